@@ -44,7 +44,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Extract": {
         "extract": ("extract.cli:extract", "Write per-token statistics of models to Parquet."),
-        "recall": ("extract.recall.cli:recall", "Measure the recall target of a problem."),
+        "recall": ("extract.cli:recall", "Measure the recall target of a problem."),
         "status": ("extract.cli:status", "Show what has been extracted and what is missing."),
     },
     "Query": {

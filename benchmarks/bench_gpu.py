@@ -97,8 +97,8 @@ def main(
     started = time.monotonic()
     from transformers.utils import logging
 
-    from extract.models.placement import exact_float32
-    from extract.planning.devices import resolve_device, resolve_dtype
+    from extract.devices import resolve_device, resolve_dtype
+    from extract.scoring.layers import exact_float32
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -23,12 +23,15 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 from fake_gpu import CONTEXT, fake_gpu  # noqa: E402
 from true_size_models import LONGEST, build, calls, locked_problem  # noqa: E402
 
-from extract.device_errors import DoesNotFitError  # noqa: E402
+from extract.devices import CARDS, Card, sustained_rate  # noqa: E402
 from extract.extraction import apart  # noqa: E402
-from extract.planning.cards import CARDS, Card, sustained_rate  # noqa: E402
+from extract.failures import DoesNotFitError  # noqa: E402
 from extract.planning.cost import estimate, work_of  # noqa: E402
-from extract.planning.memory import fitting, footprint  # noqa: E402
-from extract.planning.model_size import ModelSize  # noqa: E402
+from extract.planning.memory import (  # noqa: E402
+    ModelSize,
+    fitting,
+    footprint,
+)
 from extract.scoring.budgets import SUFFIX_TOKENS  # noqa: E402
 from extract.scoring.engine import Engine  # noqa: E402
 

@@ -35,8 +35,8 @@ def random_subject(name: str, shape: Any, parameters: int | None, device: str) -
     from shapes import config_of
     from transformers import AutoModelForCausalLM
 
-    from extract.planning.model_size import ModelSize, count_parameters
-    from warehouse.problem.models import ModelSpec
+    from extract.planning.memory import ModelSize, count_parameters
+    from warehouse.problem.spec import ModelSpec
 
     def load(dtype: str, seed: int = 0) -> Any:
         rope = {"rope_type": "default", "rope_theta": 1e6}
@@ -69,7 +69,7 @@ def real_subject(folder: Path, device: str) -> Subject:
     """A checkpoint of this machine, and this checkout's own files as its text."""
     from extract.checkpoints import Checkpoint
     from extract.models.loading import load_model
-    from extract.planning.model_size import model_size
+    from extract.planning.memory import model_size
     from extract.tokenization import load_tokenizer
     from warehouse.errors import TokenmartError
     from warehouse.paths import find_workspace
@@ -101,7 +101,7 @@ def flops_of(subject: Subject, tokens: int, rows: int, pairs: float) -> float:
     2 per weight and token (Kaplan et al., arXiv 2001.08361), and 4 × query width × layers for
     each (token, visible token): one product with the keys, one with the values.
     """
-    from extract.planning.model_size import linear_parameters
+    from extract.planning.memory import linear_parameters
 
     shape = subject.size.shape
     layers = 2.0 * linear_parameters(shape) * tokens

@@ -220,7 +220,7 @@ def measure(work: Callable[[], Any], device: str, repeats: int) -> tuple[float, 
     Returns:
         Seconds, and the peak of memory in bytes over all calls, weights included.
     """
-    from extract.device_memory import PeakMemory
+    from extract.devices import PeakMemory
 
     memory = PeakMemory(device)
     memory.reset()
@@ -258,7 +258,7 @@ def out_of_memory_named(told: list[str]) -> Iterator[None]:
     """Catch out-of-memory errors, of plain PyTorch and ours; report them in one word."""
     from baselines import ForeignError
 
-    from extract.device_errors import is_out_of_memory
+    from extract.failures import is_out_of_memory
     from warehouse.errors import TokenmartError
 
     try:

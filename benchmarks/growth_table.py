@@ -15,7 +15,7 @@ from typing import Any
 from marked_tables import RESULTS, ROOT, marked, replace_marked
 
 from extract.planning.cost import BYTES_PER_ROW, Work, assumed_speed, estimate
-from extract.planning.model_size import ModelSize
+from extract.planning.memory import ModelSize
 from warehouse.problem.models import ModelShape
 
 BLOCK = "growth.json"

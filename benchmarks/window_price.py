@@ -26,7 +26,7 @@ from marked_tables import RESULTS, ROOT, machine, marked, replace_marked, table
 
 from analysis.statistics.correlations import spearman
 from extract.planning.cost import estimate, work_of
-from extract.planning.model_size import ModelSize
+from extract.planning.memory import ModelSize
 from warehouse.files import write_whole
 from warehouse.paths import Workspace, find_workspace
 from warehouse.probes.context import FullProbe, WindowProbe

@@ -1,18 +1,16 @@
-"""`tokenmart extract` and `status`."""
+"""`tokenmart extract`, `status` and `recall`."""
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from warehouse.errors import visible
+from warehouse.errors import TokenmartError
 from warehouse.options import BACKEND, DEVICE, DTYPE, JSON, MODELS, PROBLEM, WIDE
 from warehouse.terminal import (
     counted,
@@ -23,13 +21,10 @@ from warehouse.terminal import (
 )
 
 if TYPE_CHECKING:
-    from extract.planning.plan import Document, Selection
     from extract.planning.tables import Plan
-    from warehouse.paths import Workspace
-    from warehouse.problem.spec import Problem
 
-# A plain `make extract` on a machine without a GPU must not start a job of weeks.
 LONGEST_CPU_HOURS = 12.0
+"""A plain `make extract` on a machine without a GPU must not start a job of weeks."""
 
 _SELECTION = (
     click.option("--demo", is_flag=True, help="Use only the problem's small demo part."),
@@ -108,24 +103,16 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def extract(
     context: click.Context,
     problem_name: str,
-    demo: bool,
-    models: tuple[str, ...],
     device: str,
-    dtype: str,
-    backend: str,
-    probes: tuple[str, ...],
-    documents: int | None,
-    max_tokens: int | None,
     attention: str | None,
-    compiled: bool,
     workers: int | None,
-    top_k: int | None,
     on: str | None,
     address: str | None,
     slurm: tuple[str, ...],
     hours: float | None,
     as_worker: str | None,
     dry_run: bool,
+    **chosen: Any,
 ) -> None:
     """Write the log-probability, entropy and rank of every token to Parquet.
 
@@ -138,12 +125,11 @@ def extract(
     tokenmart extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1
     tokenmart extract --problem no4k --on ray --address head:6379
     """
-    from extract.planning.devices import planned_device, resolve_device
+    from extract.devices import planned_device, resolve_device
     from extract.planning.plan import documents_of, select
-    from extract.planning.sharing import sharing_of
     from extract.planning.tables import make_plan
-    from extract.scheduler import chosen_scheduler, extract_elsewhere
-    from extract.workers import share_work
+    from extract.run import chosen_scheduler, extract_elsewhere, extract_here
+    from extract.workers import share_work, sharing_of
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
     from warehouse.problem.tables import ensure_documents, store_lineup, store_pairs
@@ -152,23 +138,10 @@ def extract(
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
     where, here = planned_device(device) if dry_run else (resolve_device(device), True)
-    selection = select(
-        problem,
-        models=models,
-        probes=probes,
-        documents=documents,
-        max_tokens=max_tokens,
-        demo=demo,
-        device=where,
-        dtype=dtype,
-        attention=attention if here else None,
-        compiled=compiled,
-        backend=backend,
-        top_k=top_k,
-    )
+    selection = select(problem, device=where, attention=attention if here else None, **chosen)
     plan = make_plan(problem, selection, workspace, here)
-    sharing = sharing_of(plan, device, selection.device, workers)
-    if selection.device != "cpu":
+    sharing = sharing_of(plan, device, where, workers)
+    if where != "cpu":
         plan = replace(plan, workers=sharing.workers)
     if hours is not None and (on is not None or sharing.workers > 1):
         raise click.UsageError(
@@ -180,21 +153,20 @@ def extract(
         click.echo(sharing.sentence)
     if dry_run:
         return
-    if selection.device == "cpu" and as_worker is None and on is None:
+    if where == "cpu" and as_worker is None and on is None:
         _guard_processor(plan, asked_by_name=device == "cpu" or hours is not None)
     corpus = ensure_documents(problem, workspace)
-    chosen = documents_of(corpus, selection.documents, selection.conditions)
+    documents = documents_of(corpus, selection.documents, selection.conditions)
     store_pairs(problem, workspace)
     store_lineup(problem, workspace)
-    since = as_worker
     if scheduler is not None:
-        extract_elsewhere(scheduler, context, problem, selection, chosen, workspace)
+        extract_elsewhere(scheduler, context, problem, selection, documents, workspace)
         return
+    since = as_worker
     if as_worker is None and sharing.workers > 1:
         since = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        share_work(context, since, problem, selection, sharing, chosen, workspace)
-    quiet = as_worker is not None
-    _extract(problem, selection, chosen, workspace, since, quiet, hours)
+        share_work(context, since, problem, selection, sharing, documents, workspace)
+    extract_here(problem, selection, documents, workspace, since, as_worker is not None, hours)
 
 
 def _guard_processor(plan: Plan, *, asked_by_name: bool) -> None:
@@ -204,8 +176,6 @@ def _guard_processor(plan: Plan, *, asked_by_name: bool) -> None:
         TokenmartError: --device cpu was not given, and the run would take too long, or a time
             that is unknown.
     """
-    from warehouse.errors import TokenmartError
-
     long = plan.hours > LONGEST_CPU_HOURS
     unknown = ", ".join(plan.unknown)
     if not long and (asked_by_name or not unknown):
@@ -231,79 +201,6 @@ def _print_plan(plan: Plan) -> None:
     print_notes(console, plan.notes)
 
 
-def _extract(
-    problem: Problem,
-    selection: Selection,
-    documents: list[Document],
-    workspace: Workspace,
-    since: str | None,
-    quiet: bool,
-    hours: float | None,
-) -> None:
-    from extract.extraction import Extraction
-    from extract.failures import Outcome, summary
-    from extract.planning.cuts import cut_lines
-    from extract.planning.planned_work import PlannedWork
-    from extract.planning.status import fallbacks, next_steps, status_rows
-    from extract.time_budget import extract_within
-    from extract.workers import sigterm_interrupts
-    from warehouse.errors import UnitFailedError
-    from warehouse.progress import no_progress, progress_bar, without_library_bars
-
-    each = len(selection.models) * len(selection.conditions)
-    total = len(documents) * each
-    outcome = Outcome()
-    started = time.monotonic()
-    # a worker's part is in the ledger, which its parent reads
-    work = 0.0 if quiet else PlannedWork(problem, selection, workspace).total(documents)
-    shown = nullcontext(no_progress) if quiet else progress_bar(total, "units", work)
-    stopped = sigterm_interrupts() if quiet else nullcontext()  # its parent ends it so
-    with stopped, without_library_bars(), shown as progress:
-
-        def score(part: Sequence[Document]) -> int:
-            before = outcome.units
-            Extraction(problem, selection, part, workspace, progress, since, outcome).run()
-            return outcome.units - before
-
-        if hours is None:
-            score(documents)
-        else:
-            taken = extract_within(hours, documents, each, score)
-            total = taken * each
-    if hours is not None:
-        click.echo(f"took {taken} of {counted(len(documents), 'document')} within {hours:g} h")
-        outcome.failures = list(dict.fromkeys(outcome.failures))
-    seconds = time.monotonic() - started
-    before = total - outcome.units - outcome.elsewhere
-    click.echo(
-        f"extracted {counted(outcome.units, 'unit')} ({outcome.tokens:,} tokens) in "
-        f"{seconds:.0f} s; {max(0, before)} of {total} were there already or failed"
-        + (f"; {outcome.elsewhere} are being done by another process" if outcome.elsewhere else "")
-    )
-    for line in outcome.messages.lines():
-        click.echo(visible(f"note: {line}"), err=True)
-    if not quiet:
-        # from the ledger, which includes what workers did
-        rows = status_rows(problem, selection, workspace)
-        for line in fallbacks(rows):
-            click.echo(visible(f"warning: {line}"), err=True)
-        for line in cut_lines(rows):
-            click.echo(visible(f"cut: {line}"))
-    if not outcome.failures and not quiet:
-        for line in next_steps(problem, workspace):
-            click.echo(visible(line))
-    if outcome.failures:
-        lines = summary(outcome.failures)
-        for line in lines:
-            click.echo(visible(f"error: {line}"), err=True)
-        models = len({failure.model for failure in outcome.failures})
-        raise UnitFailedError(
-            f"{len(lines)} failed (listed above), of {models} of "
-            f"{counted(len(selection.models), 'model')}; everything else is kept: correct the "
-            "cause and run the same command again"
-        )
-
-
 @click.command()
 @PROBLEM
 @click.option(
@@ -322,19 +219,28 @@ def status(problem_name: str, by_condition: bool, wide: bool, as_json: bool) -> 
     tokenmart status --problem minilong
     tokenmart status --problem no4k --conditions
     """
-    from extract.planning.devices import likely_device
+    from extract.devices import likely_device
+    from extract.failures import print_lines
     from extract.planning.plan import select
-    from extract.planning.status import fallbacks, status_columns, status_notes, status_rows
-    from extract.planning.status_section import sections_of
+    from extract.planning.status import (
+        fallbacks,
+        sections_of,
+        status_columns,
+        status_notes,
+        status_rows,
+    )
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
     from warehouse.store.survey import survey
 
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
-    for stranger in survey(workspace.store):
-        if f"problem={problem.name}" in stranger.path.parts:
-            click.echo(visible(f"warning: {stranger}"), err=True)
+    strangers = [
+        str(each)
+        for each in survey(workspace.store)
+        if f"problem={problem.name}" in each.path.parts
+    ]
+    print_lines("warning", strangers)
     selection = select(problem, device=likely_device(), dtype="auto")
     rows = status_rows(problem, selection, workspace)
     sections = sections_of(problem, workspace)
@@ -346,19 +252,61 @@ def status(problem_name: str, by_condition: bool, wide: bool, as_json: bool) -> 
     title = f"{problem.name}: what has been extracted"
     left_out = print_columns(console, status_columns(rows, by_condition), title, wide)
     print_notes(console, left_out_notes(left_out), "dim")
-    for line in fallbacks(rows):
-        click.echo(visible(f"warning: {line}"))
+    print_lines("warning", fallbacks(rows), err=False)
     print_notes(console, status_notes(problem, selection, rows))
-    counted = [row for row in rows if not row["on_request"]]
-    missing = [r for r in counted if r["documents"] is None or r["done"] < r["documents"]]
+    wanted = [row for row in rows if not row["on_request"]]
+    missing = [r for r in wanted if r["documents"] is None or r["done"] < r["documents"]]
     if missing:
         click.echo(
-            f"{len(missing)} of {len(counted)} conditions incomplete; go on with "
+            f"{len(missing)} of {len(wanted)} conditions incomplete; go on with "
             f"`tokenmart extract --problem {problem.asked}`"
         )
     for section in sections:
         console.print()
-        left_out = print_columns(
-            console, section.columns(), f"{problem.name}: {section.kind}", wide
-        )
+        title = f"{problem.name}: {section.kind}"
+        left_out = print_columns(console, section.columns(), title, wide)
         print_notes(console, [*section.notes(), *left_out_notes(left_out)])
+
+
+@click.command()
+@PROBLEM
+@selection_options
+@click.option(
+    "--contexts",
+    type=click.IntRange(1),
+    help="Number of contexts per model, instead of the problem file's.",
+)
+def recall(problem_name: str, demo: bool, device: str, contexts: int | None, **chosen: Any) -> None:
+    """Measure the recall target of a problem with tasks modelled on RULER.
+
+    It does not read the problem's documents. Answers are stored context by context: interrupt at
+    any time and run the same command to resume.
+
+    \b
+    tokenmart recall --problem minilong --demo
+    """
+    from extract.devices import resolve_device
+    from extract.failures import print_lines, summary
+    from extract.planning.plan import select
+    from extract.recall.measurement import measure_recall, recall_target, standard_error_note
+    from warehouse.errors import UnitFailedError
+    from warehouse.paths import find_workspace
+    from warehouse.problem.spec import load_problem
+    from warehouse.progress import progress_bar
+
+    workspace = find_workspace()
+    problem = load_problem(problem_name, workspace)
+    target = recall_target(problem, contexts, demo)
+    selection = select(problem, demo=demo, device=resolve_device(device), **chosen)
+    with progress_bar(len(selection.models), "models") as progress:
+        outcome = measure_recall(problem, target, selection, workspace, progress)
+    done = len(selection.models) - outcome.units - len(outcome.failures)
+    click.echo(f"measured {counted(outcome.units, 'model')}; {done} were done before")
+    print_lines("note", filter(None, [standard_error_note(target.contexts)]), err=False)
+    print_lines("note", outcome.messages.lines())
+    if outcome.failures:
+        print_lines("error", summary(outcome.failures))
+        raise UnitFailedError(
+            f"{counted(len(outcome.failures), 'model')} failed (listed above); the others are "
+            "kept: correct the cause and run the same command again"
+        )

@@ -8,22 +8,31 @@ from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
 
-from extract.backends.backend import Loading, Scorer, check_results, find_backend
-from extract.background_store import Background
-from extract.device_errors import DeviceLostError, DoesNotFitError, raise_if_lost
-from extract.device_memory import PeakMemory, release_memory
-from extract.failures import Failure, Outcome, explain
-from extract.planning.cost import CHARACTERS_PER_TOKEN, planned_memory
-from extract.planning.cuts import read_lengths
+from extract.backends.backend import Loading, Scored, Scorer, check_results, find_backend
+from extract.background import Background, Prefetch
+from extract.devices import PeakMemory
+from extract.failures import (
+    DeviceLostError,
+    DoesNotFitError,
+    Failure,
+    Outcome,
+    explain,
+    raise_if_lost,
+    why_failed,
+)
+from extract.planning.cost import (
+    CHARACTERS_PER_TOKEN,
+    PlannedWork,
+    WithinUnit,
+    planned_memory,
+    read_lengths,
+)
 from extract.planning.memory import Footprint, refuse_too_large
-from extract.planning.plan import Document, ModelPlan, Selection, Task, is_settled, max_tokens_of
-from extract.planning.planned_work import PlannedWork, WithinUnit
-from extract.prefetch import Prefetch
-from extract.token_scores import Scored
+from extract.planning.plan import Document, ModelPlan, Selection, Task, unsettled
 from extract.tokenization import TokenizedDocument
 from extract.unit_rows import ScoredUnit, token_rows, top_token_rows, unit_record, write_model
 from extract.work_claims import claim
-from warehouse.errors import StorageError, TokenmartError
+from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Request, with_bos
 from warehouse.problem.models import ModelSpec
@@ -78,54 +87,50 @@ class Extraction:
         since: str | None = None,
         outcome: Outcome | None = None,
     ) -> None:
-        self.problem = problem
-        self.selection = selection
-        self.documents = documents
-        self.workspace = workspace
-        self.progress = progress
-        self.since = since
-        self.publish_seconds = 0.0
+        self.problem, self.selection, self.documents = problem, selection, documents
+        self.workspace, self.progress, self.since = workspace, progress, since
         self.outcome = Outcome() if outcome is None else outcome
         self.memory = PeakMemory(selection.device)
         self.work = PlannedWork(problem, selection, workspace)
         self.label = ""
         self.within = WithinUnit(lambda work: self.progress(self.label, 0, work))
-        longest = max((len(d.text) for d in documents), default=0) / CHARACTERS_PER_TOKEN
-        limit = max_tokens_of(problem, selection)
-        self.longest = int(min(longest, limit) if limit else longest)
+        longest = max((len(d.text) for d in documents), default=0) // CHARACTERS_PER_TOKEN
+        self.longest = min(longest, selection.max_tokens or longest)
         self.prefetch = Prefetch(problem, selection, documents, workspace, self.longest, since)
+        self.publish_seconds = 0.0
 
     def run(self) -> Outcome:
         """Compute what is missing, model by model; a model that fails does not stop the others.
 
         Raises:
             StorageError: nothing more can be stored; what was finished is kept.
+            DeviceLostError: the GPU failed.
         """
         send_spooled(self.workspace)
         with self.prefetch:
-            return self._run()
-
-    def _run(self) -> Outcome:
-        for spec in self.selection.models:
-            plan, reason = None, ""
-            try:
-                plan = self._plan(spec)
-                if plan.tasks:
-                    with self.outcome.messages.about(spec.full_id):
-                        self._run_model(plan)
-            except (StorageError, DeviceLostError):
-                raise
-            except Exception as error:  # whatever it was, the next model is tried
-                raise_if_lost(error)
-                reason = self._reason(spec, error)
-            finally:
-                if plan is not None and not reason:
-                    self._publish(plan)
-            # after the handler, whose exception keeps the model in memory
-            release_memory()
-            if reason:
-                self._fail_model(spec, plan, reason)
+            for spec in self.selection.models:
+                self._run_spec(spec)
         return self.outcome
+
+    def _run_spec(self, spec: ModelSpec) -> None:
+        plans: list[ModelPlan] = []
+
+        def job() -> None:
+            plans.append(self._plan(spec))
+            if plans[0].tasks:
+                with self.outcome.messages.about(spec.full_id):
+                    self._run_model(plans[0])
+
+        try:
+            if reason := why_failed(spec.full_id, job):
+                self.outcome.failures.append(Failure(spec.full_id, reason))
+                # without a plan its files were not found, and fingerprints of units are not known
+                for plan in plans:
+                    for task in plan.tasks:
+                        self._fail_task(plan, task, reason)
+        finally:
+            for plan in plans:
+                self._publish(plan)
 
     def _plan(self, spec: ModelSpec) -> ModelPlan:
         self._check_memory(spec)
@@ -133,37 +138,21 @@ class Extraction:
         libraries = ("huggingface_hub",) if spec.source.on_demand else ()
         with self.outcome.messages.about(spec.full_id, libraries):
             plan = self.prefetch.plan(spec)
-        left = sum(self._work(spec, task) for task in plan.tasks)
+        left = sum(self.work.of(spec, task.document, task.missing) for task in plan.tasks)
         there = self.work.of_model(spec, self.documents) - left
         self.progress(f"{spec.full_id}: planned", plan.done, there, False)
         self.outcome.failures += plan.failed
         return plan
 
-    def _work(self, spec: ModelSpec, task: Task) -> float:
-        return self.work.of(spec, task.document, task.missing)
-
-    @staticmethod
-    def _reason(spec: ModelSpec, error: Exception) -> str:
-        return explain(error).removeprefix(f"{spec.full_id}: ")
-
-    def _fail_model(self, spec: ModelSpec, plan: ModelPlan | None, reason: str) -> None:
-        """A model that can't go on: what is missing of it is recorded as failed.
-
-        Without a plan its files were not found, and fingerprints of units are not known.
-        """
-        self.outcome.failures.append(Failure(spec.full_id, reason))
-        if plan is not None:
-            for task in plan.tasks:
-                self._fail_task(plan, task, reason)
-            self._publish(plan)
-
     def _fail_task(self, plan: ModelPlan, task: Task, reason: str) -> None:
+        """Record what is missing of a task as failed."""
         with self._claim(plan, task) as ours:
             for condition in self._still_missing(plan, task) if ours else ():
                 failed = ScoredUnit(condition, (), (), reason, 0, 0.0, self.memory.bytes())
                 self._store(plan, task, failed, scorer=None, tokenized=None)
         label = f"{plan.spec.full_id}: document {task.document.doc_id}"
-        self.progress(label, len(task.missing), self._work(plan.spec, task), False)
+        work = self.work.of(plan.spec, task.document, task.missing)
+        self.progress(label, len(task.missing), work, False)
 
     def _publish(self, plan: ModelPlan) -> None:
         started = time.monotonic()
@@ -193,7 +182,7 @@ class Extraction:
             try:
                 documents[number] = self.prefetch.tokenize(plan, task.document)
             except TokenmartError as error:
-                reason = self._reason(plan.spec, error)
+                reason = explain(error, plan.spec.full_id)
                 self.outcome.failures.append(Failure(plan.spec.full_id, reason, number))
                 self._fail_task(plan, task, reason)
         return documents
@@ -249,7 +238,7 @@ class Extraction:
     ) -> None:
         """Score one document if no other process has it; its claim is held until it is stored."""
         self.label = label = f"{plan.spec.full_id}: document {task.document.doc_id}"
-        work = self._work(plan.spec, task)
+        work = self.work.of(plan.spec, task.document, task.missing)
         self.progress(label, 0)
         with ExitStack() as held:
             ours = held.enter_context(self._claim(plan, task))
@@ -259,15 +248,27 @@ class Extraction:
                 self.progress(label, len(task.missing), work, False)
                 return
             self.within.begin(work, self.work.tokens(len(tokenized.ids), todo))
-            scored = self._score_task(plan, task, todo, scorer, tokenized)
+            scored: list[ScoredUnit] = []
+            for together in scoring_groups(todo):
+                try:
+                    scored += self._score(plan, task, together, scorer, tokenized)
+                except DoesNotFitError:
+                    # what needs no cache of the document is scored alone; the others are refused
+                    for each in apart(together):
+                        scored += self._score(plan, task, each, scorer, tokenized)
+            self.outcome.failures += [
+                Failure(plan.spec.full_id, unit.reason, task.document.doc_id)
+                for unit in scored
+                if unit.reason
+            ]
             self.within.end()
             storing.finish()
             release = held.pop_all()
 
         def store() -> None:
             with release:
-                for each in scored:
-                    self._store(plan, task, each, scorer, tokenized)
+                for unit in scored:
+                    self._store(plan, task, unit, scorer, tokenized)
             self.progress(label, len(task.missing))
 
         storing.submit(store)
@@ -278,42 +279,11 @@ class Extraction:
 
     def _still_missing(self, plan: ModelPlan, task: Task) -> tuple[Condition, ...]:
         """Conditions of a task that no process has finished since the plan was made."""
-        left = []
-        for condition in task.missing:
-            ledger = finished_units(
-                self.workspace, self.problem.name, plan.spec.model_id, condition.name
-            )
-            unit = ledger.get(task.document.doc_id)
-            wanted = task.fingerprints[condition.name]
-            if not is_settled(
-                unit, wanted, self.since, condition, self.workspace, plan.recorded_only
-            ):
-                left.append(condition)
-        return tuple(left)
+        keys = self.workspace, self.problem.name, plan.spec.model_id
+        ledgers = {c.name: finished_units(*keys, c.name) for c in task.missing}
+        return unsettled(task, ledgers, self.workspace, self.since, plan.recorded_only)
 
-    def _score_task(
-        self,
-        plan: ModelPlan,
-        task: Task,
-        todo: Sequence[Condition],
-        scorer: Scorer,
-        tokenized: TokenizedDocument,
-    ) -> list[ScoredUnit]:
-        scored: list[ScoredUnit] = []
-        for together in scoring_groups(todo):
-            try:
-                scored += self._score_together(plan, task, together, scorer, tokenized)
-            except DoesNotFitError:
-                # what needs no cache of the document is scored alone; the others are refused
-                for each in apart(together):
-                    scored += self._score_together(plan, task, each, scorer, tokenized)
-        for unit in scored:
-            if unit.reason:
-                failure = Failure(plan.spec.full_id, unit.reason, task.document.doc_id)
-                self.outcome.failures.append(failure)
-        return scored
-
-    def _score_together(
+    def _score(
         self,
         plan: ModelPlan,
         task: Task,
@@ -321,7 +291,7 @@ class Extraction:
         scorer: Scorer,
         tokenized: TokenizedDocument,
     ) -> list[ScoredUnit]:
-        """Score conditions in one call.
+        """Score conditions in one call; seconds are shared by the tokens that each processed.
 
         Raises:
             DoesNotFitError: not all of them fit, and some might alone.
@@ -344,22 +314,17 @@ class Extraction:
             fitting = isinstance(error, DoesNotFitError) and len(apart(together)) > 1
             if fitting or isinstance(error, DeviceLostError):
                 raise
-            reason = self._reason(plan.spec, error)
+            reason = explain(error, plan.spec.full_id)
         seconds = time.perf_counter() - started
         processed = sum(result.tokens_processed for result in results)
-        scored = []
-        at = 0
+        scored, left = [], list(results)
         for condition, group in zip(together, built, strict=True):
-            mine = results[at : at + len(group)]
-            at += len(group)
-            spent = sum(result.tokens_processed for result in mine)
-            share = spent / processed if processed else 1 / len(together)
-            scored.append(
-                ScoredUnit(
-                    condition, group, mine, reason, spent, seconds * share,
-                    self.memory.bytes(), self.memory.reserved_bytes(),
-                )
-            )  # fmt: skip
+            own, left = left[: len(group)], left[len(group) :]
+            tokens = sum(result.tokens_processed for result in own)
+            share = tokens / processed if processed else 1 / len(together)
+            peaks = self.memory.bytes(), self.memory.reserved_bytes()
+            unit = ScoredUnit(condition, group, own, reason, tokens, seconds * share, *peaks)
+            scored.append(unit)
         return scored
 
     def _store(
@@ -371,20 +336,12 @@ class Extraction:
         tokenized: TokenizedDocument | None,
     ) -> None:
         """Store one unit; without a tokenised document it failed before it was tokenised."""
-        rows = (
-            TOKENS.empty_table()
-            if scored.reason or tokenized is None
-            else token_rows(task.document.doc_id, tokenized, scored.requests, scored.results)
-        )
+        if scored.reason or tokenized is None:
+            rows = TOKENS.empty_table()
+        else:
+            rows = token_rows(task.document.doc_id, tokenized, scored.requests, scored.results)
         unit = unit_record(
-            self.problem.name,
-            self.selection,
-            plan,
-            task,
-            scored,
-            rows.num_rows,
-            scorer,
-            tokenized,
+            self.problem.name, self.selection, plan, task, scored, rows.num_rows, scorer, tokenized
         )
         top_k = scored.condition.top_k
         choices = top_token_rows(rows, scored.results, top_k) if top_k and rows.num_rows else None

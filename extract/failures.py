@@ -1,4 +1,4 @@
-"""Failures of models and warnings of libraries: one line each, with a remedy."""
+"""Failures of models and devices, and warnings of libraries: one line each, with a remedy."""
 
 from __future__ import annotations
 
@@ -8,17 +8,114 @@ import re
 import struct
 import textwrap
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from extract.device_errors import is_out_of_memory
-from extract.token_scores import NonFiniteLogits
-from warehouse.errors import TokenmartError
-from warehouse.problem.models import ModelSpec
+import click
+
+from extract.devices import release_memory
+from warehouse.errors import StorageError, TokenmartError, visible
+from warehouse.problem.spec import ModelSpec
+
+_OUT_OF_MEMORY = (
+    "out of memory",
+    "can't allocate memory",
+    "not enough memory",
+    "cublas_status_alloc_failed",
+    "cudnn_status_alloc_failed",
+    "cudnn_status_internal_error_host_allocation_failed",
+    "cusolver_status_alloc_failed",
+    "hipblas_status_alloc_failed",
+    "error_out_of_device_memory",
+)
+_NO_PLAN = (
+    "no available kernel",
+    "no valid execution plan",
+    "no execution plan",
+    "no valid engine config",
+    "cudnn_status_not_supported",
+    "cudnn frontend error",
+)
+_LOST = (
+    "cuda error",
+    "hip error",
+    "cuda driver error",
+    "cublas_status_",
+    "cudnn_status_",
+    "cusolver_status_",
+    "device-side assert",
+    "gpu is lost",
+)
+
+
+class DeviceLostError(TokenmartError):
+    """A GPU failed: this process can't use it any more. Nothing was recorded as failed."""
+
+    exit_code = 6
+
+
+class NoKernelError(TokenmartError):
+    """No attention kernel supports these tensors."""
+
+
+class DoesNotFitError(TokenmartError):
+    """More memory is needed than the device has, even with the smallest batch."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the device, one of its libraries, or the host has no memory left."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or (isinstance(error, RuntimeError) and _says(error, _OUT_OF_MEMORY))
+    )
+
+
+def has_no_plan(error: BaseException) -> bool:
+    """Whether a kernel exists but doesn't support such tensors: another one may."""
+    if is_out_of_memory(error):
+        return False
+    return isinstance(error, RuntimeError) and _says(error, _NO_PLAN)
+
+
+def is_device_lost(error: BaseException) -> bool:
+    """Whether a GPU failed in a way that this process does not survive (its context is lost)."""
+    return (
+        isinstance(error, RuntimeError)
+        and not is_out_of_memory(error)
+        and not has_no_plan(error)
+        and (type(error).__name__ == "AcceleratorError" or _says(error, _LOST))
+    )
+
+
+def raise_if_lost(error: BaseException) -> None:
+    """End the work of this process when its GPU is lost; other errors are the caller's.
+
+    Raises:
+        DeviceLostError: the GPU failed.
+    """
+    if is_device_lost(error):
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)[:120]
+        # without its cause, whose frames refer to tensors
+        raise DeviceLostError(
+            f"the GPU failed ({first}); nothing was recorded as failed: run the same command "
+            "again, and leave this GPU out with CUDA_VISIBLE_DEVICES if it fails again"
+        ) from None
+
+
+def _says(error: BaseException, words: tuple[str, ...]) -> bool:
+    text = str(error).lower()
+    return any(each in text for each in words)
+
+
+class NonFiniteLogits(Exception):
+    """The model produced NaN or infinite logits."""
+
 
 LONGEST_REASON = 200
+
 LIBRARIES = ("huggingface_hub", "torch", "transformers")
 
 
@@ -47,10 +144,39 @@ def summary(failures: Iterable[Failure]) -> list[str]:
     return lines
 
 
-def explain(error: BaseException) -> str:
-    """Any exception of a model's files, libraries or device as one line with its own remedy."""
+def print_lines(kind: str, lines: Iterable[str], err: bool = True) -> None:
+    """Print a line each, such as `warning: …`; to standard error unless `err` is false."""
+    for line in lines:
+        click.echo(visible(f"{kind}: {line}" if kind else line), err=err)
+
+
+def why_failed(model: str, job: Callable[[], object]) -> str:
+    """Run the job of one model and release its memory; returns why it failed, empty if it didn't.
+
+    Raises:
+        StorageError: nothing more can be stored.
+        DeviceLostError: the GPU failed.
+    """
+    reason = ""
+    try:
+        job()
+    except (StorageError, DeviceLostError):
+        raise
+    except Exception as error:  # whatever it was, the next model is tried
+        raise_if_lost(error)
+        reason = explain(error, model)
+    # after the handler, whose exception keeps the model in memory
+    release_memory()
+    return reason
+
+
+def explain(error: BaseException, model: str = "") -> str:
+    """Any exception of a model's files, libraries or device as one line with its own remedy.
+
+    The model's name, if it is given, is removed from the beginning of the line.
+    """
     if isinstance(error, TokenmartError):
-        return error.format_message()
+        return error.format_message().removeprefix(f"{model}: ")
     if isinstance(error, NonFiniteLogits):
         return f"{error}; try --dtype float32, or fetch the model again"
     text = str(error).strip()

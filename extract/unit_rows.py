@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -14,10 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from extract.backends.backend import Scorer
+from extract.backends.backend import ENGINE_VERSION, Scored, Scorer
 from extract.planning.plan import ModelPlan, Selection, Task, describe_interventions
-from extract.scoring.numerics import ENGINE_VERSION
-from extract.token_scores import Scored
 from extract.tokenization import TokenizedDocument
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Request
@@ -67,29 +65,23 @@ def columns_of_rows(
 
     Args:
         doc_id: of all rows.
-        requests: in the order of the rows.
+        requests: at least one, in the order of the rows.
         results: theirs.
         char_start: shape (rows,); first character of each token in its text.
         char_end: shape (rows,); one past the last.
     """
-    if not requests:
-        return TOKENS.empty_table()
-    join: Callable[[list[Any]], Any] = np.concatenate
-    positions = join([request.positions for request in requests])
-    columns = {
-        "doc_id": np.full(len(positions), doc_id, dtype=np.int32),
-        "segment": join([np.full(len(r.positions), r.segment, dtype=np.int32) for r in requests]),
-        "position": positions,
-        "context_tokens": join([request.context_tokens for request in requests]),
-        "token_id": join([request.targets for request in requests]),
+    columns: dict[str, Any] = {
+        "doc_id": np.full(len(char_start), doc_id, dtype=np.int32),
+        "segment": _joined(np.full(len(r.positions), r.segment, np.int32) for r in requests),
+        "position": _joined(request.positions for request in requests),
+        "context_tokens": _joined(request.context_tokens for request in requests),
+        "token_id": _joined(request.targets for request in requests),
         "char_start": char_start,
         "char_end": char_end,
-        **{
-            name: join([getattr(result.scores, name) for result in results])
-            for name in ("logprob", "entropy", "rank", "top_logprob")
-        },
     }
-    return pa.table({f.name: pa.array(columns[f.name], f.type) for f in TOKENS}, schema=TOKENS)
+    for name in ("logprob", "entropy", "rank", "top_logprob"):
+        columns[name] = _joined(getattr(result.scores, name) for result in results)
+    return pa.table(columns, schema=TOKENS)
 
 
 def top_token_rows(tokens: pa.Table, results: Sequence[Scored], top_k: int) -> pa.Table:
@@ -102,28 +94,29 @@ def top_token_rows(tokens: pa.Table, results: Sequence[Scored], top_k: int) -> p
         results: the same; with `choices`.
         top_k: how many of each token, at least as many as the results have.
     """
-    join: Callable[[list[Any]], Any] = np.concatenate
-    scores = [result.scores for result in results]
-    ids = join([each.choices for each in scores])[:, :top_k]
-    logprobs = join([each.choice_logprobs for each in scores])[:, :top_k]
+    ids = _joined(result.scores.choices for result in results)[:, :top_k]
+    logprobs = _joined(result.scores.choice_logprobs for result in results)[:, :top_k]
     step = np.float32(STEP_NATS["logprob"])
-    repeated = {
+    columns: dict[str, Any] = {
         name: np.repeat(tokens[name].to_numpy(), ids.shape[1])
         for name in ("doc_id", "segment", "position")
     }
-    columns = {
-        **repeated,
-        "choice": np.tile(np.arange(1, ids.shape[1] + 1, dtype=np.int32), len(ids)),
-        "choice_id": ids.ravel(),
-        "logprob": np.round(logprobs.ravel() / step) * step + np.float32(0),
-    }
-    return pa.table(
-        {f.name: pa.array(columns[f.name], f.type) for f in TOP_TOKENS}, schema=TOP_TOKENS
-    )
+    columns["choice"] = np.tile(np.arange(1, ids.shape[1] + 1, dtype=np.int32), len(ids))
+    columns["choice_id"] = ids.ravel()
+    columns["logprob"] = np.round(logprobs.ravel() / step) * step + np.float32(0)
+    return pa.table(columns, schema=TOP_TOKENS)
 
 
-def model_row(plan: ModelPlan, parameters: int) -> pa.Table:
-    """The one row of a model in the schema of models."""
+def _joined(parts: Iterable[Any]) -> NDArray[Any]:
+    return np.concatenate(list(parts))
+
+
+def write_model(workspace: Workspace, problem: str, plan: ModelPlan, parameters: int) -> None:
+    """Write the row of a model where the warehouse looks for it.
+
+    Raises:
+        StorageError: the folder can't be written.
+    """
     spec = plan.spec
     row = {
         "full_id": spec.full_id,
@@ -138,17 +131,8 @@ def model_row(plan: ModelPlan, parameters: int) -> pa.Table:
         "interventions": json.dumps(describe_interventions(spec)),
         "rope": None if spec.rope is None else spec.rope.model_dump_json(exclude_none=True),
     }
-    return pa.Table.from_pylist([row], schema=MODELS)
-
-
-def write_model(workspace: Workspace, problem: str, plan: ModelPlan, parameters: int) -> None:
-    """Write the row of a model where the warehouse looks for it.
-
-    Raises:
-        StorageError: the folder can't be written.
-    """
-    place = f"problem={problem}/model_id={plan.spec.model_id}/model.parquet"
-    write_table(workspace.models / place, model_row(plan, parameters))
+    place = f"problem={problem}/model_id={spec.model_id}/model.parquet"
+    write_table(workspace.models / place, pa.Table.from_pylist([row], schema=MODELS))
 
 
 @cache

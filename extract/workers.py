@@ -21,41 +21,112 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from extract.device_errors import DeviceLostError
-from warehouse.errors import visible
+from extract.devices import free_gpus
+from extract.failures import DeviceLostError, print_lines
+from extract.planning.tables import Plan
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 from warehouse.progress import Progress, progress_bar
 
 if TYPE_CHECKING:
     from extract.planning.plan import Document, Selection
-    from extract.planning.sharing import Sharing
     from warehouse.problem.spec import Problem
 
+
+@dataclass(frozen=True)
+class Sharing:
+    """Number of parallel processes, and their models.
+
+    Attributes:
+        workers: processes; 1 is this one alone.
+        each: for each worker the models that it runs, a copy on its GPU; None where all workers
+            run all that are selected.
+        spread: models too large for any one GPU, run over all of them when the workers are done.
+        sentence: the same for the reader; empty where there is nothing to decide.
+    """
+
+    workers: int
+    each: tuple[tuple[str, ...], ...] | None = None
+    spread: tuple[str, ...] = ()
+    sentence: str = ""
+
+
+def share_gpus(
+    gpus: Sequence[int], needed: Mapping[str, int | None], asked: int | None = None
+) -> Sharing:
+    """One worker per GPU for the models that fit on it; the others afterwards, over all GPUs.
+
+    Args:
+        gpus: free memory of each GPU in bytes.
+        needed: predicted peak of each model with work left, in bytes; one of unknown size (None)
+            counts as too large.
+        asked: number of workers, where the user gave one.
+    """
+    known = {name: peak for name, peak in needed.items() if peak is not None}
+    fitting = [tuple(name for name, peak in known.items() if peak <= free) for free in gpus]
+    spread = tuple(name for name in needed if not any(name in names for names in fitting))
+    workers = asked or len(gpus)
+    if len(gpus) < 2 or workers == 1 or not any(fitting):
+        alone = "; one model at a time over all of them" if len(gpus) > 1 and needed else ""
+        return Sharing(asked or 1, sentence=f"{len(gpus)} GPUs{alone}." if alone else "")
+    sentence = f"{len(gpus)} GPUs; {workers} workers, each with a copy of the model on one GPU"
+    most = max(fitting, key=len)
+    for number, names in enumerate(fitting):
+        if left_out := [name for name in most if name not in names]:
+            sentence += (
+                f"; GPU {number}, with {gpus[number] / 2**30:.0f} GiB free, leaves out "
+                f"{', '.join(left_out)}"
+            )
+    if spread:
+        sentence += (
+            f"; afterwards, over all GPUs, since one has at most {max(gpus) / 2**30:.0f} GiB free: "
+            f"{', '.join(spread)}"
+        )
+    each = tuple(fitting[number % len(gpus)] for number in range(workers))
+    return Sharing(workers, each, spread, f"{sentence}.")
+
+
+def sharing_of(plan: Plan, asked_device: str, device: str, workers: int | None) -> Sharing:
+    """The decision for a plan on this machine; only the device `auto` leaves it to us.
+
+    Args:
+        plan: predicts memory, and has the models with work left.
+        asked_device, workers: as on the command line.
+        device: what the first was resolved to.
+    """
+    if asked_device != "auto" or device != "auto-map":
+        return Sharing(workers or 1)
+    needed = {
+        model.spec.full_id: model.memory.reserved if model.memory else None
+        for model in plan.models
+        if model.left > 0
+    }
+    return share_gpus(free_gpus(device), needed, workers)
+
+
 OWN_TO_PARENT = ("workers", "dry_run", "as_worker", "on", "address", "slurm")
+
 POLL_SECONDS = 1.0
+
 GRACE_SECONDS = 60.0
 """Seconds that a stopped worker has for storing what it computed."""
 
 
 def worker_arguments(command: click.Command, values: Mapping[str, Any]) -> list[str]:
-    """The command line of a worker: this command's options, those that only concern it left out.
+    """The command line of a worker: that of the running command without its parent's own options.
 
-    Args:
-        command: the command that is running.
-        values: its parameters by name, as click gives them.
+    `values` are the command's parameters by name, as click gives them.
     """
     arguments = [command.name or ""]
     for parameter in command.params:
         value = values.get(parameter.name or "")
         if parameter.name in OWN_TO_PARENT or value in (None, False, ()):
             continue
-        option = parameter.opts[0]
         if value is True:
-            arguments.append(option)
+            arguments.append(parameter.opts[0])
         else:
             for each in value if isinstance(value, tuple) else (value,):
-                arguments += [option, str(each)]
+                arguments += [parameter.opts[0], str(each)]
     return arguments
 
 
@@ -179,7 +250,7 @@ def run_workers(team: Sequence[Worker], finished: Callable[[], int], progress: P
 
 
 def worker_logs(workspace: Workspace, since: str, workers: int) -> list[Path]:
-    """Folder for error output of the workers of the run that started at this time (ISO format)."""
+    """Files for the workers' error output; `since` is when their run began (ISO format)."""
     stamp = "".join(character for character in since if character not in ":-+")
     folder = workspace.data / "logs"
     return [folder / f"extract-{stamp}-worker-{number}.log" for number in range(1, workers + 1)]
@@ -191,7 +262,7 @@ def _how(code: int) -> str:
 
 def _last_line(log: Path) -> str:
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "it said nothing"
+    return lines[-1].strip() if lines else "without a message"
 
 
 @contextmanager
@@ -209,19 +280,15 @@ def _stopped_with_us(children: Sequence[subprocess.Popen[bytes]]) -> Iterator[No
                 for child in children:
                     # not SIGINT: what a script starts with `&` ignores it, and so do its children
                     child.terminate()
-                _wait(children, GRACE_SECONDS)
+                until = time.monotonic() + GRACE_SECONDS
+                for child in children:
+                    with suppress(subprocess.TimeoutExpired):
+                        child.wait(max(0.0, until - time.monotonic()))
             finally:
                 for child in children:
                     child.kill()
                     child.wait()
             raise
-
-
-def _wait(children: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:
-    until = time.monotonic() + seconds
-    for child in children:
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(max(0.0, until - time.monotonic()))
 
 
 def share_work(
@@ -243,13 +310,12 @@ def share_work(
     from extract.planning.cost import refuse_too_many
     from extract.planning.status import count_finished
 
-    workers, every = sharing.workers, selection
     if sharing.each is not None:
         mine = {name for names in sharing.each for name in names}
         chosen = tuple(spec for spec in selection.models if spec.full_id in mine)
         selection = replace(selection, models=chosen)
-    refuse_too_many(workers, problem, selection, workspace)
-    team = _team(context, since, sharing, selection, workspace)
+    refuse_too_many(sharing.workers, problem, selection, workspace)
+    team = _team(context, since, sharing, selection.device, workspace)
     total = len(selection.models) * len(documents) * len(selection.conditions)
     lost: list[Worker] = []
     with progress_bar(total, "units") as progress:
@@ -259,8 +325,7 @@ def share_work(
 
         while team:
             ended = run_workers(team, finished, progress)
-            for failure in ended.failures:
-                click.echo(visible(f"warning: {failure}"), err=True)
+            print_lines("warning", ended.failures)
             lost += ended.lost
             # those that are well have passed what the lost ones left
             team = [worker for worker in team if worker not in lost] if ended.lost else []
@@ -271,10 +336,9 @@ def share_work(
                     "then run the same command again"
                 )
         if lost and selection.device != "cpu":
-            well = _without_lost(lost, sharing.workers, every.device)
+            well = _without_lost(lost, sharing.workers, selection.device)
             rest = Worker(_arguments(context, since), well, lost[0].log, "what is left")
-            for failure in run_workers([rest], finished, progress).failures:
-                click.echo(visible(f"warning: {failure}"), err=True)
+            print_lines("warning", run_workers([rest], finished, progress).failures)
 
 
 def _arguments(context: click.Context, since: str, models: Sequence[str] = ()) -> list[str]:
@@ -283,23 +347,20 @@ def _arguments(context: click.Context, since: str, models: Sequence[str] = ()) -
 
 
 def _team(
-    context: click.Context, since: str, sharing: Sharing, selection: Selection, workspace: Workspace
+    context: click.Context, since: str, sharing: Sharing, device: str, workspace: Workspace
 ) -> list[Worker]:
-    environments = worker_environments(sharing.workers, selection.device)
+    """A worker for each process that has models."""
     logs = worker_logs(workspace, since, sharing.workers)
     lists = sharing.each or ((),) * sharing.workers
-    return [
-        Worker(_arguments(context, since, names), environment, log, _place(number, environment))
-        for number, (names, environment, log) in enumerate(
-            zip(lists, environments, logs, strict=True), 1
-        )
-        if names or sharing.each is None
-    ]
-
-
-def _place(number: int, environment: Mapping[str, str]) -> str:
-    gpu = next((v for name, v in environment.items() if name.endswith("VISIBLE_DEVICES")), None)
-    return f"worker {number}" if gpu is None else f"worker {number} (GPU {gpu})"
+    team = []
+    for number, environment in enumerate(worker_environments(sharing.workers, device), 1):
+        names = lists[number - 1]
+        if not names and sharing.each is not None:
+            continue
+        gpus = [gpu for name, gpu in environment.items() if name.endswith("VISIBLE_DEVICES")]
+        place = f"worker {number} (GPU {gpus[0]})" if gpus else f"worker {number}"
+        team.append(Worker(_arguments(context, since, names), environment, logs[number - 1], place))
+    return team
 
 
 def _without_lost(lost: Sequence[Worker], workers: int, device: str) -> dict[str, str]:

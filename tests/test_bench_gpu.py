@@ -101,7 +101,7 @@ def test_what_no_longer_fits_is_named(bench_gpu: Any, tmp_path: Path) -> None:
 
 
 def test_without_a_gpu_nothing_is_measured(bench_gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("extract.planning.devices.resolve_device", lambda asked: "cpu")
+    monkeypatch.setattr("extract.devices.resolve_device", lambda asked: "cpu")
     done = CliRunner().invoke(bench_gpu.main, [])
     assert done.exit_code == 1 and "|" not in done.output
     assert "no GPU here, so there is nothing to measure" in done.output

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -29,16 +28,13 @@ class Transformers(Backend):
 
     def load(self, loading: Loading) -> Scorer:
         """Load a checkpoint and prepare it for scoring."""
-        import torch
-
-        from extract.device_errors import is_out_of_memory
+        from extract.devices import free_unused
+        from extract.failures import is_out_of_memory
         from extract.models.loading import load_model
         from extract.scoring.engine import Engine
 
         # what the model before held goes back to the device, not only to its allocator
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        free_unused()
         try:
             model = load_model(
                 loading.checkpoint,

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from extract.models.placement import is_offloaded
 from warehouse.errors import TokenmartError
 from warehouse.problem.models import (
     DropLayersIntervention,
@@ -238,3 +237,8 @@ def _limit_attention(model: Any, change: WindowIntervention) -> None:
         kind = getattr(layer, "attention_type", None)
         hook = shared.setdefault(kind, _WindowMask(change))
         layer.register_forward_pre_hook(hook, with_kwargs=True)
+
+
+def is_offloaded(model: nn.Module) -> bool:
+    """Whether a part of the weights is loaded from the processor or the disk when it is used."""
+    return any(parameter.device.type == "meta" for parameter in model.parameters())

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-import torch
-from transformers import AutoConfig
-
+from extract.backends.backend import DEFAULT
 from extract.checkpoints import Checkpoint, trusts_remote_code
 from extract.failures import load_errors
-from extract.models import interventions
-from extract.models.placement import device_map_options
-from extract.models.weights import load_weights
-from extract.scoring.numerics import LOCKED_ARCHITECTURES
+from extract.models.weights import COMPLETE, LoadedWeights, load_weights
 from warehouse.errors import TokenmartError
-from warehouse.problem.models import ModelSpec
+from warehouse.files import remembered
+from warehouse.paths import Workspace
+from warehouse.problem.spec import ModelSpec
+from warehouse.store.ledger import UnitRecord
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+LOCKED_ARCHITECTURES = ("llama", "mistral", "qwen2")
+"""`model_type` of the locked list's models: shared prefixes and fused attention must work."""
 
 
 def load_config(checkpoint: Checkpoint, spec: ModelSpec) -> Any:
@@ -23,6 +29,10 @@ def load_config(checkpoint: Checkpoint, spec: ModelSpec) -> Any:
     Raises:
         TokenmartError: it can't be read, or an intervention doesn't fit it.
     """
+    from transformers import AutoConfig
+
+    from extract.models import interventions
+
     with load_errors(spec):
         config = AutoConfig.from_pretrained(
             checkpoint.folder, trust_remote_code=trusts_remote_code(spec)
@@ -31,21 +41,25 @@ def load_config(checkpoint: Checkpoint, spec: ModelSpec) -> Any:
     return config
 
 
+def _load_weights(checkpoint: Checkpoint, spec: ModelSpec, **options: Any) -> LoadedWeights:
+    with load_errors(spec):
+        return load_weights(
+            checkpoint.folder,
+            spec.full_id,
+            config=load_config(checkpoint, spec),
+            trust_remote_code=trusts_remote_code(spec),
+            use_safetensors=True,
+            **options,
+        )
+
+
 def check_weights(checkpoint: Checkpoint, spec: ModelSpec) -> None:
     """Compare a checkpoint's tensors with those of its model; no weights are read.
 
     Raises:
         TokenmartError: it can't be loaded, or its files have not all tensors.
     """
-    with load_errors(spec):
-        load_weights(
-            checkpoint.folder,
-            spec.full_id,
-            config=load_config(checkpoint, spec),
-            trust_remote_code=trusts_remote_code(spec),
-            use_safetensors=True,
-            device_map="meta",
-        )
+    _load_weights(checkpoint, spec, device_map="meta")
 
 
 def load_model(
@@ -76,6 +90,8 @@ def load_model(
             offloaded weights, or an architecture that has fused attention got eager attention
             unasked.
     """
+    from extract.models import interventions
+
     if interventions.needs_masks(spec):
         attention = "sdpa"
     options: dict[str, Any] = {}
@@ -86,16 +102,7 @@ def load_model(
         options = {"device_map": {"": device}}
     if attention is not None:
         options["attn_implementation"] = attention
-    with load_errors(spec):
-        loaded = load_weights(
-            checkpoint.folder,
-            spec.full_id,
-            config=load_config(checkpoint, spec),
-            dtype=getattr(torch, dtype),
-            trust_remote_code=trusts_remote_code(spec),
-            use_safetensors=True,
-            **options,
-        )
+    loaded = _load_weights(checkpoint, spec, dtype=dtype, **options)
     model = loaded.model
     # the engine gives it to the ledger
     model.loading_record = loaded.record
@@ -112,3 +119,74 @@ def load_model(
             "eager, or upgrade torch"
         )
     return model
+
+
+def lacks_record(unit: UnitRecord) -> bool:
+    """Whether there is no record that a finished unit's model had all its tensors."""
+    return unit.status == "done" and not unit.weights and unit.backend == DEFAULT
+
+
+def has_all_tensors(checkpoint: Checkpoint, spec: ModelSpec, workspace: Workspace) -> bool:
+    """Whether a checkpoint's files contain each tensor of its model; no weights are read.
+
+    Those that do are compared once; the others are refused when they are loaded.
+    """
+
+    def compared() -> str:
+        check_weights(checkpoint, spec)
+        return COMPLETE
+
+    try:
+        remembered(f"all tensors|{checkpoint.revision}", compared, workspace)
+    except TokenmartError:
+        return False
+    return True
+
+
+def execution_device(module: nn.Module) -> torch.device:
+    """The device a module computes on, also when its weights wait elsewhere (accelerate)."""
+    import torch
+
+    hook = getattr(module, "_hf_hook", None)
+    chosen = getattr(hook, "execution_device", None)
+    if chosen is not None:
+        return torch.device(chosen if not isinstance(chosen, int) else f"cuda:{chosen}")
+    return next(module.parameters()).device
+
+
+def resident_weight(linear: nn.Linear) -> tuple[Tensor, Tensor | None]:
+    """Weight and bias of a layer on its execution device; copied there when offloaded."""
+    if linear.weight.device.type != "meta":
+        return linear.weight.detach(), None if linear.bias is None else linear.bias.detach()
+    from accelerate.utils import align_module_device
+
+    with align_module_device(linear):
+        bias = None if linear.bias is None else linear.bias.detach().clone()
+        return linear.weight.detach().clone(), bias
+
+
+def weights_memory(
+    memory: Mapping[int | str, int], working: int, cache_share: float
+) -> dict[int | str, int]:
+    """Memory for weights per device: what is free, less what a forward needs there.
+
+    Each GPU computes its own layers: it needs the working memory of one layer, and of the KV cache
+    the part of its layers, in proportion to its weights.
+
+    Args:
+        memory: free bytes per device, GPUs by number, as accelerate gives them.
+        working: bytes of activations and logits of the longest document.
+        cache_share: bytes of KV cache for each byte of weights.
+    """
+    return {
+        device: int(max(0, free - working) / (1 + cache_share)) if isinstance(device, int) else free
+        for device, free in memory.items()
+    }
+
+
+def device_map_options(working: int, cache_share: float) -> dict[str, Any]:
+    """Loading options that spread a model over all GPUs, the processor and the disk."""
+    from accelerate.utils import get_max_memory
+
+    memory = weights_memory(get_max_memory(), working, cache_share)
+    return {"device_map": "auto", "max_memory": memory}

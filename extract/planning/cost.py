@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import pyarrow.parquet as pq
 
-from extract.planning.cards import SUSTAINED, card_of, sustained_rate
-from extract.planning.cuts import read_lengths
-from extract.planning.devices import device_name, resolve_dtype
-from extract.planning.memory import Footprint, available_memory, footprint
-from extract.planning.model_size import ModelSize, linear_parameters, model_size
-from extract.planning.plan import Selection, max_tokens_of
+from extract.devices import SUSTAINED, card_of, device_name, resolve_dtype, sustained_rate
+from extract.planning.memory import (
+    Footprint,
+    ModelSize,
+    available_memory,
+    footprint,
+    linear_parameters,
+    model_size,
+)
+from extract.planning.plan import Document, Selection
 from extract.scoring.budgets import SUFFIX_TOKENS
 from warehouse import remote
 from warehouse.errors import TokenmartError
@@ -33,6 +38,26 @@ BYTES_PER_CHOICE = 6
 CPU_FLOPS_PER_CORE = {"float32": 6e10, "bfloat16": 1.2e11, "float16": 2e10}
 GPU_FLOPS = 1.2e14
 """Sustained speed assumed for estimates: a 2024 server processor's core, a GPU of unknown name."""
+
+
+def most_tokens(problem: Problem, spec: ModelSpec, workspace: Workspace) -> int | None:
+    """Tokens of a document that a model reads at most.
+
+    None where the problem does not cut documents at the model's context, or where that context is
+    unknown until the model's files are here. One token of the context may be BOS.
+    """
+    if problem.documents.too_long != "truncate":
+        return None
+    context = spec.context_limit(problem.place(workspace))
+    return None if context is None else max(2, context - 1 - problem.documents.room)
+
+
+def read_lengths(
+    lengths: Sequence[int], problem: Problem, spec: ModelSpec, workspace: Workspace
+) -> list[int]:
+    """Tokens that a model reads of documents of these lengths."""
+    most = most_tokens(problem, spec, workspace)
+    return [n if most is None else min(n, most) for n in lengths]
 
 
 @dataclass(frozen=True)
@@ -54,12 +79,15 @@ class Work:
 
 @dataclass(frozen=True)
 class Cost:
-    """Estimated work of one model: tokens through the backbone, rows, FLOPs, seconds, bytes."""
+    """Estimated work of one model: tokens through the backbone, rows, FLOPs, seconds, bytes.
+
+    A model of unknown size has no FLOPs, and `seconds` is None.
+    """
 
     tokens: int
     rows: int
     flops: float
-    seconds: float
+    seconds: float | None
     disk_bytes: int
 
 
@@ -118,25 +146,20 @@ def planned_reading(tokens: int, longest: int | None = None) -> Reading:
     return Reading(ids, starts, ends, part, None, foreign)
 
 
-def estimate(work: Work, size: ModelSize, *, dtype: str, device: str) -> Cost:
-    """Cost of the work with one model.
+def estimate(work: Work, size: ModelSize | None, *, dtype: str, device: str) -> Cost:
+    """Cost of the work with one model; several GPUs are counted as one.
 
     FLOPs: 2 for each weight of the linear layers and token, 2 for each weight of the head and
     scored token, and of attention 4 × width of the queries × layers for each pair of tokens.
-
-    Args:
-        work: from `work_of`.
-        size: the model's.
-        dtype: a torch dtype's name.
-        device: where; several GPUs are counted as one.
     """
+    disk = work.rows * BYTES_PER_ROW + work.choices * BYTES_PER_CHOICE
+    if size is None:
+        return Cost(work.tokens, work.rows, 0.0, None, disk)
     shape = size.shape
     flops = 2.0 * linear_parameters(shape) * work.tokens
     flops += 2.0 * shape.vocabulary * shape.width * work.rows
     flops += 4.0 * shape.query_width * shape.layers * work.pairs
-    seconds = flops / assumed_speed(device, dtype)[0]
-    disk = work.rows * BYTES_PER_ROW + work.choices * BYTES_PER_CHOICE
-    return Cost(work.tokens, work.rows, flops, seconds, disk)
+    return Cost(work.tokens, work.rows, flops, flops / assumed_speed(device, dtype)[0], disk)
 
 
 def assumed_speed(device: str, dtype: str) -> tuple[float, str]:
@@ -160,31 +183,30 @@ def document_lengths(
     problem: Problem, selection: Selection, workspace: Workspace
 ) -> tuple[list[int], str]:
     """Tokens per document (estimated from characters), and where the estimate comes from."""
-    limit = max_tokens_of(problem, selection)
+    documents, limit = problem.documents, selection.max_tokens
     place = problem.place(workspace)
-    sizes = problem.documents.lengths(place)
+    sizes = documents.lengths(place)
     path = documents_path(problem, workspace)
     if sizes is None and path.is_file():
         characters = pq.read_table(remote.source(path), columns=["characters"], partitioning=None)
         sizes = characters["characters"].to_pylist()
     if sizes is not None:
-        most = problem.documents.max_characters
+        most = documents.max_characters
         sizes = [min(size, most) if most else size for size in sizes[: selection.documents]]
-        lengths = [int(size / CHARACTERS_PER_TOKEN) for size in sizes]
-        source = (
+        lengths = [size // CHARACTERS_PER_TOKEN for size in sizes]
+        origin = (
             f"{counted(len(lengths), 'document')} of {sum(sizes):,} characters, counted as "
-            f"{CHARACTERS_PER_TOKEN:g} a token"
+            f"{CHARACTERS_PER_TOKEN} a token"
         )
     else:
-        expected = problem.documents.count or 1
-        longest = problem.documents.expected_tokens
-        lengths = [longest] * min(expected, selection.documents or expected)
-        source = (
-            f"{'an unknown number of' if problem.documents.count is None else len(lengths)} "
-            f"documents, counted as {len(lengths)} of {longest:,} tokens, since they are not here "
-            f"yet: {problem.documents.need(place).remedy}"
+        expected = documents.count or 1
+        lengths = [documents.expected_tokens] * min(expected, selection.documents or expected)
+        origin = (
+            f"{'an unknown number of' if documents.count is None else len(lengths)} documents, "
+            f"counted as {len(lengths)} of {documents.expected_tokens:,} tokens, since they are "
+            f"not here yet: {documents.need(place).remedy}"
         )
-    return [min(n, limit) if limit else n for n in lengths], source
+    return [min(n, limit) if limit else n for n in lengths], origin
 
 
 def planned_memory(
@@ -208,43 +230,27 @@ def planned_memory(
     size = model_size(spec, workspace, folder, problem.name)
     if size is None:
         return None
+    sharing = any(condition.kind.shares_prefix for condition in selection.conditions)
     return footprint(
         spec,
         size,
         dtype=resolve_dtype(spec, selection.dtype, selection.device),
         device=selection.device,
         longest=read_lengths([longest], problem, spec, workspace)[0],
-        suffix_tokens=SUFFIX_TOKENS
-        if any(c.kind.shares_prefix for c in selection.conditions)
-        else 0,
+        suffix_tokens=SUFFIX_TOKENS if sharing else 0,
     )
 
 
-def on_a_gpu(
-    problem: Problem, selection: Selection, longest: int, workspace: Workspace, flops: float
-) -> str:
-    """The note on GPUs in a plan for the processor: time on one GPU, and its memory.
-
-    Args:
-        problem: the problem.
-        selection: the models and conditions.
-        longest: tokens of the longest document.
-        workspace: where the models' files are.
-        flops: what is still to do.
-    """
-    dtype = "bfloat16"
-    there = replace(selection, device="cuda", dtype=dtype)
-    peaks = {
-        spec.full_id: peak.total
-        for spec in there.models
-        if (peak := planned_memory(problem, spec, there, longest, workspace)) is not None
+def planned_peaks(
+    problem: Problem, selection: Selection, longest: int, workspace: Workspace
+) -> dict[str, Footprint]:
+    """Predicted peaks by model, largest first; models of unknown size are left out."""
+    found = {
+        spec.full_id: planned_memory(problem, spec, selection, longest, workspace)
+        for spec in selection.models
     }
-    hours = flops / GPU_FLOPS / 3600
-    told = f"One GPU of the A100 class would take about {hours:,.1f} h"
-    if peaks:
-        largest = max(peaks, key=lambda each: peaks[each])
-        told += f" in {dtype}, and up to {peaks[largest] / 2**30:.1f} GiB of its memory ({largest})"
-    return f"{told}; each model: --device cuda."
+    known = {name: peak for name, peak in found.items() if peak is not None}
+    return dict(sorted(known.items(), key=lambda each: -each[1].total))
 
 
 def refuse_too_many(
@@ -258,18 +264,83 @@ def refuse_too_many(
     if selection.device != "cpu":
         return
     longest = max(document_lengths(problem, selection, workspace)[0], default=0)
-    peaks = {
-        spec.full_id: peak.total
-        for spec in selection.models
-        if (peak := planned_memory(problem, spec, selection, longest, workspace)) is not None
-    }
-    if not peaks:
-        return
-    name = max(peaks, key=lambda each: peaks[each])
     there = available_memory("cpu")
-    if workers * peaks[name] > there:
-        raise TokenmartError(
-            f"--workers {workers}: each needs up to {peaks[name] / 2**30:.1f} GiB ({name}), and "
-            f"this machine has {there / 2**30:.1f} GiB; use --workers "
-            f"{max(1, there // peaks[name])} or fewer --max-tokens"
-        )
+    for name, peak in planned_peaks(problem, selection, longest, workspace).items():
+        if workers * peak.total > there:
+            raise TokenmartError(
+                f"--workers {workers}: each needs up to {peak.total / 2**30:.1f} GiB ({name}), "
+                f"and this machine has {there / 2**30:.1f} GiB; use --workers "
+                f"{max(1, there // peak.total)} or fewer --max-tokens"
+            )
+
+
+class PlannedWork:
+    """Planned tokens through a model, times its number of weights.
+
+    A model of unknown size counts as the median of the others.
+    """
+
+    def __init__(self, problem: Problem, selection: Selection, workspace: Workspace) -> None:
+        self.selection = selection
+        sizes = {
+            spec.full_id: model_size(spec, workspace, problem=problem.name)
+            for spec in selection.models
+        }
+        weights = {name: float(size.parameters) for name, size in sizes.items() if size}
+        usual = median(weights.values()) if weights else 1.0
+        self._weights = {name: weights.get(name, usual) for name in sizes}
+        self._most = {}
+        for spec in selection.models:
+            limits = selection.max_tokens, most_tokens(problem, spec, workspace)
+            self._most[spec.full_id] = min((n for n in limits if n is not None), default=None)
+        self._tokens: dict[tuple[int, tuple[str, ...]], int] = {}
+
+    def of(self, spec: ModelSpec, document: Document, conditions: Sequence[Condition]) -> float:
+        """Work of some conditions of one document."""
+        length = len(document.text) // CHARACTERS_PER_TOKEN
+        most = self._most[spec.full_id]
+        length = length if most is None else min(length, most)
+        return self._weights[spec.full_id] * self.tokens(length, conditions)
+
+    def tokens(self, length: int, conditions: Sequence[Condition]) -> int:
+        """Tokens that pass through a model for a document of this many tokens; at least 1."""
+        key = (length, tuple(condition.name for condition in conditions))
+        if key not in self._tokens:
+            self._tokens[key] = max(1, work_of([length], conditions).tokens)
+        return self._tokens[key]
+
+    def of_model(self, spec: ModelSpec, documents: Sequence[Document]) -> float:
+        """Work of all selected conditions of some documents."""
+        return sum(self.of(spec, each, self.selection.conditions) for each in documents)
+
+    def total(self, documents: Sequence[Document]) -> float:
+        """Work of the whole selection."""
+        return sum(self.of_model(spec, documents) for spec in self.selection.models)
+
+
+class WithinUnit:
+    """Reports the part of one document's work that is done, as tokens pass through the model.
+
+    Args:
+        report: is called with the work done since the last call.
+    """
+
+    def __init__(self, report: Callable[[float], None]) -> None:
+        self._report = report
+        self._work, self._tokens, self._left = 0.0, 1, 0.0
+
+    def begin(self, work: float, tokens: int) -> None:
+        """A document: its planned work, and the tokens that will pass through the model for it."""
+        self._work, self._tokens, self._left = work, tokens, 1.0
+
+    def passed(self, tokens: float) -> None:
+        """Tokens that passed; outside of a document (a check of the engine) they don't count."""
+        share = min(tokens / self._tokens, self._left)
+        if share > 0:
+            self._left -= share
+            self._report(share * self._work)
+
+    def end(self) -> None:
+        """The document is scored: what was planned and not passed is done, too."""
+        self.passed(self._left * self._tokens)
+        self._left = 0.0

@@ -1,12 +1,17 @@
-"""The memory plan: what scoring a document needs at its peak, before anything is loaded."""
+"""Size of a model, and the memory that scoring needs at its peak; weights are never read."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import math
+import struct
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
-from extract.planning.devices import free_gpus
-from extract.planning.model_size import ModelSize, linear_parameters
+from extract.devices import free_gpus
 from extract.scoring.budgets import (
     CPU_ROWS,
     CPU_TILE,
@@ -15,14 +20,161 @@ from extract.scoring.budgets import (
     activation_bytes_per_token,
 )
 from warehouse.errors import TokenmartError
+from warehouse.paths import Workspace
 from warehouse.probes.request import Condition
-from warehouse.problem.models import ModelSpec, WindowIntervention
+from warehouse.problem.models import ModelShape, WindowIntervention
+from warehouse.problem.spec import ModelSpec
+from warehouse.sources.checkpoint_files import PICKLED, SAFETENSORS, gguf_header
+from warehouse.sources.place import Place
+
+_LARGEST_CONFIG = 16 << 20
+
+_LARGEST_HEADER = 100_000_000
+"""Bytes; the second is the safetensors format's own limit."""
+
+_FLOATS = {"F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2"}
+
+
+@dataclass(frozen=True)
+class ModelSize:
+    """Sizes of a model: its number of weights, and the shape that memory follows from.
+
+    `assumed` says that only the number of weights is known; the shape is that of a typical
+    decoder with as many.
+    """
+
+    parameters: int
+    shape: ModelShape
+    assumed: bool = False
+
+
+def model_size(
+    spec: ModelSpec, workspace: Workspace, folder: Path | None = None, problem: str = ""
+) -> ModelSize | None:
+    """The size of a model, or None if unknown.
+
+    Its own files are asked first, as far as they are here: config.json of a folder and the headers
+    of its safetensors, the header of a GGUF file (a package's, too). Then the problem file: `shape`
+    and `parameters`, or `parameters` alone. At last the size of its weight files, at two bytes a
+    weight.
+
+    Args:
+        spec: the model of the problem file.
+        workspace: where its files are.
+        folder: its checkpoint, where it is here already.
+        problem: name of the problem, whose lock file has the commit of a repository.
+    """
+    path = folder or spec.present(Place(workspace, problem))
+    shape, counted, weights = _of_files(path) if path else (None, None, None)
+    stated = spec.parameters
+    if shape is not None:
+        parameters = counted or count_parameters(shape)
+        # the published number, unless the configuration is of another model
+        near = stated is not None and abs(stated - parameters) < 0.02 * parameters
+        return ModelSize(stated if near and stated else parameters, shape)
+    if spec.shape is not None:
+        return ModelSize(stated or counted or count_parameters(spec.shape), spec.shape)
+    known = stated or counted or weights
+    return None if known is None else ModelSize(known, ModelShape.assumed(known), assumed=True)
+
+
+def _of_files(path: Path) -> tuple[ModelShape | None, int | None, int | None]:
+    """Shape, number of weights, and that number guessed from the size of the files."""
+    if path.is_file():
+        return *_of_gguf(path), None
+    safe = list(path.glob(SAFETENSORS))
+    bytes_ = sum(file.stat().st_size for file in safe or path.glob(PICKLED))
+    try:
+        with (path / "config.json").open("rb") as file:
+            config = json.loads(file.read(_LARGEST_CONFIG))
+        shape = ModelShape.of_config(config) if isinstance(config, dict) else None
+    except (OSError, ValueError, RecursionError):
+        shape = None
+    return shape, _of_headers(safe), bytes_ // 2 or None
+
+
+def _of_headers(files: Iterable[Path]) -> int | None:
+    """Number of weights in safetensors files; None where they are quantised or can't be read."""
+    count = 0
+    try:
+        for file in files:
+            with file.open("rb") as stream:
+                (size,) = struct.unpack("<Q", stream.read(8))
+                if size > _LARGEST_HEADER:
+                    return None
+                header = json.loads(stream.read(size))
+            header.pop("__metadata__", None)
+            if any(tensor["dtype"] not in _FLOATS for tensor in header.values()):
+                return None
+            count += sum(math.prod(tensor["shape"]) for tensor in header.values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError):
+        return None
+    return count or None
+
+
+def count_parameters(shape: ModelShape) -> int:
+    """Weights of a gated decoder without biases and norms; within 1% of the real number."""
+    return linear_parameters(shape) + shape.vocabulary * shape.width * (1 if shape.tied else 2)
+
+
+def linear_parameters(shape: ModelShape) -> int:
+    """Weights of the linear layers of a gated decoder."""
+    attention = 2 * shape.width * (shape.query_width + shape.kv_width)
+    return shape.layers * (attention + 3 * shape.width * shape.inner)
+
+
+def _of_gguf(path: Path) -> tuple[ModelShape | None, int | None]:
+    try:
+        return _read_gguf(path, path.stat().st_mtime_ns)
+    except OSError:
+        return None, None
+
+
+@lru_cache(maxsize=64)
+def _read_gguf(path: Path, stamp: int) -> tuple[ModelShape | None, int | None]:
+    """Shape and number of weights from a GGUF file's header, as far as its form is known."""
+    reader = gguf_header(path)
+    if reader is None:
+        return None, None
+    fields = reader.fields
+
+    kind = fields["general.architecture"].contents() if "general.architecture" in fields else None
+
+    def of(name: str) -> Any:
+        """A value of the architecture; of one that is given for each layer, the largest."""
+        field = fields.get(f"{kind}.{name}")
+        value = None if field is None else field.contents()
+        return max(value) if isinstance(value, list) else value
+
+    sizes = {tensor.name: tensor for tensor in reader.tensors}
+    heads = of("attention.head_count")
+    try:
+        shape = ModelShape(
+            kind=str(kind),
+            layers=of("block_count"),
+            width=of("embedding_length"),
+            inner=of("feed_forward_length"),
+            heads=heads,
+            kv_heads=of("attention.head_count_kv") or heads,
+            # dimensions are stored innermost first: (width, vocabulary)
+            vocabulary=int(sizes["token_embd.weight"].shape[-1]),
+            head_width=of("attention.key_length"),
+            window=of("attention.sliding_window") or None,
+            tied="output.weight" not in sizes,
+        )
+    except (KeyError, IndexError, ValueError, TypeError):
+        shape = None
+    return shape, sum(int(tensor.n_elements) for tensor in sizes.values()) or None
+
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
 SMALLEST_FORWARD = 512 * 2**20
 """Libraries' workspaces, a short piece's activations and a block of logits, on a GPU."""
+
 RESERVED_SHARE = 1.15
 """Memory that a GPU's allocator reserves for the forward's tensors (emulated, not measured)."""
+
 HOST_PROCESS = 450 * 2**20
 """Python, PyTorch and transformers themselves, resident on the host."""
 
@@ -57,13 +209,7 @@ class Footprint:
 
 
 def footprint(
-    spec: ModelSpec,
-    size: ModelSize,
-    *,
-    dtype: str,
-    device: str,
-    longest: int,
-    suffix_tokens: int,
+    spec: ModelSpec, size: ModelSize, *, dtype: str, device: str, longest: int, suffix_tokens: int
 ) -> Footprint:
     """Predict the peak of scoring one document.
 
@@ -113,15 +259,9 @@ def available_memory(device: str) -> int:
 def fitting(
     needed: Footprint, conditions: Sequence[Condition], device: str, there: int
 ) -> list[Condition]:
-    """The conditions that a device can score; none where the model itself is too large.
+    """The conditions that a device with `there` free bytes can score; none if the model is too big.
 
     The engine refuses alone those conditions whose KV cache is too large for a GPU.
-
-    Args:
-        needed: from `footprint`.
-        conditions: those that are asked for.
-        device: as for `footprint`.
-        there: bytes that the model may take.
     """
     if needed.least(device) > there:
         return []
@@ -146,12 +286,12 @@ def refused(
             large.append(f"{spec.full_id} ({needed.least(device) / 2**30:.1f} GiB at least)")
         elif without:
             partly.append(f"{spec.full_id} without {without}")
-    found = {"Too large": large, "Scored in part, since the KV cache is too large": partly}
-    return [
-        f"{what} for {device}, where {there / 2**30:.1f} GiB are free: {', '.join(names)}."
-        for what, names in found.items()
-        if names
-    ]
+    where = f"for {device}, where {there / 2**30:.1f} GiB are free"
+    notes = [f"Too large {where}: {', '.join(large)}."] if large else []
+    if partly:
+        in_part = "Scored in part, since the KV cache is too large"
+        notes.append(f"{in_part} {where}: {', '.join(partly)}.")
+    return notes
 
 
 def refuse_too_large(spec: ModelSpec, needed: Footprint, device: str, longest: int) -> None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
-from extract.backends.backend import DEFAULT, find_backend
+from extract.backends.backend import DEFAULT, ENGINE_VERSION, find_backend
 from extract.checkpoints import Checkpoint, find_checkpoint
+from extract.devices import resolve_attention, resolve_dtype
 from extract.failures import Failure
-from extract.planning.devices import resolve_attention, resolve_dtype
-from extract.planning.unrecorded_weights import has_all_tensors, lacks_record
-from extract.scoring.numerics import ENGINE_VERSION, attention_class
+from extract.models.loading import has_all_tensors, lacks_record
 from extract.tokenization import (
     DocumentTokenizer,
     TokenizedDocument,
@@ -24,8 +23,8 @@ from extract.tokenization import (
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Reading
-from warehouse.problem.models import ModelSpec
-from warehouse.problem.spec import Problem
+from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.sources.documents import DocumentSource
 from warehouse.store.ledger import UnitRecord, fingerprint
 from warehouse.store.token_files import finished_units
 from warehouse.store.top_tokens import has_top_tokens
@@ -33,7 +32,11 @@ from warehouse.store.top_tokens import has_top_tokens
 
 @dataclass(frozen=True)
 class Selection:
-    """The part of a problem to run, and how."""
+    """The part of a problem to run, and how.
+
+    `documents` is the number of the first documents that are used, `max_tokens` of each the number
+    of its first tokens; None for all.
+    """
 
     models: tuple[ModelSpec, ...]
     conditions: tuple[Condition, ...]
@@ -79,13 +82,12 @@ class ModelPlan:
         tokenizer_sha256: fingerprint of tokenizer and BOS policy.
         dtype: what to compute in.
         max_tokens: where documents are cut; None for nowhere.
-        too_long: what happens to a document beyond the model's context: refuse, truncate or run.
-        margin: how many tokens beyond it may run.
-        free: how many tokens of it a truncated document leaves free.
+        rules: what happens to a document beyond the model's context.
+        facts: what rows of this model depend on, for any document; a part of fingerprints.
         tasks: what is missing.
-        recorded_only: whether units without a record of complete weights are missing, too.
         done: number of settled units.
         failed: which of them failed in this run, and why.
+        recorded_only: whether units without a record of complete weights are missing, too.
     """
 
     spec: ModelSpec
@@ -93,13 +95,12 @@ class ModelPlan:
     tokenizer_sha256: str
     dtype: str
     max_tokens: int | None
-    too_long: str
-    margin: int
-    free: int
+    rules: DocumentSource
+    facts: dict[str, Any]
     tasks: tuple[Task, ...]
     done: int
     failed: tuple[Failure, ...]
-    recorded_only: bool = False
+    recorded_only: bool
 
     @cached_property
     def tokenizer(self) -> DocumentTokenizer:
@@ -132,13 +133,14 @@ class ModelPlan:
         if total < 2:
             raise TokenmartError(f"{total} tokens; remove it from the corpus")
         keep = min(total, self.max_tokens or total)
-        context = self.context_limit
-        room = keep if context is None else context - (self.tokenizer.bos is not None)
-        if self.too_long == "truncate":
-            keep = min(keep, max(2, room - self.free))
-        over = max(0, keep - room)
-        if over > (self.margin if self.too_long == "run" else 0):
-            allowed = f" and a margin of {self.margin}" if self.too_long == "run" else ""
+        context, rules = self.context_limit, self.rules
+        most = keep if context is None else context - (self.tokenizer.bos is not None)
+        if rules.too_long == "truncate":
+            keep = min(keep, max(2, most - rules.room))
+        over = max(0, keep - most)
+        margin = rules.margin if rules.too_long == "run" else 0
+        if over > margin:
+            allowed = f" and a margin of {margin}" if rules.too_long == "run" else ""
             raise TokenmartError(
                 f"{keep} tokens, too many for the model, whose context is {context}{allowed}; set "
                 "documents.max_tokens, documents.too_long: truncate (or run, with a margin), or "
@@ -214,11 +216,12 @@ def select(
     conditions = [c for probe in dict.fromkeys(wanted) for c in probe.conditions()]
     if top_k is not None:
         conditions = [replace(condition, top_k=top_k) for condition in conditions]
+    limits = [n for n in (max_tokens, problem.documents.max_tokens) if n is not None]
     return Selection(
         models=tuple(dict.fromkeys(chosen)),
         conditions=tuple(conditions),
         documents=documents,
-        max_tokens=max_tokens,
+        max_tokens=min(limits, default=None),
         device=device,
         dtype=dtype,
         attention=resolve_attention(attention, device),
@@ -259,54 +262,6 @@ def documents_of(
     return [replace(each, foreign=following.get(each.doc_id)) for each in documents[:limit]]
 
 
-def max_tokens_of(problem: Problem, selection: Selection) -> int | None:
-    """Explicit truncation in tokens: the smaller of the command line's and the problem's."""
-    limits = [n for n in (selection.max_tokens, problem.documents.max_tokens) if n is not None]
-    return min(limits, default=None)
-
-
-def unit_fingerprint(plan_parts: dict[str, Any], document: Document, condition: Condition) -> str:
-    """Fingerprint of one unit; see `warehouse.store.ledger.fingerprint`."""
-    return fingerprint(
-        {
-            **plan_parts,
-            "document": document.sha256,
-            "kind": condition.kind.name,
-            "params": condition.params,
-            **({"revision": condition.kind.revision} if condition.kind.revision > 1 else {}),
-            **(
-                {"foreign": document.foreign.sha256}
-                if condition.kind.reads_foreign and document.foreign
-                else {}
-            ),
-        }
-    )
-
-
-def model_parts(
-    problem: Problem,
-    selection: Selection,
-    spec: ModelSpec,
-    checkpoint: Checkpoint,
-    tokenizer_sha256: str,
-    dtype: str,
-) -> dict[str, Any]:
-    """Facts that rows of a model depend on, for any document; parts of a unit's fingerprint."""
-    return {
-        "revision": checkpoint.revision,
-        "interventions": describe_interventions(spec),
-        "tokenizer": tokenizer_sha256,
-        "dtype": dtype,
-        "backend": selection.backend,
-        "engine": ENGINE_VERSION,
-        "attention": attention_class(selection.attention),
-        "max_tokens": max_tokens_of(problem, selection),
-        "too_long": problem.documents.too_long,
-        **({"room": problem.documents.room} if problem.documents.room else {}),
-        **describe_corrections(spec, problem.documents.too_long),
-    }
-
-
 def plan_model(
     problem: Problem,
     selection: Selection,
@@ -317,13 +272,7 @@ def plan_model(
 ) -> ModelPlan:
     """Find a model's files and what is left to compute for it. Nothing heavy is loaded.
 
-    Args:
-        problem: the problem.
-        selection: which part of it, and how.
-        spec: the model.
-        documents: the selected documents.
-        workspace: where its files and the ledger are.
-        since: units that failed since then are settled; without it failed units are tried again.
+    Units that failed after `since` are settled; without it failed units are repeated.
 
     Raises:
         TokenmartError: files are missing or can't be read.
@@ -332,46 +281,50 @@ def plan_model(
     checkpoint = find_checkpoint(spec, workspace, problem.name, problem.asked)
     tokenizer_sha256 = tokenizer_fingerprint(checkpoint, spec, workspace)
     dtype = resolve_dtype(spec, selection.dtype, selection.device)
-    parts = model_parts(problem, selection, spec, checkpoint, tokenizer_sha256, dtype)
-    finished = {
-        c.name: finished_units(workspace, problem.name, spec.model_id, c.name)
-        for c in selection.conditions
+    rules = problem.documents
+    facts = {
+        "revision": checkpoint.revision,
+        "interventions": describe_interventions(spec),
+        "tokenizer": tokenizer_sha256,
+        "dtype": dtype,
+        "backend": selection.backend,
+        "engine": ENGINE_VERSION,
+        # Fused kernels differ by the order of float32 sums. Eager attention also rounds its
+        # weights to the dtype, which moves log-probs as far as everything else in that dtype
+        # together: its rows are never mixed with the others'
+        "attention": "eager" if selection.attention == "eager" else "fused",
+        "max_tokens": selection.max_tokens,
+        "too_long": rules.too_long,
+        **({"room": rules.room} if rules.room else {}),
+        **describe_corrections(spec, rules.too_long),
     }
-    unrecorded = any(lacks_record(unit) for units in finished.values() for unit in units.values())
+    ledgers = {
+        condition.name: finished_units(workspace, problem.name, spec.model_id, condition.name)
+        for condition in selection.conditions
+    }
+    unrecorded = any(lacks_record(unit) for units in ledgers.values() for unit in units.values())
     recorded_only = unrecorded and not has_all_tensors(checkpoint, spec, workspace)
     tasks, failed, done = [], [], 0
     for document in documents:
-        prints = {
-            condition.name: unit_fingerprint(parts, document, condition)
-            for condition in selection.conditions
-        }
-        missing = tuple(
-            condition
-            for condition in selection.conditions
-            if not is_settled(
-                finished[condition.name].get(document.doc_id),
-                prints[condition.name],
-                since, condition, workspace, recorded_only,
-            )
-        )  # fmt: skip
-        failed += [
-            Failure(spec.full_id, unit.reason, document.doc_id)
-            for condition in selection.conditions
-            if condition not in missing
-            and (unit := finished[condition.name][document.doc_id]).status == "failed"
-        ]
-        done += len(selection.conditions) - len(missing)
+        fingerprints = {c.name: _fingerprint(facts, document, c) for c in selection.conditions}
+        everything = Task(document, fingerprints, selection.conditions)
+        missing = unsettled(everything, ledgers, workspace, since, recorded_only)
+        settled = [c for c in selection.conditions if c not in missing]
+        done += len(settled)
+        for condition in settled:
+            unit = ledgers[condition.name][document.doc_id]
+            if unit.status == "failed":
+                failed.append(Failure(spec.full_id, unit.reason, document.doc_id))
         if missing:
-            tasks.append(Task(document, prints, missing))
+            tasks.append(replace(everything, missing=missing))
     return ModelPlan(
         spec=spec,
         checkpoint=checkpoint,
         tokenizer_sha256=tokenizer_sha256,
         dtype=dtype,
-        max_tokens=max_tokens_of(problem, selection),
-        too_long=problem.documents.too_long,
-        margin=problem.documents.margin,
-        free=problem.documents.room,
+        max_tokens=selection.max_tokens,
+        rules=rules,
+        facts=facts,
         tasks=tuple(tasks),
         done=done,
         failed=tuple(dict.fromkeys(failed)),
@@ -379,22 +332,44 @@ def plan_model(
     )
 
 
-def is_settled(
-    unit: UnitRecord | None,
-    wanted: str,
-    since: str | None,
-    condition: Condition,
-    workspace: Workspace,
-    recorded_only: bool = False,
-) -> bool:
-    """Whether the ledger has this unit with this fingerprint: done, or failed in this run.
+def _fingerprint(facts: dict[str, Any], document: Document, condition: Condition) -> str:
+    kind = condition.kind
+    parts = {**facts, "document": document.sha256, "kind": kind.name, "params": condition.params}
+    if kind.revision > 1:
+        parts["revision"] = kind.revision
+    if kind.reads_foreign and document.foreign:
+        parts["foreign"] = document.foreign.sha256
+    return fingerprint(parts)
 
-    A done unit has as many top-k tokens as its condition requests, and a record (if requested).
+
+def unsettled(
+    task: Task,
+    ledgers: Mapping[str, Mapping[int, UnitRecord]],
+    workspace: Workspace,
+    since: str | None,
+    recorded_only: bool,
+) -> tuple[Condition, ...]:
+    """The conditions of a task whose units are neither done as asked for, nor failed in this run.
+
+    A done unit has as many top-k tokens as its condition requests, and a record of complete
+    weights where `recorded_only` asks for it.
+
+    Args:
+        task: with the fingerprint of each condition.
+        ledgers: units by document, for each condition.
+        workspace: where top-k tokens are.
+        since: when this run began; None if failed units are repeated.
+        recorded_only: see `ModelPlan`.
     """
-    if unit is None or unit.fingerprint != wanted:
-        return False
-    if unit.status == "done":
-        wants = condition.top_k and unit.rows
-        listed = not wants or has_top_tokens(workspace, unit, condition.top_k)
-        return listed and not (recorded_only and lacks_record(unit))
-    return since is not None and unit.finished_at >= since
+
+    def is_settled(condition: Condition) -> bool:
+        unit = ledgers[condition.name].get(task.document.doc_id)
+        if unit is None or unit.fingerprint != task.fingerprints[condition.name]:
+            return False
+        if unit.status == "failed":
+            return since is not None and unit.finished_at >= since
+        if condition.top_k and unit.rows and not has_top_tokens(workspace, unit, condition.top_k):
+            return False
+        return not (recorded_only and lacks_record(unit))
+
+    return tuple(condition for condition in task.missing if not is_settled(condition))

@@ -1,25 +1,102 @@
-"""Extracted units of a problem: rows, a table and its notes."""
+"""Extracted units of a problem: which are current, a table, its notes, sections of plugins."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar
 
 import pyarrow.parquet as pq
 
+from extract.backends.backend import ENGINE_VERSION
 from extract.failures import Failure, summary
-from extract.planning.cells import UNKNOWN
-from extract.planning.cost import document_lengths, planned_memory
-from extract.planning.current import current_units
-from extract.planning.cuts import cut_lines
+from extract.planning.cost import document_lengths, most_tokens, planned_memory
 from extract.planning.plan import Document, Selection
 from warehouse.paths import Workspace
+from warehouse.plugins import kinds
+from warehouse.probes.request import Condition
 from warehouse.problem.needs import notices, scored_models
-from warehouse.problem.spec import Problem, RecallTarget
+from warehouse.problem.spec import ModelSpec, Problem, RecallTarget
 from warehouse.problem.tables import documents_path
 from warehouse.remote import footer
+from warehouse.store.ledger import UnitRecord, whole_tokens
 from warehouse.store.token_files import finished_units, published_path
-from warehouse.terminal import Column
+from warehouse.terminal import Column, counted
+
+UNKNOWN = "unknown"
+NAMED = 3
+"""Number of models that are named; the rest is counted."""
+
+
+def current_units(
+    problem: Problem,
+    selection: Selection,
+    spec: ModelSpec,
+    condition: Condition,
+    documents: Mapping[int, str],
+    workspace: Workspace,
+) -> list[UnitRecord]:
+    """Failed units, and done ones that are what is asked for, of one model and condition.
+
+    Judged by the ledger alone, without the checkpoint: a model's changed revision or tokenizer
+    shows only in a fingerprint, and `plan_model` compares these.
+
+    Args:
+        problem, selection, spec, condition: what is asked for.
+        documents: SHA-256 by number; empty where a text is not here yet.
+        workspace: where the ledger is.
+
+    Raises:
+        StorageError: the published file is damaged.
+    """
+    params = json.dumps(condition.params, sort_keys=True)
+    # `auto` leaves the dtype to the device, which may be another machine's
+    dtype = selection.dtype if selection.dtype != "auto" else spec.dtype
+    most = most_tokens(problem, spec, workspace)
+
+    def is_asked_for(unit: UnitRecord) -> bool:
+        whole = fewest = whole_tokens(unit, selection.max_tokens)
+        if problem.documents.too_long == "truncate":
+            # a context that only the configuration gives, which is not here, can cut anywhere
+            fewest = 0 if most is None else min(whole, most)
+        return (
+            unit.probe_params == params
+            and documents[unit.doc_id] in ("", unit.document_sha256)
+            and dtype in ("auto", unit.dtype)
+            and (unit.engine, unit.backend) == (ENGINE_VERSION, selection.backend)
+            and fewest <= unit.document_tokens <= whole
+        )
+
+    ledger = finished_units(workspace, problem.name, spec.model_id, condition.name)
+    return [
+        unit
+        for unit in ledger.values()
+        if unit.doc_id in documents and (unit.status == "failed" or is_asked_for(unit))
+    ]
+
+
+def cut_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Documents that were cut, one line for models with the same cuts: from `status_rows`."""
+    found: dict[tuple[int, int, int, int], list[str]] = {}
+    for name in dict.fromkeys(row["model"] for row in rows):
+        mine = [row for row in rows if row["model"] == name]
+        most = max(mine, key=lambda row: row["cut"])
+        if most["cut"]:
+            key = (most["cut"], most["done"], most["tokens_read"], most["tokens_whole"])
+            found.setdefault(key, []).append(name)
+    return [
+        f"{listed(names)}: {cut} of {counted(done, 'document')} cut, {read:,} of {whole:,} tokens "
+        "read"
+        for (cut, done, read, whole), names in found.items()
+    ]
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - NAMED} more models" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
 
 
 def count_finished(
@@ -100,36 +177,25 @@ def status_rows(
 
 def next_steps(problem: Problem, workspace: Workspace) -> list[str]:
     """Commands that follow an extraction."""
-    measured = isinstance(problem.target, RecallTarget)
-    return [
-        "next:",
-        *(
-            [f"  tokenmart recall --problem {problem.asked}   # measures the target"]
-            if measured and not scored_models(problem, workspace)
-            else []
-        ),
-        "  tokenmart dbt build   # computes the metrics",
-    ]
+    steps = ["next:"]
+    if isinstance(problem.target, RecallTarget) and not scored_models(problem, workspace):
+        steps.append(f"  tokenmart recall --problem {problem.asked}   # measures the target")
+    return [*steps, "  tokenmart dbt build   # computes the metrics"]
 
 
 def fallbacks(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Fallbacks that cost speed or precision, one line per model: from `status_rows`."""
-    lines = []
-    for model in dict.fromkeys(row["model"] for row in rows):
-        mine = [row for row in rows if row["model"] == model]
-        found = {
-            f"prefixes {words}"
-            for row in mine
-            for words in row["prefixes"]
-            if words.startswith("separate")
-        } | {
-            f"attention {words}"
-            for row in mine
-            for words in row["attention"]
-            if words.startswith(("eager", "sdpa/math"))
-        }
-        lines += [f"{model}: {words}" for words in sorted(found)]
-    return lines
+    slow = {"prefixes": ("separate",), "attention": ("eager", "sdpa/math")}
+    found = {
+        (row["model"], f"{name} {used}")
+        for row in rows
+        for name, beginnings in slow.items()
+        for used in row[name]
+        if used.startswith(beginnings)
+    }
+    order = list(dict.fromkeys(row["model"] for row in rows))
+    ordered = sorted(found, key=lambda each: (order.index(each[0]), each[1]))
+    return [f"{model}: {what}" for model, what in ordered]
 
 
 def per_model(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -196,3 +262,36 @@ def _peak(row: dict[str, Any]) -> str:
         return f"{row['peak_bytes'] / 2**30:.1f}"
     predicted = row["predicted_peak_bytes"]
     return UNKNOWN if predicted is None else f"~{predicted / 2**30:.1f}"
+
+
+class StatusSection(ABC):
+    """A table below that of the documents' units; `kind` is its name."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, problem: Problem, workspace: Workspace) -> None:
+        self.problem, self.workspace = problem, workspace
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """Its rows, which `--json` prints; empty where it has nothing to show."""
+        return self.read()
+
+    @abstractmethod
+    def read(self) -> list[dict[str, Any]]:
+        """Read the rows from the store."""
+
+    @abstractmethod
+    def columns(self) -> list[Column]:
+        """The rows for the terminal."""
+
+    @abstractmethod
+    def notes(self) -> list[str]:
+        """Failures with reasons, and how to compute the rest."""
+
+
+def sections_of(problem: Problem, workspace: Workspace) -> list[StatusSection]:
+    """Sections of plugins that have rows for a problem."""
+    known = kinds(StatusSection, "status_sections")  # type: ignore[type-abstract]
+    sections = [each(problem, workspace) for each in known.values()]
+    return [section for section in sections if section.rows]

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow.parquet as pq
 
-from extract.planning.cards import smallest_cards
-from extract.planning.cells import amounts, gibibytes, gigabytes, parts, rounded
+from extract.devices import resolve_dtype, smallest_cards
 from extract.planning.cost import (
     GPU_FLOPS,
+    Cost,
     Work,
     assumed_speed,
     document_lengths,
     estimate,
-    on_a_gpu,
     planned_memory,
+    planned_peaks,
+    read_lengths,
     work_of,
 )
-from extract.planning.current import current_units
-from extract.planning.cuts import cut_notes, read_lengths
-from extract.planning.devices import resolve_dtype
-from extract.planning.memory import Footprint, refused
-from extract.planning.model_size import UNKNOWN_SIZE, model_size
+from extract.planning.memory import Footprint, model_size, refused
 from extract.planning.plan import Selection
+from extract.planning.status import UNKNOWN, current_units, listed
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.needs import downloads_text, notices, problem_needs
@@ -41,20 +39,16 @@ CARDS_NAMED = 3
 class PlannedModel:
     """One model of a plan: units done and asked for, and what the whole of it costs.
 
-    `seconds` and `memory` are None where the model's size is not known. `assumed` says that only
-    its number of weights is. `download_bytes` are still to be fetched: 0 where nothing is, or with
-    another model; None if unknown.
+    `memory` is None where the model's size is not known. `assumed` says that only its number of
+    weights is. `download_bytes` are still to be fetched: 0 where nothing is, or with another model;
+    None if unknown.
     """
 
     spec: ModelSpec
     done: int
     units: int
-    tokens: int
-    rows: int
-    flops: float
-    disk_bytes: int
+    cost: Cost
     download_bytes: int | None
-    seconds: float | None
     memory: Footprint | None
     assumed: bool
 
@@ -77,12 +71,12 @@ class Plan:
     @property
     def unknown(self) -> list[str]:
         """Models of unknown size of which something is still to do."""
-        return [m.spec.full_id for m in self.models if m.seconds is None and m.left > 0]
+        return [m.spec.full_id for m in self.models if m.cost.seconds is None and m.left > 0]
 
     @property
     def hours(self) -> float:
         """Remaining hours, of the models of known size."""
-        seconds = sum(model.left * (model.seconds or 0.0) for model in self.models)
+        seconds = sum(model.left * (model.cost.seconds or 0.0) for model in self.models)
         return seconds / 3600 / self.workers
 
 
@@ -91,29 +85,22 @@ def make_plan(
 ) -> Plan:
     """Compute a plan and its cost from the problem file, the ledger and local files.
 
-    Args:
-        problem: the problem.
-        selection: which part of it, and how.
-        workspace: where ledger and files are.
-        device_here: whether the selection's device is one of this machine.
+    `device_here` says whether the selection's device is one of this machine.
     """
-    lengths, told_of = document_lengths(problem, selection, workspace)
+    lengths, origin = document_lengths(problem, selection, workspace)
+    longest = max(lengths, default=0)
     works: dict[tuple[int, ...], Work] = {}
     documents = _documents(problem, workspace, len(lengths))
     needs = problem_needs(problem, workspace, selection.models)
     missing = {need.name: need.download_bytes for need in needs if not need.present}
-    models = []
+    models, speeds = [], set()
     for spec in selection.models:
         size = model_size(spec, workspace, problem=problem.name)
+        dtype = resolve_dtype(spec, selection.dtype, selection.device)
+        speeds.add(assumed_speed(selection.device, dtype)[1])
         read = tuple(read_lengths(lengths, problem, spec, workspace))
         if read not in works:
             works[read] = work_of(read, selection.conditions)
-        cost = estimate(
-            works[read],
-            size or UNKNOWN_SIZE,
-            dtype=resolve_dtype(spec, selection.dtype, selection.device),
-            device=selection.device,
-        )
         done = sum(
             unit.status == "done"
             for condition in selection.conditions
@@ -124,37 +111,27 @@ def make_plan(
                 spec=spec,
                 done=done,
                 units=len(lengths) * len(selection.conditions),
-                tokens=cost.tokens,
-                rows=cost.rows,
-                flops=cost.flops if size else 0.0,
-                disk_bytes=cost.disk_bytes,
+                cost=estimate(works[read], size, dtype=dtype, device=selection.device),
                 download_bytes=missing.pop(spec.base or spec.full_id, 0),
-                seconds=cost.seconds if size else None,
-                memory=planned_memory(problem, spec, selection, max(read, default=0), workspace),
+                memory=planned_memory(problem, spec, selection, longest, workspace),
                 assumed=size is not None and size.assumed,
             )
         )
     planned = [(m.spec, m.memory) for m in models if m.memory and device_here]
-    flops = sum(model.left * model.flops for model in models)
-    dtypes = {resolve_dtype(m.spec, selection.dtype, selection.device) for m in models}
-    speed = " or ".join(sorted({assumed_speed(selection.device, each)[1] for each in dtypes}))
-    gpu_hours = flops / GPU_FLOPS / 3600
-    elsewhere = ""
-    large = selection.device != "cpu" or gpu_hours > 0.1
-    if selection.device == "cpu" and large:
-        elsewhere = " " + on_a_gpu(problem, selection, max(lengths, default=0), workspace, flops)
+    flops = sum(model.left * model.cost.flops for model in models)
+    elsewhere, smallest = _on_a_gpu(problem, selection, longest, workspace, flops)
     notes = (
-        f"device {selection.device}{'' if device_here else ' (not here)'}; {told_of}. Memory: "
+        f"device {selection.device}{'' if device_here else ' (not here)'}; {origin}. Memory: "
         "weights + KV cache + activations and logits of the longest document. Times are estimates "
-        f"({flops:.1e} FLOPs to do) at an assumed speed of {speed}; the progress bar shows the "
-        f"measured one.{elsewhere}",
-        *(f"{note}." for note in cut_notes(lengths, problem, selection.models, workspace)),
+        f"({flops:.1e} FLOPs to do) at an assumed speed of {' or '.join(sorted(speeds))}; the "
+        f"progress bar shows the measured one.{elsewhere}",
+        *_cut_notes(lengths, problem, selection.models, workspace),
         *_unknown(models),
         *refused(planned, selection.conditions, selection.device),
         *([f"To download: {to_fetch}."] if (to_fetch := downloads_text(needs)) else []),
         *_in_all(models, needs),
-        *(_smallest_card(problem, selection, max(lengths, default=0), workspace) if large else []),
-        *(f"{subject}: {told}" for subject, told in notices(problem, selection.models).items()),
+        *smallest,
+        *(f"{subject}: {notice}" for subject, notice in notices(problem, selection.models).items()),
     )
     title = (
         f"{problem.name}: {counted(len(selection.models), 'model')} × "
@@ -173,8 +150,85 @@ def _documents(problem: Problem, workspace: Workspace, count: int) -> dict[int, 
     return {doc_id: sha256 for doc_id, sha256 in pairs if doc_id < count}
 
 
+def _on_a_gpu(
+    problem: Problem, selection: Selection, longest: int, workspace: Workspace, flops: float
+) -> tuple[str, list[str]]:
+    """For large plans: time on one GPU, if this plan is for the processor, and the smallest GPU.
+
+    Args:
+        problem, selection, workspace: of the plan.
+        longest: tokens of the longest document.
+        flops: what is still to do.
+    """
+    hours = flops / GPU_FLOPS / 3600
+    if selection.device == "cpu" and hours <= 0.1:
+        return "", []
+    dtype = "bfloat16"
+    there = replace(selection, device="cuda", dtype=dtype)
+    peaks = planned_peaks(problem, there, longest, workspace)
+    elsewhere = ""
+    if selection.device == "cpu":
+        elsewhere = f" One GPU of the A100 class would take about {hours:,.1f} h"
+        for name, peak in list(peaks.items())[:1]:
+            gib = peak.total / 2**30
+            elsewhere += f" in {dtype}, and up to {gib:.1f} GiB of its memory ({name})"
+        elsewhere += "; each model: --device cuda."
+    if not peaks or len(peaks) < len(selection.models):
+        return elsewhere, []
+    needed = max(peak.reserved for peak in peaks.values())
+    cards = [card.name for card in smallest_cards(needed)[:CARDS_NAMED]]
+    return elsewhere, [
+        f"Smallest GPU for any one of these models with its longest document "
+        f"({needed / 2**30:.1f} GiB in {dtype}): "
+        f"{' or '.join(cards) or 'none; use --device auto-map'}."
+    ]
+
+
+def _cut_notes(
+    lengths: Sequence[int], problem: Problem, models: Iterable[ModelSpec], workspace: Workspace
+) -> list[str]:
+    """Notes on documents of `lengths` tokens (estimated) that exceed a model's context."""
+    by_context: dict[int | None, list[str]] = {}
+    for spec in models:
+        context = spec.context_limit(problem.place(workspace))
+        by_context.setdefault(context, []).append(spec.full_id)
+    rules = problem.documents
+    truncates = rules.too_long == "truncate"
+    several = sum(map(len, by_context.values())) > 1
+    notes = []
+    for context, names in by_context.items():
+        if context is None:
+            continue
+        margin = rules.margin if rules.too_long == "run" else 0
+        most = max(2, context - 1 - rules.room) if truncates else context + margin
+        longer = sum(n > most for n in lengths)
+        if not longer:
+            continue
+        about = f"{listed(names)}: {longer} of {counted(len(lengths), 'document')}"
+        allows = f"a context of {context:,} tokens"
+        if truncates:
+            read = sum(min(n, most) for n in lengths)
+            free = f" ({rules.room} left free)" if rules.room else ""
+            alike = "; documents.max_characters would cut them alike for every tokenizer"
+            notes.append(
+                f"{about} will be cut to {allows}{free}: about {read:,} of {sum(lengths):,} tokens "
+                f"are read{alike if several else ''}."
+            )
+        else:
+            notes.append(
+                f"{about} may be too long for {allows} and will then fail for these models alone: "
+                "set documents.too_long: truncate, or documents.max_tokens, in the problem file."
+            )
+    if truncates and by_context.get(None):
+        notes.append(
+            f"context unknown until the files are here: {listed(by_context[None])}; longer "
+            "documents will be cut to it."
+        )
+    return notes
+
+
 def _unknown(models: Sequence[PlannedModel]) -> list[str]:
-    names = [model.spec.full_id for model in models if model.seconds is None]
+    names = [model.spec.full_id for model in models if model.memory is None]
     if not names:
         return []
     return [
@@ -183,63 +237,74 @@ def _unknown(models: Sequence[PlannedModel]) -> list[str]:
     ]
 
 
-def plan_columns(plan: Plan) -> list[Column]:
-    """The plan as a table for the terminal: a row for each model, and what is left of all."""
-    models = plan.models
-    known = all(model.seconds is not None for model in models)
-    seconds = plan.hours * 3600 if known or plan.hours else None
-
-    def left(part: Callable[[PlannedModel], int]) -> int:
-        return sum(int(model.left * part(model)) for model in models)
-
-    shown = [amounts(model.tokens, model.rows, model.seconds) for model in models]
-    shown.append(amounts(left(lambda m: m.tokens), left(lambda m: m.rows), seconds))
-    tokens, rows, times = zip(*shown, strict=True)
-    disk = [*(model.disk_bytes for model in models), left(lambda m: m.disk_bytes)]
-    fetched = sum(model.download_bytes or 0 for model in models)
-    return [
-        Column("model", [*(m.spec.full_id for m in models), "still to do"], text=True),
-        Column("units done", [*(f"{m.done}/{m.units}" for m in models), ""]),
-        Column("tokens", tokens),
-        Column("time", times),
-        Column("peak GiB", [*(gibibytes(m.memory, m.assumed) for m in models), ""]),
-        Column("download", [*(gigabytes(m.download_bytes) for m in models), gigabytes(fetched)]),
-        Column("rows", rows, extra=True),
-        Column("rows on disk", [rounded(size, "B") for size in disk], extra=True),
-        Column("weights + cache + rest", [*(parts(m.memory) for m in models), ""], extra=True),
-    ]
-
-
 def _in_all(models: Sequence[PlannedModel], needs: Sequence[Need]) -> list[str]:
     """Disk and download of what is still to do, in one sum, and how long the download takes."""
     missing = [need for need in needs if not need.present]
     fetched = sum(need.download_bytes or 0 for need in missing)
-    copies = sum(need.copy_bytes for need in missing)
-    rows = sum(int(model.left * model.disk_bytes) for model in models)
     if not fetched:
         return []
-    times = " or ".join(
-        f"{8 * fetched / (megabits * 1e6) / 3600:,.1f} h at {words}"
-        for megabits, words in ((100, "100 Mbit/s"), (1000, "1 Gbit/s"))
-    )
+    copies = sum(need.copy_bytes for need in missing)
+    rows = sum(int(model.left * model.cost.disk_bytes) for model in models)
+    hours = 8 * fetched / 1e8 / 3600
     return [
         f"In all: {(fetched + copies + rows) / 1e9:,.1f} GB of disk (checkpoints, converted copies "
-        f"and {rows / 1e9:,.1f} GB of rows); the download takes {times}."
+        f"and {rows / 1e9:,.1f} GB of rows); the download takes {hours:,.1f} h at 100 Mbit/s or "
+        f"{hours / 10:,.1f} h at 1 Gbit/s."
     ]
 
 
-def _smallest_card(
-    problem: Problem, selection: Selection, longest: int, workspace: Workspace
-) -> list[str]:
-    """The card that holds each model whole, where all sizes are known."""
-    there = replace(selection, device="cuda", dtype="bfloat16")
-    peaks = [planned_memory(problem, spec, there, longest, workspace) for spec in selection.models]
-    if None in peaks or not peaks:
-        return []
-    needed = max(peak.reserved for peak in peaks if peak is not None)
-    cards = smallest_cards(needed)
-    held = " or ".join(card.name for card in cards[:CARDS_NAMED]) or "none; use --device auto-map"
+def plan_columns(plan: Plan) -> list[Column]:
+    """The plan as a table for the terminal: a row for each model, and what is left of all."""
+    models = plan.models
+    known = all(model.cost.seconds is not None for model in models)
+    seconds = [model.cost.seconds for model in models]
+    seconds.append(plan.hours * 3600 if known or plan.hours else None)
+
+    def amounts(part: Callable[[Cost], int]) -> list[int]:
+        left = sum(int(model.left * part(model.cost)) for model in models)
+        return [*(part(model.cost) for model in models), left]
+
+    fetched = sum(model.download_bytes or 0 for model in models)
     return [
-        f"Smallest GPU for any one of these models with its longest document "
-        f"({needed / 2**30:.1f} GiB in bfloat16): {held}."
+        Column("model", [*(m.spec.full_id for m in models), "still to do"], text=True),
+        Column("units done", [*(f"{m.done}/{m.units}" for m in models), ""]),
+        Column("tokens", [_rounded(n) for n in amounts(lambda cost: cost.tokens)]),
+        Column("time", [_time(each) for each in seconds]),
+        Column("peak GiB", [*(_peak(m.memory, m.assumed) for m in models), ""]),
+        Column("download", [*(_gigabytes(m.download_bytes) for m in models), _gigabytes(fetched)]),
+        Column("rows", [_rounded(n) for n in amounts(lambda cost: cost.rows)], extra=True),
+        Column(
+            "rows on disk",
+            [_rounded(n, "B") for n in amounts(lambda cost: cost.disk_bytes)],
+            extra=True,
+        ),
+        Column("weights + cache + rest", [*(_parts(m.memory) for m in models), ""], extra=True),
     ]
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return UNKNOWN
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 3600:,.1f} h" if seconds >= 3600 else f"{seconds / 60:,.1f} min"
+
+
+def _rounded(number: float, unit: str = "") -> str:
+    return f"{number / 1e3:,.1f} k{unit}" if number < 1e6 else f"{number / 1e6:,.1f} M{unit}"
+
+
+def _gigabytes(size: int | None) -> str:
+    return UNKNOWN if size is None else f"{size / 1e9:,.1f} GB" if size else ""
+
+
+def _peak(peak: Footprint | None, assumed: bool) -> str:
+    return UNKNOWN if peak is None else f"{'~' if assumed else ''}{peak.total / 2**30:.1f}"
+
+
+def _parts(peak: Footprint | None) -> str:
+    """Weights, KV cache, and activations with logits, in GiB."""
+    if peak is None:
+        return UNKNOWN
+    sizes = (peak.weights, peak.cache, peak.activations + peak.logits)
+    return " + ".join(f"{size / 2**30:.1f}" for size in sizes)

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from extract.backends.backend import Scorer
+from extract.backends.backend import Scored, Scorer
 from extract.recall.contexts import RIVALS, Context, Question
-from extract.token_scores import Scored
 from extract.tokenization import DocumentTokenizer
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request

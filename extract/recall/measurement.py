@@ -2,49 +2,159 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from extract.backends.backend import Loading, find_backend
-from extract.device_errors import DeviceLostError, raise_if_lost
-from extract.device_memory import release_memory
-from extract.failures import Failure, LibraryMessages, explain
-from extract.planning.plan import ModelPlan, Selection, plan_model
-from extract.planning.unrecorded_weights import has_all_tensors
-from extract.recall.contexts import make_contexts
-from extract.recall.items import build_items, describe_items, score_items
-from extract.recall.store import (
-    extendable_fingerprint,
-    is_measured,
-    items_path,
-    lacks_record,
-    measured_contexts,
-    recall_items_path,
-    store_answers,
-    stored_answers,
-    target_fingerprint,
+from extract.backends.backend import DEFAULT, ENGINE_VERSION, Loading, find_backend
+from extract.failures import Failure, Outcome, why_failed
+from extract.models.loading import has_all_tensors
+from extract.planning.plan import (
+    ModelPlan,
+    Selection,
+    describe_corrections,
+    describe_interventions,
+    plan_model,
 )
-from warehouse.errors import StorageError, TokenmartError
+from extract.recall.contexts import (
+    ADJECTIVES,
+    LETTERS,
+    LISTED,
+    NOUNS,
+    RECALL_VERSION,
+    make_contexts,
+)
+from extract.recall.items import build_items, describe_items, score_items
+from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
-from warehouse.problem.models import ModelSpec
-from warehouse.problem.spec import Problem, RecallTarget
+from warehouse.problem.spec import DEFAULT_TASKS, ModelSpec, Problem, RecallTarget
 from warehouse.progress import Progress
-from warehouse.remote import source
+from warehouse.remote import footer, source
 from warehouse.sources.place import Place
+from warehouse.store.ledger import fingerprint
 from warehouse.store.parquet_files import write_table
+from warehouse.store.schema import DOWNSTREAM
+
+FINGERPRINT_KEY = b"tokenmart.fingerprint"
+
+WEIGHTS_KEY = b"tokenmart.weights"
+"""The backend's record of how weights were loaded; earlier versions stored none."""
+
+SAME_KEY = b"tokenmart.recall_apart_from_contexts"
+"""The fingerprint with the number of contexts left out: such files can be added to."""
+
+USABLE_CONTEXTS = 9
+"""Contexts from which on a score's standard error is itself known to a quarter."""
 
 
-@dataclass(frozen=True)
-class RecallOutcome:
-    """Result of a run: models measured, models that failed with reasons, warnings of libraries."""
+def standard_error_note(contexts: int) -> str:
+    """A note that standard errors of few contexts are imprecise; empty if there are enough.
 
-    measured: int
-    failures: tuple[Failure, ...]
-    messages: LibraryMessages
+    A standard error from C independent contexts has itself a relative error of about
+    1 / sqrt(2 (C - 1)), as that of any standard deviation.
+    """
+    if contexts >= USABLE_CONTEXTS:
+        return ""
+    known = (
+        f"known to about ±{1 / math.sqrt(2 * (contexts - 1)):.0%} only"
+        if contexts > 1
+        else "unknown"
+    )
+    return (
+        f"{contexts} contexts a model: the scores' standard errors, and the noise ceiling made of "
+        f"them, are {known}; `tokenmart recall --contexts {USABLE_CONTEXTS}` makes that ±25%"
+    )
+
+
+def target_fingerprint(target: RecallTarget, plan: ModelPlan, backend: str) -> str:
+    """Everything the measured rows depend on."""
+    return _fingerprint(target, plan, backend, target.measured)
+
+
+def extendable_fingerprint(target: RecallTarget, plan: ModelPlan, backend: str) -> str:
+    """The same but for the number of contexts, the first of which are always alike."""
+    measured = {key: value for key, value in target.measured.items() if key != "contexts"}
+    return _fingerprint(target, plan, backend, measured)
+
+
+def _fingerprint(
+    target: RecallTarget, plan: ModelPlan, backend: str, measured: dict[str, Any]
+) -> str:
+    words = ADJECTIVES + NOUNS
+    if target.tasks != DEFAULT_TASKS:
+        words += (*LISTED, LETTERS)
+    parts = {
+        "revision": plan.checkpoint.revision,
+        "interventions": describe_interventions(plan.spec),
+        **describe_corrections(plan.spec),
+        "tokenizer": plan.tokenizer_sha256,
+        "dtype": plan.dtype,
+        "backend": backend,
+        "engine": ENGINE_VERSION,
+        "recall": RECALL_VERSION,
+        "target": measured,
+        "names": hashlib.sha256(" ".join(words).encode()).hexdigest(),
+    }
+    return fingerprint(parts)
+
+
+def items_path(problem: Problem, model_id: str, workspace: Workspace) -> Path:
+    """The measured items of one model."""
+    return (
+        workspace.downstream / f"problem={problem.name}" / f"model_id={model_id}" / "items.parquet"
+    )
+
+
+def recall_items_path(problem: Problem, model_id: str, workspace: Workspace) -> Path:
+    """The questions of those items."""
+    folder = f"problem={problem.name}"
+    return workspace.store / "recall_items" / folder / f"model_id={model_id}" / "items.parquet"
+
+
+def is_measured(path: Path, wanted: str) -> bool:
+    """Whether the file contains items with this fingerprint."""
+    return _marks(path).get(FINGERPRINT_KEY, b"").decode() == wanted
+
+
+def stored_answers(path: Path, extendable: str) -> pa.Table:
+    """Answers that are there already and can be added to; none of another target or model."""
+    if _marks(path).get(SAME_KEY, b"").decode() == extendable:
+        return pq.ParquetFile(source(path)).read()
+    return DOWNSTREAM.empty_table()
+
+
+def lacks_record(path: Path, backend: str) -> bool:
+    """Whether there are answers without a record that the model had all its tensors."""
+    return backend == DEFAULT and path.is_file() and WEIGHTS_KEY not in _marks(path)
+
+
+def _marks(path: Path) -> dict[bytes, bytes]:
+    """Metadata of a stored file; nothing of one that isn't there."""
+    return dict(pq.read_schema(footer(path)).metadata or {}) if path.is_file() else {}
+
+
+def measured_contexts(answers: pa.Table) -> int:
+    """From how many contexts answers are."""
+    return len(answers["cluster"].unique())
+
+
+def store_answers(
+    path: Path, answers: pa.Table, fingerprint_: str, extendable: str, weights: str
+) -> None:
+    """Write measured items atomically, with their fingerprints and the record of the weights."""
+    marks = {
+        FINGERPRINT_KEY: fingerprint_.encode(),
+        SAME_KEY: extendable.encode(),
+        WEIGHTS_KEY: weights.encode(),
+    }
+    write_table(path, answers.cast(DOWNSTREAM).replace_schema_metadata(marks))
 
 
 def recall_target(problem: Problem, contexts: int | None, demo: bool) -> RecallTarget:
@@ -82,44 +192,38 @@ def measure_recall(
     selection: Selection,
     workspace: Workspace,
     progress: Progress,
-) -> RecallOutcome:
+) -> Outcome:
     """Measure what is missing, model by model; a model that fails does not stop the others.
 
     Answers are stored context by context: an interrupted run resumes after the last one. More
     contexts than are asked for stay.
 
     Args:
-        problem: the problem.
+        problem, selection, workspace: as for `Extraction`.
         target: from `recall_target`.
-        selection: which models, and how.
-        workspace: where answers go.
         progress: called as models finish.
 
+    Returns:
+        Units are models that were measured.
+
     Raises:
+        DeviceLostError: the GPU failed.
         StorageError: nothing more can be stored; what was measured is kept.
     """
     texts = target.filler.texts(Place(workspace))
-    failures: list[Failure] = []
-    messages = LibraryMessages()
-    measured = 0
+    outcome = Outcome()
     for spec in selection.models:
-        label, reason = f"{spec.full_id}: recall", ""
-        try:
+
+        def job(spec: ModelSpec = spec) -> None:
             plan = plan_model(problem, selection, spec, [], workspace)
-            with messages.about(spec.full_id):
+            with outcome.messages.about(spec.full_id):
                 job = _Measuring(problem, target, plan, selection, workspace, texts, progress)
-                measured += job.run()
-        except (StorageError, DeviceLostError):
-            raise
-        except Exception as error:  # whatever it was, the next model is tried
-            raise_if_lost(error)
-            reason = explain(error).removeprefix(f"{spec.full_id}: ")
-        # after the handler, whose exception keeps the model in memory
-        release_memory()
-        if reason:
-            failures.append(Failure(spec.full_id, reason))
-        progress(label, 1)
-    return RecallOutcome(measured, tuple(failures), messages)
+                outcome.units += job.run()
+
+        if reason := why_failed(spec.full_id, job):
+            outcome.failures.append(Failure(spec.full_id, reason))
+        progress(f"{spec.full_id}: recall", 1)
+    return outcome
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from extract.device_errors import NoKernelError, has_no_plan
+from extract.failures import NoKernelError, has_no_plan
 
 FUSED = (
     SDPBackend.FLASH_ATTENTION,

@@ -1,10 +1,23 @@
-"""Batch sizes: rows and tiles of the head, tokens of a forward pass."""
+"""Limits of the engine: batch sizes, refused requests, and what it does without memory."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
+from extract.devices import free_unused
+from extract.failures import DoesNotFitError, NoKernelError, is_out_of_memory, raise_if_lost
+from warehouse.errors import TokenmartError
+from warehouse.probes.request import Request
 from warehouse.problem.models import ModelShape
+
+if TYPE_CHECKING:
+    import torch
+
+    from extract.scoring.attention import Kernels
+
+Result = TypeVar("Result")
 
 CPU_ROWS, CPU_TILE = 64, 49_152
 GPU_ROWS, GPU_TILE = 2048, 65_536
@@ -78,12 +91,7 @@ def activation_bytes_per_token(shape: ModelShape, size: int) -> int:
 
 
 def cache_bytes_per_token(shape: ModelShape, size: int) -> int:
-    """Keys and values of one token in all layers.
-
-    Args:
-        shape: the model's.
-        size: bytes of one number in the model's dtype.
-    """
+    """Keys and values of one token in all layers; numbers of `size` bytes."""
     return 2 * shape.layers * shape.kv_width * size
 
 
@@ -119,3 +127,121 @@ def gpu_budgets(free: int, shape: ModelShape | None, size: int) -> Budgets:
 
 def _within(value: int, least: int, most: int) -> int:
     return max(least, min(most, value))
+
+
+class Attempts:
+    """Batch sizes on a device, and the kernels used.
+
+    Attributes:
+        device: where.
+        budgets: those of the next attempt; `run` puts back what they were.
+        kernels: fused attention kernels, in the order of preference.
+        refused: why cuDNN's kernel is not used though it was preferred; empty where it is.
+    """
+
+    def __init__(self, device: torch.device, budgets: Budgets, kernels: Kernels) -> None:
+        self.device, self.budgets, self.kernels = device, budgets, kernels
+        self.refused = ""
+
+    def run(self, call: Callable[[], Result], longest: int) -> Result:
+        """The result of a call that reads `budgets`, halving them while memory runs out.
+
+        Args:
+            call: recomputes everything.
+            longest: tokens of its longest text.
+
+        Raises:
+            TokenmartError: out of memory at the smallest budgets, or no kernel supports the
+                tensors.
+            DeviceLostError: the GPU failed.
+        """
+        budgets, emptied = self.budgets, self.device.type != "cuda"
+        try:
+            while True:
+                found, shortage = self._attempt(call)
+                if found is not None:
+                    return found[0]
+                free_unused()
+                if not shortage:
+                    continue
+                if not emptied:
+                    # what was in the way may have been earlier texts' segments of other sizes
+                    emptied = True
+                    continue
+                smaller = self.budgets.halved(longest)
+                if smaller is None:
+                    raise TokenmartError(
+                        f"out of memory even at the smallest batch ({shortage}); use --dtype "
+                        "bfloat16, a larger device, or fewer --max-tokens"
+                    )
+                self.budgets = smaller
+        finally:
+            self.budgets = budgets
+
+    def _attempt(self, call: Callable[[], Result]) -> tuple[tuple[Result] | None, str]:
+        """The result, or None and what was short; nothing of a failed call is kept.
+
+        The traceback of an exception keeps every frame alive, and with it what did not fit: so it
+        is gone when this returns.
+        """
+        import torch
+
+        from extract.scoring import attention
+
+        try:
+            with torch.inference_mode(), attention.fused_kernels(self.device, self.kernels):
+                return (call(),), ""
+        except NoKernelError as error:
+            if attention.without_cudnn(self.kernels) == self.kernels:
+                raise
+            self.refuse_cudnn(error.format_message())
+            return None, ""
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise_if_lost(error)
+                raise
+            return None, str(error)[:80]
+
+    def refuse_cudnn(self, reason: str) -> None:
+        """Continue without cuDNN's attention; the ledger records the reason."""
+        from extract.scoring.attention import without_cudnn
+
+        self.kernels = without_cudnn(self.kernels)
+        self.refused = f"cuDNN refused: {reason[:100]}"
+
+
+def refuse_large_caches(requests: Iterable[Request], bytes_per_token: int, free: int) -> None:
+    """Stop early if the keys and values of a shared prefix alone exceed the free memory.
+
+    Args:
+        requests: to be scored, of which those with a prefix share its cache.
+        bytes_per_token: of the KV cache.
+        free: bytes that the device can still give.
+
+    Raises:
+        DoesNotFitError: they are; what shares no prefix may still fit.
+    """
+    tokens = max((len(r.prefix) + len(r.ids) for r in requests if r.prefix_length), default=0)
+    if tokens * bytes_per_token > free:
+        raise DoesNotFitError(
+            f"the KV cache of {tokens:,} tokens needs {tokens * bytes_per_token / 2**30:.1f} GiB, "
+            f"and {free / 2**30:.1f} GiB are free in addition to the weights; leave out probes "
+            "that continue whole documents (choose with --probe), or use fewer --max-tokens, "
+            "--device auto-map or a larger GPU"
+        )
+
+
+def refuse_unknown_ids(requests: Iterable[Request], rows: int) -> None:
+    """Stop before the device does: on a GPU an id without embeddings ends the process.
+
+    Raises:
+        TokenmartError: a text has a token for which the model has no embeddings.
+    """
+    for request in requests:
+        largest = max(int(ids.max(initial=0)) for ids in (request.ids, request.prefix))
+        if largest >= rows:
+            raise TokenmartError(
+                f"a text has token {largest}, and the model has embeddings for {rows} tokens; "
+                "remove this special token from the text, or take the tokenizer that was "
+                "trained with these weights"
+            )

@@ -19,42 +19,45 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import DynamicCache
 
-from extract.models.placement import (
-    compile_layers,
-    exact_float32,
-    execution_device,
-    has_length_dependent_rope,
-    reset_frequencies,
-)
+from extract.backends.backend import Scored
+from extract.devices import free_bytes, free_unused
+from extract.failures import NonFiniteLogits
+from extract.models.loading import execution_device
 from extract.scoring import attention, self_check
-from extract.scoring.answers import Answer, write_answers
-from extract.scoring.attempts import Attempts, free_bytes, give_back
 from extract.scoring.budgets import (
     CPU_BATCH_TOKENS,
     SUFFIX_TOKENS,
+    Attempts,
     Budgets,
     cache_bytes_per_token,
     gpu_budgets,
+    refuse_large_caches,
+    refuse_unknown_ids,
 )
-from extract.scoring.generation import Writing
+from extract.scoring.generation import Answer, Writing, write_answers
 from extract.scoring.head import LogitTransform, VocabularyHead, to_host
-from extract.scoring.onednn_linear import onednn_available, pack_linear_layers
-from extract.scoring.padded_rows import Row, next_token_row, padded, whole_row
-from extract.scoring.refusals import refuse_large_caches, refuse_unknown_ids
-from extract.scoring.shared_prefix import (
+from extract.scoring.layers import (
+    compile_layers,
+    exact_float32,
+    has_length_dependent_rope,
+    onednn_available,
+    pack_linear_layers,
+    reset_frequencies,
+)
+from extract.scoring.packing import (
     PACKED_TOKENS,
-    Layout,
-    Suffix,
+    Piece,
+    Row,
     attention_mask,
-    behind_cache,
     columns_of,
-    in_one_forward,
+    next_token_row,
     pack_short_groups,
     pack_suffixes,
-    pieces_of,
+    padded,
     suffixes_of,
+    visible_tokens,
+    whole_row,
 )
-from extract.token_scores import NonFiniteLogits, Scored
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
 from warehouse.problem.models import ModelShape
@@ -102,15 +105,15 @@ class Engine:
         check: bool = True,
         top_k: int = 0,
     ) -> None:
-        self.model: Any = model
-        self.backbone: Any = self.model.get_decoder()
+        self.model = model
+        self.backbone = model.get_decoder()
         self.weights = str(getattr(model, "loading_record", ""))
         exact_float32()
-        self.device: torch.device = execution_device(self.model.get_input_embeddings())
-        self.dtype: torch.dtype = self.model.dtype
-        self.config: Any = self.model.config.get_text_config()
-        self.devices = {p.device for p in self.model.parameters() if p.device.type != "meta"}
-        self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        self.device: torch.device = execution_device(model.get_input_embeddings())
+        self.dtype: torch.dtype = model.dtype
+        self.config = model.config.get_text_config()
+        self.devices = {p.device for p in model.parameters() if p.device.type != "meta"}
+        self.parameters = sum(parameter.numel() for parameter in model.parameters())
         attention.repeat_heads_where_needed(self.config, self.device, self.dtype)
         self.compiled = compiled
         self.scores_answers: bool | None = None
@@ -146,7 +149,7 @@ class Engine:
         if self.device.type != "cuda":
             return Budgets(batch or CPU_BATCH_TOKENS, suffix, self.head.rows, prefix, prefix)
         # what an earlier model left to the allocator is free, too
-        give_back(self.device)
+        free_unused()
         fitting = gpu_budgets(free_bytes(self.device), shape, self.dtype.itemsize)
         return Budgets(
             batch or fitting.batch_tokens,
@@ -223,7 +226,8 @@ class Engine:
         suffixed = [group for group in groups.values() if group[0] not in bare]
         budget = min(self.budgets.batch_tokens, PACKED_TOKENS)
         for pack in pack_short_groups(requests, suffixed, budget):
-            results.update(self._score_short_groups(requests, pack))
+            states = self._packed_states(pack)
+            results.update(self._score_suffixes(requests, pack, states, {}))
         for group in suffixed:
             if group[0] in results:
                 continue
@@ -315,66 +319,64 @@ class Engine:
         for i in same:
             own = hidden[requests[i].first_target - 1 : len(prefix) - 1]
             (results[i],), tokens = self._heads([own], requests, {i: tokens}), 0
-        # a suffix whose first token is scored needs the prefix's last visible state
         suffixes = suffixes_of(requests, group)
-        ends = {each.visible: hidden[each.visible - 1].clone() for each in suffixes}
+        # of the prefix, only the states that predict first tokens of suffixes are kept
+        ends = {each.visible - 1: hidden[each.visible - 1].clone() for each in suffixes}
         del hidden
         for pack in pack_suffixes(suffixes, self.budgets.suffix_tokens):
-            states = self._run_suffixes(cache, len(prefix), pack)
-            scored, spent = [], {}
-            for suffix, state in zip(pack, states, strict=True):
-                before = torch.cat([ends[suffix.visible][None], state])
-                tokens += len(suffix.ids)
-                for i in suffix.requests:
-                    scored.append(before[requests[i].first_target : len(requests[i].ids)])
-                    spent[i], tokens = tokens, 0
-            results.update(zip(spent, self._heads(scored, requests, spent), strict=True))
+            states = self._packed_states(pack, cache, len(prefix))
+            results.update(self._score_suffixes(requests, pack, states, ends, tokens))
             cache.crop(-sum(len(state) for state in states))
+            tokens = 0
         return results
 
-    def _run_suffixes(
-        self, cache: DynamicCache, prefix_tokens: int, suffixes: Sequence[Suffix]
-    ) -> list[Tensor]:
-        """Hidden states of each suffix, shape (len(ids), width), from one packed forward."""
-        lengths = np.array([len(suffix.ids) for suffix in suffixes])
-        layout = behind_cache(
-            suffix=self._ids(np.repeat(np.arange(len(suffixes)), lengths)),
-            place=self._ids(np.concatenate([np.arange(n) for n in lengths])),
-            visible=self._ids(np.repeat([each.visible for each in suffixes], lengths)),
-            prefix_tokens=prefix_tokens,
-        )
-        ids = np.concatenate([suffix.ids for suffix in suffixes])
-        return list(torch.split(self._packed_states(ids, layout, cache), lengths.tolist()))
+    def _packed_states(
+        self, pieces: Sequence[Piece], cache: DynamicCache | None = None, cached: int = 0
+    ) -> Sequence[Tensor]:
+        """Hidden states of each piece, shape (len(ids), width), from one packed forward.
 
-    def _packed_states(self, ids: Ids, layout: Layout, cache: DynamicCache | None = None) -> Tensor:
-        """Hidden states of packed tokens, shape (len(ids), width)."""
+        The prefix of suffixes is in `cache`, `cached` tokens, or among the pieces.
+        """
+        columns = [self._ids(column) for column in columns_of(pieces)]
+        positions = columns[2]
+        mask, keys = visible_tokens(*columns, cached)
         with attention.with_masks(self.config):
             output = self.backbone(
-                input_ids=self._ids(ids[None]),
-                attention_mask=attention_mask(layout, self.config, self.dtype),
-                position_ids=layout.positions[None],
+                input_ids=self._ids(np.concatenate([piece.ids for piece in pieces])[None]),
+                attention_mask=attention_mask(mask, positions, keys, self.config, self.dtype),
+                position_ids=positions[None],
                 past_key_values=cache,
                 use_cache=cache is not None,
             )
-        return output.last_hidden_state[0]  # type: ignore[no-any-return]
+        return torch.split(output.last_hidden_state[0], [len(piece.ids) for piece in pieces])
 
-    def _score_short_groups(
-        self, requests: Sequence[Request], pack: Sequence[list[int]]
+    def _score_suffixes(
+        self,
+        requests: Sequence[Request],
+        pieces: Sequence[Piece],
+        states: Sequence[Tensor],
+        prefix: Mapping[int, Tensor] | Tensor,
+        tokens: int = 0,
     ) -> dict[int, _OnDevice]:
-        """One packed forward over several groups; the head runs once over all their targets."""
-        pieces = pieces_of(requests, pack)
-        layout = in_one_forward(*(self._ids(column) for column in columns_of(pieces)))
-        hidden = self._packed_states(np.concatenate([piece.ids for piece in pieces]), layout)
-        spent: dict[int, int] = {}
-        scored: list[Tensor] = []
-        states = torch.split(hidden, [len(piece.ids) for piece in pieces])
+        """Statistics of the requests of packed suffixes; the head runs once over all of them.
+
+        Args:
+            requests: all of them.
+            pieces: suffixes, or prefixes each with its suffixes behind it.
+            states: of each piece, shape (len(ids), width).
+            prefix: states of a prefix that is not among the pieces, by position.
+            tokens: its tokens, if they are not yet counted for a request.
+        """
+        scored, spent = [], dict[int, int]()
         for piece, state in zip(pieces, states, strict=True):
-            if piece.request < 0:
-                prefix, tokens = state, len(state)
+            tokens += len(piece.ids)
+            if not piece.requests:
+                prefix = state
                 continue
-            before = torch.cat([prefix[piece.visible - 1][None], state[:-1]])
-            scored.append(before[requests[piece.request].first_target :])
-            spent[piece.request], tokens = tokens + len(state), 0
+            before = torch.cat([prefix[piece.visible - 1][None], state])
+            for i in piece.requests:
+                scored.append(before[requests[i].first_target : len(requests[i].ids)])
+                spent[i], tokens = tokens, 0
         return dict(zip(spent, self._heads(scored, requests, spent), strict=True))
 
     def generate(self, contexts: Sequence[Ids], writing: Writing) -> list[Answer]:
@@ -384,11 +386,7 @@ class Engine:
             return write_answers(self, contexts, writing, self._reference)
 
     def check(self) -> None:
-        """Compare all paths with the model's own forward; see `check_paths`.
-
-        Raises:
-            TokenmartError, NonFiniteLogits: see there.
-        """
+        """Compare all paths with the model's own forward: see `check_paths`, also for errors."""
         try:
             self.prefixes = self_check.check_paths(self, self._reference)
         except TokenmartError as error:

@@ -19,10 +19,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from extract.models.placement import execution_device, resident_weight
+from extract.backends.backend import TokenScores
+from extract.models.loading import execution_device, resident_weight
 from extract.scoring.budgets import CPU_ROWS, CPU_TILE, GPU_ROWS, GPU_TILE
-from extract.scoring.onednn_linear import onednn_available, pack, packed_product
-from extract.token_scores import TokenScores
+from extract.scoring.layers import onednn_available, pack, packed_product
 
 ALIGNMENT = 128
 """Tiles of the vocabulary have this number of columns, or a multiple."""

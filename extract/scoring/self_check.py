@@ -8,13 +8,11 @@ How far two right computations may lie apart follows from the dtype and is measu
 the same forward runs once more with every number of the embeddings moved by one step of the
 dtype, which redraws all later roundings. Measured on SmolLM2-135M: 4e-6 nats (root mean
 square) in float32, 0.07 in bfloat16, 0.01 in float16, while a suffix that misses one token of its
-prefix is off by 0.3 in all of them. On random ids models are more sensitive: there Gemma-3-270M
-in bfloat16 hides that token in its rounding (0.45), on real text (0.15) it does not.
+prefix is off by 0.3 in all of them. On random ids Gemma-3-270M in bfloat16 hides that token in its
+rounding (0.45), on real text (0.15) it does not.
 
-Two draws are seldom too small a sample, on models that roundings move far at some tokens only:
-with positions squeezed by 1.5, SmolLM2-135M failed on one text of 24 with 2 draws, at 1.2 times
-what was accepted, and with 30 on none, at most at 0.3 times. So where two draws don't explain a
-difference, more are made before a model is refused.
+Where two draws don't explain a difference, more are made before a model is refused: with positions
+squeezed by 1.5, SmolLM2-135M failed on one text of 24 with 2 draws, and with 30 on none.
 """
 
 from __future__ import annotations
@@ -29,10 +27,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from extract.models.placement import execution_device, resident_weight
+from extract.backends.backend import TokenScores
+from extract.failures import NonFiniteLogits
+from extract.models.loading import LOCKED_ARCHITECTURES, execution_device, resident_weight
 from extract.scoring.head import LogitTransform
-from extract.scoring.numerics import LOCKED_ARCHITECTURES
-from extract.token_scores import NonFiniteLogits, TokenScores
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
 
@@ -94,24 +92,19 @@ def own_forward(model: Any, ids: Tensor, transform: LogitTransform) -> Reference
     Raises:
         TokenmartError: the model does something else after its head.
     """
-    head = model.get_output_embeddings()
-    hidden, logits = _with_redrawn_roundings(model, head, ids, seed=0)
-    weight, bias = resident_weight(head)
-    device = execution_device(head)
-    states = hidden.to(device).float()
-    raw = _float32_logits(states, weight, bias)
+    weight, bias = resident_weight(model.get_output_embeddings())
+    states, logits, raw = _with_redrawn_roundings(model, ids, seed=0)
     # dot products of `width` terms: errors grow with the root of their number (Higham and Mary
     # 2019), in units of the product of both lengths
     lengths = states.norm(dim=-1).amax() * _row_lengths(weight).amax()
     step = torch.finfo(torch.float32).eps * states.shape[-1] ** 0.5
     product_error = float(step * lengths) * abs(transform.scale)
     known = transform.apply_(raw.clone())
-    finite = bool(torch.isfinite(logits).all())
     accepted = ROUNDINGS * (
         torch.finfo(model.dtype).eps * (raw[0] * transform.scale).abs() + product_error
     )
-    excess = float(((logits.to(device).float() - known[0]).abs() - accepted).max())
-    if finite and not excess <= 0:
+    excess = float(((logits.to(raw.device).float() - known[0]).abs() - accepted).max())
+    if bool(torch.isfinite(logits).all()) and not excess <= 0:
         raise TokenmartError(
             f"{type(model).__name__}: its logits are off by {excess:.3g} beyond rounding from "
             "those of its last hidden states: its forward does something after the head that "
@@ -134,14 +127,11 @@ def drawn_more(model: Any, reference: Reference, transform: LogitTransform) -> R
         reference: from `own_forward`.
         transform: as there.
     """
-    head = model.get_output_embeddings()
-    weight, bias = resident_weight(head)
     ids = torch.from_numpy(reference.ids).long().to(execution_device(model.get_input_embeddings()))
     redrawn = [reference.redrawn]
     # one round after another: the logits of all would take gigabytes
     for seed in range(1, ROUNDS):
-        hidden, _ = _with_redrawn_roundings(model, head, ids, seed)
-        raw = _float32_logits(hidden.to(execution_device(head)).float(), weight, bias)
+        _, _, raw = _with_redrawn_roundings(model, ids, seed)
         logprobs = _logprobs(transform.apply_(raw), ids)
         redrawn.append(logprobs[1:] - logprobs[0])
     return replace(reference, redrawn=np.concatenate(redrawn))
@@ -181,10 +171,16 @@ def _row_lengths(weight: Tensor) -> Tensor:
     return torch.cat([weight[at : at + VOCABULARY_TILE].float().norm(dim=-1) for at in starts])
 
 
-def _with_redrawn_roundings(model: Any, head: Any, ids: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-    """Hidden states before the head, shape (1 + draws, n, width), and the first row's logits."""
+def _with_redrawn_roundings(model: Any, ids: Tensor, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """A forward of the text, and of as many copies with redrawn roundings as there are draws.
+
+    Returns:
+        States before the head in float32, shape (1 + draws, n, width); the model's own logits of
+        the first row; logits of all rows by a float32 head.
+    """
     generator = torch.Generator().manual_seed(seed)
     seen: list[Tensor] = []
+    head = model.get_output_embeddings()
 
     def redraw(module: Any, args: Any, embedded: Tensor) -> Tensor:
         signs = torch.randint(0, 2, (REDRAWN, *embedded.shape[1:]), generator=generator) * 2 - 1
@@ -204,33 +200,28 @@ def _with_redrawn_roundings(model: Any, head: Any, ids: Tensor, seed: int) -> tu
     finally:
         for hook in hooks:
             hook.remove()
-    return seen[-1], logits
+    states = seen[-1].to(execution_device(head)).float()
+    return states, logits, _float32_logits(states, *resident_weight(head))
 
 
 def whole(ids: Ids) -> Request:
     """Every token of the text after everything before it."""
-    return _request(ids, first_target=1, count=len(ids) - 1)
+    return _request(ids, first_target=1)
 
 
 def suffix_request(ids: Ids, start: int) -> Request:
     """The rest of the text, behind the first `start` tokens of a prefix."""
-    rest = ids[start:]
-    return _request(
-        rest, first_target=0, count=len(rest), prefix=ids[:PREFIX_TOKENS], prefix_length=start
-    )
+    return _request(ids[start:], first_target=0, prefix=ids[:PREFIX_TOKENS], prefix_length=start)
 
 
 def other_group(ids: Ids) -> Request:
     """The rest behind a shorter prefix; its first token isn't scored, or it would be a suffix's."""
-    rest = ids[SUFFIX_STARTS[0] :]
-    prefix = ids[: SUFFIX_STARTS[0]]
-    return _request(
-        rest, first_target=1, count=len(rest) - 1, prefix=prefix, prefix_length=len(prefix)
-    )
+    start = SUFFIX_STARTS[0]
+    return _request(ids[start:], first_target=1, prefix=ids[:start], prefix_length=start)
 
 
-def _request(ids: Ids, *, first_target: int, count: int, **prefix: Any) -> Request:
-    nowhere = np.zeros(count, dtype=np.int32)
+def _request(ids: Ids, *, first_target: int, **prefix: Any) -> Request:
+    nowhere = np.zeros(len(ids) - first_target, dtype=np.int32)
     return Request(0, ids, first_target, nowhere, nowhere, **prefix)
 
 
@@ -259,13 +250,7 @@ def compare(model: Any, path: str, ours: TokenScores, own: Reference) -> None:
 
 
 def within_rounding(ours: TokenScores, other: TokenScores, own: Reference) -> bool:
-    """Whether no log-prob of a text scored in two ways differs by more than rounding explains.
-
-    Args:
-        ours: of one way.
-        other: of the other.
-        own: what redrawn roundings change in the model.
-    """
+    """Whether no log-prob of a text scored in two ways differs by more than rounding explains."""
     accepted = WORST_FACTOR * np.abs(own.redrawn).max() + 2 * ROUNDINGS * own.head_error
     return bool((np.abs(ours.logprob - other.logprob) <= accepted).all())
 
@@ -312,7 +297,7 @@ def check_paths(engine: Any, reference: Reference) -> str:
             for scored in engine.score(requests):
                 agree(path, scored.scores)
     except (TokenmartError, TypeError, ValueError, RuntimeError, KeyError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:150]
+        reason = _first_line(error)
         if engine.config.model_type in LOCKED_ARCHITECTURES:
             raise TokenmartError(
                 f"{type(model).__name__}: prefixes can't be shared ({reason}), which this "
@@ -320,6 +305,10 @@ def check_paths(engine: Any, reference: Reference) -> str:
             ) from error
         return f"separate: {reason}"
     return str(engine.prefixes)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:150]
 
 
 @contextmanager
@@ -332,7 +321,7 @@ def compiler_errors() -> Iterator[None]:
     try:
         yield
     except torch._dynamo.exc.TorchDynamoException as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:150]
+        reason = _first_line(error)
         raise TokenmartError(
             f"--compile: the compiler failed ({reason}); leave --compile out, or install a "
             "C++ compiler (processor) or triton (GPU)"

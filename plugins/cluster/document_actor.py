@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 from extract.backends.backend import Scorer
-from extract.device_memory import release_memory
+from extract.devices import release_memory
 from extract.extraction import Extraction
 from extract.failures import Failure, explain
 from extract.planning.memory import Footprint

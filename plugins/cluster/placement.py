@@ -20,7 +20,7 @@ LEAST_SHARE = 0.01
 def costs(plan: Plan) -> dict[str, float]:
     """Of one document of each model, in proportion to what seems left of the model."""
     return {
-        model.spec.full_id: max(model.left, LEAST_SHARE) * (model.seconds or 1.0)
+        model.spec.full_id: max(model.left, LEAST_SHARE) * (model.cost.seconds or 1.0)
         for model in plan.models
     }
 

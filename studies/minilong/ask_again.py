@@ -26,10 +26,9 @@ import pyarrow.parquet as pq
 
 from extract.backends.backend import DEFAULT, Loading, find_backend
 from extract.planning.plan import Selection, plan_model, select
-from extract.recall.contexts import Context, make_contexts, single_key_prompt
+from extract.recall.contexts import ADJECTIVES, NOUNS, Context, make_contexts, single_key_prompt
 from extract.recall.items import Item, build_items, score_items
 from extract.recall.measurement import recall_target
-from extract.recall.words import ADJECTIVES, NOUNS
 from warehouse.paths import find_workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import Problem, load_problem

@@ -14,8 +14,8 @@ from reference import assert_agree, references
 from tiny_models import ARCHITECTURES
 from tiny_requests import load, requests_of
 
+from extract.failures import NonFiniteLogits
 from extract.scoring.engine import Engine
-from extract.token_scores import NonFiniteLogits
 from warehouse.errors import TokenmartError
 from warehouse.probes.context import full_requests
 from warehouse.probes.request import Request, span
@@ -145,7 +145,7 @@ def test_what_did_not_fit_is_gone_before_the_next_attempt(
         return backbone(*args, **kwargs)
 
     monkeypatch.setattr(engine.backbone, "forward", once_too_much)
-    monkeypatch.setattr("extract.scoring.attempts.gc.collect", lambda: 0)
+    monkeypatch.setattr("extract.devices.gc.collect", lambda: 0)
     engine.score(requests_of(0))
     assert left
 

@@ -13,12 +13,12 @@ from reference import assert_agree, references
 from tiny_requests import load, requests_of
 from transformers.integrations.sdpa_attention import repeat_kv
 
+from extract.backends.backend import ENGINE_VERSION
 from extract.checkpoints import Checkpoint
 from extract.cli import extract, status
 from extract.models.loading import load_model
 from extract.scoring import attention
 from extract.scoring.engine import Engine
-from extract.scoring.numerics import ENGINE_VERSION
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec

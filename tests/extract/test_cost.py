@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tiny_requests import RETRIEVAL, load
 
+from extract.devices import card_of
 from extract.extraction import scoring_groups
-from extract.planning.cards import card_of
-from extract.planning.cost import GPU_FLOPS, assumed_speed, estimate, planned_reading, work_of
-from extract.planning.model_size import ModelSize
+from extract.planning.cost import GPU_FLOPS, Cost, assumed_speed, estimate, planned_reading, work_of
+from extract.planning.memory import ModelSize
 from extract.planning.tables import Plan, PlannedModel
 from extract.scoring.engine import Engine
 from warehouse.probes.context import FullProbe, WindowProbe
@@ -91,6 +91,6 @@ def test_a_card_is_known_by_the_name_that_its_driver_gives(
 
 def test_the_plan_s_hours_are_divided_by_the_gpus_that_work_side_by_side() -> None:
     spec = ModelSpec(full_id="a/b", family="a", source={"kind": "hub"})  # type: ignore[arg-type]
-    model = PlannedModel(spec, 0, 1, 1, 1, 1.0, 1, 0, 7200.0, None, False)
+    model = PlannedModel(spec, 0, 1, Cost(1, 1, 1.0, 7200.0, 1), 0, None, False)
     assert Plan("", (model,), ()).hours == 2
     assert Plan("", (model,), (), workers=4).hours == 0.5

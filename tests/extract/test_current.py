@@ -13,7 +13,7 @@ import yaml
 from tiny_models import make_text
 from tiny_runs import ok, run
 
-from extract.planning import current
+from extract.planning import status
 from extract.planning.plan import documents_of, select
 from extract.planning.status import count_finished
 from extract.planning.tables import make_plan
@@ -83,7 +83,7 @@ def test_another_dtype_backend_or_engine_is_to_be_computed(
 ) -> None:
     assert done(workspace, path, dtype="float32") == (2, 2)
     assert done(workspace, path, dtype="bfloat16") == (0, 0)
-    monkeypatch.setattr(current, "ENGINE_VERSION", "another")
+    monkeypatch.setattr(status, "ENGINE_VERSION", "another")
     assert done(workspace, path) == (0, 0)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from extract.planning import devices
+from extract import devices
 from warehouse.errors import TokenmartError
 
 

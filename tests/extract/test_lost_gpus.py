@@ -14,18 +14,16 @@ import torch
 from tiny_requests import load, requests_of
 from tiny_runs import ok, run
 
-from extract.device_errors import (
+from extract.failures import (
     DeviceLostError,
     DoesNotFitError,
     has_no_plan,
     is_device_lost,
     is_out_of_memory,
 )
-from extract.scoring.attempts import Attempts
 from extract.scoring.attention import FUSED, preferred_kernels, without_cudnn
-from extract.scoring.budgets import Budgets
+from extract.scoring.budgets import Attempts, Budgets, refuse_large_caches
 from extract.scoring.engine import Engine
-from extract.scoring.refusals import refuse_large_caches
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Request
@@ -79,7 +77,7 @@ import os, time
 from pathlib import Path
 import numpy as np
 from extract.backends.backend import Backend
-from extract.token_scores import Scored, TokenScores
+from extract.backends.backend import Scored, TokenScores
 
 PLACE = Path(os.environ["TOKENMART_HOME"])
 
@@ -175,7 +173,7 @@ def test_an_out_of_memory_is_tried_again_with_an_emptied_cache_before_it_is_halv
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     emptied: list[str] = []
-    monkeypatch.setattr("extract.scoring.attempts.give_back", lambda d: emptied.append(d.type))
+    monkeypatch.setattr("extract.scoring.budgets.free_unused", lambda: emptied.append("cuda"))
     attempts = Attempts(torch.device("cuda"), Budgets(1024, 1024, 64), ())
     seen: list[int] = []
 
@@ -213,7 +211,7 @@ def test_cudnn_s_attention_is_preferred_on_hopper_and_falls_back(
     capability = (8, 0)
     assert preferred_kernels(gpu) == FUSED == preferred_kernels(torch.device("cpu"))
     monkeypatch.setattr("extract.scoring.attention.sdpa_kernel", _no_kernels)
-    monkeypatch.setattr("extract.scoring.attempts.give_back", lambda device: None)
+    monkeypatch.setattr("extract.scoring.budgets.free_unused", lambda: None)
     attempts = Attempts(gpu, Budgets(1, 1, 1), kernels)
     calls: list[int] = []
 

@@ -20,10 +20,15 @@ from tiny_requests import requests_of
 from transformers import AutoModelForCausalLM
 
 from extract.cli import extract, status
-from extract.device_memory import PeakMemory
+from extract.devices import PeakMemory
 from extract.planning.cost import planned_memory
-from extract.planning.memory import available_memory, footprint, refuse_too_large
-from extract.planning.model_size import count_parameters, model_size
+from extract.planning.memory import (
+    available_memory,
+    count_parameters,
+    footprint,
+    model_size,
+    refuse_too_large,
+)
 from extract.planning.plan import select
 from extract.planning.tables import make_plan
 from extract.scoring.budgets import Budgets, gpu_budgets
@@ -213,7 +218,7 @@ def test_tiles_of_the_vocabulary_are_of_whole_blocks(monkeypatch: pytest.MonkeyP
 
 def test_peak_memory_of_a_mac_is_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no /proc there, and the system counts in bytes."""
-    monkeypatch.setattr("extract.device_memory.Path", lambda path: tmp_path / "nothing" / path[1:])
+    monkeypatch.setattr("extract.devices.Path", lambda path: tmp_path / "nothing" / path[1:])
     monkeypatch.setattr(sys, "platform", "darwin")
     measured = PeakMemory("mps")
     measured.reset()

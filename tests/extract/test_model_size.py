@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner
 
 from extract.cli import extract, status
-from extract.planning.model_size import ModelSize, model_size
+from extract.planning.memory import ModelSize, model_size
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelShape, ModelSpec
 from warehouse.problem.spec import load_problem

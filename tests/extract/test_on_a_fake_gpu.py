@@ -11,13 +11,12 @@ import pytest
 from fake_gpu import Meter, fake_gpu
 from true_size_models import LONGEST, build, calls, locked_problem
 
-from extract.device_errors import DoesNotFitError
-from extract.planning.cards import CARDS, Card
-from extract.planning.memory import Footprint, footprint
-from extract.planning.model_size import ModelSize
-from extract.planning.sharing import share_gpus
+from extract.devices import CARDS, Card
+from extract.failures import DoesNotFitError
+from extract.planning.memory import Footprint, ModelSize, footprint
 from extract.scoring.budgets import SUFFIX_TOKENS
 from extract.scoring.engine import Engine
+from extract.workers import share_gpus
 
 pytestmark = pytest.mark.slow
 

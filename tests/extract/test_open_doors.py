@@ -51,7 +51,7 @@ import numpy as np
 
 from extract.backends.backend import Backend
 
-from extract.token_scores import Scored, TokenScores
+from extract.backends.backend import Scored, TokenScores
 
 
 class UniformScorer:

@@ -16,10 +16,10 @@ from transformers.masking_utils import flash_attention_mask
 
 from extract.backends.backend import Loading, find_backend
 from extract.checkpoints import Checkpoint
-from extract.models import placement
-from extract.models.loading import load_model
-from extract.models.placement import is_offloaded, weights_memory
-from extract.planning.devices import resolve_attention, resolve_dtype
+from extract.devices import resolve_attention, resolve_dtype
+from extract.models import loading
+from extract.models.interventions import is_offloaded
+from extract.models.loading import load_model, weights_memory
 from extract.scoring.engine import Engine
 from warehouse.errors import TokenmartError
 from warehouse.problem.models import ModelSpec
@@ -169,7 +169,7 @@ def test_the_default_dtype_is_the_devices(
 
 
 def test_the_execution_device_of_a_plain_module_is_its_weights() -> None:
-    assert placement.execution_device(torch.nn.Linear(2, 2)) == torch.device("cpu")
+    assert loading.execution_device(torch.nn.Linear(2, 2)) == torch.device("cpu")
 
 
 def test_a_model_that_runs_out_of_memory_while_loading_is_one_line(

@@ -9,8 +9,8 @@ import pytest
 from tiny_runs import ok, run
 
 from extract.extraction import Extraction
+from extract.planning.cost import PlannedWork, WithinUnit
 from extract.planning.plan import documents_of, select
-from extract.planning.planned_work import PlannedWork, WithinUnit
 from warehouse.paths import Workspace
 from warehouse.problem.spec import load_problem
 from warehouse.problem.tables import ensure_documents

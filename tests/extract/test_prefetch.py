@@ -22,11 +22,11 @@ import pytest
 import torch
 import yaml
 
-from extract import device_memory, prefetch
+from extract import background, devices
 from extract.backends.transformers import Transformers
+from extract.background import Prefetch, has_room
 from extract.extraction import Extraction
 from extract.planning.plan import Document, documents_of, select
-from extract.prefetch import Prefetch, has_room
 from extract.scoring.engine import Engine
 from extract.tokenization import DocumentTokenizer
 from warehouse.paths import Workspace, find_workspace
@@ -214,7 +214,7 @@ def test_a_download_ahead_leaves_room_on_the_disk(
 ) -> None:
     spec = load_problem("no4k", CHECKOUT).model("Qwen/Qwen2-7B-Instruct")
     assert spec.parameters is not None
-    needed = 4 * spec.parameters + prefetch.FREE_DISK
+    needed = 4 * spec.parameters + background.FREE_DISK
     for free, fits in ((needed, True), (needed - 1, False)):
         usage = SimpleNamespace(free=free)
         monkeypatch.setattr(shutil, "disk_usage", lambda folder, usage=usage: usage)
@@ -261,8 +261,8 @@ def test_memory_that_is_not_released_is_reported(monkeypatch: pytest.MonkeyPatch
     taken = [0, 3 * 2**30]
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda number: taken[number])
     with pytest.warns(RuntimeWarning, match=r"GPU 1: 3\.0 GiB"):
-        device_memory.release_memory()
+        devices.release_memory()
     taken[1] = 2**20
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        device_memory.release_memory()
+        devices.release_memory()

@@ -16,21 +16,22 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 import extract.recall.measurement as run_module
+from extract.backends.backend import Scored, TokenScores
 from extract.checkpoints import Checkpoint
 from extract.models.loading import load_model
 from extract.planning.plan import select
 from extract.recall.contexts import HOPS, RIVALS, VALUES, Context, Question, make_contexts
 from extract.recall.items import Asked, Item, asked_in, build_items, describe_items, score_items
-from extract.recall.measurement import measure_recall, recall_target
-from extract.recall.store import (
+from extract.recall.measurement import (
     USABLE_CONTEXTS,
     WEIGHTS_KEY,
     items_path,
+    measure_recall,
     recall_items_path,
+    recall_target,
     standard_error_note,
 )
 from extract.scoring.engine import Engine
-from extract.token_scores import Scored, TokenScores
 from extract.tokenization import load_tokenizer
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace, find_workspace
@@ -388,8 +389,8 @@ def test_a_stopped_run_resumes_after_its_last_context(
         monkeypatch.setattr(run_module, "score_items", counted)
         wanted = target.model_copy(update={"contexts": contexts})
         outcome = measure_recall(problem, wanted, chosen, workspace, no_progress)
-        assert outcome.failures == ()
-        return outcome.measured
+        assert outcome.failures == []
+        return outcome.units
 
     with pytest.raises(KeyboardInterrupt):
         measure(3, stop_after=1)
@@ -436,7 +437,7 @@ def test_answers_of_earlier_versions_stay_only_if_the_files_have_all_tensors(
     marks = {k: v for k, v in table.schema.metadata.items() if k != WEIGHTS_KEY}
     write_table(path, table.replace_schema_metadata(marks))
     outcome = measure_recall(problem, TARGET, chosen, workspace, no_progress)
-    assert outcome.measured == 0 and path.is_file() == whole
+    assert outcome.units == 0 and path.is_file() == whole
     assert [each.reason.split(" (")[0] for each in outcome.failures] == (
         [] if whole else ["its files lack 1 of its tensors"]
     )

@@ -17,9 +17,8 @@ from published_tables import assert_same
 from tiny_models import PROBES
 from tiny_runs import CONDITIONS, everything, ok, one_line_error, run
 
-from extract.cli import status
+from extract.cli import recall, status
 from extract.extraction import Extraction
-from extract.recall.cli import recall
 from extract.scoring.engine import Engine
 from warehouse.paths import Workspace
 from warehouse.store import token_files as store

@@ -17,8 +17,8 @@ from tiny_runs import CONDITIONS, everything, ok, one_line_error, run
 from transformers import AutoTokenizer
 
 from extract.cli import extract, status
+from extract.failures import NonFiniteLogits
 from extract.scoring.engine import Engine
-from extract.token_scores import NonFiniteLogits
 from warehouse.paths import Workspace
 from warehouse.store.ledger import read_units
 from warehouse.store.token_files import published_path
@@ -326,7 +326,7 @@ def test_a_processor_is_obeyed_by_name_and_refused_for_weeks(
     workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("extract.cli.LONGEST_CPU_HOURS", 1e-12)
-    monkeypatch.setattr("extract.planning.devices.resolve_device", lambda asked: "cpu")
+    monkeypatch.setattr("extract.devices.resolve_device", lambda asked: "cpu")
     path = tiny_problem(texts=1)
     refused = CliRunner().invoke(extract, ["--problem", str(path)])
     message = one_line_error(refused, 1)
@@ -340,7 +340,7 @@ def test_a_processor_is_obeyed_by_name_and_refused_for_weeks(
 def test_a_model_of_unknown_size_needs_the_processor_by_name(
     workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("extract.planning.devices.resolve_device", lambda asked: "cpu")
+    monkeypatch.setattr("extract.devices.resolve_device", lambda asked: "cpu")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     raw = yaml.safe_load(tiny_problem(texts=1).read_text())
     raw["models"][0]["source"] = {"kind": "hub"}

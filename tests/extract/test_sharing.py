@@ -9,9 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from extract import cli
-from extract.planning.sharing import Sharing, share_gpus, sharing_of
 from extract.planning.tables import Plan
-from extract.workers import Ended, Worker
+from extract.workers import Ended, Sharing, Worker, share_gpus, sharing_of
 from warehouse.paths import Workspace
 
 GIB = 2**30
@@ -67,7 +66,8 @@ def test_the_decision_is_printed_and_workers_get_the_models_that_fit(
     """Two made-up GPUs, of which one holds only the first of the two tiny models."""
     import torch
 
-    from extract.planning import devices, tables
+    from extract import devices
+    from extract.planning import tables
     from extract.planning.memory import Footprint
 
     path = str(tiny_problem())
@@ -94,7 +94,7 @@ def test_the_decision_is_printed_and_workers_get_the_models_that_fit(
     monkeypatch.setattr("extract.workers.run_workers", run_workers)
     afterwards: list[tuple[str, ...]] = []
     monkeypatch.setattr(
-        cli, "_extract",
+        "extract.run.extract_here",
         lambda problem, selection, *rest: afterwards.append(
             (selection.device, *(spec.full_id for spec in selection.models))
         ),
@@ -111,11 +111,11 @@ def test_a_worker_starts_no_workers(
     workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where it sees all GPUs, as one does whose share of the machine was not understood."""
-    monkeypatch.setattr("extract.planning.sharing.sharing_of", lambda *asked: Sharing(2))
+    monkeypatch.setattr("extract.workers.sharing_of", lambda *asked: Sharing(2))
     started: list[object] = []
     monkeypatch.setattr("extract.workers.share_work", lambda *order: started.append(order))
     done: list[str] = []
-    monkeypatch.setattr(cli, "_extract", lambda *order: done.append(order[4]))
+    monkeypatch.setattr("extract.run.extract_here", lambda *order: done.append(order[4]))
     problem = ["--problem", str(tiny_problem(texts=1)), "--device", "cpu"]
     worker = CliRunner().invoke(cli.extract, [*problem, "--as-worker", "2026-01-02T03:04:05"])
     assert worker.exit_code == 0, worker.output

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 from tiny_runs import ok, run
 
-from extract import time_budget
-from extract.time_budget import extract_within, next_documents
+from extract import run as runs
+from extract.run import extract_within, next_documents
 from tokenmart import cli
 from warehouse.paths import Workspace
 from warehouse.sql.dataframes import query
@@ -54,7 +54,7 @@ def test_the_budget_of_the_clock_is_kept(
         now[0] += seconds * len(documents)
         return 6 * len(documents)
 
-    monkeypatch.setattr(time_budget.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(runs.time, "monotonic", lambda: now[0])
     done = extract_within(hours, [None] * 10, 6, score)  # type: ignore[list-item]
     assert begun == pieces and done == sum(pieces)
 

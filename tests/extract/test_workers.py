@@ -20,7 +20,7 @@ from tiny_models import make_checkpoint
 from tiny_runs import ok, run
 
 from extract import workers
-from extract.background_store import Background
+from extract.background import Background
 from extract.cli import extract
 from warehouse.errors import StorageError
 from warehouse.paths import Workspace

@@ -25,7 +25,7 @@ from torch._subclasses import FakeTensorMode
 from torch.nn.attention import SDPBackend
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from extract.planning.cards import Card
+from extract.devices import Card
 
 MIB = 2**20
 CONTEXT = 600 * MIB

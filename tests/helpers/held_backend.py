@@ -7,7 +7,7 @@ import os, time
 from pathlib import Path
 import numpy as np
 from extract.backends.backend import Backend
-from extract.token_scores import Scored, TokenScores
+from extract.backends.backend import Scored, TokenScores
 
 class Held(Backend):
     kind = "held"

@@ -18,7 +18,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "helpers")]
 from fake_gpu import fake_gpu  # noqa: E402
 from true_size_models import build  # noqa: E402
 
-from extract.planning.cards import CARDS  # noqa: E402
+from extract.devices import CARDS  # noqa: E402
 from extract.scoring.engine import Engine  # noqa: E402
 from tokenmart import cli  # noqa: E402
 
@@ -45,7 +45,7 @@ def main(name: str, *words: str) -> None:
         with (
             patch.object(Engine, "check", check),
             patch("extract.models.loading.load_model", load_model),
-            patch("extract.planning.model_size._of_files", lambda path: (None, None, None)),
+            patch("extract.planning.memory._of_files", lambda path: (None, None, None)),
         ):
             try:
                 cli(list(words), prog_name="tokenmart")

@@ -227,7 +227,7 @@ def _run_model(
     too_long: TooLong,
 ) -> tuple[EvalRun | None, list[Failure], list[str]]:
     """All tasks of one model; one that fails does not stop the others, nor the next model."""
-    from extract.device_memory import release_memory
+    from extract.devices import release_memory
     from extract.failures import Failure, LibraryMessages, explain
     from extract.planning.plan import plan_model
     from plugins.benchmarks.harness.evaluation import EvalRun
@@ -253,7 +253,7 @@ def _run_model(
     except StorageError:
         raise
     except Exception as error:  # whatever it was, the next model is tried
-        reason = explain(error).removeprefix(f"{spec.full_id}: ")
+        reason = explain(error, spec.full_id)
     notes += messages.lines()
     failures = [
         *(run.failures if run else ()),
@@ -291,7 +291,7 @@ def _selected(
     dtype: str,
     backend: str = "transformers",
 ) -> tuple[Workspace, Problem, Selection]:
-    from extract.planning.devices import resolve_device
+    from extract.devices import resolve_device
     from extract.planning.plan import select
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem

@@ -17,12 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from extract.backends.backend import Loading, Scorer, find_backend
-from extract.device_errors import DeviceLostError, raise_if_lost
-from extract.device_memory import PeakMemory
-from extract.failures import Failure, explain
-from extract.planning.plan import Document, ModelPlan, Selection, Task, model_parts
-from extract.planning.unrecorded_weights import has_all_tensors, lacks_record
-from extract.unit_rows import ScoredUnit, model_row, unit_record
+from extract.devices import PeakMemory
+from extract.failures import DeviceLostError, Failure, explain, raise_if_lost
+from extract.models.loading import has_all_tensors, lacks_record
+from extract.planning.plan import Document, ModelPlan, Selection, Task
+from extract.unit_rows import ScoredUnit, unit_record, write_model
 from extract.work_claims import claim
 from plugins.benchmarks.harness.encoding import PairEncoder, TooLong
 from plugins.benchmarks.harness.results import (
@@ -132,8 +131,7 @@ class EvalRun:
             )
         )
         scorer.check()
-        place = f"problem={self.problem.name}/model_id={plan.spec.model_id}/model.parquet"
-        write_table(self.workspace.models / place, model_row(plan, scorer.parameters))
+        write_model(self.workspace, self.problem.name, plan, scorer.parameters)
         return scorer
 
     def run(self, task: EvalTask) -> None:
@@ -170,20 +168,12 @@ class EvalRun:
 
     def _fingerprint(self, unit: EvalUnit) -> str:
         plan = self.plan
-        parts = model_parts(
-            self.problem,
-            self.selection,
-            plan.spec,
-            plan.checkpoint,
-            plan.tokenizer_sha256,
-            plan.dtype,
-        )
         reading = {
             "reading": READING_VERSION,
             "longest": plan.context_limit,
             "too_long": self.too_long,
         }
-        return fingerprint({**parts, **reading, "requests": unit.sha256})
+        return fingerprint({**plan.facts, **reading, "requests": unit.sha256})
 
     def _is_done(self, task: EvalTask, unit: EvalUnit, ledger: dict[int, UnitRecord]) -> bool:
         found = ledger.get(unit.number)
@@ -214,7 +204,7 @@ class EvalRun:
                 raise
             except Exception as error:  # the next unit is tried
                 raise_if_lost(error)
-                reason = explain(error).removeprefix(f"{self.plan.spec.full_id}: ")
+                reason = explain(error, self.plan.spec.full_id)
                 scored.wrong.update(dict.fromkeys(unit.items, reason))
             if reason:
                 self.failures.append(Failure(f"{self.plan.spec.full_id}, {task.name}", reason))

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from extract.backends.backend import Scorer
-from extract.token_scores import Scored
+from extract.backends.backend import Scored, Scorer
 from extract.unit_rows import columns_of_rows
 from plugins.benchmarks.harness.encoding import Pair, PairEncoder, TooLongError
 from plugins.benchmarks.harness.shared_prompts import requests_of
@@ -164,8 +163,7 @@ def _write(
     write = getattr(scorer, "generate", None)
     if write is None:
         raise TokenmartError("this backend writes no text; use --backend transformers")
-    from extract.scoring.answers import Answer
-    from extract.scoring.generation import Writing
+    from extract.scoring.generation import Answer, Writing
 
     groups: dict[str, list[int]] = {}
     for segment in prompts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from extract.failures import Failure, summary
-from extract.planning.status_section import StatusSection
+from extract.planning.status import StatusSection
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem
 from warehouse.store.eval_items import requested_units

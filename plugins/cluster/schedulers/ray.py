@@ -15,11 +15,11 @@ from typing import Any
 
 import click
 
+from extract.devices import resolve_attention
 from extract.failures import Failure
-from extract.planning.devices import resolve_attention
 from extract.planning.plan import Document, Selection
 from extract.planning.tables import make_plan
-from extract.scheduler import Scheduler
+from extract.run import Scheduler
 from plugins.cluster.document_actor import DocumentActor, Report
 from plugins.cluster.placement import Queues, Unit, costs, place
 from plugins.cluster.ray_cluster import PUBLIC_SETTINGS, cluster

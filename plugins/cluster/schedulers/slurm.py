@@ -15,7 +15,7 @@ from extract.failures import Failure
 from extract.planning.plan import Document, Selection
 from extract.planning.status import count_finished
 from extract.planning.tables import make_plan
-from extract.scheduler import Scheduler
+from extract.run import Scheduler
 from extract.workers import POLL_SECONDS, worker_arguments
 from plugins.cluster.placement import costs, place
 from plugins.cluster.ray_cluster import PUBLIC_SETTINGS

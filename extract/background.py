@@ -1,11 +1,9 @@
-"""Work done ahead: the next model's files and tokens are made ready while this one computes.
+"""Work next to the computation: storing what is scored, and preparing the next model.
 
-A download runs in a process of its own, because the hub client's threads can't be stopped, and the
-process must end immediately on a signal. Tokenising runs in a thread: tokenizers work without the
-interpreter's lock. Weights are neither read nor converted, so memory has one model's only.
-
-Nothing is reported from here. A failure here is retried when the model is due, and
-fails or succeeds then.
+The next model's download runs in a process of its own, because the hub client's threads can't be
+stopped, and the process must end immediately on a signal. Tokenising runs in a thread: tokenizers
+work without the interpreter's lock. Weights are neither read nor converted, so memory has one
+model's only. A failure here isn't reported: it is repeated, or not, when the model is due.
 """
 
 from __future__ import annotations
@@ -16,9 +14,9 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 
 from extract.planning.cost import planned_memory
 from extract.planning.memory import refuse_too_large
@@ -31,21 +29,55 @@ from warehouse.problem.spec import Problem
 from warehouse.sources.place import Place
 
 FREE_DISK = 5 * 2**30
-"""Bytes that a download ahead leaves for the rows of the model that computes."""
+"""Bytes that a download leaves for the rows of the model that computes."""
 
 POLL_SECONDS = 0.2
 
 
+class Background:
+    """Runs jobs in order in one thread, at most one waiting; leaving the block waits for all.
+
+    A job's exception is raised by the next `check`, `finish`, `submit` or the end of the block.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, "store")
+        self._last: Future[None] | None = None
+
+    def __enter__(self) -> Background:
+        return self
+
+    def check(self) -> None:
+        """Raise what a finished job raised, without waiting for a running one."""
+        if self._last is not None and self._last.done():
+            self.finish()
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Wait for the job before, then start this one."""
+        self.finish()
+        self._last = self._pool.submit(job)
+
+    def finish(self) -> None:
+        """Wait for the running job."""
+        last, self._last = self._last, None
+        if last is not None:
+            last.result()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self.finish()
+        finally:
+            # also after an interrupt: a unit that is computed gets stored
+            self._pool.shutdown(wait=True)
+
+
 class Prefetch:
-    """Readies the model after the one that computes, never more than that one.
+    """Prepares the model after the one that computes, never more than that one.
 
     Args:
-        problem: the problem.
-        selection: its models, in the order of their turns.
-        documents: the selected documents.
-        workspace: where files and the ledger are.
+        problem, selection, documents, workspace, since: as for `plan_model`.
         longest: tokens of the longest document; a model too large for the device is left alone.
-        since: as for `plan_model`.
     """
 
     def __init__(
@@ -57,12 +89,8 @@ class Prefetch:
         longest: int,
         since: str | None = None,
     ) -> None:
-        self.problem = problem
-        self.selection = selection
-        self.documents = documents
-        self.workspace = workspace
-        self.longest = longest
-        self.since = since
+        self.problem, self.selection, self.documents = problem, selection, documents
+        self.workspace, self.longest, self.since = workspace, longest, since
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._tokens: dict[tuple[str, int], TokenizedDocument] = {}
@@ -70,12 +98,7 @@ class Prefetch:
     def __enter__(self) -> Prefetch:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         if self._thread is not None:
             # time to stop a download; hashing of local weights is left to the interpreter's end
@@ -88,28 +111,27 @@ class Prefetch:
         following = self.selection.models[self.selection.models.index(spec) + 1 :][:1]
         if following:
             self._thread = threading.Thread(
-                target=self._ready, args=following, name="prefetch", daemon=True
+                target=self._prepare, args=following, name="prefetch", daemon=True
             )
             self._thread.start()
 
     def plan(self, spec: ModelSpec) -> ModelPlan:
-        """The plan of a model whose turn has come, once the work ahead on it has ended.
+        """The plan of a model whose turn has come, once its preparation has ended.
 
         Raises:
-            TokenmartError: see `plan_model`.
-            StorageError: see `plan_model`.
+            TokenmartError, StorageError: see `plan_model`.
         """
         self._wait()
         return self._plan(spec)
 
     def tokenize(self, plan: ModelPlan, document: Document) -> TokenizedDocument:
-        """A document in a model's tokens: those made ahead, else made now.
+        """A document in a model's tokens: those prepared, else made now.
 
         Raises:
             TokenmartError: see `ModelPlan.tokenize`.
         """
-        ready = self._tokens.pop((plan.spec.full_id, document.doc_id), None)
-        return plan.tokenize(document) if ready is None else ready
+        prepared = self._tokens.pop((plan.spec.full_id, document.doc_id), None)
+        return plan.tokenize(document) if prepared is None else prepared
 
     def _wait(self) -> None:
         if self._thread is not None:
@@ -121,9 +143,9 @@ class Prefetch:
             self.problem, self.selection, spec, self.documents, self.workspace, self.since
         )
 
-    def _ready(self, spec: ModelSpec) -> None:
+    def _prepare(self, spec: ModelSpec) -> None:
         try:
-            if not self._bring(spec):
+            if not self._is_loadable(spec):
                 return
             plan = self._plan(spec)
         except Exception:  # reported when this model is due, whatever the error is
@@ -137,7 +159,7 @@ class Prefetch:
                 continue
             self._tokens[spec.full_id, task.document.doc_id] = tokens
 
-    def _bring(self, spec: ModelSpec) -> bool:
+    def _is_loadable(self, spec: ModelSpec) -> bool:
         """Whether a model's files are here in the form that is loaded; missing ones are fetched."""
         place = Place(self.workspace, self.problem.name)
         here = spec.present(place)
@@ -155,16 +177,14 @@ class Prefetch:
 
     def _fetch(self, spec: ModelSpec) -> None:
         """Locate a model in a process of its own, which ends with this one, however that ends."""
-        command = [sys.executable, "-m", "extract.prefetch"]
         job = {"spec": spec.model_dump(mode="json"), "problem": self.problem.name}
         child = subprocess.Popen(
-            command,
+            [sys.executable, "-m", "extract.background"],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env={**os.environ, **self.workspace.environment()},
-            # Ctrl-C is for us; the child is stopped below
-            start_new_session=True,
+            start_new_session=True,  # Ctrl-C is for us; the child is stopped below
         )
         assert child.stdin is not None
         with child, child.stdin:
@@ -179,18 +199,15 @@ class Prefetch:
 
 
 def has_room(spec: ModelSpec, workspace: Workspace) -> bool:
-    """Whether the disks have space for a model, at 4 bytes a weight, and for the rows of another
-    one.
-    """
+    """Whether the disks have space for a model, at 4 bytes a weight, and for another's rows."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     needed = 4 * (spec.parameters or 0) + FREE_DISK
-    return all(_free(folder) >= needed for folder in (workspace.cache, Path(HF_HUB_CACHE)))
-
-
-def _free(folder: Path) -> int:
-    there = next(each for each in (folder, *folder.parents) if each.exists())
-    return shutil.disk_usage(there).free
+    for folder in (workspace.cache, Path(HF_HUB_CACHE)):
+        there = next(each for each in (folder, *folder.parents) if each.exists())
+        if shutil.disk_usage(there).free < needed:
+            return False
+    return True
 
 
 def fetch_as_child() -> None:

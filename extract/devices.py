@@ -1,0 +1,331 @@
+"""Devices: which one is used and in which dtype, their memory, and what GPUs can do."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import platform
+import re
+import sys
+import warnings
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from warehouse.errors import TokenmartError
+from warehouse.peak_memory import peak_bytes
+from warehouse.problem.spec import ModelSpec
+
+if TYPE_CHECKING:
+    import torch
+
+DRIVERS = ("/proc/driver/nvidia", "/dev/kfd", "/dev/dxg")
+"""Device files of GPU drivers: NVIDIA's, AMD's, that of Windows under WSL2."""
+WORKSPACES = 256 * 2**20
+"""Bytes on a GPU that the matrix libraries keep for themselves."""
+
+
+def resolve_device(asked: str) -> str:
+    """`auto` → the first GPU (all of them for several), else the processor.
+
+    Raises:
+        TokenmartError: a device that is not here.
+        ModuleNotFoundError: a light installation, which runs no models.
+    """
+    if find_spec("torch") is None:
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+    if asked == "cpu":
+        return asked
+    _grow_segments()
+    import torch
+
+    if asked == "auto":
+        if torch.cuda.is_available():
+            return "cuda" if torch.cuda.device_count() == 1 else "auto-map"
+        return "mps" if torch.backends.mps.is_available() else "cpu"
+    if asked.startswith("cuda") and not torch.cuda.is_available():
+        raise TokenmartError(
+            f"--device {asked}: no CUDA device here; use --device cpu, or see `tokenmart doctor`"
+        )
+    try:
+        if asked != "auto-map":
+            torch.empty(0, device=asked)
+    except (AssertionError, RuntimeError) as error:  # the first from a torch built without it
+        raise TokenmartError(
+            f"--device {asked}: not a device here; use auto, cpu, cuda, cuda:0 or auto-map"
+        ) from error
+    return asked
+
+
+def _grow_segments() -> None:
+    """Let a GPU's allocator grow its segments, unless the user set it up: documents of different
+    lengths leave gaps between segments of fixed size, until a text that would fit doesn't.
+    """
+    names = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+    if sys.platform == "linux" and not any(name in os.environ for name in names):
+        # the second name is that of torch 2.9 and later, which warn of the first
+        newer = Version(version("torch")) >= Version("2.9")
+        os.environ[names[newer]] = "expandable_segments:True"
+
+
+def device_name(device: str) -> str:
+    """The driver's name of this machine's GPU (the first of several); empty for other devices."""
+    import torch
+
+    if not device.startswith(("cuda", "auto-map")) or not torch.cuda.is_available():
+        return ""
+    return str(torch.cuda.get_device_name(_number(device)))
+
+
+def _number(device: str) -> int:
+    return int(device.partition(":")[2] or 0)
+
+
+def free_gpus(device: str) -> list[int]:
+    """Free bytes of the GPUs of a device: the one that is meant, or all of a device map."""
+    import torch
+
+    chosen = [_number(device)]
+    if device == "auto-map":
+        chosen = list(range(torch.cuda.device_count()))
+    return [int(torch.cuda.mem_get_info(number)[0]) for number in chosen]
+
+
+def planned_device(asked: str) -> tuple[str, bool]:
+    """The device a plan is made for, and whether it is here: a plan needs no device.
+
+    Raises:
+        TokenmartError: a word that is no device anywhere.
+    """
+    if asked == "auto":
+        return likely_device(), True
+    if not re.fullmatch(r"cpu|mps|auto-map|(cuda|xpu)(:\d+)?", asked):
+        raise TokenmartError(
+            f"--device {asked}: not a device; use auto, cpu, cuda, cuda:0 or auto-map"
+        )
+    try:
+        return resolve_device(asked), True
+    except TokenmartError:
+        return asked, False
+
+
+def likely_device() -> str:
+    """The likely value of `auto`; imports torch, which is slow, only if there may be a GPU."""
+    apple = (sys.platform, platform.machine()) == ("darwin", "arm64")
+    if apple or any(Path(driver).exists() for driver in DRIVERS):
+        return resolve_device("auto")
+    return "cpu"
+
+
+def resolve_dtype(spec: ModelSpec, asked: str, device: str) -> str:
+    """The dtype to compute in: the command line's, the model's, or the device's default.
+
+    The default is float32 on a processor, so that results don't depend on which one it is, and
+    bfloat16 on a GPU, as weights are published (float16 where a GPU has no bfloat16). Torch, slow
+    to import, is asked only about GPUs.
+
+    `asked` is a torch dtype's name, or `auto`.
+    """
+    wanted = asked if asked != "auto" else spec.dtype
+    if wanted != "auto":
+        return wanted
+    if device == "cpu":
+        return "float32"
+    import torch
+
+    if device == "auto-map" and not torch.cuda.is_available():
+        return "float32"
+    if device.startswith(("cuda", "auto-map")) and torch.cuda.is_available():
+        # older cards emulate it in float32, which is neither fast nor bfloat16
+        native = torch.cuda.is_bf16_supported(including_emulation=False)
+        return "bfloat16" if native else "float16"
+    return "bfloat16"
+
+
+def resolve_attention(asked: str | None, device: str) -> str | None:
+    """The attention implementation to load models with; None leaves it to the backend.
+
+    Raises:
+        TokenmartError: FlashAttention 2 or 3 where it can't run.
+    """
+    if asked in ("flash_attention_2", "flash_attention_3"):
+        from transformers.utils import is_flash_attn_2_available, is_flash_attn_3_available
+
+        second = asked == "flash_attention_2"
+        there = is_flash_attn_2_available() if second else is_flash_attn_3_available()
+        if not device.startswith(("cuda", "auto-map")) or not there:
+            package = "flash-attn" if second else "flash-attn-3 (flash_attn_interface)"
+            raise TokenmartError(
+                f"--attention {asked}: needs a CUDA device (here: {device}) and the {package} "
+                "package; leave --attention out: SDPA has flash kernels of its own"
+            )
+    return asked
+
+
+def free_bytes(device: torch.device) -> int:
+    """Free memory of a GPU: free for all processes, and reserved but unused by our allocator."""
+    import torch
+
+    free, _ = torch.cuda.mem_get_info(device)
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(free) + int(unused)
+
+
+def free_unused() -> None:
+    """Return memory that nothing refers to, to the host and to other users of the GPUs."""
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
+def release_memory() -> None:
+    """Release the memory of the previous model.
+
+    Warns when more than workspaces stays allocated on a GPU: something still refers to the model.
+    """
+    free_unused()
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return
+    for number in range(torch.cuda.device_count()):
+        left = int(torch.cuda.memory_allocated(number))
+        if left > WORKSPACES:
+            warnings.warn(
+                f"GPU {number}: {left / 2**30:.1f} GiB of the model before are still taken",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
+class PeakMemory:
+    """Peak memory since `reset`: of the GPUs' allocators, else of the process, in bytes."""
+
+    def __init__(self, device: str) -> None:
+        self.gpus = range(0)
+        if device.startswith(("cuda", "auto-map")):
+            import torch
+
+            self.gpus = range(torch.cuda.device_count())
+
+    def reset(self) -> None:
+        """Reset; on Linux the kernel's high-water mark of this process is cleared."""
+        if self.gpus:
+            import torch
+
+            for number in self.gpus:
+                torch.cuda.reset_peak_memory_stats(number)
+            return
+        with contextlib.suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")
+
+    def reserved_bytes(self) -> int:
+        """Peak memory reserved by the GPUs' allocators, unused parts included; 0 without a GPU."""
+        if not self.gpus:
+            return 0
+        import torch
+
+        return sum(int(torch.cuda.max_memory_reserved(number)) for number in self.gpus)
+
+    def bytes(self) -> int:
+        """The peak."""
+        if self.gpus:
+            import torch
+
+            return sum(int(torch.cuda.max_memory_allocated(number)) for number in self.gpus)
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            status = Path("/proc/self/status").read_text()
+            return int(status.split("VmHWM:")[1].split()[0]) * 1024
+        return peak_bytes()
+
+
+SUSTAINED = 0.5
+"""Share of the peak rate that a forward over long texts is assumed to reach."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """A GPU.
+
+    Attributes:
+        name: as people call it.
+        words: each of them is part of the name that the driver reports.
+        half: peak of matrix products in bfloat16 or float16, FLOP/s, dense.
+        single: the same in float32, without TF32.
+        memory: bytes in all.
+        bandwidth: bytes of memory per second.
+        capability: CUDA's compute capability.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    half: float
+    single: float
+    memory: int
+    bandwidth: float
+    capability: tuple[int, int]
+
+
+def _card(
+    name: str, words: str, half: float, single: float, gib: float, tb: float, sm: tuple[int, int]
+) -> Card:
+    return Card(
+        name, tuple(words.split()), half * 1e12, single * 1e12, int(gib * 2**30), tb * 1e12, sm
+    )
+
+
+# a card with more words comes before one with fewer: 'A100 80GB' before 'A100'
+CARDS = (
+    _card("B200 180 GB", "b200", 2250, 80, 178.4, 8.0, (10, 0)),
+    _card("H200 141 GB", "h200", 989, 67, 139.8, 4.8, (9, 0)),
+    _card("H100 NVL 94 GB", "h100 nvl", 835, 60, 93.1, 3.9, (9, 0)),
+    _card("H100 PCIe 80 GB", "h100 pcie", 756, 51, 79.2, 2.0, (9, 0)),
+    _card("H100 SXM 80 GB", "h100", 989, 67, 79.2, 3.35, (9, 0)),
+    _card("GH200 96 GB", "gh200", 989, 67, 94.5, 4.0, (9, 0)),
+    _card("A100 40 GB", "a100 40gb", 312, 19.5, 39.4, 1.55, (8, 0)),
+    _card("A100 80 GB", "a100", 312, 19.5, 79.2, 2.0, (8, 0)),
+    _card("L40S 48 GB", "l40s", 362, 91, 44.4, 0.86, (8, 9)),
+    _card("L40 48 GB", "l40", 181, 90, 44.4, 0.86, (8, 9)),
+    _card("RTX 6000 Ada 48 GB", "6000 ada", 364, 91, 47.5, 0.96, (8, 9)),
+    _card("A40 48 GB", "a40", 150, 37, 44.4, 0.70, (8, 6)),
+    _card("RTX A6000 48 GB", "a6000", 155, 39, 47.5, 0.77, (8, 6)),
+    _card("RTX 5090 32 GB", "5090", 209, 105, 31.4, 1.79, (12, 0)),
+    _card("RTX 4090 24 GB", "4090", 165, 83, 23.6, 1.01, (8, 9)),
+    _card("RTX 3090 24 GB", "3090", 71, 36, 23.6, 0.94, (8, 6)),
+    _card("A10 24 GB", "a10", 125, 31, 22.1, 0.60, (8, 6)),
+    _card("L4 24 GB", "l4", 121, 30, 22.2, 0.30, (8, 9)),
+    _card("A30 24 GB", "a30", 165, 10, 23.6, 0.93, (8, 0)),
+    _card("RTX 4080 16 GB", "4080", 97, 49, 15.7, 0.72, (8, 9)),
+    _card("V100 32 GB", "v100 32gb", 112, 15.7, 31.7, 0.90, (7, 0)),
+    _card("V100 16 GB", "v100", 112, 15.7, 15.8, 0.90, (7, 0)),
+    _card("T4 16 GB", "t4", 65, 8, 14.6, 0.32, (7, 5)),
+    _card("MI300X 192 GB", "mi300x", 1307, 163, 191.5, 5.3, (9, 4)),
+    _card("MI250X 64 GB (one half)", "mi250x", 192, 48, 63.9, 1.6, (9, 0)),
+)
+
+
+def card_of(name: str) -> Card | None:
+    """The card that a driver calls so, such as `NVIDIA H100 80GB HBM3`; None for another."""
+    words = name.lower().replace("-", " ").split()
+    for card in CARDS:
+        # whole words: an A100 is no A10
+        if all(word in words for word in card.words):
+            return card
+    return None
+
+
+def sustained_rate(card: Card, dtype: str) -> float:
+    """FLOP/s that estimates assume of a card in this dtype."""
+    return SUSTAINED * (card.single if dtype == "float32" else card.half)
+
+
+def smallest_cards(needed: int) -> list[Card]:
+    """The cards with at least this memory, in bytes, and the least of it, in the table's order."""
+    enough = [card for card in CARDS if card.memory >= needed]
+    least = min((card.memory for card in enough), default=0)
+    return [card for card in enough if card.memory == least]

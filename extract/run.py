@@ -1,0 +1,227 @@
+"""An extraction of the command line: in this process, within a time budget, or on a scheduler."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any, ClassVar
+
+import click
+
+from extract.extraction import Extraction
+from extract.failures import Failure, Outcome, print_lines, summary
+from extract.planning.cost import PlannedWork
+from extract.planning.plan import Document, Selection
+from extract.planning.status import count_finished, cut_lines, fallbacks, next_steps, status_rows
+from extract.workers import sigterm_interrupts
+from warehouse.errors import TokenmartError, UnitFailedError, did_you_mean
+from warehouse.paths import Workspace
+from warehouse.plugins import kinds
+from warehouse.problem.spec import Problem
+from warehouse.progress import no_progress, progress_bar, without_library_bars
+from warehouse.terminal import counted
+
+RUN_AGAIN = "everything else is kept: correct the cause and run the same command again"
+
+
+class Scheduler(ABC):
+    """Runs an extraction on other machines; `kind` is what `--on` names.
+
+    `options` are the options of `tokenmart extract` that belong to it.
+    """
+
+    kind: ClassVar[str]
+    options: ClassVar[frozenset[str]] = frozenset()
+
+    @abstractmethod
+    def extract(
+        self,
+        context: click.Context,
+        problem: Problem,
+        selection: Selection,
+        documents: Sequence[Document],
+        workspace: Workspace,
+    ) -> tuple[Iterable[Failure], list[str]]:
+        """Extract what is missing; `context` is the command's, with its options.
+
+        Returns:
+            What failed, and notes for the user.
+
+        Raises:
+            TokenmartError: the scheduler isn't installed or can't be reached.
+            StorageError: nothing more can be stored.
+        """
+
+
+def chosen_scheduler(on: str | None, given: Mapping[str, Any]) -> Scheduler | None:
+    """The scheduler that `--on` names; None without `--on`.
+
+    Args:
+        on: the value of `--on`.
+        given: options that belong to schedulers, by name.
+
+    Raises:
+        TokenmartError: no such scheduler, or an option belongs to another one.
+    """
+    used = {option: value for option, value in given.items() if value}
+    if on is None and not used:
+        return None
+    known = kinds(Scheduler, "schedulers")  # type: ignore[type-abstract]
+    if on is not None and on not in known:
+        listed = ", ".join(known) or "none"
+        raise TokenmartError(
+            f"--on {on}: no such scheduler; {did_you_mean(on, known)}schedulers here: {listed} "
+            "(plugins/cluster adds ray and slurm)"
+        )
+    for option, value in used.items():
+        if on is None or option not in known[on].options:
+            owners = [name for name, each in known.items() if option in each.options]
+            shown = value if isinstance(value, str) else value[0]
+            raise TokenmartError(f"--{option} {shown}: goes with --on {' or '.join(owners)}")
+    return None if on is None else known[on]()
+
+
+def extract_elsewhere(
+    scheduler: Scheduler,
+    context: click.Context,
+    problem: Problem,
+    selection: Selection,
+    documents: list[Document],
+    workspace: Workspace,
+) -> None:
+    """Run an extraction on a scheduler and print what it did.
+
+    Raises:
+        TokenmartError, StorageError: see `Scheduler.extract`.
+        UnitFailedError: some units failed; the others are kept.
+    """
+    total = len(selection.models) * len(documents) * len(selection.conditions)
+    before = count_finished(problem, selection, documents, workspace)
+    failures, notes = scheduler.extract(context, problem, selection, documents, workspace)
+    done = count_finished(problem, selection, documents, workspace)
+    click.echo(
+        f"extracted {counted(done - before, 'unit')}; {before} of {total} were there already"
+    )
+    print_lines("note", notes)
+    lines = summary(failures)
+    print_lines("error", lines)
+    if done < total or lines:
+        raise UnitFailedError(f"{total - done} of {total} units are missing; {RUN_AGAIN}")
+
+
+def extract_here(
+    problem: Problem,
+    selection: Selection,
+    documents: Sequence[Document],
+    workspace: Workspace,
+    since: str | None,
+    as_worker: bool,
+    hours: float | None,
+) -> None:
+    """Run an extraction in this process and print what it did.
+
+    Args:
+        problem, selection, documents, workspace, since: see `Extraction`.
+        as_worker: whether a parent process shows progress, from the ledger, and what comes next.
+        hours: time budget; None for none.
+
+    Raises:
+        StorageError, DeviceLostError: see `Extraction.run`.
+        UnitFailedError: some units failed; the others are kept.
+    """
+    units_each = len(selection.models) * len(selection.conditions)
+    outcome = Outcome()
+    started = time.monotonic()
+    work = 0.0 if as_worker else PlannedWork(problem, selection, workspace).total(documents)
+    total = len(documents) * units_each
+    shown = nullcontext(no_progress) if as_worker else progress_bar(total, "units", work)
+    stopped = sigterm_interrupts() if as_worker else nullcontext()
+    with stopped, without_library_bars(), shown as progress:
+
+        def score(part: Sequence[Document]) -> int:
+            before = outcome.units
+            Extraction(problem, selection, part, workspace, progress, since, outcome).run()
+            return outcome.units - before
+
+        if hours is None:
+            score(documents)
+        else:
+            taken = extract_within(hours, documents, units_each, score)
+            total = taken * units_each
+    if hours is not None:
+        click.echo(f"took {taken} of {counted(len(documents), 'document')} within {hours:g} h")
+        outcome.failures = list(dict.fromkeys(outcome.failures))
+    there = max(0, total - outcome.units - outcome.elsewhere)
+    click.echo(
+        f"extracted {counted(outcome.units, 'unit')} ({outcome.tokens:,} tokens) in "
+        f"{time.monotonic() - started:.0f} s; {there} of {total} were there already or failed"
+        + (f"; {outcome.elsewhere} are being done by another process" if outcome.elsewhere else "")
+    )
+    print_lines("note", outcome.messages.lines())
+    if not as_worker:
+        # from the ledger, which includes what workers did
+        rows = status_rows(problem, selection, workspace)
+        print_lines("warning", fallbacks(rows))
+        print_lines("cut", cut_lines(rows), err=False)
+        if not outcome.failures:
+            print_lines("", next_steps(problem, workspace), err=False)
+    if outcome.failures:
+        lines = summary(outcome.failures)
+        print_lines("error", lines)
+        models = len({failure.model for failure in outcome.failures})
+        raise UnitFailedError(
+            f"{len(lines)} failed (listed above), of {models} of "
+            f"{counted(len(selection.models), 'model')}; {RUN_AGAIN}"
+        )
+
+
+def next_documents(done: int, total: int, seconds_left: float, seconds_each: float) -> int:
+    """Number of documents of the next batch; 0 if none is left or none fits.
+
+    A batch is at most as large as everything before it, so that a first document that was fast
+    by accident doesn't start hours of work, and models are loaded few times.
+
+    Args:
+        done: documents that all models have scored.
+        total: documents asked for.
+        seconds_left: of the budget.
+        seconds_each: what one document took for all models, at most; 0 before the first.
+    """
+    count = min(total - done, max(1, done))
+    return min(count, int(seconds_left / seconds_each)) if seconds_each else count
+
+
+def extract_within(
+    hours: float,
+    documents: Sequence[Document],
+    units_each: int,
+    score: Callable[[Sequence[Document]], int],
+) -> int:
+    """Score documents in order, in batches, until the next batch would not end in time.
+
+    The first document is always scored: nothing is measured before it.
+
+    Args:
+        hours: the budget, of the clock.
+        documents: in the order in which they are scored.
+        units_each: units of one document: models × conditions.
+        score: scores some documents with all models; returns how many units it computed.
+
+    Returns:
+        How many documents were taken.
+    """
+    started = time.monotonic()
+    done, slowest = 0, 0.0
+    while done < len(documents):
+        began = time.monotonic()
+        left = 3600 * hours - (began - started)
+        count = next_documents(done, len(documents), left, slowest)
+        if count < 1:
+            break
+        units = score(documents[done : done + count])
+        done += count
+        if units:  # units that were there already don't show how long scoring takes
+            slowest = max(slowest, (time.monotonic() - began) * units_each / units)
+    return done

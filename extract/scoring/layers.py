@@ -1,0 +1,108 @@
+"""Layers of a loaded model: exact float32, packed products, compilation, rotary frequencies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+def exact_float32() -> None:
+    """Make float32 products mean float32 on every device.
+
+    TF32 keeps 10 bits of the mantissa, which moves log-probs by about 1e-3 nats; for speed choose
+    bfloat16, which the ledger records. Nor are sums of half precision products rounded to half
+    precision between the parts of a split product: that moves log-probs by more than the self-check
+    accepts.
+    """
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+
+
+def has_length_dependent_rope(config: Any) -> bool:
+    """Whether frequencies differ between a text and its prefixes, and within a padded batch."""
+    rope = getattr(config, "rope_parameters", None) or {}
+    # one set for all layers, or one for each kind of layer
+    sets = [rope, *(each for each in rope.values() if isinstance(each, dict))]
+    return any(each.get("rope_type") in ("dynamic", "longrope") for each in sets)
+
+
+def reset_frequencies(backbone: Any, device: torch.device, dtype: torch.dtype) -> None:
+    """Dynamic RoPE remembers the longest input; a one-token input makes it forget.
+
+    Args:
+        backbone: a decoder of transformers.
+        device: of its activations.
+        dtype: of its weights.
+    """
+    rotary = getattr(backbone, "rotary_emb", None)
+    if rotary is None:
+        return
+    nothing = torch.zeros(1, 1, 1, dtype=dtype, device=device)
+    position = torch.zeros(1, 1, dtype=torch.long, device=device)
+    # with several kinds of layers each has frequencies of its own
+    for kind in rotary.rope_type if isinstance(rotary.rope_type, dict) else [None]:
+        rotary(nothing, position, *([] if kind is None else [kind]))
+
+
+def compile_layers(backbone: Any) -> None:
+    """Compile what all layers share; attention has kernels of its own, and a cache inside."""
+    for layer in backbone.layers:
+        for child in layer.children():
+            if not hasattr(child, "layer_idx"):
+                child.compile(dynamic=True)
+
+
+_EXPECTED_ROWS = 512
+
+
+def onednn_available(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether packed oneDNN products can replace float32 linear layers here."""
+    return (
+        device.type == "cpu"
+        and dtype == torch.float32
+        and bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+        and torch.cpu._is_avx512_supported()
+    )
+
+
+def pack(weight: Tensor) -> Tensor:
+    """Pack a float32 weight of shape (out, in) for oneDNN."""
+    packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), _EXPECTED_ROWS)
+    return packed
+
+
+def packed_product(inputs: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
+    """`inputs @ weight.T + bias` with a packed weight; inputs of shape (…, in)."""
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, packed, bias, "none", [], "")
+    return product
+
+
+class PackedLinear(nn.Module):
+    """A drop-in for `nn.Linear` in inference, float32 on CPU."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.packed = pack(linear.weight.detach())
+        self.bias = None if linear.bias is None else linear.bias.detach()
+        self.out_features = linear.out_features
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Same shapes as `nn.Linear`."""
+        return packed_product(inputs, self.packed, self.bias)
+
+
+def pack_linear_layers(module: nn.Module) -> int:
+    """Replace every `nn.Linear` below `module` whose weight is in memory; returns how many."""
+    replaced = 0
+    for name, child in module.named_children():
+        if type(child) is nn.Linear and child.weight.device.type == "cpu":
+            setattr(module, name, PackedLinear(child))
+            replaced += 1
+        elif type(child) is not nn.Linear:
+            replaced += pack_linear_layers(child)
+    return replaced
