@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from warehouse.sql.dataframes import metric_values as metric_values
     from warehouse.sql.dataframes import query as query
     from warehouse.sql.dataframes import tokens as tokens
-    from warehouse.sql.limits import Limits as Limits
+    from warehouse.sql.session import Limits as Limits
 
 FUNCTIONS = {
-    "Limits": "warehouse.sql.limits",
+    "Limits": "warehouse.sql.session",
     "cookbook": "warehouse.sql.dataframes",
     "correlate": "analysis.ranking.dataframes",
     "metric_values": "warehouse.sql.dataframes",

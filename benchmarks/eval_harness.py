@@ -115,8 +115,8 @@ def compare(model: str, folder: Path, pairs: int, scratch: Path) -> dict[str, An
 
     from plugins.benchmarks.commands.eval import prepare_run
     from plugins.benchmarks.harness.item_rows import item_rows
+    from plugins.benchmarks.harness.stored_items import store_group, store_items
     from plugins.benchmarks.harness.tasks import load_tasks_and_groups
-    from warehouse.store.eval_items import store_group, store_items
 
     started = time.process_time()
     run = prepare_run("minilong", model, "cpu", "float32")

@@ -38,10 +38,9 @@ from warehouse.probes.request import Condition, Request, with_bos
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import Problem
 from warehouse.progress import Progress
+from warehouse.store.parquet_files import send_spooled
 from warehouse.store.schema import TOKENS
-from warehouse.store.spool import send_spooled
-from warehouse.store.token_files import finished_units, publish, write_unit
-from warehouse.store.top_tokens import write_top_tokens
+from warehouse.store.token_files import finished_units, publish, write_top_tokens, write_unit
 
 PUBLISH_SECONDS = 120.0
 

@@ -19,8 +19,7 @@ from pathlib import Path
 
 from warehouse.files import storage_errors
 from warehouse.remote import RemotePath
-from warehouse.store.leases import lease
-from warehouse.store.owners import abandoned_owner, identity
+from warehouse.store.claims import abandoned_owner, identity, lease
 
 HEARTBEAT_SECONDS = 20.0
 

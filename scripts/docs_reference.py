@@ -27,7 +27,7 @@ from warehouse.metrics.variant_files import read_variants
 from warehouse.plugins import kinds
 from warehouse.problem.problem_files import ProblemKind
 from warehouse.problem.spec import Problem
-from warehouse.store.schema import TABLES, UNITS
+from warehouse.store.schema import UNITS, all_tables
 from warehouse.terminal import counted
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -233,7 +233,7 @@ def tables_page() -> str:
         "place. `units` is the ledger; it is stored in the files' footers.",
         "",
     ]
-    for name, (schema, keys) in {**TABLES, "units": (UNITS, ())}.items():
+    for name, (schema, keys, *_) in {**all_tables(), "units": (UNITS, ())}.items():
         lines += [f"## {name}", ""]
         if keys:
             lines += [f"Partition keys: {', '.join(f'`{key}`' for key in keys)}.", ""]

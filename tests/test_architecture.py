@@ -58,7 +58,7 @@ MAY_IMPORT = {
         *WAREHOUSE,
     },
     "plugins.cluster": {"extract", *WAREHOUSE},
-    "plugins.exchange": WAREHOUSE,
+    "plugins.exchange": {ANALYSIS, RANKING, *WAREHOUSE},
 }
 """Package → packages whose modules it may import, besides its own; see the architecture page."""
 

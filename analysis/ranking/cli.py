@@ -100,12 +100,12 @@ def correlate(
         select model_id, avg(nll) as value from tokens
         where problem = 'minilong' and condition = 'full' and position > 1000 group by model_id"
     """
-    from analysis.ranking.attached_bundles import other_labs
     from analysis.ranking.documents import parts_reader
     from analysis.ranking.ideas import idea_from_file, idea_from_sql
     from analysis.ranking.leaderboard import leaderboard_record, rank_metrics
     from analysis.ranking.leaderboard_view import print_leaderboard
     from analysis.ranking.metric_table import load_table
+    from analysis.ranking.other_labs import other_labs
     from warehouse.errors import visible
     from warehouse.metrics.tries import remember
     from warehouse.paths import find_workspace

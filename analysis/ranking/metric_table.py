@@ -18,7 +18,7 @@ from warehouse.metrics.tries import built_tries, tested_besides
 from warehouse.problem.models import series_of
 
 if TYPE_CHECKING:
-    from analysis.ranking.attached_bundles import OtherLab
+    from analysis.ranking.other_labs import OtherLab
     from warehouse.metrics.tries import Kind, Try
     from warehouse.paths import Workspace
     from warehouse.problem.problem_files import Ranked

@@ -26,8 +26,7 @@ from warehouse.probes.request import Condition, Reading
 from warehouse.problem.spec import ModelSpec, Problem
 from warehouse.sources.documents import DocumentSource
 from warehouse.store.ledger import UnitRecord, fingerprint
-from warehouse.store.token_files import finished_units
-from warehouse.store.top_tokens import has_top_tokens
+from warehouse.store.token_files import finished_units, has_top_tokens
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ import duckdb
 
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import appearing, storage_errors, write_whole
-from warehouse.metrics.dbt_process import one_at_a_time, start_dbt
+from warehouse.metrics.dbt_process import BYTES_CHECKED, one_at_a_time, start_dbt
 from warehouse.paths import Workspace
 from warehouse.progress import progress_bar
-from warehouse.sql.views import BYTES_CHECKED, create_views, quoted
+from warehouse.sql.views import create_views, quoted
 
 HANDED_ON = ("metric_documents", "position_profile")
 """Tables that the marts are made from."""

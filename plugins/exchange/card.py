@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 import yaml
 
-from warehouse.store.bundle import SHARED, SharedProblem
+from plugins.exchange.bundle import SHARED, SharedProblem
 
 _SIZES = ((3, "n<1K"), (4, "1K<n<10K"), (5, "10K<n<100K"), (6, "100K<n<1M"), (7, "1M<n<10M"),
           (8, "10M<n<100M"), (9, "100M<n<1B"), (10, "1B<n<10B"), (11, "10B<n<100B"))  # fmt: skip

@@ -19,17 +19,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from plugins.exchange.card import card
-from plugins.exchange.records import records
-from warehouse.errors import StorageError, TokenmartError
-from warehouse.files import appearing, sha256_file, storage_errors, write_whole
-from warehouse.paths import Workspace
-from warehouse.problem.spec import Problem
-from warehouse.progress import Progress
-from warehouse.remote import RemotePath, source
-from warehouse.sql.connection import attach_marts, connect_to_parquet
-from warehouse.sql.share_comparison import describe
-from warehouse.store.bundle import (
+from plugins.exchange.bundle import (
     CARD,
     MANIFEST,
     SHARED,
@@ -41,9 +31,19 @@ from warehouse.store.bundle import (
     place_of,
     refuse_link,
 )
+from plugins.exchange.card import card
+from plugins.exchange.comparison import describe
+from plugins.exchange.records import records
+from warehouse.errors import StorageError, TokenmartError
+from warehouse.files import appearing, sha256_file, storage_errors, write_whole
+from warehouse.paths import Workspace
+from warehouse.problem.spec import Problem
+from warehouse.progress import Progress
+from warehouse.remote import RemotePath, source
+from warehouse.sql.connection import attach_marts, connect_to_parquet
 from warehouse.store.parquet_files import write_table
-from warehouse.store.schema import DOCUMENTS, SCHEMA_VERSION
-from warehouse.store.survey import FILE_NAMES, survey
+from warehouse.store.schema import DOCUMENTS, SCHEMA_VERSION, TABLES
+from warehouse.store.survey import survey
 from warehouse.store.token_files import pending_files
 
 OPEN = ("apache-", "bsd-", "cc-by", "cc0", "mit", "odc-by", "pddl", "public domain", "unlicense")
@@ -116,7 +116,7 @@ def plan_export(
             for table in SHARED:
                 if table in _OF_TEXTS and not open_texts:
                     continue
-                for path in sorted((workspace.store / table / part).rglob(FILE_NAMES[table])):
+                for path in sorted((workspace.store / table / part).rglob(TABLES[table].files)):
                     place = path.relative_to(workspace.store).as_posix()
                     files[f"data/{place}"] = path
     return Export(shared, files, sum(path.stat().st_size for path in files.values()))

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from warehouse.store.bundle import SharedModel, SharedProblem
+from plugins.exchange.bundle import SharedModel, SharedProblem
 
 SCHEMA = "0.3.0"
 _UNBOUNDED = {"min_score": "-Infinity", "max_score": "Infinity"}

@@ -200,8 +200,8 @@ def scores_again(
     """
     import tempfile
 
+    from plugins.benchmarks.model_sql import ModelSql
     from plugins.merging.evaluate import METRIC, Round, evaluate
-    from warehouse.metrics.model_sql import ModelSql
     from warehouse.sql.views import create_views
 
     wanted = {task: score for tasks in promised.values() for task, score in tasks.items()}

@@ -18,13 +18,13 @@ import yaml
 from plugins.benchmarks.harness.tasks import EvalTask, load_tasks
 from plugins.merging.make import Plan, environment
 from plugins.merging.problem import GIGABYTE, OVERALL, Limits, load_hidden_round
+from plugins.merging.tables.rankings import MERGE_RUNS, RANKING_COLUMNS
 from plugins.merging.watchdog import Cost, larger, run_within
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.progress import without_library_bars
 from warehouse.remote import source
 from warehouse.store.parquet_files import write_table
-from warehouse.store.schema import MERGE_RUNS, RANKING_COLUMNS
 
 METRIC = "acc"
 

@@ -14,7 +14,6 @@ import pytest
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import appearing, refuse_protected, sha256_file, storage_errors, write_whole
 from warehouse.paths import Workspace, find_workspace
-from warehouse.store.bundle import place_of
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -165,13 +164,3 @@ def test_parquet_files_lie_under_no_path_that_names_a_column(
     monkeypatch.setenv("TOKENMART_STORE", f"s3://bucket/{part}/lab")
     with pytest.raises(TokenmartError, match=f"{refused}set TOKENMART_STORE to another prefix"):
         find_workspace()
-
-
-def test_a_bundle_is_under_no_path_that_names_a_column(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "rank=0" / "lab").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / "rank=0")
-    for address in ("lab", f"{tmp_path}/rank=0/lab", "s3://bucket/rank=0"):
-        with pytest.raises(TokenmartError, match="rank=0 in it would be taken for a partition"):
-            place_of(address)

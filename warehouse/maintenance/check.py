@@ -22,9 +22,8 @@ from warehouse.paths import Workspace
 from warehouse.probes.probe import condition_kinds
 from warehouse.probes.request import ConditionKind
 from warehouse.remote import UnreachableError, footer, let_duckdb_read, source
-from warehouse.store.ledger import UnitRecord, content_sha256, read_ledger
+from warehouse.store.ledger import UnitRecord, content_sha256, read_ledger, refuse_earlier_folders
 from warehouse.store.schema import TOKENS
-from warehouse.store.schema_version import refuse_earlier_folders
 from warehouse.store.token_files import (
     keep_units,
     partition_keys,

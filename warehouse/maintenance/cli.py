@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warehouse.errors import StorageError, TokenmartError, visible
+from warehouse.files import storage_errors
 from warehouse.options import ANY_PROBLEM, FILE, JSON
 from warehouse.paths import find_workspace
 from warehouse.problem.cli import data
@@ -22,6 +24,19 @@ from warehouse.terminal import counted
 if TYPE_CHECKING:
     from warehouse.maintenance.check import Defect, DocumentFacts
     from warehouse.paths import Workspace
+
+CODE = Path(__file__).parents[1]
+SHIPPED = CODE / "shipped"
+"""In an installed wheel; a checkout has the same folders at its root."""
+
+_PARTS = (
+    "dbt_project",
+    "data/problems",
+    "data/published",
+    "data/preregistered",
+    "data/sources.yml",
+)
+_LEFT_OUT = shutil.ignore_patterns("target", "logs", "*.lock", ".user.yml")
 
 
 @click.command()
@@ -35,13 +50,40 @@ def init(folder: Path) -> None:
     \b
     tokenmart init study
     """
-    from warehouse.maintenance.new_workspace import make_workspace
-
-    for path in make_workspace(folder):
+    for path in _make_workspace(folder):
         click.echo(f"wrote {folder / path}")
     click.echo("next:")
     click.echo(f"  cd {shlex.quote(str(folder))}")
     click.echo("  tokenmart doctor")
+
+
+def _make_workspace(folder: Path) -> list[Path]:
+    """Write a workspace; returns what was written, relative to the folder."""
+    source = SHIPPED if SHIPPED.is_dir() else CODE.parent
+    if not (source / "dbt_project" / "dbt_project.yml").is_file():
+        raise TokenmartError(
+            f"{source}: no dbt_project in this installation; install the wheel again"
+        )
+    found = {Path(part): source / part for part in _PARTS if (source / part).exists()}
+    plugins = sorted((CODE.parent / "plugins").glob("*/dbt"))
+    found |= {path.relative_to(CODE.parent): path for path in plugins}
+    for name in found:
+        if (folder / name).exists():
+            raise TokenmartError(f"{folder / name}: there already; give a new folder")
+    written = []
+    with storage_errors(folder):
+        for name, path in found.items():
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_dir():
+                shutil.copytree(path, target, ignore=_LEFT_OUT)
+            else:
+                shutil.copyfile(path, target)
+            written.append(name)
+        (folder / "warehouse").mkdir(exist_ok=True)  # for the database, which dbt opens by itself
+        # where dbt looks when it is started one folder up
+        shutil.copyfile(folder / "dbt_project" / "profiles.yml", folder / "profiles.yml")
+    return written
 
 
 @click.command()

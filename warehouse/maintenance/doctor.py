@@ -15,8 +15,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warehouse.errors import TokenmartError
-from warehouse.maintenance.findings import Check
-from warehouse.maintenance.gpu_checks import gpu_checks
+from warehouse.maintenance.gpu_checks import Check, gpu_checks
 from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
 from warehouse.problem.needs import (

@@ -11,9 +11,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache
+from operator import attrgetter
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
 from warehouse.errors import OtherKindError, StorageError, TokenmartError
@@ -22,10 +25,10 @@ from warehouse.maintenance.check import DocumentFacts, check_documents
 from warehouse.paths import Workspace
 from warehouse.problem.problem_files import list_problems
 from warehouse.problem.spec import Problem, load_problem
-from warehouse.store.eval_items import requested_units
+from warehouse.remote import source
+from warehouse.store.claims import abandoned_owner, file_system_now
 from warehouse.store.ledger import UnitRecord, read_units
-from warehouse.store.owners import abandoned_owner, file_system_now
-from warehouse.store.schema import TABLES
+from warehouse.store.schema import all_tables
 from warehouse.store.token_files import (
     LOCK_NAME,
     finished_units,
@@ -38,6 +41,7 @@ from warehouse.store.token_files import (
 )
 
 STRAY_SECONDS = 3600.0
+_name = attrgetter("doc_id", "fingerprint")
 
 
 @dataclass(frozen=True)
@@ -58,12 +62,7 @@ class Garbage:
 def find_garbage(
     workspace: Workspace, problem: str | None = None
 ) -> tuple[list[Garbage], list[str]]:
-    """Everything that may go, of one problem or of all, and notes on what was left alone.
-
-    Args:
-        workspace: the checkout.
-        problem: name of a problem, or None for all.
-    """
+    """Everything that may go, of one problem or of all, and notes on what was left alone."""
     found: list[Garbage] = []
     notes: list[str] = []
     known = {problem} if problem else {*list_problems(workspace), *_stored(workspace)}
@@ -78,7 +77,7 @@ def find_garbage(
             documents, _ = check_documents(workspace, name)
             if documents is None and name in _stored(workspace):
                 notes.append(f"{name}: no documents here; units are not compared with them")
-            found += _superseded(workspace, name, partial(_reasons, file, documents))
+            found += _superseded(workspace, name, _reasons(file, documents))
             found += _superseded(workspace.evals, name, _benchmark_reasons(workspace, file))
             found += _answers_of_no_model(workspace, file)
         found += _strays(workspace, name)
@@ -92,57 +91,66 @@ def _stored(workspace: Workspace) -> set[str]:
     return {folder.name.partition("=")[2] for top in tops for folder in top.glob("problem=*")}
 
 
+_NO_MODEL = "the model is no longer in the problem file"
+
+
 def _reasons(
-    problem: Problem, documents: Mapping[int, DocumentFacts] | None, unit: UnitRecord
-) -> str:
-    """Why a unit is superseded; empty when it is not."""
-    if unit.model_id not in {model.model_id for model in problem.models}:
-        return "the model is no longer in the problem file"
-    params = _conditions(problem).get(unit.condition)
-    if params is None:
-        return "the probe is no longer in the problem file"
-    if json.loads(unit.probe_params) != params:
-        return "the probe's parameters have changed"
-    if documents is None:
-        return ""
-    document = documents.get(unit.doc_id)
-    if document is None:
-        return "the document is no longer in the corpus"
-    return "" if document.sha256 == unit.document_sha256 else "the document has changed"
-
-
-def _benchmark_reasons(workspace: Workspace, problem: Problem) -> Callable[[UnitRecord], str]:
-    """Why a unit of a benchmark is superseded."""
+    problem: Problem, documents: Mapping[int, DocumentFacts] | None
+) -> Callable[[UnitRecord], str]:
+    """A function that states why a unit is superseded; empty when it is not."""
     models = {model.model_id for model in problem.models}
-    asked: dict[str, dict[int, str] | None] = {}
+    conditions = {c.name: c.params for probe in problem.probes for c in probe.conditions()}
 
     def why(unit: UnitRecord) -> str:
         if unit.model_id not in models:
-            return "the model is no longer in the problem file"
-        if unit.condition not in asked:
-            asked[unit.condition] = requested_units(workspace, problem.name, unit.condition)
-        requests = asked[unit.condition]
-        # requests that can't be read may be the unit's own: `data check` is for them
-        if requests is None or requests.get(unit.doc_id) == unit.document_sha256:
+            return _NO_MODEL
+        if unit.condition not in conditions:
+            return "the probe is no longer in the problem file"
+        if json.loads(unit.probe_params) != conditions[unit.condition]:
+            return "the probe's parameters have changed"
+        if documents is None:
             return ""
-        return "the task has changed since"
+        if unit.doc_id not in documents:
+            return "the document is no longer in the corpus"
+        same = documents[unit.doc_id].sha256 == unit.document_sha256
+        return "" if same else "the document has changed"
+
+    return why
+
+
+def _benchmark_reasons(workspace: Workspace, problem: Problem) -> Callable[[UnitRecord], str]:
+    """A function that states why a unit of a benchmark is superseded."""
+    models = {model.model_id for model in problem.models}
+
+    @cache
+    def requests(condition: str) -> dict[int, str] | None:
+        """Hash of the requests of each unit of a task."""
+        folder = workspace.eval_items / f"problem={problem.name}" / f"condition={condition}"
+        try:
+            path, wanted = source(folder / "items.parquet"), ["doc_id", "unit_sha256"]
+            rows = pq.read_table(path, columns=wanted, partitioning=None).to_pylist()
+        except (OSError, pa.ArrowException):
+            return None
+        return {row["doc_id"]: row["unit_sha256"] for row in rows}
+
+    def why(unit: UnitRecord) -> str:
+        if unit.model_id not in models:
+            return _NO_MODEL
+        asked = requests(unit.condition)
+        # requests that can't be read may be the unit's own: `data check` is for them
+        same = asked is None or asked.get(unit.doc_id) == unit.document_sha256
+        return "" if same else "the task has changed since"
 
     return why
 
 
 def _answers_of_no_model(workspace: Workspace, problem: Problem) -> Iterator[Garbage]:
     models = {model.model_id for model in problem.models}
-    why = "the model is no longer in the problem file"
     for table, what in ((workspace.eval_answers, "answers"), (workspace.eval_scores, "scores")):
         files = f"problem={problem.name}/model_id=*/condition=*/{what}.parquet"
         for path in sorted(table.glob(files)):
             if partition_keys(path.parent)[1] not in models:
-                yield Garbage(what, path, 0, _size(path), why)
-
-
-def _conditions(problem: Problem) -> dict[str, object]:
-    """Parameters by the name of the condition."""
-    return {c.name: c.params for probe in problem.probes for c in probe.conditions()}
+                yield Garbage(what, path, 0, _size(path), _NO_MODEL)
 
 
 def _superseded(
@@ -177,7 +185,7 @@ def _in_published(path: Path, reason: Callable[[UnitRecord], str]) -> Iterator[G
     for why, group in by_reason.items():
         rows = sum(unit.rows for unit in group)
         size = _size(path) * rows // total
-        names = tuple((unit.doc_id, unit.fingerprint) for unit in group)
+        names = tuple(map(_name, group))
         yield Garbage(f"{len(group)} units", path, rows, size, why, names)
 
 
@@ -191,7 +199,7 @@ def _choices_without_unit(workspace: Workspace, problem: str) -> Iterator[Garbag
         if path.parent not in units:
             with suppress(StorageError):
                 ledger = finished_units(workspace, *keys).values()
-                units[path.parent] = {(unit.doc_id, unit.fingerprint) for unit in ledger}
+                units[path.parent] = set(map(_name, ledger))
         _, doc_id, fingerprint = path.stem.split("-")
         # a ledger that can't be read is for `data check`
         if path.parent in units and (int(doc_id), fingerprint) not in units[path.parent]:
@@ -200,7 +208,7 @@ def _choices_without_unit(workspace: Workspace, problem: str) -> Iterator[Garbag
 
 def _strays(workspace: Workspace, problem: str) -> Iterator[Garbage]:
     """Leftovers of killed processes in the folders of one problem."""
-    tables = ("pending", "eval_pending", *TABLES)
+    tables = ("pending", "eval_pending", *all_tables())
     for folder in [workspace.store / table / f"problem={problem}" for table in tables]:
         for path in _older(folder, ".*.tmp"):
             yield Garbage("temporary file", path, 0, _size(path), "a write that was killed")
@@ -270,14 +278,14 @@ def remove_garbage(workspace: Workspace, garbage: list[Garbage]) -> int:
         before = _size(path)
         store = workspace.evals if path.is_relative_to(workspace.evals.tokens) else workspace
         with publication_lock(store, *partition_keys(path.parent)):
-            keep_units(path, read_rows(path), partial(_stays, gone))
+            keep_units(path, read_rows(path), _outside(gone))
         freed += before - _size(path)
         _remove_empty(path.parent, workspace.store)
     return freed
 
 
-def _stays(gone: set[tuple[int, str]], unit: UnitRecord) -> bool:
-    return (unit.doc_id, unit.fingerprint) not in gone
+def _outside(gone: set[tuple[int, str]]) -> Callable[[UnitRecord], bool]:
+    return lambda unit: _name(unit) not in gone
 
 
 def _remove_empty(folder: Path, top: Path) -> None:

@@ -8,11 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
-
-from warehouse.maintenance.findings import Check
+from typing import Any, Literal
 
 DEVICE_TIMEOUT_SECONDS = 120
 DRIVER_VERSION = Path("/proc/driver/nvidia/version")
@@ -161,3 +160,16 @@ def _flash() -> Check:
             continue
     finding = ", ".join(installed) or "no package, and none is needed: SDPA has flash kernels"
     return Check("FlashAttention", "ok", finding)
+
+
+Level = Literal["ok", "note", "missing"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding; `missing` means something needed is not there, and makes doctor fail."""
+
+    name: str
+    level: Level
+    finding: str
+    remedy: str = ""

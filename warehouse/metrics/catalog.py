@@ -4,53 +4,29 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.metrics.near_duplicates import Census, Correlation, NearDuplicates, is_near, ranked
 from warehouse.metrics.registry import find_families
 from warehouse.metrics.variant_files import in_contexts, read_variants
 from warehouse.paths import Workspace
+from warehouse.terminal import counted
 
 if TYPE_CHECKING:
     import duckdb
 
     from warehouse.problem.spec import Problem
 
+
 Row = dict[str, Any]
-
-_VARIANTS = """
-    select * exclude (description)
-    from metric_catalog
-    where coalesce(metric = $metric, true)
-        and coalesce(family = $family, true)
-        and (not $admissible or admissible)
-    order by family, metric, variant
-"""
-
-_ENTRIES = """
-    select *
-    from metric_catalog
-    where metric = $metric
-        and coalesce(variant = $variant, true)
-    order by variant
-"""
-
-_VALUES = """
-    select * exclude (metric)
-    from metric_values
-    where metric = $metric
-        and coalesce(variant = $variant, true)
-        and coalesce(problem = $problem, true)
-    order by problem, variant, model_id
-"""
-
 
 _BLOCK = re.compile(r"\{% docs (\w+) %\}(.*?)\{% enddocs %\}", re.DOTALL)
 _QUOTED = re.compile(r"\{\{ *doc\([\"'](\w+)[\"']\) *\}\}")
-
 _TABLES = """
     create table metric_catalog (
         metric varchar, variant varchar, family varchar, parameters varchar, core boolean,
@@ -74,10 +50,7 @@ def open_catalog(workspace: Workspace) -> Iterator[duckdb.DuckDBPyConnection]:
     from warehouse.sql.connection import connect_read_only
 
     with connect_read_only(workspace) as connection:
-        found = connection.execute(
-            "select 1 from duckdb_tables() where table_name = 'metric_catalog'"
-        ).fetchone()
-        if found is None:
+        if not _rows(connection, "from duckdb_tables() where table_name = 'metric_catalog'"):
             raise TokenmartError("metrics: no metric has been built yet; run `tokenmart dbt build`")
         yield connection
 
@@ -88,39 +61,32 @@ def unbuilt_catalog(project: Path) -> duckdb.DuckDBPyConnection:
     Raises:
         TokenmartError: a family's YAML or variants can't be read; see `find_families`.
     """
+    import duckdb
+
     blocks = {
         name: text.strip()
         for path in sorted((project / "docs").glob("*.md"))
         for name, text in _BLOCK.findall(path.read_text(encoding="utf-8"))
     }
-    rows = []
+    connection = duckdb.connect()
+    connection.execute(_TABLES)
+    connection.begin()
     for family in find_families(project):
         description = _QUOTED.sub(lambda name: blocks.get(name[1], ""), family.description)
         formula = re.search(r"`([^`]+)`", description)
         for row in read_variants(project / "variants" / f"{family.metric}.csv"):
-            parameters = {
-                "aggregation": row.settings["aggregation"],
-                "over": row.settings["over"],
-                "numerator": row.settings["numerator"],
-                "denominator": row.settings["denominator"],
-                "where": row.settings.get("where") or "true",
-            }
-            rows.append(
-                (
-                    *(family.metric, row.variant, family.family, json.dumps(parameters)),
-                    *(row.settings.get("core") == "true", family.direction, family.admissible),
-                    *(family.needs, family.transform, family.caution),
-                    *(formula[1] if formula else None, description),
-                )
-            )
-    import duckdb
-
-    connection = duckdb.connect()
-    connection.execute(_TABLES)
-    if rows:
-        places = ", ".join("?" * len(rows[0]))
-        connection.executemany(f"insert into metric_catalog values ({places})", rows)
-    return connection
+            names = ("aggregation", "over", "numerator", "denominator")
+            parameters = {name: row.settings[name] for name in names}
+            parameters["where"] = row.settings.get("where") or "true"
+            values = [
+                *(family.metric, row.variant, family.family, json.dumps(parameters)),
+                *(row.settings.get("core") == "true", family.direction, family.admissible),
+                *(family.needs, family.transform, family.caution),
+                *(formula[1] if formula else None, description),
+            ]
+            places = ", ".join("?" * len(values))
+            connection.execute(f"insert into metric_catalog values ({places})", values)
+    return connection.commit()
 
 
 def variants(
@@ -131,16 +97,23 @@ def variants(
 ) -> list[Row]:
     """Catalogue entries without descriptions, by family, metric and variant.
 
-    Args:
-        connection: see `open_catalog`.
-        metric: of this metric only.
-        family: of this family only.
-        admissible: only what an official submission may use.
-
     Raises:
         TokenmartError: the named metric or family isn't there.
     """
-    rows = _rows(connection, _VARIANTS, metric=metric, family=family, admissible=admissible)
+    rows = _rows(
+        connection,
+        """
+        select * exclude (description)
+        from metric_catalog
+        where coalesce(metric = $metric, true)
+            and coalesce(family = $family, true)
+            and (not $admissible or admissible)
+        order by family, metric, variant
+        """,
+        metric=metric,
+        family=family,
+        admissible=admissible,
+    )
     if not rows and (metric or family):
         raise _unknown(connection, metric or family or "")
     return rows
@@ -173,7 +146,16 @@ def entries(connection: duckdb.DuckDBPyConnection, metric: str, variant: str | N
     Raises:
         TokenmartError: it isn't in the catalogue.
     """
-    rows = _rows(connection, _ENTRIES, metric=metric, variant=variant)
+    rows = _rows(
+        connection,
+        """
+        from metric_catalog
+        where metric = $metric and coalesce(variant = $variant, true)
+        order by variant
+        """,
+        metric=metric,
+        variant=variant,
+    )
     if not rows:
         raise _unknown(connection, metric if variant is None else f"{metric} {variant}")
     return rows
@@ -183,7 +165,20 @@ def values(
     connection: duckdb.DuckDBPyConnection, metric: str, variant: str | None, problem: str | None
 ) -> list[Row]:
     """Values of a metric for each problem, variant and model."""
-    return _rows(connection, _VALUES, metric=metric, variant=variant, problem=problem)
+    return _rows(
+        connection,
+        """
+        select * exclude (metric)
+        from metric_values
+        where metric = $metric
+            and coalesce(variant = $variant, true)
+            and coalesce(problem = $problem, true)
+        order by problem, variant, model_id
+        """,
+        metric=metric,
+        variant=variant,
+        problem=problem,
+    )
 
 
 def problems(connection: duckdb.DuckDBPyConnection) -> list[str]:
@@ -199,10 +194,180 @@ def _rows(connection: duckdb.DuckDBPyConnection, query: str, **parameters: Any) 
 
 
 def _unknown(connection: duckdb.DuckDBPyConnection, name: str) -> TokenmartError:
-    known = sorted(
-        {row["metric"] for row in _rows(connection, "select metric from metric_catalog")}
-    )
+    rows = _rows(connection, "select distinct metric from metric_catalog order by metric")
+    known = [row["metric"] for row in rows]
     hint = "" if name.split()[0] in known else did_you_mean(name.split()[0], known)
     return TokenmartError(
         f"metrics: no {name!r} in the catalogue; {hint}metrics: {', '.join(known)}"
     )
+
+
+def list_metrics(rows: Sequence[Row]) -> Iterator[str]:
+    """One entry per metric: how many variants, which way is better, formula, caution."""
+    counts = Counter(row["metric"] for row in rows)
+    core = Counter(row["metric"] for row in rows if row.get("core"))
+    first = {row["metric"]: row for row in reversed(rows)}
+    for name, count in sorted(counts.items(), key=lambda pair: not core[pair[0]]):
+        row = first[name]
+        mark = "" if row["admissible"] else ", not admissible"
+        built = f" ({core[name]} in the core)" if core else ""
+        variants = counted(count, "variant")
+        yield f"{name:<22} {variants:>12}{built}, {row['direction']} is better{mark}"
+        yield f"    {row['formula']}"
+        if row.get("caution"):
+            yield f"    caution: {row['caution']}"
+    some = f"; {core.total()} in the core, which is built without `grids`" if core else ""
+    yield f"{counted(len(rows), 'variant')} of {counted(len(counts), 'metric')}{some}"
+
+
+def list_variants(rows: Sequence[Row]) -> Iterator[str]:
+    """One line per variant: its name and settings."""
+    for row in rows:
+        yield f"{row['variant']}  {_settings(row['parameters'])}"
+
+
+def list_names(rows: Sequence[Row]) -> Iterator[str]:
+    """One line per variant of a problem: METRIC/VARIANT, as commands take it, and settings.
+
+    The core comes first, which `dbt run` builds; behind it what the variable grids adds.
+    """
+    with_core = {row["metric"] for row in rows if row["core"]}  # without one, all are built
+    core = [row for row in rows if row["core"] or row["metric"] not in with_core]
+    others = [row for row in rows if row["core"] is not True and row["metric"] in with_core]
+    for row in [*core, *others]:
+        if others and row is others[0]:
+            yield f"built with `tokenmart dbt run --vars 'grids: true'`: {len(others)} more"
+        mark = "" if row["admissible"] else "  (not admissible)"
+        yield f"{row['metric']}/{row['variant']}  {_settings(row['parameters'])}{mark}"
+    metrics = counted(len({row["metric"] for row in rows}), "metric")
+    yield f"{counted(len(rows), 'variant')} of {metrics}; {len(core)} in the core"
+
+
+def how_many(entries: Sequence[Row], written: int, problem: str | None) -> str:
+    """Number of a metric's variants shown, and how to list all.
+
+    Args:
+        written: how many its variants file has.
+    """
+    metric = entries[0]["metric"]
+    shown = len({row["variant"].partition("@")[0] for row in entries})
+    grids = f"tokenmart dbt run --vars 'grids: [{metric}]'"
+    some = f"; the others come with `{grids}`" if shown < written else ""
+    return (
+        f"\n{shown} of {written} variants{some}; all names in a problem: "
+        f"`tokenmart metrics list --problem {problem or 'PROBLEM'} --metric {metric}`"
+    )
+
+
+def describe(entries: Sequence[Row], values: Sequence[Row], every_value: bool) -> Iterator[str]:
+    """Direction, caution and description of a metric, then each variant with settings and values.
+
+    Args:
+        every_value: one line per model, instead of one per problem.
+    """
+    yield f"{entries[0]['metric']}: {entries[0]['direction']} is better"
+    if entries[0].get("caution"):
+        yield f"Caution: {entries[0]['caution']}"
+    yield entries[0]["description"].strip() + "\n"
+    for row in entries:
+        yield from list_variants([row])
+        own = [value for value in values if value["variant"] == row["variant"]]
+        for line in _each_value(own) if every_value else _range(own):
+            yield f"    {line}"
+
+
+def closest_variants(closest: Sequence[Correlation], threshold: float) -> Iterator[str]:
+    """One line per variant that ranks the models like the one shown, or nearly so."""
+    for pair in closest:
+        yield f"    {pair.problem}  like {_like(pair, threshold)}"
+
+
+def near_duplicates(
+    groups: Sequence[NearDuplicates],
+    correlations: Sequence[Correlation],
+    metric: str,
+    variants: int,
+    threshold: float,
+) -> Iterator[str]:
+    """Groups of near-duplicates within a metric, and the closest in other metrics."""
+    yield f"\nNear-duplicates (|rho| >= {threshold:g} with the first of a group):"
+    if not groups:
+        yield f"    none of the {variants} variants"
+    for group in groups:
+        models = min(pair.models for pair in group.members)
+        names = ", ".join(
+            f"{pair.other_variant}{' (reversed)' if pair.spearman < 0 else ''}"
+            for pair in group.members
+        )
+        yield f"    {group.problem}, {models} models: {group.leader} = {names}"
+    elsewhere: dict[tuple[str, str], Correlation] = {}
+    for _, pair in ranked(correlations):
+        if pair.other_metric != metric and is_near(pair, threshold):
+            elsewhere.setdefault((pair.problem, pair.variant), pair)
+    if elsewhere:
+        yield f"\nNear-duplicates in other metrics (|rho| >= {threshold:g}), the closest of each:"
+    for pair in elsewhere.values():
+        yield f"    {pair.problem}  {pair.variant} like {_like(pair, threshold)}"
+
+
+def census(found: Census) -> Iterator[str]:
+    """Numbers of variants and of different rankings, near-duplicates, and variants without
+    values.
+    """
+    yield (
+        f"{found.problem}: {len(found.variants)} variants, {found.rankings} different rankings; "
+        f"core: {found.core_variants} variants, {found.core_rankings} different rankings"
+    )
+    for names in found.alike:
+        yield f"    alike: {' = '.join(names)}"
+    for reason, names in found.without_value.items():
+        yield f"    no value ({reason}): {', '.join(names)}"
+
+
+def _like(pair: Correlation, threshold: float) -> str:
+    same = ""
+    if is_near(pair, threshold):
+        same = "  (the same ranking)" if pair.spearman > 0 else "  (the ranking reversed)"
+    return (
+        f"{pair.other_metric} {pair.other_variant}: "
+        f"{pair.spearman:+.3f} over {pair.models} models{same}"
+    )
+
+
+def _settings(parameters: str) -> str:
+    """`micro over tokens: sum(nll) / count(*) where …`; of a table of scores what it has."""
+    found = json.loads(parameters)
+    if "numerator" not in found:
+        return " ".join(f"{name}={value}" for name, value in found.items())
+    formula = f"{_factor(found['numerator'])} / {_factor(found['denominator'])}"
+    where = found.get("where") or "true"
+    which = "" if where == "true" else f" where {where}"
+    return f"{found['aggregation']} over {found['over']}: {formula}{which}"
+
+
+def _factor(expression: str) -> str:
+    """In parentheses, unless it is a single call or number."""
+    inner = expression
+    while (less := re.sub(r"\([^()]*\)", "", inner)) != inner:
+        inner = less
+    return expression if re.fullmatch(r"\w+", inner) else f"({expression})"
+
+
+def _each_value(values: Sequence[Row]) -> Iterator[str]:
+    for value in values:
+        number = "-" if value["value"] is None else f"{value['value']:.6g}"
+        note = f"  ({value['reason']})" if value["reason"] else ""
+        yield f"{value['problem']}  {value['model_id']:<48} {number:>12}{note}"
+
+
+def _range(values: Sequence[Row]) -> Iterator[str]:
+    """One line per problem: the models at both ends, and how many have a value."""
+    for problem in sorted({value["problem"] for value in values}):
+        own = [value for value in values if value["problem"] == problem]
+        known = sorted(
+            (value["value"], value["model_id"]) for value in own if value["value"] is not None
+        )
+        ends = "no value"
+        if known:
+            ends = f"{known[0][0]:.4g} {known[0][1]} … {known[-1][0]:.4g} {known[-1][1]}"
+        yield f"{problem}  {len(known)} of {len(own)} models: {ends}"

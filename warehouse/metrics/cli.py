@@ -53,7 +53,7 @@ def list_(
     tokenmart metrics list --problem no4k --metric retrieval_gain
     tokenmart metrics list --admissible --json
     """
-    from warehouse.metrics import catalog, listing
+    from warehouse.metrics import catalog
 
     workspace = find_workspace()
     if problem is None:
@@ -69,9 +69,9 @@ def list_(
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     elif problem is not None:
-        _print(listing.list_names(rows))
+        _print(catalog.list_names(rows))
     else:
-        _print(listing.list_variants(rows) if metric else listing.list_metrics(rows))
+        _print(catalog.list_variants(rows) if metric else catalog.list_metrics(rows))
 
 
 @metrics.command(short_help="Show a metric's formula, values and near-duplicates.")
@@ -109,7 +109,7 @@ def show(
     tokenmart metrics show longppl --threshold 0.95 --values
     tokenmart metrics show longppl/alpha_2_beta_-2@window_4096 --problem no4k
     """
-    from warehouse.metrics import catalog, listing
+    from warehouse.metrics import catalog
     from warehouse.metrics.near_duplicates import correlate_variants, group_near_duplicates, ranked
     from warehouse.metrics.variant_files import read_variants
 
@@ -132,15 +132,15 @@ def show(
         }
         click.echo(json.dumps(content, indent=2))
         return
-    _print(listing.describe(entries, values, every_value=all_values or variant is not None))
+    _print(catalog.describe(entries, values, every_value=all_values or variant is not None))
     if variant:
-        _print(listing.closest_variants(closest, threshold))
+        _print(catalog.closest_variants(closest, threshold))
         return
     file = workspace.dbt_project / "variants" / f"{metric}.csv"
     if file.is_file():  # a table of scores has none
-        _print([listing.how_many(entries, len(read_variants(file)), problem_name)])
+        _print([catalog.how_many(entries, len(read_variants(file)), problem_name)])
     if workspace.database.is_file():
-        _print(listing.near_duplicates(groups, correlations, metric, len(entries), threshold))
+        _print(catalog.near_duplicates(groups, correlations, metric, len(entries), threshold))
 
 
 @metrics.command(short_help="Count variants and distinct rankings of the models.")
@@ -158,7 +158,7 @@ def census(problem_name: str | None, as_json: bool) -> None:
     tokenmart metrics census
     tokenmart metrics census --problem no4k --json
     """
-    from warehouse.metrics import catalog, listing
+    from warehouse.metrics import catalog
     from warehouse.metrics.near_duplicates import take_census
 
     workspace = find_workspace()
@@ -170,7 +170,7 @@ def census(problem_name: str | None, as_json: bool) -> None:
         click.echo(json.dumps([asdict(one) for one in found], indent=2))
         return
     for one in found:
-        _print(listing.census(one))
+        _print(catalog.census(one))
 
 
 @metrics.command()

@@ -24,6 +24,9 @@ from warehouse.paths import Workspace
 PROBLEMS_NAMED = 3
 """Number of problems for which the next commands are printed."""
 
+BYTES_CHECKED = "TOKENMART_BYTES_CHECKED"
+"""Set for a dbt run whose store was searched for flipped bits already: a shard's."""
+
 _KEPT = ("DBT_TARGET_PATH", "DBT_LOG_PATH")
 """Variables of dbt that reach it. All others may be those of another project: its profile, its
 target, its flags."""
@@ -64,10 +67,6 @@ def command() -> list[str] | None:
 def run_dbt(arguments: Sequence[str], workspace: Workspace) -> int:
     """Run dbt in the project's folder, with the workspace's data and database, one at a time.
 
-    Args:
-        arguments: dbt's own.
-        workspace: the checkout.
-
     Returns:
         dbt's exit status.
 
@@ -92,7 +91,6 @@ def failed_nodes(workspace: Workspace, since: float) -> list[str]:
     """Failures of dbt's last run, a line each with the start of dbt's message.
 
     Args:
-        workspace: the checkout.
         since: when the run was started, in seconds of the epoch; an older record is not its own.
     """
     folder = os.environ.get("DBT_TARGET_PATH", "target")
@@ -145,8 +143,6 @@ def start_dbt(
     """Run dbt, whatever else is running.
 
     Args:
-        arguments: dbt's own.
-        workspace: whose data and database it uses.
         settings: further variables of its environment.
         log: where its output goes; None for this process's own output.
 

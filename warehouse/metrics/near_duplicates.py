@@ -15,8 +15,8 @@ LEAST_MODELS = 3
 
 _ROUNDING = 1e-9
 
-# Ranks are taken among the models both variants have a value for. Variants differ little in
-# that, so each is ranked once per set of models it is compared on, not once per pair.
+# Ranks are among the models that have both values; ties share the mean of their places: the first
+# and the last one's, halved.
 _CORRELATIONS = f"""
     with given as (
         select problem, metric, variant, model_id, value
@@ -24,81 +24,40 @@ _CORRELATIONS = f"""
         where value is not null and isfinite(value) and coalesce(problem = $problem, true)
     ),
 
-    variants as (
+    pairs as (
         select
             problem,
-            metric,
-            variant,
-            metric = $metric and coalesce(variant = $variant, true) as is_asked,
-            list(model_id order by model_id) as models
-        from given
-        group by problem, metric, variant
-    ),
-
-    compared as (
-        select distinct
-            a.problem,
-            a.models as models_a,
-            b.models as models_b,
-            list_sort(list_intersect(a.models, b.models)) as common
-        from (select distinct problem, models from variants where is_asked) as a
-        inner join (select distinct problem, models from variants) as b
-            on a.problem = b.problem
-    ),
-
-    sets as (
-        select problem, models_a as models, common from compared
-        union
-        select problem, models_b as models, common from compared
-    ),
-
-    ranked as (
-        select
-            variants.*,
-            given.model_id,
-            sets.common,
-            -- ties share the mean of their places: the first and the last one's, halved
-            (rank() over by_value + count(*) over by_value) / 2 as average_rank
-        from variants
-        inner join given
-            using (problem, metric, variant)
-        inner join sets
-            on variants.problem = sets.problem
-            and variants.models = sets.models
-            and list_contains(sets.common, given.model_id)
-        where len(sets.common) >= {LEAST_MODELS}
-        window by_value as (
-            partition by problem, metric, variant, sets.common
-            order by given.value
-        )
-    ),
-
-    correlated as (
-        select
-            asked.problem,
             asked.variant,
             other.metric as other_metric,
             other.variant as other_variant,
-            count(*) as models,
-            corr(asked.average_rank, other.average_rank) as spearman
-        from ranked as asked
-        inner join compared
-            on asked.problem = compared.problem
-            and asked.models = compared.models_a
-            and asked.common = compared.common
-        inner join ranked as other
-            on asked.problem = other.problem
-            and compared.models_b = other.models
-            and compared.common = other.common
-            and asked.model_id = other.model_id
-        where asked.is_asked
+            (rank() over by_asked + count(*) over by_asked) / 2 as asked_rank,
+            (rank() over by_other + count(*) over by_other) / 2 as other_rank
+        from given as asked
+        inner join given as other using (problem, model_id)
+        where asked.metric = $metric
+            and coalesce(asked.variant = $variant, true)
             and (other.metric != $metric or other.variant != asked.variant)
-        group by all
+        window
+            by_asked as (
+                partition by problem, asked.variant, other.metric, other.variant
+                order by asked.value
+            ),
+            by_other as (
+                partition by problem, asked.variant, other.metric, other.variant
+                order by other.value
+            )
     )
 
-    select problem, variant, other_metric, other_variant, models, spearman
-    from correlated
-    where isfinite(spearman)
+    select
+        problem,
+        variant,
+        other_metric,
+        other_variant,
+        count(*) as models,
+        corr(asked_rank, other_rank) as spearman
+    from pairs
+    group by problem, variant, other_metric, other_variant
+    having models >= {LEAST_MODELS} and isfinite(spearman)
     order by problem, variant, abs(spearman) desc, other_metric, other_variant
 """
 
@@ -249,12 +208,7 @@ class Census:
 
 
 def take_census(connection: duckdb.DuckDBPyConnection, problem: str) -> Census:
-    """Count the variants of a problem, their rankings, and those without value.
-
-    Args:
-        connection: to a built warehouse.
-        problem: whose values count.
-    """
+    """Count the variants of a problem, their rankings, and those without value."""
     rows = connection.execute(_RANKINGS, {"problem": problem}).fetchall()
     groups: dict[object, list[str]] = {}
     missing: dict[str, list[str]] = {}

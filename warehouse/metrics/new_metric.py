@@ -13,9 +13,8 @@ from typing import Any
 
 from warehouse.errors import TokenmartError
 from warehouse.files import write_whole
-from warehouse.metrics.expressions import ExpressionChecker
 from warehouse.metrics.registry import FOLDERS, LIST, LISTED, find_families, models_of
-from warehouse.metrics.variant_files import described_columns
+from warehouse.metrics.variant_files import ExpressionChecker, described_columns
 
 _FOLDER = "models/marts/custom"
 _TOKENS = "models/tokens/_tokens.yml"
@@ -44,10 +43,6 @@ class NewMetric:
 
 def write_metric(project: Path, metric: NewMetric) -> list[Path]:
     """Write a metric of two variants, micro and macro; returns the files written or changed.
-
-    Args:
-        project: the dbt project's folder.
-        metric: what it computes.
 
     Raises:
         TokenmartError: the name is malformed or taken, an expression is wrong, or a file can't be

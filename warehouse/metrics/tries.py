@@ -64,8 +64,6 @@ def remember(workspace: Workspace, problem: str, rows: Iterable[Try]) -> None:
     and values are replaced, and values of other models are kept.
 
     Args:
-        workspace: whose data folder contains the file.
-        problem: name of the problem.
         rows: values that aren't finite are left out, and rows without any.
 
     Raises:
@@ -123,12 +121,7 @@ def as_json(rows: Iterable[Try]) -> str:
 def built_tries(
     connection: duckdb.DuckDBPyConnection, problem: str | None = None
 ) -> dict[str, list[Try]]:
-    """Problem → the variants that have values in the warehouse.
-
-    Args:
-        connection: to a built warehouse.
-        problem: of this problem only.
-    """
+    """Problem → the variants that have values in the warehouse."""
     found: dict[str, list[Try]] = {}
     for name, metric, variant, parameters, code, values in connection.execute(
         _BUILT, {"problem": problem}

@@ -7,13 +7,14 @@ and what to do. What only DuckDB knows (types, a column outside an aggregate) is
 from __future__ import annotations
 
 import csv
+import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.metrics.expressions import ExpressionChecker
 from warehouse.metrics.registry import Family, models_of
 
 AGGREGATIONS = ("micro", "macro", "weighted", "median", "q10", "q90")
@@ -59,12 +60,7 @@ Tables = Mapping[str, Sequence[str] | None]
 
 
 def check_variants(project: Path, families: Sequence[Family]) -> None:
-    """Raise TokenmartError for the first mistake in variants/*.csv.
-
-    Args:
-        project: folder of the dbt project.
-        families: all of them.
-    """
+    """Raise TokenmartError for the first mistake in variants/*.csv."""
     checker, described = ExpressionChecker(), described_columns(project)
     for family in families:
         tables = tables_of(family.sql.read_text(encoding="utf-8"), described)
@@ -88,12 +84,7 @@ def described_columns(project: Path) -> Tables:
 
 
 def tables_of(sql: str, described: Tables) -> Tables:
-    """Tables allowed in `over` for the variants of a metric.
-
-    Args:
-        sql: text of the metric's model.
-        described: from `described_columns`.
-    """
+    """Tables allowed in `over` for the variants of a metric."""
     read = set(_REF.findall(re.sub(r"--[^\n]*", "", sql)))
     found = {name: described.get("fct_tokens") for name, by in _TOKEN_ROWS.items() if by in read}
     return found | {
@@ -203,3 +194,125 @@ def _mistakes(
             over = settings["over"]
             if wrong := checker.mistake(text, over, tables[over]):
                 yield column, wrong
+
+
+_AROUND = ("select cast(", " as double)")
+"""Around an expression, as in macros/variant_sums.sql."""
+
+
+class ExpressionChecker:
+    """Parses expressions in a database of its own, each text once."""
+
+    def __init__(self) -> None:
+        import duckdb
+
+        self._connection = duckdb.connect()
+        self._parsed: dict[str, Any] = {}
+        self._mistakes: dict[tuple[str, str], str] = {}
+
+    def columns(self, text: str) -> set[str]:
+        """Columns that a correct expression reads, in lower case."""
+        return {names[-1].lower() for names in _columns(self._parse(text)["statements"])}
+
+    def mistake(self, text: str, table: str, columns: Collection[str] | None) -> str:
+        """The mistake and what to do; empty without one.
+
+        Args:
+            columns: that `table` has, always the same; None where they aren't described.
+        """
+        if (text, table) not in self._mistakes:
+            self._mistakes[text, table] = self._mistake(text, table, columns)
+        return self._mistakes[text, table]
+
+    def _mistake(self, text: str, table: str, columns: Collection[str] | None) -> str:
+        parsed = self._parse(text)
+        if parsed["error"]:
+            return f"is no SQL expression: {text}; check its parentheses, quotes and commas"
+        expression = self._alone(parsed)
+        kinds = {node.get("class") for node in _nodes(parsed["statements"])}
+        if "SUBQUERY" in kinds or (expression is None and "BASE_TABLE" in _types(parsed)):
+            return f"has a subquery; use columns of {table} only"
+        if expression is None:
+            return "is more than one expression; write one, with its parentheses closed"
+        if "PARAMETER" in kinds:
+            return "has a parameter ($ or ?); write its value"
+        for name in _functions(expression):
+            if name in self._table_functions:
+                return f"calls the table function {name}; use columns of {table} only"
+        if columns is None:
+            return ""
+        for names in _columns(expression):
+            own = names[1:] if names[1:] and names[0].lower() == table.lower() else names
+            if own[0].lower() not in columns:
+                return (
+                    f"reads the column {own[0]}, which {table} lacks; "
+                    f"{did_you_mean(own[0].lower(), columns)}columns: {', '.join(columns)}"
+                )
+        return ""
+
+    def _parse(self, text: str) -> Any:
+        if text not in self._parsed:
+            query = text.join(_AROUND)
+            found = self._connection.execute("select json_serialize_sql(?)", [query]).fetchall()
+            self._parsed[text] = json.loads(found[0][0])
+        return self._parsed[text]
+
+    def _alone(self, parsed: Any) -> Any:
+        """The expression's tree; None when the text is more than an expression."""
+        first, *more = (statement["node"] for statement in parsed["statements"])
+        if more or _frame(first) != self._frame_of_one or first["select_list"][1:]:
+            return None
+        (cast,) = first["select_list"]
+        return cast["child"] if cast["type"] == "OPERATOR_CAST" else None
+
+    @cached_property
+    def _frame_of_one(self) -> dict[str, Any]:
+        return _frame(self._parse("1")["statements"][0]["node"])
+
+    @cached_property
+    def _table_functions(self) -> set[str]:
+        rows = self._connection.execute(
+            "select function_name from duckdb_functions() group by all "
+            "having bool_and(function_type in ('table', 'table_macro', 'pragma'))"
+        ).fetchall()
+        return {name for (name,) in rows}
+
+
+def _frame(node: dict[str, Any]) -> dict[str, Any]:
+    """A select without what it selects."""
+    return {key: value for key, value in node.items() if key != "select_list"}
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(tree, dict):
+        yield tree
+        tree = list(tree.values())
+    if isinstance(tree, list):
+        for part in tree:
+            yield from _nodes(part)
+
+
+def _types(parsed: Any) -> set[Any]:
+    types = (node.get("type") for node in _nodes(parsed["statements"]))
+    return {kind for kind in types if isinstance(kind, str)}  # that of a cast may be a tree
+
+
+def _functions(tree: Any) -> set[str]:
+    return {str(node["function_name"]).lower() for node in _nodes(tree) if "function_name" in node}
+
+
+def _columns(tree: Any, bound: frozenset[str] = frozenset()) -> Iterator[list[str]]:
+    """Names of each column reference, outermost first; a lambda's own parameters aren't columns."""
+    if isinstance(tree, dict):
+        if tree.get("class") == "COLUMN_REF":
+            if tree["column_names"][0] not in bound:
+                yield tree["column_names"]
+            return
+        if tree.get("class") == "LAMBDA":
+            own = frozenset(names[0] for names in _columns(tree["lhs"]))
+            yield from _columns(tree["expr"], bound | own)
+            return
+        tree = list(tree.values())
+    if isinstance(tree, list):
+        for part in tree:
+            yield from _columns(part, bound)

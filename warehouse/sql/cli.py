@@ -10,23 +10,18 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import TokenmartError, visible
-from warehouse.options import FORCE
+from warehouse.options import FILE, FORCE
 from warehouse.paths import find_workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from warehouse.sql.export import Format
-    from warehouse.sql.queries import Value
+    from warehouse.sql.statements import Value
 
 
 @click.command()
 @click.argument("query", required=False)
 @click.option(
-    "--file",
-    "file",
-    type=click.Path(path_type=Path),
-    help="Read the SQL from this file, or from standard input with -.",
+    "--file", type=FILE, help="Read the SQL from this file, or from standard input with -."
 )
 @click.option("--list", "list_", is_flag=True, help="List the ready-made queries of the cookbook.")
 @click.option("--name", help="Run this query of the cookbook.")
@@ -44,11 +39,7 @@ if TYPE_CHECKING:
     type=click.Choice(["table", "csv", "json", "parquet", "arrow"]),
     help="Output format. Default: by the suffix of --out, else a table.",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    help="Write the rows to this file.",
-)
+@click.option("--out", type=FILE, help="Write the rows to this file.")
 @FORCE
 @click.option(
     "--limit",
@@ -101,8 +92,15 @@ def sql(
     tokenmart sql --name perplexity --param problem=minilong
     tokenmart sql --file question.sql --out answer.parquet
     """
+    from warehouse.files import refuse_protected
+    from warehouse.sql.queries import check_problem, find_query, list_queries, parameters_of
+
     if list_:
-        _list_queries()
+        for recipe in list_queries():
+            click.echo(visible(f"{recipe.name}: {recipe.title}"))
+            for parameter in recipe.parameters:
+                default = "…" if parameter.default is None else parameter.default
+                click.echo(visible(f"    --param {parameter.name}={default}  {parameter.meaning}"))
         return
     given = sum(value is not None for value in (query, file, name))
     if given > 1:
@@ -110,37 +108,30 @@ def sql(
     if given == 0:
         if show or params or format_ or out:
             raise click.UsageError("--show, --param, --format and --out go with a query")
-        from warehouse.sql.limits import Limits
+        from warehouse.sql.session import Limits
         from warehouse.sql.shell import run_shell
 
         run_shell(find_workspace(), limit, Limits(timeout, memory), _leave, wide)
         return
-    from warehouse.sql.queries import find_query
-
-    recipe = find_query(name) if name else None
-    text = recipe.sql if recipe else query if query is not None else _read_sql(file)
-    named = _parameters(params)
+    named_query = find_query(name) if name else None
+    text = named_query.sql if named_query else _read_sql(file) if file else query or ""
+    values = _parameters(params)
     if show:
         click.echo(text.rstrip())
         return
-    from warehouse.files import refuse_protected
-    from warehouse.sql.defaults import chosen_text, parameters_of
     from warehouse.sql.export import format_of, write_rows
-    from warehouse.sql.limits import Limits
-    from warehouse.sql.queries import check_problem
-    from warehouse.sql.session import Session
+    from warehouse.sql.session import Limits, Session
 
     format_ = format_ or format_of(out)
     workspace = find_workspace()
-    check_problem(named, workspace)
+    check_problem(values, workspace)
     if out is not None:
         refuse_protected(out, workspace, force=force)
     with Session(workspace, limits=Limits(timeout, memory), give_up=_leave) as session:
-        values = named
-        if recipe:
-            values = parameters_of(recipe, named, session)
-            if chosen := chosen_text(recipe, named, values):
-                click.echo(visible(chosen), err=True)
+        if named_query:
+            values, note = parameters_of(named_query, values, session)
+            if note:
+                click.echo(visible(note), err=True)
         written = write_rows(session, text, values, format_, out, limit, wide)
     if written is None:
         if out is not None:
@@ -148,22 +139,18 @@ def sql(
         return
     if out is not None:
         click.echo(f"written {out}: {written.rows:,} rows", err=True)
-    if recipe and values.get("model") and values.get("short"):
-        click.echo(visible(f"in the text: {_viewer(values)}"), err=True)
+    if named_query and values.get("model") and values.get("short"):
+        document = values.get("document")
+        shown = document if isinstance(document, int) and document >= 0 else 0
+        viewer = (
+            f"in the text: tokenmart show --problem {values['problem']} --document {shown} "
+            f"--model {values['model']} --measure gain"
+        )
+        click.echo(visible(viewer), err=True)
     if written.narrowed:
         click.echo(f"{visible(written.narrowed)}; --wide shows all", err=True)
     if written.left_out:
         click.echo(f"only {limit} rows shown; --limit 0 shows all, --out saves all", err=True)
-
-
-def _viewer(values: Mapping[str, Value]) -> str:
-    """The command that shows a document's tokens, shaded by what a query is about."""
-    document = values.get("document")
-    shown = document if isinstance(document, int) and document >= 0 else 0
-    return (
-        f"tokenmart show --problem {values['problem']} --document {shown} "
-        f"--model {values['model']} --measure gain"
-    )
 
 
 def _leave(why: TokenmartError) -> None:
@@ -173,18 +160,8 @@ def _leave(why: TokenmartError) -> None:
     os._exit(why.exit_code)
 
 
-def _list_queries() -> None:
-    from warehouse.sql.queries import list_queries
-
-    for recipe in list_queries():
-        click.echo(visible(f"{recipe.name}: {recipe.title}"))
-        for parameter in recipe.parameters:
-            shown = f"    --param {parameter.assignment}  {parameter.meaning}"
-            click.echo(visible(shown))
-
-
-def _read_sql(file: Path | None) -> str:
-    if file is None or str(file) == "-":
+def _read_sql(file: Path) -> str:
+    if str(file) == "-":
         return sys.stdin.read()
     try:
         return file.read_text(encoding="utf-8")

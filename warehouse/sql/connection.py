@@ -1,30 +1,54 @@
-"""DuckDB connections: the marts read-only, and the Parquet files in place for ad-hoc SQL."""
+"""DuckDB connections: the marts read-only, and the Parquet files in place for ad-hoc SQL.
+
+A locked connection opens no file outside the Parquet folders and the marts, which are attached
+read-only, loads no extension and keeps its configuration. One gap is left: where DuckDB may read a
+file it may also write one. `warehouse.sql.statements` closes it.
+"""
 
 from __future__ import annotations
 
+import glob
 import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import click
 import duckdb
 
-from warehouse.errors import StorageError, visible
+from warehouse.errors import StorageError, TokenmartError, visible
 from warehouse.paths import Workspace
 from warehouse.remote import let_duckdb_read
-from warehouse.sql.bundle_views import create_bundle_views
-from warehouse.sql.read_only import open_database
 from warehouse.sql.views import (
-    PUBLIC_VIEWS,
+    added_views,
     create_views,
+    public_views,
     quoted,
     quoted_name,
     refuse_earlier_database,
 )
+from warehouse.store.schema import all_tables
 
 PATIENCE_SECONDS = 3.0
+SETTINGS = (
+    "TimeZone",
+    "default_null_order",
+    "default_order",
+    "explain_output",
+    "preserve_insertion_order",
+)
+"""Settings that a query may change."""
+
+_LOCKED_FROM_THE_START = {
+    "allow_community_extensions": "false",
+    "allow_persistent_secrets": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "python_enable_replacements": "false",
+}
+_SPILLED = "50GiB"
 _SCHEMAS = ("main", "metrics", "intermediate", "staging")
 
 
@@ -49,12 +73,7 @@ def connect_read_only(workspace: Workspace) -> duckdb.DuckDBPyConnection:
 
 
 def connect_for_queries(workspace: Workspace) -> duckdb.DuckDBPyConnection:
-    """`connect_to_parquet`, with the marts attached read-only if there are any.
-
-    Raises:
-        StorageError: another program has the DuckDB file open for writing, or it can't be
-            read.
-    """
+    """`connect_to_parquet`, then `attach_marts`."""
     connection = connect_to_parquet(workspace)
     attach_marts(connection, workspace)
     return connection
@@ -65,26 +84,51 @@ def connect_to_parquet(
 ) -> duckdb.DuckDBPyConnection:
     """An in-memory database with views over the Parquet files and the macros of the project.
 
-    The views `tokens`, `documents`, `models`, `downstream` and `units` (the ledger) and macros
-    such as `ppl` work before dbt was ever run, and while it runs. Files that aren't counted, and
-    damaged ones, are named on standard error.
+    They work before dbt was ever run, and while it runs. Files that aren't counted, and damaged
+    ones, are named on standard error.
 
     Args:
-        workspace: where the files are.
         memory: DuckDB's memory limit, such as `4GiB`; None for its own default.
 
     Raises:
         TokenmartError: the memory limit is not a size.
         StorageError: another version of Tokenmart wrote the files, or none can be read.
     """
-    connection = open_database(memory)
+    config: dict[str, Any] = dict(_LOCKED_FROM_THE_START)
+    if memory is not None:
+        config["memory_limit"] = memory
+    try:
+        connection = duckdb.connect(":memory:", config=config)
+    except duckdb.Error as error:
+        raise TokenmartError(
+            f"--memory {memory}: not a size; give one such as 4GiB or 800MiB"
+        ) from error
     connection.execute(f"set temp_directory = {quoted(workspace.cache / 'duckdb')}")
     connection.execute("set parquet_metadata_cache = true")
-    for stranger in create_views(connection, workspace.store):
-        click.echo(visible(f"warning: {stranger}"), err=True)
-    for warning in create_bundle_views(connection, workspace):
+    warnings = list(map(str, create_views(connection, workspace.store)))
+    for each in added_views():
+        warnings += each.create(connection, workspace)
+    for warning in warnings:
         click.echo(visible(f"warning: {warning}"), err=True)
     return connection
+
+
+def lock(connection: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:
+    """Open no file but those of the warehouse from now on, and let no setting change that."""
+    read = [f"{workspace.store / table}/" for table in all_tables()]
+    read += [folder for each in added_views() for folder in each.folders(workspace)]
+    # DuckDB asks for a pattern before it asks for the files that match
+    folders = ", ".join(map(quoted, dict.fromkeys([*read, *map(glob.escape, read)])))
+    files = ", ".join(quoted(f"{workspace.database}{end}") for end in ("", ".wal"))
+    for name, value in {
+        "max_temp_directory_size": quoted(_SPILLED),
+        "allowed_directories": f"[{folders}]",
+        "allowed_paths": f"[{files}]",
+        "allowed_configs": f"[{', '.join(map(quoted, SETTINGS))}]",
+        "enable_external_access": "false",
+        "lock_configuration": "true",
+    }.items():
+        connection.execute(f"set {name} = {value}")
 
 
 def attach_marts(
@@ -94,12 +138,11 @@ def attach_marts(
 
     Args:
         connection: one of `connect_to_parquet`; its own views come first.
-        workspace: where the DuckDB file is.
         patience: seconds to wait for a writer; None for `PATIENCE_SECONDS`.
 
     Raises:
-        StorageError: another program has the DuckDB file open for writing, or it can't be
-            read.
+        DatabaseBusyError: another program has the DuckDB file open for writing.
+        StorageError: it can't be read.
     """
     path = workspace.database
     if not path.is_file():
@@ -134,7 +177,7 @@ def _patiently(
             if time.monotonic() > deadline:
                 raise DatabaseBusyError(
                     f"{path}: open for writing in {holder(error)}; try again when it is closed "
-                    f"there (until then: {', '.join(PUBLIC_VIEWS)})"
+                    f"there (until then: {', '.join(public_views())})"
                 ) from error
         time.sleep(0.2)
 
@@ -156,11 +199,9 @@ def holder(error: duckdb.Error) -> str:
 
 def _search(connection: duckdb.DuckDBPyConnection, places: list[tuple[str, str]]) -> None:
     """Make names of these (catalog, schema) pairs usable unqualified, in this order."""
-    known = set(
-        connection.execute(
-            "select catalog_name, schema_name from information_schema.schemata"
-        ).fetchall()
-    )
+    known = connection.execute(
+        "select catalog_name, schema_name from information_schema.schemata"
+    ).fetchall()
     path = ",".join(quoted_name(*place) for place in places if place in known)
     connection.execute(f"set search_path = {quoted(path)}")
 

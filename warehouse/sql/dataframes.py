@@ -20,10 +20,15 @@ import pyarrow as pa
 
 from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace
-from warehouse.sql.defaults import parameters_of
-from warehouse.sql.limits import Limits
-from warehouse.sql.queries import Query, Value, check_problem, check_values, find_query
-from warehouse.sql.session import Session
+from warehouse.sql.queries import (
+    Query,
+    check_problem,
+    check_values,
+    find_query,
+    parameters_of,
+)
+from warehouse.sql.session import Limits, Session
+from warehouse.sql.statements import Value
 
 Kind = Literal["arrow", "pandas", "polars", "relation"]
 
@@ -62,9 +67,7 @@ def cookbook(
     Raises:
         TokenmartError: no such query or problem, or a parameter it doesn't have.
     """
-    recipe = find_query(name)
-    check_problem(parameters, find_workspace())
-    return _rows(recipe, into, parameters, limits)
+    return _rows(find_query(name), into, parameters, limits)
 
 
 def tokens(
@@ -93,21 +96,14 @@ def tokens(
         OverTimeError, StorageError: see `query`.
     """
     given = {"problem": problem, "model": model, "condition": condition}
-    workspace = find_workspace()
-    check_problem(given, workspace)
-    check_values(given, workspace)
-    return _rows(
-        """
+    sql = """
         from tokens
         where problem = $problem
             and ($model is null or model_id = $model)
             and ($condition is null or condition = $condition)
         order by model_id, condition, doc_id, position
-        """,
-        into,
-        given,
-        limits,
-    )
+    """
+    return _checked_rows(sql, into, given, limits)
 
 
 def metric_values(
@@ -136,34 +132,31 @@ def metric_values(
         OverTimeError, StorageError: see `query`.
     """
     given = {"problem": problem, "metric": metric, "variant": variant}
-    workspace = find_workspace()
-    check_problem(given, workspace)
-    check_values(given, workspace)
-    return _rows(
-        """
+    sql = """
         from metric_values
         where problem = $problem
             and ($metric is null or metric = $metric)
             and ($variant is null or variant = $variant)
         order by metric, variant, model_id
-        """,
-        into,
-        given,
-        limits,
-    )
+    """
+    return _checked_rows(sql, into, given, limits)
+
+
+def _checked_rows(sql: str, into: Kind, given: Mapping[str, Value], limits: Limits | None) -> Any:
+    check_problem(given, find_workspace())
+    check_values(given, find_workspace())
+    return _rows(sql, into, given, limits)
 
 
 def _rows(
-    asked: str | Query, into: Kind, parameters: Mapping[str, Value], limits: Limits | None
+    asked: str | Query, into: Kind, values: Mapping[str, Value], limits: Limits | None
 ) -> Any:
     check_kind(into)
     with Session(find_workspace(), limits=limits) as session:
-        sql, values = (
-            (asked.sql, parameters_of(asked, parameters, session))
-            if isinstance(asked, Query)
-            else (asked, parameters)
-        )
-        with session.stream(sql, values) as reader:
+        if isinstance(asked, Query):
+            values, _ = parameters_of(asked, values, session)
+            asked = asked.sql
+        with session.stream(asked, values) as reader:
             if reader is None:
                 raise TokenmartError("query: the last statement returns no rows; end with a select")
             table = _plain_integers(session.run(reader.read_all))

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
@@ -18,14 +19,14 @@ import duckdb
 
 from warehouse.errors import TokenmartError, visible
 from warehouse.files import appearing
-from warehouse.sql.execution import explain
+from warehouse.sql.statements import explain
 from warehouse.text_table import text_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from warehouse.sql.queries import Value
     from warehouse.sql.session import Session
+    from warehouse.sql.statements import Value
 
 Format = Literal["table", "csv", "json", "parquet", "arrow"]
 ENDINGS: dict[str, Format] = {
@@ -87,12 +88,9 @@ def write_rows(
     """Write the rows to standard output, or to a file that appears when it is complete.
 
     Args:
-        session: where the statements run.
         sql: statements; the rows are those of the last one.
         parameters: values of `$name` in the SQL.
         format_: `table` shows at most `limit` rows (0 = all); the others write every row.
-        out: the file, or None for standard output.
-        limit: see `format_`.
         wide: whether a table may be wider than the terminal, with every column and whole texts.
 
     Returns:
@@ -117,25 +115,12 @@ def write_rows(
         with session.stream(sql, parameters) as reader:
             if reader is None:
                 return None
-            counts: list[int] = []
+            write = _write_arrow if format_ == "arrow" else partial(_copy, session, format_)
             with _destination(out) as stream:
-                rows = _counting(reader, counts)
-                session.run(_write_batches, session, rows, format_, stream)
-            return Written(sum(counts))
+                rows = session.run(write, reader, stream)
+            return Written(rows)
     except duckdb.Error as error:
         raise explain(error) from error
-
-
-def _counting(reader: pa.RecordBatchReader, counts: list[int]) -> pa.RecordBatchReader:
-    """The same batches, whose rows are counted as they pass."""
-    import pyarrow as pa
-
-    def passing() -> Iterator[pa.RecordBatch]:
-        for batch in reader:
-            counts.append(batch.num_rows)
-            yield batch
-
-    return pa.RecordBatchReader.from_batches(reader.schema, passing())
 
 
 @contextmanager
@@ -149,22 +134,18 @@ def _destination(out: Path | None) -> Iterator[BinaryIO]:
         yield stream
 
 
-def _write_batches(
-    session: Session, reader: pa.RecordBatchReader, format_: Format, stream: BinaryIO
-) -> None:
-    if format_ != "arrow":
-        _copy(session, reader, format_, stream)
-        return
+def _write_arrow(reader: pa.RecordBatchReader, stream: BinaryIO) -> int:
     import pyarrow as pa
 
+    rows = 0
     with pa.ipc.new_file(stream, reader.schema) as sink:
         for batch in reader:
             sink.write_batch(batch)
+            rows += batch.num_rows
+    return rows
 
 
-def _copy(
-    session: Session, reader: pa.RecordBatchReader, format_: Format, stream: BinaryIO
-) -> None:
+def _copy(session: Session, format_: Format, reader: pa.RecordBatchReader, stream: BinaryIO) -> int:
     """DuckDB's COPY of the rows, in a database of its own: the user's stays read-only.
 
     It writes to a pipe and this process to the stream. So Ctrl-C is heard, standard output may be
@@ -174,10 +155,10 @@ def _copy(
     with duckdb.connect(":memory:") as writer, ThreadPoolExecutor(max_workers=1) as pool:
         writer.register("batches", reader)
 
-        def copy() -> None:
+        def copy() -> int:
+            target = f"'/dev/fd/{write_end}' ({_COPY_OPTIONS[format_]})"
             try:
-                options = _COPY_OPTIONS[format_]
-                writer.execute(f"copy batches to '/dev/fd/{write_end}' ({options})")
+                return int(writer.execute(f"copy batches to {target}").fetchall()[0][0])
             finally:
                 os.close(write_end)
 
@@ -192,7 +173,7 @@ def _copy(
             session.interrupt()
             writer.interrupt()
             raise
-        copying.result()
+        return copying.result()
 
 
 def _finite(line: bytes) -> bytes:

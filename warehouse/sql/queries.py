@@ -6,42 +6,78 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 from warehouse.remote import footer
 
-FOLDER = Path(__file__).parent / "cookbook"
-_PARTITIONS = {
-    "model": "model_id=",
-    "model_a": "model_id=",
-    "model_b": "model_id=",
-    "condition": "condition=",
-    "short": "condition=",
-    "with_document": "condition=",
-    "without_document": "condition=",
-}
-"""Parameters that name a partition of the token store, and how its folder's name begins."""
-_PARAMETER = re.compile(r"-- param (\w+)(?: = (.*?))?(?:  -- (.*))?")
+if TYPE_CHECKING:
+    from warehouse.sql.session import Session
+    from warehouse.sql.statements import Value
 
-Value = int | float | str | None
+FOLDER = Path(__file__).parent / "cookbook"
+_PARAMETER = re.compile(r"-- param (\w+)(?: = (.*?))?(?:  -- (.*))?")
+_MODELS = ("model", "model_a", "model_b")
+_CONDITIONS = ("condition", "short", "with_document", "without_document")
+
+# The whole documents first: they are what the other conditions are compared with.
+_MODEL = """
+    select units.model_id
+    from units
+    left join models
+        on units.problem = models.problem and units.model_id = models.model_id
+    where units.problem = $problem
+        and units.status = 'done'
+        and units.condition_kind = 'full'
+        and units.model_id is distinct from $model_a
+    group by units.model_id
+    order by any_value(models.base_id) is not null, count(*) desc, units.model_id
+    limit 1
+"""
+# Of the models that the query is about, if it is about some.
+_CONDITION = """
+    select condition
+    from units
+    where problem = $problem
+        and status = 'done'
+        and condition_kind = '{kind}'
+        and ($model is null or model_id = $model)
+    group by condition
+    order by count(*) desc, condition
+    limit 1
+"""
+CHOICES = {
+    "problem": """
+        select problem
+        from units
+        where status = 'done'
+        group by problem
+        order by max(finished_at) desc, problem
+        limit 1
+    """,
+    "model": _MODEL,
+    "model_a": _MODEL,
+    "model_b": _MODEL,
+    "condition": _CONDITION.format(kind="full"),
+    "short": _CONDITION.format(kind="window"),
+    "with_document": _CONDITION.format(kind="retrieval_with_document"),
+    "without_document": _CONDITION.format(kind="retrieval_without_document"),
+}
+"""Parameter → what its value is asked with, in this order: the extraction that ended last; an
+original model (for `model_b` another than `model_a`) with most documents; such a condition."""
 
 
 @dataclass(frozen=True)
 class Parameter:
     """A `$name` of a query, with the value it has when none is given.
 
-    default: None for one that is chosen from the warehouse's content (`warehouse.sql.defaults`).
+    default: None for one that is chosen from the warehouse's content (`CHOICES`).
     """
 
     name: str
     default: Value
     meaning: str
-
-    @property
-    def assignment(self) -> str:
-        """`name=default`, with an ellipsis for one that is chosen."""
-        return f"{self.name}={'…' if self.default is None else self.default}"
 
 
 @dataclass(frozen=True)
@@ -70,40 +106,9 @@ def parse_value(text: str) -> Value:
     return text
 
 
-def read_query(path: Path) -> Query:
-    """Parse a cookbook file: title line, description, `-- param name = default  -- meaning`.
-
-    Without ` = default`, the value is chosen from the warehouse's content.
-
-    Raises:
-        TokenmartError: the file doesn't start with a title comment.
-    """
-    sql = path.read_text(encoding="utf-8")
-    header = []
-    for line in sql.splitlines():
-        if not line.startswith("--"):
-            break
-        header.append(line)
-    if not header:
-        raise TokenmartError(f"{path}: must start with a comment line that says what it answers")
-    found = [_PARAMETER.fullmatch(line) for line in header]
-    prose = [line[2:].strip() for line, hit in zip(header, found, strict=True) if not hit]
-    return Query(
-        name=path.stem,
-        title=prose[0],
-        description=" ".join(prose[1:]),
-        parameters=tuple(
-            Parameter(hit[1], None if hit[2] is None else parse_value(hit[2]), hit[3] or "")
-            for hit in found
-            if hit
-        ),
-        sql=sql,
-    )
-
-
 def list_queries() -> list[Query]:
     """All cookbook queries, by name."""
-    return [read_query(path) for path in sorted(FOLDER.glob("*.sql"))]
+    return [_read(path) for path in sorted(FOLDER.glob("*.sql"))]
 
 
 def find_query(name: str) -> Query:
@@ -112,19 +117,80 @@ def find_query(name: str) -> Query:
     Raises:
         TokenmartError: no such query; the message names the closest.
     """
-    path = FOLDER / f"{name}.sql"
-    if re.fullmatch(r"\w+", name) and path.is_file():
-        return read_query(path)
-    close = did_you_mean(name, (path.stem for path in FOLDER.glob("*.sql")))
-    hint = close.rstrip() or "see tokenmart sql --list"
+    names = [path.stem for path in FOLDER.glob("*.sql")]
+    if name in names:
+        return _read(FOLDER / f"{name}.sql")
+    hint = did_you_mean(name, names).rstrip() or "see tokenmart sql --list"
     raise TokenmartError(f"--name {name}: no such query in the cookbook; {hint}")
+
+
+def _read(path: Path) -> Query:
+    """A cookbook file: title, description, `-- param name = default  -- meaning`, then SQL."""
+    sql = path.read_text(encoding="utf-8")
+    prose, parameters = [], []
+    for line in sql.splitlines():
+        if not line.startswith("--"):
+            break
+        if hit := _PARAMETER.fullmatch(line):
+            default = None if hit[2] is None else parse_value(hit[2])
+            parameters.append(Parameter(hit[1], default, hit[3] or ""))
+        else:
+            prose.append(line[2:].strip())
+    return Query(path.stem, prose[0], " ".join(prose[1:]), tuple(parameters), sql)
+
+
+def parameters_of(
+    recipe: Query, given: Mapping[str, Value], session: Session
+) -> tuple[dict[str, Value], str]:
+    """A value for every parameter of a query: given, written in its file, or chosen.
+
+    A choice is null where there is nothing to choose from: the query then has no rows.
+
+    Args:
+        recipe: the query; a parameter without a default must be one of `CHOICES`.
+        given: these stay as they are.
+
+    Returns:
+        The values, and a note on those chosen; it is empty if all were given.
+
+    Raises:
+        TokenmartError: a value that nothing in the warehouse is called.
+    """
+    check_problem(given, session.workspace)
+    values: dict[str, Value] = {**recipe.defaults, **given}
+    for name, question in CHOICES.items():
+        if name not in values or name in given or values[name] is not None:
+            continue
+        known = {**values, name: None}
+        used = {key: known.get(key) for key in re.findall(r"\$(\w+)", question)}
+        with session.ask(question, used) as result:
+            row = result.fetchone()
+        values[name] = row[0] if row else None
+    check_values(values, session.workspace)
+    return values, _note(recipe, given, values)
+
+
+def _note(recipe: Query, given: Mapping[str, Value], values: Mapping[str, Value]) -> str:
+    choices = [name for name, default in recipe.defaults.items() if default is None]
+    open_ = [name for name in choices if name in CHOICES and values[name] is None]
+    if open_:
+        text = f"{recipe.name}: nothing was extracted to choose {', '.join(open_)} from"
+        problem = values.get("problem") or "minilong --demo"
+        # a condition alone may be missing because the problem has no such probe
+        models = {"problem", "model", "model_a"}.intersection(open_)
+        return f"{text}; run `tokenmart extract --problem {problem}`" if models else text
+    chosen = [
+        f"{name}={values[name]}"
+        for name in choices
+        if name not in given and values[name] is not None
+    ]
+    return f"{recipe.name}: {' '.join(chosen)}" if chosen else ""
 
 
 def check_problem(given: Mapping[str, Value], workspace: Workspace) -> None:
     """Stop at a `problem` that nothing here is called, rather than answer with no rows.
 
     Args:
-        given: values of parameters.
         workspace: the problems known are those of its data folder and its problem files.
 
     Raises:
@@ -133,29 +199,21 @@ def check_problem(given: Mapping[str, Value], workspace: Workspace) -> None:
     if "problem" not in given:
         return
     name = str(given["problem"])
-    known = {path.stem for path in workspace.problems.glob("*.yml")} | set(
-        _problems_here(workspace)
-    )
-    if name in known:
-        return
-    hint = did_you_mean(name, known).rstrip() or f"known: {', '.join(sorted(known)) or 'none'}"
-    raise TokenmartError(f"problem {name!r}: no such problem here; {hint}")
-
-
-def _problems_here(workspace: Workspace) -> list[str]:
-    """Problems of which the data folder contains something, sorted."""
     tables = (workspace.documents, workspace.models, workspace.tokens, workspace.downstream)
-    folders = (folder.name for table in tables for folder in table.glob("problem=*"))
-    return sorted({name.partition("=")[2] for name in folders})
+    folders = [folder.name for table in tables for folder in table.glob("problem=*")]
+    known = {folder.partition("=")[2] for folder in folders}
+    known |= {path.stem for path in workspace.problems.glob("*.yml")}
+    if name not in known:
+        hint = did_you_mean(name, known).rstrip() or f"known: {', '.join(sorted(known)) or 'none'}"
+        raise TokenmartError(f"problem {name!r}: no such problem here; {hint}")
 
 
 def check_values(values: Mapping[str, Value], workspace: Workspace) -> None:
     """Stop at a value that nothing here is called, rather than answer with no rows.
 
     Args:
-        values: of a cookbook query's parameters: problem, models, conditions, document and metric
-            are looked up, others and null are not.
-        workspace: where they are known from.
+        values: of a cookbook query's parameters: models, conditions, document and metric are
+            looked up, others and null are not.
 
     Raises:
         TokenmartError: such a value; the message has the closest, or what there is.
@@ -172,20 +230,22 @@ def check_values(values: Mapping[str, Value], workspace: Workspace) -> None:
 
 
 def _known(name: str, problem: str, workspace: Workspace) -> list[str]:
-    """Possible values of a parameter of this name, sorted; empty if unknown."""
-    if name in _PARTITIONS:
-        start = _PARTITIONS[name]
-        folders = f"problem={problem}/{'*/' * (start == 'condition=')}{start}*"
-        return sorted({path.name.removeprefix(start) for path in workspace.tokens.glob(folders)})
-    if name == "metric":
+    """Possible values of a parameter of this name; empty if unknown."""
+    if name in _MODELS:
+        folders = workspace.tokens.glob(f"problem={problem}/model_id=*")
+    elif name in _CONDITIONS:
+        folders = workspace.tokens.glob(f"problem={problem}/*/condition=*")
+    elif name == "metric":
         return sorted(path.stem for path in (workspace.dbt_project / "variants").glob("*.csv"))
-    table = workspace.documents / f"problem={problem}" / "documents.parquet"
-    if name == "document" and table.is_file():
+    elif name == "document":
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        table = workspace.documents / f"problem={problem}" / "documents.parquet"
         try:
             return list(map(str, range(-1, pq.read_metadata(footer(table)).num_rows)))
         except (OSError, pa.ArrowException):  # a reader of it names the file
             return []
-    return []
+    else:
+        return []
+    return sorted({folder.name.partition("=")[2] for folder in folders})

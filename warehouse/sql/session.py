@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, TypeVar
 
 import duckdb
@@ -15,29 +23,50 @@ from warehouse.sql.connection import (
     attach_marts,
     connect_to_parquet,
     detach_marts,
+    lock,
 )
-from warehouse.sql.execution import execute, explain, stream
-from warehouse.sql.limits import Limits, OverTimeError, TimeLimit, process_memory
-from warehouse.sql.queries import Value
-from warehouse.sql.read_only import lock
+from warehouse.sql.statements import Value, execute, explain, stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
 _Answer = TypeVar("_Answer")
+
+PATIENCE_SECONDS = 2.0
+"""Seconds for a query to stop: DuckDB checks for an interrupt between blocks of rows only."""
+
+_BESIDE_DUCKDB = 2 << 30
+"""Bytes for rows on their way to the terminal, and for Python itself."""
+_UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+class OverTimeError(TokenmartError):
+    """A query exceeded its time limit."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a query: wall-clock seconds (0 = no limit), memory in DuckDB's notation."""
+
+    seconds: float = 600.0
+    memory: str = "5GiB"
 
 
 class Session:
     """An in-memory database over the Parquet files that lends the marts for one question.
 
     Between questions dbt may write: the next one sees what it wrote. While dbt writes,
-    questions that need the Parquet files only are answered. What a question may do: `read_only`.
+    questions that need the Parquet files only are answered. What a question may do:
+    `connection.lock` and `warehouse.sql.statements`.
 
     Args:
-        workspace: the files.
         patience: seconds to wait for a writer; None for `connection.PATIENCE_SECONDS`.
         limits: of each question.
-        give_up: see `TimeLimit`; it ends the process, which is then bounded in its memory, too.
+        give_up: ends the process when an interrupted question continues: functions that compute
+            one large value never look for an interrupt. The process is then bounded in its memory,
+            too. Without it the question is left behind, and the connection can't be used or closed
+            any more.
     """
 
     def __init__(
@@ -52,18 +81,19 @@ class Session:
         self._limits = limits or Limits()
         self._give_up = give_up
         self._connection = connect_to_parquet(workspace, self._limits.memory)
-        self._time = TimeLimit(self._connection, 0)
+        self._deadline = 0.0
+        self._lost = False
         lock(self._connection, workspace)
         self._bounds = ExitStack()
 
     def __enter__(self) -> Session:
         if self._give_up is not None:
-            self._bounds.enter_context(process_memory(self._connection))
+            self._bounds.enter_context(_process_memory(self._connection))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._bounds.close()
-        if not self._time.lost:
+        if not self._lost:
             self._connection.close()
 
     @contextmanager
@@ -115,7 +145,7 @@ class Session:
                     raise failed[0] from None
                 raise
             finally:
-                if not self._time.lost:
+                if not self._lost:
                     reader.close()
 
     def interrupt(self) -> None:
@@ -123,8 +153,48 @@ class Session:
         self._connection.interrupt()
 
     def run(self, call: Callable[..., _Answer], *arguments: object) -> _Answer:
-        """Call what computes or reads rows, under the question's limits; Ctrl-C is heard."""
-        return self._time.run(call, *arguments)
+        """Call what computes or reads rows, in the time that the question has left.
+
+        It runs in a thread: in the main one, DuckDB may hear Ctrl-C minutes later.
+
+        Raises:
+            OverTimeError: the time is over.
+        """
+        running: Future[_Answer] = Future()
+
+        def work() -> None:
+            try:
+                running.set_result(call(*arguments))
+            except BaseException as error:
+                running.set_exception(error)
+
+        # a daemon, unlike the threads of an executor: Python's end doesn't wait for it
+        Thread(target=work, daemon=True).start()
+        seconds = self._limits.seconds
+        try:
+            running.exception(max(self._deadline - time.monotonic(), 0) if seconds else None)
+        except FutureTimeoutError:
+            over = OverTimeError(
+                f"sql: stopped after {seconds:g} seconds; give it more with --timeout SECONDS, 0 "
+                "for no limit (in Python: limits=Limits(seconds=…))"
+            )
+            self._stop(running, over)
+            raise over from None
+        except KeyboardInterrupt:
+            self._stop(running, TokenmartError("sql: interrupted; the query can't be stopped"))
+            raise
+        return running.result()
+
+    def _stop(self, running: Future[_Answer], why: TokenmartError) -> None:
+        """Interrupt until the step ends: an interrupt that comes between two queries is lost."""
+        for _ in range(round(PATIENCE_SECONDS / 0.1)):
+            self._connection.interrupt()
+            with suppress(FutureTimeoutError):
+                running.exception(0.1)
+                return
+        self._lost = True
+        if self._give_up is not None:
+            self._give_up(why)
 
     @contextmanager
     def _marts(self) -> Iterator[None]:
@@ -134,7 +204,7 @@ class Session:
             attach_marts(self._connection, self.workspace, self._patience)
         except DatabaseBusyError as error:
             busy = error
-        self._time = TimeLimit(self._connection, self._limits.seconds, self._give_up)
+        self._deadline = time.monotonic() + self._limits.seconds
         try:
             yield
         except TokenmartError as error:
@@ -142,5 +212,31 @@ class Session:
                 raise busy from error
             raise
         finally:
-            if not self._time.lost:
+            if not self._lost:
                 detach_marts(self._connection, self.workspace)
+
+
+@contextmanager
+def _process_memory(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Limit the memory that this process may add, as Linux counts its data.
+
+    DuckDB doesn't count long lists and texts against its own limit: `range(1, 1e9)` took 8 GB. With
+    the bound they fail like any other want of memory. Other systems have no such bound.
+    """
+    status = Path("/proc/self/status")
+    if sys.platform != "linux" or not status.is_file():
+        yield
+        return
+    import resource
+
+    limit = connection.execute("select current_setting('memory_limit')").fetchall()[0][0]
+    number, unit = limit.split()
+    data = re.search(r"VmData:\s+(\d+) kB", status.read_text())
+    before, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    bound = int(data[1] if data else 0) * 1024 + int(float(number) * _UNITS[unit]) + _BESIDE_DUCKDB
+    limits = [each for each in (bound, before, hard) if each != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (before, hard))

@@ -10,8 +10,8 @@ import shlex
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,17 +20,16 @@ import duckdb
 
 from warehouse.errors import TokenmartError, visible
 from warehouse.files import refuse_protected
-from warehouse.sql.defaults import chosen_text, parameters_of
 from warehouse.sql.export import format_of, write_rows
-from warehouse.sql.queries import check_problem, find_query, list_queries, parse_value
+from warehouse.sql.queries import find_query, list_queries, parameters_of, parse_value
 from warehouse.sql.session import Session
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
 
     from warehouse.paths import Workspace
-    from warehouse.sql.limits import Limits
-    from warehouse.sql.queries import Value
+    from warehouse.sql.session import Limits
+    from warehouse.sql.statements import Value
 
 PROMPT = "tokenmart> "
 _NAMES = """
@@ -86,12 +85,28 @@ class _Shell:
     workspace: Workspace
     session: Session
     limit: int
-    wide: bool = False
+    wide: bool
     last: tuple[str, dict[str, Value]] | None = None
-    commands: dict[str, Callable[[list[str]], None]] = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.commands = {
+    def answer(self, text: str) -> None:
+        """Run one command or the statements of a text; a mistake is one line."""
+        try:
+            if text.lstrip().startswith("."):
+                self._command(text)
+                return
+            try:
+                statements = [each.query for each in duckdb.extract_statements(text)] or [text]
+            except (duckdb.Error, ValueError):
+                statements = [text]  # a mistake: the message names its place in the text
+            for statement in statements:
+                self._run(statement, {})
+        except TokenmartError as error:
+            error.show()
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+
+    def _command(self, text: str) -> None:
+        commands: dict[str, Callable[[list[str]], None]] = {
             ".help": lambda _: click.echo(_HELP),
             ".tables": self._tables,
             ".cookbook": self._cookbook,
@@ -99,28 +114,13 @@ class _Shell:
             ".wide": self._wide,
             ".save": self._save,
         }
-
-    def answer(self, text: str) -> None:
-        """Run one command or the statements of a text; a mistake is one line."""
-        try:
-            if text.lstrip().startswith("."):
-                self._command(text)
-            else:
-                for statement in _statements(text):
-                    self._run(statement, {})
-        except TokenmartError as error:
-            error.show()
-        except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
-
-    def _command(self, text: str) -> None:
         try:
             name, *arguments = shlex.split(text.strip().removesuffix(";"))
         except ValueError as error:
             raise TokenmartError(f"{text.strip()}: {error}; see .help") from error
-        if name not in self.commands:
+        if name not in commands:
             raise TokenmartError(f"{name}: no such command; see .help")
-        self.commands[name](arguments)
+        commands[name](arguments)
 
     def _run(self, sql: str, parameters: dict[str, Value]) -> None:
         written = write_rows(self.session, sql, parameters, "table", None, self.limit, self.wide)
@@ -134,19 +134,16 @@ class _Shell:
         write_rows(self.session, sql, parameters, "table", None, 0, self.wide)
 
     def _tables(self, arguments: list[str]) -> None:
-        if arguments:
-            self._columns(arguments[0])
-        else:
+        if not arguments:
             self._show(_TABLES)
             click.echo()
             self._show(_MACROS)
-
-    def _columns(self, name: str) -> None:
-        with self.session.ask(_COLUMNS, {"name": name}) as result:
+            return
+        with self.session.ask(_COLUMNS, {"name": arguments[0]}) as result:
             found = result.fetchone()
         if found is None:
-            raise TokenmartError(f".tables {name}: no such table; .tables lists them")
-        self._show(_COLUMNS, name=name)
+            raise TokenmartError(f".tables {arguments[0]}: no such table; .tables lists them")
+        self._show(_COLUMNS, name=arguments[0])
 
     def _cookbook(self, arguments: list[str]) -> None:
         if not arguments:
@@ -163,10 +160,9 @@ class _Shell:
                     f".cookbook {recipe.name} {argument}: expected NAME=VALUE with one of: {known}"
                 )
             given[name] = parse_value(value)
-        check_problem(given, self.workspace)
-        values = parameters_of(recipe, given, self.session)
-        if chosen := chosen_text(recipe, given, values):
-            click.echo(visible(chosen), err=True)
+        values, note = parameters_of(recipe, given, self.session)
+        if note:
+            click.echo(visible(note), err=True)
         self._run(recipe.sql, values)
 
     def _limit(self, arguments: list[str]) -> None:
@@ -196,19 +192,23 @@ class _Shell:
 def run_shell(
     workspace: Workspace,
     limit: int,
-    limits: Limits | None = None,
-    give_up: Callable[[TokenmartError], None] | None = None,
-    wide: bool = False,
+    limits: Limits,
+    give_up: Callable[[TokenmartError], None],
+    wide: bool,
 ) -> None:
     """Read statements from the terminal, or from standard input, until it ends or `.quit`."""
     # Don't wait for a writer: queries that need no marts are answered immediately.
     with Session(workspace, 0.0, limits, give_up) as session:
         shell = _Shell(workspace, session, limit, wide)
-        with _inputs(workspace, session) as inputs:
-            for text in inputs:
-                if text.strip().removesuffix(";") in (".quit", ".exit"):
-                    return
-                shell.answer(text)
+        if sys.stdin.isatty():
+            click.echo("Tokenmart, read-only. End statements with ; — .help, .cookbook, .quit")
+            texts = _from_terminal(_prompt(workspace, session))
+        else:
+            texts = _from_lines(sys.stdin)
+        for text in filter(str.strip, texts):
+            if text.strip().removesuffix(";") in (".quit", ".exit"):
+                return
+            shell.answer(text)
 
 
 def is_complete(text: str) -> bool:
@@ -216,46 +216,24 @@ def is_complete(text: str) -> bool:
     return text.lstrip().startswith(".") or sqlite3.complete_statement(text)
 
 
-def _statements(text: str) -> list[str]:
-    """The statements of a text, or all of it when it has a mistake: messages name the place."""
-    try:
-        return [statement.query for statement in duckdb.extract_statements(text)] or [text]
-    except (duckdb.Error, ValueError):
-        return [text]
-
-
-@contextmanager
-def _inputs(workspace: Workspace, session: Session) -> Iterator[Iterator[str]]:
-    if sys.stdin.isatty():
-        click.echo("Tokenmart, read-only. End statements with ; — .help, .cookbook, .quit")
-        yield _from_terminal(_prompt(workspace, session))
-    else:
-        yield _from_lines(sys.stdin)
-
-
 def _from_lines(lines: Iterator[str]) -> Iterator[str]:
     text = ""
     for line in lines:
         text += line
-        if not text.strip():
-            text = ""
-        elif is_complete(text):
+        if is_complete(text):
             yield text
             text = ""
-    if text.strip():
-        yield text
+    yield text
 
 
 def _from_terminal(prompt: PromptSession[str]) -> Iterator[str]:
     while True:
         try:
-            text = prompt.prompt(PROMPT)
+            yield prompt.prompt(PROMPT)
         except KeyboardInterrupt:
             continue  # as in other shells: the line is given up
         except EOFError:
             return
-        if text.strip():
-            yield text
 
 
 def _prompt(workspace: Workspace, session: Session) -> PromptSession[str]:
@@ -268,12 +246,10 @@ def _prompt(workspace: Workspace, session: Session) -> PromptSession[str]:
 
     history: History = InMemoryHistory()
     path = workspace.cache / "sql_history"
-    try:
+    with suppress(OSError):  # a data folder that can't be written: this session's history only
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("a").close()
         history = FileHistory(str(path))
-    except OSError:
-        pass  # a data folder that can't be written: this session's history only
     with session.ask(_NAMES) as result:
         names = [row[0] for row in result.fetchall()]
     prompt: PromptSession[str] = PromptSession(

@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import glob
 import re
+from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import ClassVar
 
 import duckdb
 import pyarrow as pa
 
 from warehouse.errors import StorageError
+from warehouse.paths import Workspace
+from warehouse.plugins import kinds
 from warehouse.remote import let_duckdb_read
-from warehouse.store.schema import TABLES, TOKENS, UNITS, UNITS_KEY
-from warehouse.store.schema_version import OtherVersionError, refuse_earlier_folders
+from warehouse.store.ledger import OtherVersionError, refuse_earlier_folders
+from warehouse.store.schema import TOKENS, UNITS, UNITS_KEY, all_tables
 from warehouse.store.survey import Stranger, counted_files, survey
 
-LEDGERS = {"units": "tokens", "eval_units": "eval_tokens"}
-"""View of a ledger → the table whose files have it in their footers."""
-
-BYTES_CHECKED = "TOKENMART_BYTES_CHECKED"
-"""Set for a dbt run whose store was searched for flipped bits already: a shard's."""
-
-PUBLIC_VIEWS = (*TABLES, *LEDGERS)
 _SQL_TYPES = {
     pa.string(): "VARCHAR",
     pa.bool_(): "BOOLEAN",
@@ -39,13 +36,41 @@ _SQL_TYPES = {
 _MACROS = Path(__file__).with_name("macros.sql")
 
 
+def public_views() -> list[str]:
+    """Names of the views of tables and ledgers."""
+    tables = all_tables()
+    return [*tables, *(table.ledger for table in tables.values() if table.ledger)]
+
+
+class AddedViews(ABC):
+    """Views of data outside the store, which a plugin adds (sub-folder `views/`)."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def create(self, connection: duckdb.DuckDBPyConnection, workspace: Workspace) -> list[str]:
+        """Create them on a connection that has the public views.
+
+        Returns:
+            What was left out, in a line each.
+        """
+
+    @abstractmethod
+    def folders(self, workspace: Workspace) -> list[str]:
+        """Folders that they read, each with a slash at the end."""
+
+
+def added_views() -> list[AddedViews]:
+    """Those of all plugins."""
+    return [cls() for cls in kinds(AddedViews, "views").values()]  # type: ignore[type-abstract]
+
+
 def create_views(
     connection: duckdb.DuckDBPyConnection, data: Path, *, every_byte: bool = False
 ) -> list[Stranger]:
     """Create or replace the public views and the macros in the schema `main`.
 
     Args:
-        connection: a database that may be written.
         data: the data folder; tables without files are empty, with the same columns.
         every_byte: look for flipped bits, too; see `survey`.
 
@@ -59,10 +84,11 @@ def create_views(
     let_duckdb_read(connection, data)
     refuse_earlier_folders(data)
     strangers = survey(data, every_byte=every_byte)
-    for name in TABLES:
-        create_table_view(connection, "main", name, counted_files(data, name, strangers))
-    for ledger, table in LEDGERS.items():
-        create_ledger_view(connection, "main", ledger, counted_files(data, table, strangers))
+    for name, table in all_tables().items():
+        files = counted_files(data, name, strangers)
+        create_table_view(connection, "main", name, files)
+        if table.ledger:
+            create_ledger_view(connection, "main", table.ledger, files)
     connection.execute(_MACROS.read_text(encoding="utf-8"))
     return strangers
 
@@ -73,16 +99,15 @@ def create_table_view(
     """Create or replace one table's view.
 
     Args:
-        connection: a database that may be written.
-        place: the schema it goes to.
-        name: one of `TABLES`.
+        name: one of `all_tables()`.
         files: patterns of where its rows are, from `counted_files`; without any it is empty, with
             the same columns.
 
     Raises:
         StorageError: no file can be read.
     """
-    schema, keys = TABLES[name]
+    table = all_tables()[name]
+    schema, keys = table.schema, table.keys
     columns = {**dict.fromkeys(keys, "VARCHAR"), **_sql_types(schema)}
     casts = [f'cast("{column}" as {kind}) as "{column}"' for column, kind in columns.items()]
     if schema is TOKENS:
@@ -98,10 +123,6 @@ def create_table_view(
 
 def refuse_earlier_database(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Stop at a database that was built when tables had a column `probe_kind`.
-
-    Args:
-        connection: has the database open or attached.
-        path: the database's file.
 
     Raises:
         OtherVersionError: another version of Tokenmart built it.
@@ -199,8 +220,3 @@ def _sql_types(schema: pa.Schema) -> dict[str, str]:
 
 def _files(counted: list[str]) -> str:
     return f"[{', '.join(map(quoted, counted))}]"
-
-
-def has_files(folder: Path) -> bool:
-    """Whether there is a Parquet file anywhere below the folder."""
-    return next(folder.glob("**/*.parquet"), None) is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 from warehouse.errors import StorageError
 from warehouse.remote import RemotePath, footer
 from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, UNITS_KEY
-from warehouse.store.schema_version import OtherVersionError, refuse_version
 
 DIGESTS_KEY = b"tokenmart.unit_digests"
 """Footer key next to the ledger's: one hash per record, in the ledger's order."""
@@ -89,9 +88,6 @@ class Ledger:
 
     units: tuple[UnitRecord, ...]
     altered: tuple[UnitRecord, ...]
-
-
-UNIT_FIELDS = tuple(field.name for field in fields(UnitRecord))
 
 
 def fingerprint(parts: Mapping[str, Any]) -> str:
@@ -207,4 +203,43 @@ def damaged_file(path: Path, error: Exception) -> StorageError:
         f"{path}: damaged or not a Tokenmart file ({reason}); move it away, or let `tokenmart "
         "data check --repair` do it, and run the same command again: only what was lost "
         "is recomputed"
+    )
+
+
+class OtherVersionError(StorageError):
+    """A token file or folder was written by another version of Tokenmart."""
+
+
+def refuse_version(path: Path, found: bytes | str | None) -> None:
+    """Stop when a token file was not written with this version's schema.
+
+    Args:
+        found: the version in its footer; None in files of the first version, which wrote none.
+
+    Raises:
+        OtherVersionError: always, unless `found` is this version.
+    """
+    version = found.decode() if isinstance(found, bytes) else found or "1"
+    if version != str(SCHEMA_VERSION):
+        raise _other_version(path, f"schema version {version}; this one reads {SCHEMA_VERSION}")
+
+
+def refuse_earlier_folders(data: Path, problem: str = "*", model_id: str = "*") -> None:
+    """Stop when the data folder has the partition folders of an earlier version.
+
+    Raises:
+        OtherVersionError: there is such a folder.
+    """
+    if isinstance(data, RemotePath):  # no earlier version wrote to one
+        return
+    for table in ("tokens", "pending"):
+        for folder in (data / table).glob(f"problem={problem}/model_id={model_id}/probe=*"):
+            raise _other_version(folder, "folders probe=…; this one has condition=…")
+
+
+def _other_version(path: Path, what: str) -> OtherVersionError:
+    data = next(up.parent for up in path.parents if up.name in ("tokens", "pending"))
+    return OtherVersionError(
+        f"{path}: written by another version of Tokenmart ({what}); move {data / 'tokens'} and "
+        f"{data / 'pending'} away and run `tokenmart extract` again"
     )

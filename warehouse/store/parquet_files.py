@@ -1,4 +1,4 @@
-"""Writing Parquet files whole, with the hash of their data in the footer; and looking at it again.
+"""Parquet files: written whole, with the hash of their data in the footer, and sent to a bucket.
 
 Parquet's readers check nothing: a flipped bit is another number. Ledger and rows have hashes of
 their own, but those of the rows need every row decoded; this one reads the file once, at the speed
@@ -13,12 +13,15 @@ import json
 import shutil
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from warehouse.errors import StorageError
 from warehouse.files import appearing
+from warehouse.paths import Workspace
 from warehouse.remote import RemotePath, footer
 from warehouse.store.schema import TOKENS
 
@@ -47,8 +50,6 @@ def write_table(
     """Write a Parquet file atomically: a reader sees the old file or the new one, whole.
 
     Args:
-        path: the file; its folder is made.
-        table: what to write, in its own schema.
         level: zstd level.
         expected: of an object in a bucket, its version: see `RemotePath.put`.
 
@@ -96,8 +97,11 @@ def write_tables(
                     raise OSError(errno.ENOSPC, "disk full")
                 writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
             file.flush()
-            record = data_record(draft, file.tell())
-            writer.add_key_value_metadata({**(schema.metadata or {}), **record})
+            size = file.tell()
+            record = {"bytes": size, "sha256": sha256_of_beginning(draft, size)}
+            writer.add_key_value_metadata(
+                {**(schema.metadata or {}), DATA_KEY: json.dumps(record).encode()}
+            )
 
 
 def _row_groups(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -115,25 +119,15 @@ def _row_groups(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Ta
         yield held.combine_chunks()
 
 
-def data_record(path: Path, size: int) -> dict[bytes, bytes]:
-    """Footer metadata for a file of which `size` bytes have been written.
-
-    Raises:
-        OSError: it can't be read.
-    """
-    record = {"bytes": size, "sha256": sha256_of_beginning(path, size)}
-    return {DATA_KEY: json.dumps(record).encode()}
-
-
 def altered_files(paths: Iterable[Path]) -> list[Path]:
     """Those whose data differ from the hash in their footer, sorted.
 
     Files without one, of earlier versions, and files that can't be read are left out.
     """
+    files = sorted(paths)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        files = sorted(paths)
-        same = list(pool.map(_is_same, files))
-    return [path for path, is_same in zip(files, same, strict=True) if not is_same]
+        same = pool.map(_is_same, files)
+        return [path for path, is_same in zip(files, same, strict=True) if not is_same]
 
 
 def _is_same(path: Path) -> bool:
@@ -160,3 +154,52 @@ def sha256_of_beginning(path: Path, size: int) -> str:
             digest.update(chunk)
             size -= len(chunk)
     return digest.hexdigest()
+
+
+@contextmanager
+def reaching(workspace: Workspace, path: Path) -> Iterator[Path]:
+    """Local path for a unit's file; a file for a bucket is uploaded when the block succeeds.
+
+    Raises:
+        StorageError: it can't be sent; it is kept, and `send_spooled` sends it later.
+    """
+    if not isinstance(path, RemotePath):
+        yield path
+        return
+    kept = _folder(workspace) / str(path.relative_to(workspace.store))
+    yield kept
+    try:
+        _send(kept, path)
+    except StorageError as error:
+        raise StorageError(
+            f"{error.message} (finished units wait in {_folder(workspace)}; the next run sends "
+            "them first)"
+        ) from error
+
+
+def send_spooled(workspace: Workspace) -> int:
+    """Send what an earlier run could not; returns the number of units.
+
+    Raises:
+        StorageError: they can't be sent yet.
+    """
+    if not workspace.address:
+        return 0
+    folder = _folder(workspace)
+    waiting = sorted(folder.rglob("*.parquet"))
+    for kept in waiting:
+        _send(kept, workspace.store / kept.relative_to(folder).as_posix())
+    return len(waiting)
+
+
+def _send(kept: Path, path: Path) -> None:
+    try:
+        path.put(kept)  # type: ignore[attr-defined]
+    except FileNotFoundError:  # another process of this machine has sent it
+        return
+    kept.unlink(missing_ok=True)
+
+
+def _folder(workspace: Workspace) -> Path:
+    """Of one address: what waits for another bucket stays where it is."""
+    return workspace.spool / workspace.address.partition("://")[2].replace("/", "+")

@@ -17,34 +17,11 @@ import pyarrow.parquet as pq
 
 from warehouse.errors import StorageError
 from warehouse.remote import UnreachableError, footer
-from warehouse.store.ledger import read_ledger
+from warehouse.store.ledger import OtherVersionError, read_ledger
 from warehouse.store.parquet_files import altered_files
-from warehouse.store.schema import TABLES, TOKENS
-from warehouse.store.schema_version import OtherVersionError
+from warehouse.store.schema import TOKENS, all_tables
 
 ALTERED = "its data are not the bytes that were written"
-FILE_NAMES = {
-    "tokens": "tokens.parquet",
-    "top_tokens": "doc-*.parquet",
-    "documents": "documents.parquet",
-    "key_intervals": "intervals.parquet",
-    "condition_pairs": "condition_pairs.parquet",
-    "lineup": "lineup.parquet",
-    "models": "model.parquet",
-    "downstream": "items.parquet",
-    "recall_items": "items.parquet",
-    "benchmark_scores": "scores.parquet",
-    "benchmark_tables": "table.parquet",
-    "model_scores": "scores.parquet",
-    "ranking_columns": "columns.parquet",
-    "ranking_results": "results.parquet",
-    "merge_runs": "runs.parquet",
-    "eval_items": "items.parquet",
-    "eval_tokens": "tokens.parquet",
-    "eval_answers": "answers.parquet",
-    "eval_scores": "scores.parquet",
-    "eval_groups": "group.parquet",
-}
 
 
 @dataclass(frozen=True)
@@ -81,35 +58,35 @@ def _own_files(data: Path, table: str) -> set[Path]:
 
 
 def _own_pattern(table: str) -> str:
-    return "/".join([*(f"{key}=*" for key in TABLES[table][1]), FILE_NAMES[table]])
+    found = all_tables()[table]
+    return "/".join([*(f"{key}=*" for key in found.keys), found.files])
 
 
 def survey(data: Path, *, every_byte: bool = False) -> list[Stranger]:
     """Every Parquet file of the tables that is foreign or damaged, by path.
 
     Args:
-        data: the data folder.
         every_byte: read the files, too: flipped bits leave the footer as it is.
 
     Raises:
         OtherVersionError: another version of Tokenmart wrote a file.
     """
     found: list[Stranger] = []
-    for table in TABLES:
+    for table, described in all_tables().items():
         folder = data / table
         own = _own_files(data, table)
         for path in sorted(folder.glob("**/*.parquet")):
             if path not in own:
                 found.append(Stranger(path, "not counted, it is not a file of Tokenmart", False))
             else:
-                found += _wrong(path, table)
+                found += _wrong(path, described.schema)
         if every_byte:
             sound = own - {stranger.path for stranger in found}
             found += [Stranger(path, ALTERED, True) for path in altered_files(sound)]
     return found
 
 
-def _wrong(path: Path, table: str) -> Iterator[Stranger]:
+def _wrong(path: Path, schema: pa.Schema) -> Iterator[Stranger]:
     try:
         found = pq.read_metadata(footer(path))
         columns = found.schema.to_arrow_schema()
@@ -117,7 +94,6 @@ def _wrong(path: Path, table: str) -> Iterator[Stranger]:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
         yield Stranger(path, f"damaged or no Parquet file ({reason})", True)
         return
-    schema = TABLES[table][0]
     missing = sorted({field.name for field in schema if not field.nullable} - set(columns.names))
     more = sorted(set(columns.names) - set(schema.names))
     if missing or more:

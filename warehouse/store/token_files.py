@@ -29,12 +29,24 @@ from filelock import FileLock
 from warehouse.errors import StorageError
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
-from warehouse.remote import ChangedError, RemotePath, UnreachableError, source, version_of
-from warehouse.store.ledger import UnitRecord, content_sha256, damaged_file, read_units, with_units
-from warehouse.store.parquet_files import STORAGE_REMEDY, write_table, write_tables
-from warehouse.store.schema import TOKENS
-from warehouse.store.schema_version import OtherVersionError, refuse_earlier_folders
-from warehouse.store.spool import reaching, send_spooled
+from warehouse.remote import ChangedError, RemotePath, UnreachableError, footer, source, version_of
+from warehouse.store.ledger import (
+    OtherVersionError,
+    UnitRecord,
+    content_sha256,
+    damaged_file,
+    read_units,
+    refuse_earlier_folders,
+    with_units,
+)
+from warehouse.store.parquet_files import (
+    STORAGE_REMEDY,
+    reaching,
+    send_spooled,
+    write_table,
+    write_tables,
+)
+from warehouse.store.schema import TOKENS, TOP_TOKENS
 
 STEP_NATS = {"logprob": 2.0**-15, "top_logprob": 2.0**-15, "entropy": 2.0**-11}
 """Floats are stored as multiples of these. Errors, at most 1.6e-5 nats in a log-prob and
@@ -293,9 +305,7 @@ def keep_units(path: Path, rows: pa.Table, keep: Callable[[UnitRecord], bool]) -
     The caller holds the publication lock.
 
     Args:
-        path: the published file.
         rows: its rows, as far as they could be read.
-        keep: decides which units are kept.
 
     Returns:
         The units that stayed.
@@ -325,3 +335,55 @@ def publish_all(workspace: Workspace, problem: str | None = None) -> int:
     send_spooled(workspace)
     folders = sorted(workspace.pending.glob(pattern))
     return sum(publish(workspace, *partition_keys(folder)) for folder in folders)
+
+
+TOP_K_KEY = b"tokenmart.top_k"
+"""Parquet footer key: number of top-k tokens per position in the file."""
+
+
+def top_tokens_path(
+    workspace: Workspace, keys: tuple[str, str, str], doc_id: int, fingerprint: str
+) -> Path:
+    """The file of one unit; `keys` are problem, model id and condition."""
+    name = f"doc-{doc_id:06d}-{fingerprint}.parquet"
+    return workspace.store / "top_tokens" / partition(*keys) / name
+
+
+def has_top_tokens(workspace: Workspace, unit: UnitRecord, top_k: int) -> bool:
+    """Whether the first `top_k` choices of a unit, or more, are here.
+
+    Raises:
+        StorageError: the file is damaged.
+    """
+    keys = unit.problem, unit.model_id, unit.condition
+    path = top_tokens_path(workspace, keys, unit.doc_id, unit.fingerprint)
+    try:
+        metadata = pq.read_schema(footer(path)).metadata or {}
+    except FileNotFoundError:
+        return False
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise damaged_file(path, error) from error
+    return int(metadata.get(TOP_K_KEY, b"0")) >= top_k
+
+
+def write_top_tokens(
+    workspace: Workspace, unit: UnitRecord, rows: pa.Table | None, top_k: int
+) -> None:
+    """Store the top-k tokens of a unit, and remove those of an earlier unit of its document.
+
+    Args:
+        rows: in the schema `TOP_TOKENS`; None for none.
+        top_k: how many of each token.
+
+    Raises:
+        StorageError: the disk is full or the folder can't be written.
+    """
+    keys = unit.problem, unit.model_id, unit.condition
+    path = top_tokens_path(workspace, keys, unit.doc_id, unit.fingerprint)
+    if rows is not None:
+        schema = TOP_TOKENS.with_metadata({TOP_K_KEY: str(top_k).encode()})
+        write_table(path, rows.cast(schema))
+    with storage_errors(path):
+        for old in path.parent.glob(f"doc-{unit.doc_id:06d}-*.parquet"):
+            if rows is None or old != path:
+                old.unlink(missing_ok=True)

@@ -74,14 +74,9 @@ coverage as (
         counts.peak_bytes,
         counts.failure
     from known_models
-    inner join conditions
-        on known_models.problem = conditions.problem
-    left join documents
-        on known_models.problem = documents.problem
-    left join counts
-        on known_models.problem = counts.problem
-        and known_models.model_id = counts.model_id
-        and conditions.condition = counts.condition
+    inner join conditions using (problem)
+    left join documents using (problem)
+    left join counts using (problem, model_id, condition)
 )
 
 select * from coverage

@@ -14,82 +14,44 @@ items as (
         asked.length,
         case when asked.depth is not null then least(floor(asked.depth * 8), 7) end as eighth,
         downstream.cluster,
-        downstream.score
+        downstream.score,
+        avg(downstream.score) over (
+            partition by downstream.problem, downstream.model_id, asked.kind, asked.length, eighth
+        ) as mean
     from downstream
-    inner join asked
-        on downstream.problem = asked.problem
-        and downstream.model_id = asked.model_id
-        and downstream.task = asked.task
-        and downstream.item = asked.item
+    inner join asked using (problem, model_id, task, item)
 ),
 
-means as (
+-- Items of one cluster share a context: in a standard error they count as one.
+clusters as (
     select
         problem,
         model_id,
         kind,
         length,
         eighth,
-        avg(score) as score,
+        mean,
+        cluster,
         count(*) as items,
-        count(distinct cluster) as clusters
+        sum(score - mean) as residual
     from items
-    group by problem, model_id, kind, length, eighth
-),
-
-cluster_residuals as (
-    select
-        items.problem,
-        items.model_id,
-        items.kind,
-        items.length,
-        items.eighth,
-        items.cluster,
-        sum(items.score - means.score) as residual
-    from items
-    inner join means
-        on items.problem = means.problem
-        and items.model_id = means.model_id
-        and items.kind = means.kind
-        and items.length = means.length
-        and items.eighth is not distinct from means.eighth
-    group by
-        items.problem, items.model_id, items.kind, items.length, items.eighth, items.cluster
-),
-
-residual_sums as (
-    select
-        problem,
-        model_id,
-        kind,
-        length,
-        eighth,
-        sum(residual ** 2) as residual_squares
-    from cluster_residuals
-    group by problem, model_id, kind, length, eighth
+    group by all
 )
 
 select
-    means.problem,
-    means.model_id,
-    means.kind,
-    cast(means.length as integer) as length,
-    cast(means.eighth as integer) as eighth,
-    cast(means.score as double) as score,
+    problem,
+    model_id,
+    kind,
+    cast(length as integer) as length,
+    cast(eighth as integer) as eighth,
+    cast(mean as double) as score,
     cast(
         case
-            when means.clusters > 1
-                then sqrt(
-                        residual_sums.residual_squares * means.clusters / (means.clusters - 1)
-                    ) / means.items
+            when count(*) > 1
+                then sqrt(sum(residual ** 2) * count(*) / (count(*) - 1)) / sum(items)
         end as double
     ) as stderr,
-    cast(means.items as bigint) as items,
-    cast(means.clusters as bigint) as contexts
-from means
-inner join residual_sums
-    on means.problem = residual_sums.problem
-    and means.model_id = residual_sums.model_id
-    and means.kind = residual_sums.kind
-    and means.length = residual_sums.length
-    and means.eighth is not distinct from residual_sums.eighth
+    cast(sum(items) as bigint) as items,
+    count(*) as contexts
+from clusters
+group by problem, model_id, kind, length, eighth, mean

@@ -9,97 +9,63 @@ asked as (
 items as (
     select
         downstream.*,
-        coalesce(asked.counts, true) as counts
+        avg(downstream.score) over task as task_score,
+        count(*) over task as task_items,
+        bool_and(coalesce(asked.counts, true)) over task as counts
     from downstream
-    left join asked
-        on downstream.problem = asked.problem
-        and downstream.model_id = asked.model_id
-        and downstream.task = asked.task
-        and downstream.item = asked.item
+    left join asked using (problem, model_id, task, item)
+    window task as (partition by downstream.problem, downstream.model_id, downstream.task)
 ),
 
-task_means as (
+-- Items of one cluster share a context: in a standard error they count as one.
+clusters as (
     select
         problem,
         model_id,
         task,
-        avg(score) as score,
-        count(*) as items,
-        count(distinct cluster) as clusters,
-        bool_and(counts) as counts
+        task_score,
+        task_items,
+        counts,
+        cluster,
+        sum(score - task_score) as residual
     from items
-    group by problem, model_id, task
-),
-
-cluster_residuals as (
-    select
-        items.problem,
-        items.model_id,
-        items.task,
-        items.cluster,
-        sum(items.score - task_means.score) as residual
-    from items
-    inner join task_means
-        on items.problem = task_means.problem
-        and items.model_id = task_means.model_id
-        and items.task = task_means.task
-    group by items.problem, items.model_id, items.task, items.cluster
-),
-
-residual_sums as (
-    select
-        problem,
-        model_id,
-        task,
-        sum(residual ** 2) as residual_squares
-    from cluster_residuals
-    group by problem, model_id, task
+    group by all
 ),
 
 tasks as (
     select
-        task_means.problem,
-        task_means.model_id,
-        task_means.task,
-        task_means.score,
+        problem,
+        model_id,
+        task,
+        task_score as score,
         case
-            when task_means.clusters > 1
-                then sqrt(
-                        residual_sums.residual_squares
-                        * task_means.clusters / (task_means.clusters - 1)
-                    ) / task_means.items
+            when count(*) > 1
+                then sqrt(sum(residual ** 2) * count(*) / (count(*) - 1)) / task_items
         end as stderr,
-        task_means.items,
-        task_means.counts
-    from task_means
-    inner join residual_sums
-        on task_means.problem = residual_sums.problem
-        and task_means.model_id = residual_sums.model_id
-        and task_means.task = residual_sums.task
+        task_items as items,
+        counts
+    from clusters
+    group by problem, model_id, task, task_score, task_items, counts
 ),
 
-context_residuals as (
+contexts as (
     select
-        cluster_residuals.problem,
-        cluster_residuals.model_id,
-        cluster_residuals.cluster,
-        sum(cluster_residuals.residual / task_means.items) as residual
-    from cluster_residuals
-    inner join task_means
-        on cluster_residuals.problem = task_means.problem
-        and cluster_residuals.model_id = task_means.model_id
-        and cluster_residuals.task = task_means.task
-    where task_means.counts
-    group by cluster_residuals.problem, cluster_residuals.model_id, cluster_residuals.cluster
+        problem,
+        model_id,
+        cluster,
+        sum(residual / task_items) as residual
+    from clusters
+    where counts
+    group by problem, model_id, cluster
 ),
 
 context_sums as (
     select
         problem,
         model_id,
-        count(*) as clusters,
+        count(*) as contexts,
         sum(residual ** 2) as residual_squares
-    from context_residuals
+    from contexts
     group by problem, model_id
 ),
 
@@ -112,15 +78,13 @@ overall as (
         case
             when count(tasks.stderr) = count(*)
                 then sqrt(
-                        any_value(context_sums.residual_squares * context_sums.clusters)
-                        / (any_value(context_sums.clusters) - 1)
+                        any_value(context_sums.residual_squares * context_sums.contexts)
+                        / (any_value(context_sums.contexts) - 1)
                     ) / count(*)
         end as stderr,
         sum(tasks.items) as items
     from tasks
-    inner join context_sums
-        on tasks.problem = context_sums.problem
-        and tasks.model_id = context_sums.model_id
+    inner join context_sums using (problem, model_id)
     where tasks.counts
     group by tasks.problem, tasks.model_id
 ),

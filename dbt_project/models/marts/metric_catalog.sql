@@ -35,18 +35,14 @@ metric_catalog as (
         regexp_extract(families.description, '`([^`]+)`', 1) as formula,
         families.description
     from variants
-    inner join families
-        on variants.metric = families.metric
+    inner join families using (metric)
     left join valued
         on variants.metric = valued.metric
         and variants.variant = valued.variant_name
 )
 
 select * from metric_catalog
-{%- for plugin in context.keys() | sort if plugin.startswith('adds_metric_catalog__') %}
-{%- set given = context[plugin]() %}
-{%- if given and load_relation(given) %}
+{%- for relation in plugin_relations('adds_metric_catalog__') %}
 union all by name
-select * from {{ given }}
-{%- endif %}
+select * from {{ relation }}
 {%- endfor %}

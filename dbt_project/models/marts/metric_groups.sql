@@ -3,9 +3,7 @@ with documents as (
         metric_documents.*,
         texts.document_group
     from {{ ref('metric_documents') }} as metric_documents
-    inner join {{ source('extract', 'documents') }} as texts
-        on metric_documents.problem = texts.problem
-        and metric_documents.doc_id = texts.doc_id
+    inner join {{ source('extract', 'documents') }} as texts using (problem, doc_id)
     where texts.document_group is not null
 ),
 

@@ -1,18 +1,9 @@
 {{ config(materialized = 'view') }}
 {#- A warehouse of scores made elsewhere has no metric_documents. -#}
-{%- set relations = [] -%}
 {%- set of_tokens = ref('metric_documents') -%}
-{%- if not execute or load_relation(of_tokens) -%}
-    {%- do relations.append(of_tokens) -%}
-{%- endif -%}
-{%- for plugin in context.keys() | sort if plugin.startswith('adds_metric_parts__') -%}
-    {%- set given = context[plugin]() -%}
-    {%- if given and load_relation(given) -%}
-        {%- do relations.append(given) -%}
-    {%- endif -%}
-{%- endfor %}
+{%- set relations = [of_tokens] if not execute or load_relation(of_tokens) else [] %}
 
-{% for relation in relations -%}
+{% for relation in relations + plugin_relations('adds_metric_parts__') -%}
 select * from {{ relation }}
 {{ 'union all by name' if not loop.last }}
 {% endfor %}

@@ -1,5 +1,13 @@
 -- Documents to one value per model (macro `combined_documents`). A missing value has a row with the
--- reason.
+-- reason. Metrics without a table or view have none: a selection left them out.
+
+{%- set never_built = [''] -%}
+{%- for node in graph.get('nodes', {}).values()
+    if execute and not var('shards', none) and node.resource_type == 'model'
+    and node.config.meta.get('metric')
+    and not adapter.get_relation(node.database, node.schema, node.alias) -%}
+    {%- do never_built.append(node.config.meta.metric) -%}
+{%- endfor %}
 
 with documents as (
     select * from {{ ref('metric_documents') }}
@@ -23,12 +31,9 @@ measured as (
 
 found as (
     select * from measured
-    {%- for plugin in context.keys() | sort if plugin.startswith('adds_metric_values__') %}
-    {%- set given = context[plugin]() %}
-    {%- if given and load_relation(given) %}
+    {%- for relation in plugin_relations('adds_metric_values__') %}
     union all by name
-    select * from {{ given }}
-    {%- endif %}
+    select * from {{ relation }}
     {%- endfor %}
 ),
 
@@ -42,15 +47,9 @@ missing as (
         0 as documents,
         expected_values.reason_if_missing as reason
     from expected_values
-    left join found
-        on expected_values.problem = found.problem
-        and expected_values.metric = found.metric
-        and expected_values.variant = found.variant
-        and expected_values.model_id = found.model_id
+    left join found using (problem, metric, variant, model_id)
     where found.model_id is null
-        and expected_values.metric not in (
-            '{{ never_built_metrics() | join("', '") }}'
-        )
+        and expected_values.metric not in ('{{ never_built | join("', '") }}')
 ),
 
 metric_values as (

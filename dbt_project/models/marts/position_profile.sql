@@ -40,8 +40,7 @@ in_full_context as (
         octaves.entropy_sum,
         octaves.top_1
     from octaves
-    inner join units
-        on octaves.unit_id = units.unit_id
+    inner join units using (unit_id)
     where octaves.tokens > 0
 ),
 
@@ -58,8 +57,7 @@ against_short_context as (
         octaves.paired_entropy_sum as entropy_sum,
         octaves.paired_top_1 as top_1
     from octaves
-    inner join units
-        on octaves.unit_id = units.unit_id
+    inner join units using (unit_id)
     where octaves.paired_tokens > 0
 ),
 

@@ -22,11 +22,7 @@ passages as (
         -sum(cast(tokens.logprob as double)) as nll,
         count_if(tokens.rank = 1) as top_1
     from tokens
-    inner join ledger
-        on tokens.problem = ledger.problem
-        and tokens.model_id = ledger.model_id
-        and tokens.condition = ledger.condition
-        and tokens.doc_id = ledger.doc_id
+    inner join ledger using (problem, model_id, condition, doc_id)
     group by all
 ),
 
@@ -57,13 +53,7 @@ copy_lengths as (
             partition by present.problem, present.model_id, present.probe, present.doc_id
         ) as is_longest
     from present
-    inner join absent
-        on present.problem = absent.problem
-        and present.model_id = absent.model_id
-        and present.probe = absent.probe
-        and present.doc_id = absent.doc_id
-        and present.length = absent.length
-        and present.segment = absent.segment
+    inner join absent using (problem, model_id, probe, doc_id, length, segment)
     group by
         present.problem,
         present.model_id,

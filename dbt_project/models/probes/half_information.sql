@@ -31,11 +31,7 @@ after_another as (
         tokens.position,
         cast(tokens.logprob as double) as logprob
     from tokens
-    inner join ledger
-        on tokens.problem = ledger.problem
-        and tokens.model_id = ledger.model_id
-        and tokens.condition = ledger.condition
-        and tokens.doc_id = ledger.doc_id
+    inner join ledger using (problem, model_id, condition, doc_id)
 ),
 
 -- The score of a token after its own first half is that of the whole document.
@@ -51,16 +47,8 @@ lengths as (
         count(*) as tokens,
         sum(cast(own.logprob as double) - after_another.logprob) as information
     from after_another
-    inner join whole_documents
-        on after_another.problem = whole_documents.problem
-        and after_another.model_id = whole_documents.model_id
-        and after_another.doc_id = whole_documents.doc_id
-    inner join tokens as own
-        on whole_documents.problem = own.problem
-        and whole_documents.model_id = own.model_id
-        and whole_documents.condition = own.condition
-        and whole_documents.doc_id = own.doc_id
-        and after_another.position = own.position
+    inner join whole_documents using (problem, model_id, doc_id)
+    inner join tokens as own using (problem, model_id, condition, doc_id, position)
     group by
         after_another.problem,
         after_another.model_id,

@@ -20,11 +20,7 @@ sums as (
         count(*) as tokens,
         -sum(cast(tokens.logprob as double)) as nll_sum
     from tokens
-    inner join ledger
-        on tokens.problem = ledger.problem
-        and tokens.model_id = ledger.model_id
-        and tokens.condition = ledger.condition
-        and tokens.doc_id = ledger.doc_id
+    inner join ledger using (problem, model_id, condition, doc_id)
     group by all
 ),
 

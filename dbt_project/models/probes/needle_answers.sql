@@ -27,11 +27,7 @@ answers as (
         arg_min(tokens.rank, tokens.position) = 1 as first_token_right,
         max(tokens.rank) = 1 as all_tokens_right
     from tokens
-    inner join ledger
-        on tokens.problem = ledger.problem
-        and tokens.model_id = ledger.model_id
-        and tokens.condition = ledger.condition
-        and tokens.doc_id = ledger.doc_id
+    inner join ledger using (problem, model_id, condition, doc_id)
     group by all
 ),
 
@@ -61,12 +57,7 @@ needle_answers as (
         absent.nll as absent_nll,
         absent.first_token_right as absent_first_token_right
     from present
-    inner join absent
-        on present.problem = absent.problem
-        and present.model_id = absent.model_id
-        and present.probe = absent.probe
-        and present.doc_id = absent.doc_id
-        and present.sentence = absent.sentence
+    inner join absent using (problem, model_id, probe, doc_id, sentence)
 )
 
 select * from needle_answers

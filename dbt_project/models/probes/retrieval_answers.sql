@@ -27,11 +27,7 @@ answers as (
         min(tokens.position) as first_position,
         min(tokens.char_start) as first_character
     from tokens
-    inner join ledger
-        on tokens.problem = ledger.problem
-        and tokens.model_id = ledger.model_id
-        and tokens.condition = ledger.condition
-        and tokens.doc_id = ledger.doc_id
+    inner join ledger using (problem, model_id, condition, doc_id)
     group by all
 )
 

@@ -29,12 +29,7 @@ retrieval_controls as (
         excerpts.top_1 as with_document_top_1,
         excerpts.without_document_top_1
     from controls
-    inner join excerpts
-        on controls.problem = excerpts.problem
-        and controls.model_id = excerpts.model_id
-        and controls.probe = excerpts.probe
-        and controls.doc_id = excerpts.doc_id
-        and controls.segment = excerpts.segment
+    inner join excerpts using (problem, model_id, probe, doc_id, segment)
 )
 
 select * from retrieval_controls

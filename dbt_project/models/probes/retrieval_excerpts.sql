@@ -31,12 +31,7 @@ retrieval_excerpts as (
         without_document.top_1 as without_document_top_1,
         without_document.right_prefix as without_document_right_prefix
     from with_document
-    inner join without_document
-        on with_document.problem = without_document.problem
-        and with_document.model_id = without_document.model_id
-        and with_document.probe = without_document.probe
-        and with_document.doc_id = without_document.doc_id
-        and with_document.segment = without_document.segment
+    inner join without_document using (problem, model_id, probe, doc_id, segment)
 )
 
 select * from retrieval_excerpts

@@ -47,8 +47,7 @@ pairs as (
         long_contexts.condition as long_condition,
         short_contexts.condition as short_condition
     from conditions as long_contexts
-    inner join conditions as short_contexts
-        on long_contexts.problem = short_contexts.problem
+    inner join conditions as short_contexts using (problem)
     left join {{ source('extract', 'condition_pairs') }} as declared
         on long_contexts.problem = declared.problem
         and long_contexts.condition = declared.condition
@@ -93,9 +92,7 @@ needed_conditions as (
         controls.probe as suffix,
         answers.condition
     from conditions as controls
-    inner join conditions as answers
-        on controls.problem = answers.problem
-        and controls.probe = answers.probe
+    inner join conditions as answers using (problem, probe)
     where controls.condition_kind in (
             'retrieval_foreign', 'retrieval_shuffled', 'retrieval_tail'
         )
@@ -145,12 +142,8 @@ lacking as (
             end
         ) as reason
     from needed_conditions
-    inner join known_models
-        on needed_conditions.problem = known_models.problem
-    left join states
-        on known_models.problem = states.problem
-        and known_models.model_id = states.model_id
-        and needed_conditions.condition = states.condition
+    inner join known_models using (problem)
+    left join states using (problem, model_id, condition)
     group by all
 ),
 
@@ -175,20 +168,15 @@ expected_values as (
             else 'no token qualified'
         end as reason_if_missing
     from variants
-    inner join families
-        on variants.metric = families.metric
-    inner join lacking
-        on families.needs = lacking.needs
-    left join evaluated
-        on lacking.problem = evaluated.problem
+    inner join families using (metric)
+    inner join lacking using (needs)
+    left join evaluated using (problem)
     -- has values for evaluators whose key text was imported, and is expected of none
     where variants.over != 'published_key_text'
 )
 
 select * from expected_values
-{%- for plugin in context.keys() | sort if plugin.startswith('adds_metric_values__') %}
-{%- set given = context[plugin]() %}
-{%- if given and load_relation(given) %}
+{%- for relation in plugin_relations('adds_metric_values__') %}
 union all by name
 -- a table of scores gives its own reasons
 select
@@ -197,6 +185,5 @@ select
     variant,
     model_id,
     coalesce(reason, 'no score') as reason_if_missing
-from {{ given }}
-{%- endif %}
+from {{ relation }}
 {%- endfor %}

@@ -14,11 +14,7 @@ long_context as (
         top_tokens.choice_id,
         cast(top_tokens.logprob as double) as logprob
     from top_tokens
-    inner join units
-        on top_tokens.problem = units.problem
-        and top_tokens.model_id = units.model_id
-        and top_tokens.condition = units.condition
-        and top_tokens.doc_id = units.doc_id
+    inner join units using (problem, model_id, condition, doc_id)
 ),
 
 short_context as (
@@ -51,13 +47,8 @@ choices as (
         exp(short_context.logprob) as short_probability,
         long_context.logprob - short_context.logprob as difference
     from long_context
-    inner join scored_in_both
-        on long_context.unit_id = scored_in_both.unit_id
-        and long_context.position = scored_in_both.position
-    left join short_context
-        on long_context.unit_id = short_context.unit_id
-        and long_context.position = short_context.position
-        and long_context.choice_id = short_context.choice_id
+    inner join scored_in_both using (unit_id, position)
+    left join short_context using (unit_id, position, choice_id)
 ),
 
 common as (
@@ -90,8 +81,7 @@ choice_divergences as (
         sum(common.short_sum + common.short_rest * ln(common.short_rest / common.long_rest))
             as short_to_long
     from common
-    inner join units
-        on common.unit_id = units.unit_id
+    inner join units using (unit_id)
     group by all
 )
 

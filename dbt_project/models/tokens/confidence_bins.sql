@@ -35,8 +35,7 @@ confidence_bins as (
         cast(sum(finest.top_1) as bigint) as top_1,
         cast(sum(finest.tokens) as bigint) as tokens
     from finest
-    inner join units
-        on finest.unit_id = units.unit_id
+    inner join units using (unit_id)
     cross join binnings
     group by all
 )

@@ -51,11 +51,7 @@ in_full_context as (
         tokens.rank,
         tokens.top_logprob
     from tokens
-    inner join units
-        on tokens.problem = units.problem
-        and tokens.model_id = units.model_id
-        and tokens.condition = units.condition
-        and tokens.doc_id = units.doc_id
+    inner join units using (problem, model_id, condition, doc_id)
 ),
 
 in_short_context as (
@@ -116,12 +112,8 @@ fct_tokens as (
         features.bigram_distance,
         features.fourgram_distance
     from in_full_context as full_context
-    left join in_short_context as short_context
-        on full_context.unit_id = short_context.unit_id
-        and full_context.position = short_context.position
-    left join features
-        on full_context.tokenization_id = features.tokenization_id
-        and full_context.position = features.position
+    left join in_short_context as short_context using (unit_id, position)
+    left join features using (tokenization_id, position)
     -- A token has one row in its first pair, scored in the short context or not, and one more for
     -- each further short context that scored it. is_first_pair counts tokens once.
     where full_context.is_first_pair

@@ -40,12 +40,10 @@ resolved_entropies as (
         count_if(1 - token_pairs.entropy / token_pairs.short_entropy > 0.4) as resolved_40,
         sum(1 - token_pairs.entropy / token_pairs.short_entropy) as decrease_sum
     from token_pairs
-    inner join documents
-        on token_pairs.unit_id = documents.unit_id
+    inner join documents using (unit_id)
     inner join thresholds
         on token_pairs.short_entropy > documents.mean + thresholds.alpha * documents.deviation
-    inner join units
-        on token_pairs.unit_id = units.unit_id
+    inner join units using (unit_id)
     group by all
 )
 

@@ -52,11 +52,7 @@ tokens as (
         all_tokens.char_start,
         all_tokens.char_end
     from all_tokens
-    inner join units
-        on all_tokens.problem = units.problem
-        and all_tokens.model_id = units.model_id
-        and all_tokens.condition = units.condition
-        and all_tokens.doc_id = units.doc_id
+    inner join units using (problem, model_id, condition, doc_id)
 ),
 
 -- Bytes before a character are counted from the beginning of its stretch of 200 characters.

@@ -55,9 +55,7 @@ contexts as (
             {{ code_of(['token_units', 'words', 'token_features', 'fct_tokens']) }}
         ) as context_id
     from ledger
-    inner join models
-        on ledger.problem = models.problem
-        and ledger.model_id = models.model_id
+    inner join models using (problem, model_id)
 ),
 
 -- Models that share a tokenizer share a document's tokenization: that of the model with most rows.
@@ -70,8 +68,7 @@ tokenizations as (
         contexts.condition,
         hash(contexts.context_id, corpora.corpus_id) as tokenization_id
     from contexts
-    left join corpora
-        on contexts.problem = corpora.problem
+    left join corpora using (problem)
     where contexts.condition_kind = 'full'
     qualify row_number() over (
             partition by contexts.problem, contexts.tokenizer_sha256, contexts.doc_id
@@ -86,11 +83,7 @@ last_characters as (
         tokens.model_id,
         max(tokens.char_end) as characters
     from tokens
-    inner join tokenizations
-        on tokens.problem = tokenizations.problem
-        and tokens.model_id = tokenizations.model_id
-        and tokens.condition = tokenizations.condition
-        and tokens.doc_id = tokenizations.doc_id
+    inner join tokenizations using (problem, model_id, condition, doc_id)
     group by tokens.problem, tokens.doc_id, tokens.model_id
 ),
 
@@ -116,10 +109,7 @@ pairs as (
             else concat(short_context.condition, '_in_', long_context.condition)
         end as pair
     from contexts as long_context
-    inner join contexts as short_context
-        on long_context.problem = short_context.problem
-        and long_context.model_id = short_context.model_id
-        and long_context.doc_id = short_context.doc_id
+    inner join contexts as short_context using (problem, model_id, doc_id)
     left join declared_pairs
         on long_context.problem = declared_pairs.problem
         and long_context.condition = declared_pairs.condition
@@ -202,15 +192,9 @@ token_units as (
             is_first_pair
         ) as unit_id
     from paired
-    left join tokenizations
-        on paired.problem = tokenizations.problem
-        and paired.tokenizer_sha256 = tokenizations.tokenizer_sha256
-        and paired.doc_id = tokenizations.doc_id
-    left join text_ends
-        on paired.problem = text_ends.problem
-        and paired.doc_id = text_ends.doc_id
-    left join evaluators
-        on paired.problem = evaluators.problem
+    left join tokenizations using (problem, tokenizer_sha256, doc_id)
+    left join text_ends using (problem, doc_id)
+    left join evaluators using (problem)
 )
 
 select * from token_units

@@ -73,9 +73,7 @@ words as (
             order by placed.char_end
         ) as integer) as previous_start
     from placed
-    inner join frequencies
-        on placed.problem = frequencies.problem
-        and placed.word = frequencies.word
+    inner join frequencies using (problem, word)
     where placed.is_word
 )
 

@@ -129,10 +129,10 @@ def eval_command(
     from extract.failures import summary
     from plugins.benchmarks.harness.chat import Chat, chat_of
     from plugins.benchmarks.harness.item_rows import item_rows
+    from plugins.benchmarks.harness.stored_items import refuse_clashes, store_group, store_items
     from plugins.benchmarks.harness.tasks import in_chat, load_tasks_and_groups
     from warehouse.errors import UnitFailedError
     from warehouse.progress import progress_bar, without_library_bars
-    from warehouse.store.eval_items import refuse_clashes, store_group, store_items
 
     workspace, problem, selection = _selected(problem_name, models, device, dtype, backend)
     wanted = [name for each in names for name in each.split(",") if name]

@@ -17,9 +17,9 @@ import numpy as np
 
 from analysis.statistics.correlations import Flags, Floats
 from plugins.benchmarks.e2lm.scores import open_problem
+from plugins.benchmarks.model_sql import ModelSql
 from plugins.benchmarks.scores.table_problem import TableProblem, find_table, read_table
 from warehouse.errors import TokenmartError
-from warehouse.metrics.model_sql import ModelSql
 from warehouse.paths import Workspace
 
 LEVEL = 0.95

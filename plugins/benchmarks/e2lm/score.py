@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from plugins.benchmarks.e2lm.scores import open_scores
 from plugins.benchmarks.e2lm.site_scores import plain_table
+from plugins.benchmarks.model_sql import ModelSql
 from plugins.benchmarks.scores.score_table import read_scores
+from plugins.benchmarks.tables.benchmarks import BENCHMARK_TABLES
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.metrics.model_sql import ModelSql
 from warehouse.paths import Workspace
-from warehouse.store.schema import BENCHMARK_TABLES
 
 COLUMNS = ("model", "size", "arch", "tokens_bt", "benchmark", "score")
 EVERY_STEPS = 4000

@@ -6,7 +6,7 @@ import duckdb
 import pyarrow as pa
 
 from plugins.benchmarks.scores.score_store import BroughtScores
-from warehouse.store.schema import BENCHMARK_SCORES, BENCHMARK_TABLES
+from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES, BENCHMARK_TABLES
 
 
 def open_scores(problem: str, scores: pa.Table, facts: pa.Table) -> duckdb.DuckDBPyConnection:

@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from plugins.benchmarks.harness.eval_answer import EvalAnswer
+from plugins.benchmarks.harness.stored_items import UNIT_ITEMS, lengths_of
+from plugins.benchmarks.tables.benchmarks import EVAL_ANSWERS, EVAL_ITEMS, EVAL_SCORES
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
-from warehouse.store.eval_items import UNIT_ITEMS, lengths_of
 from warehouse.store.ledger import UnitRecord
 from warehouse.store.parquet_files import write_table
-from warehouse.store.schema import EVAL_ANSWERS, EVAL_ITEMS, EVAL_SCORES, TOKENS
+from warehouse.store.schema import TOKENS
 from warehouse.store.token_files import partition, publish, write_unit
 
 

@@ -33,6 +33,7 @@ from plugins.benchmarks.harness.results import (
 )
 from plugins.benchmarks.harness.scoring import ScoredRequests, answer_text, named_items, score_unit
 from plugins.benchmarks.harness.tasks import EvalTask, EvalUnit
+from plugins.benchmarks.tables.benchmarks import EVAL_ANSWERS, EVAL_SCORES
 from warehouse.errors import StorageError
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
@@ -41,7 +42,7 @@ from warehouse.problem.spec import Problem
 from warehouse.progress import Progress
 from warehouse.store.ledger import UnitRecord, fingerprint, read_units
 from warehouse.store.parquet_files import write_table
-from warehouse.store.schema import EVAL_ANSWERS, EVAL_SCORES, TOKENS
+from warehouse.store.schema import TOKENS
 from warehouse.store.token_files import (
     finished_units,
     partition,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from warehouse.store.eval_items import condition_of
-from warehouse.store.schema import EVAL_GROUPS
+from plugins.benchmarks.harness.stored_items import condition_of
+from plugins.benchmarks.tables.benchmarks import EVAL_GROUPS
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from plugins.benchmarks.harness.stored_items import lengths_of
 from plugins.benchmarks.harness.tasks import EvalRequest, EvalTask
+from plugins.benchmarks.tables.benchmarks import EVAL_ITEMS
 from warehouse.errors import TokenmartError
-from warehouse.store.eval_items import lengths_of
-from warehouse.store.schema import EVAL_ITEMS
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -21,9 +21,9 @@ from plugins.benchmarks.harness.chat import Chat, Messages, chat_of
 from plugins.benchmarks.harness.encoding import TooLong
 from plugins.benchmarks.harness.item_rows import item_rows
 from plugins.benchmarks.harness.results import Response
+from plugins.benchmarks.harness.stored_items import condition_of, refuse_clashes, store_items
 from plugins.benchmarks.harness.tasks import FEWSHOT_SEED, EvalTask, run_of, task_manager, units_of
 from warehouse.errors import TokenmartError, UnitFailedError, visible
-from warehouse.store.eval_items import condition_of, refuse_clashes, store_items
 
 NAME = "tokenmart"
 

@@ -19,8 +19,8 @@ import numpy as np
 
 from plugins.benchmarks.harness.chat import Chat
 from plugins.benchmarks.harness.groups import Average, EvalGroup
+from plugins.benchmarks.harness.stored_items import UNIT_ITEMS, condition_of
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.store.eval_items import UNIT_ITEMS, condition_of
 
 FEWSHOT_SEED = 1234
 """The harness's own default: worked examples are the same."""

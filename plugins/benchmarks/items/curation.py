@@ -11,8 +11,8 @@ import duckdb
 from plugins.benchmarks.e2lm.score import WEIGHTS
 from plugins.benchmarks.items.held_out import Fold, held_out
 from plugins.benchmarks.items.item_scores import ItemScores
+from plugins.benchmarks.model_sql import ModelSql
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.metrics.model_sql import ModelSql
 from warehouse.paths import Workspace
 
 SQL = Path(__file__).parents[1] / "dbt" / "analyses" / "item_signal.sql"

@@ -11,9 +11,9 @@ import duckdb
 import pyarrow as pa
 
 from plugins.benchmarks.e2lm.scores import open_scores
-from warehouse.metrics.model_sql import ModelSql
+from plugins.benchmarks.model_sql import ModelSql
+from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES, BENCHMARK_TABLES
 from warehouse.paths import Workspace
-from warehouse.store.schema import BENCHMARK_SCORES, BENCHMARK_TABLES
 
 DECISIONS = Path(__file__).parents[1] / "dbt" / "analyses" / "chosen_decisions.sql"
 VARIANTS = ("all", "random", "chosen")

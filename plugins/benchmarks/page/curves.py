@@ -6,10 +6,10 @@ from pathlib import Path
 
 from plugins.benchmarks.e2lm.score import open_table, table_notes
 from plugins.benchmarks.e2lm.scores import open_problem
+from plugins.benchmarks.model_sql import ModelSql
 from plugins.benchmarks.page.signal_data import SignalData, gather_signal
 from plugins.benchmarks.scores.table_problem import TableProblem, find_table, read_table
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.metrics.model_sql import ModelSql
 from warehouse.paths import Workspace
 
 

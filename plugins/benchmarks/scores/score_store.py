@@ -13,12 +13,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from plugins.benchmarks.scores.score_table import read_model_scores, read_scores
+from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES, BENCHMARK_TABLES, MODEL_SCORES
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.files import sha256_file, storage_errors
 from warehouse.paths import Workspace
 from warehouse.remote import source
 from warehouse.store.parquet_files import write_table
-from warehouse.store.schema import BENCHMARK_SCORES, BENCHMARK_TABLES, DOWNSTREAM, MODEL_SCORES
+from warehouse.store.schema import DOWNSTREAM
 
 _NO_FOLDER = re.compile(r"[=%?\\\x00-\x1f\x7f]|__HIVE_DEFAULT_PARTITION__|^$")
 """Names that DuckDB doesn't read back unchanged from a partition's folder."""

@@ -13,9 +13,9 @@ import duckdb
 import pyarrow as pa
 
 from plugins.benchmarks.scores.metric_directions import direction_of
+from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES, MODEL_SCORES
 from warehouse.errors import TokenmartError
 from warehouse.importers.plain_table import read_plain
-from warehouse.store.schema import BENCHMARK_SCORES, MODEL_SCORES
 
 REQUIRED = ("model", "benchmark", "score")
 COLUMNS = {

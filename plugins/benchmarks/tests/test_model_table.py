@@ -12,12 +12,12 @@ from plugins.benchmarks.e2lm.readings import compare_readings
 from plugins.benchmarks.scores.score_store import store_scores
 from plugins.benchmarks.scores.score_table import read_model_scores
 from plugins.benchmarks.scores.table_problem import find_table, read_table
+from plugins.benchmarks.tables.benchmarks import MODEL_SCORES
 from tests.helpers.dbt_harness import Warehouse
 from tokenmart import cli
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.spec import load_ranked
-from warehouse.store.schema import MODEL_SCORES
 
 PROBLEM = """
 kind: table

@@ -12,8 +12,8 @@ import duckdb
 import pytest
 
 from plugins.benchmarks.scores.score_table import read_scores
+from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES
 from warehouse.errors import TokenmartError
-from warehouse.store.schema import BENCHMARK_SCORES
 
 HEADER = "model,size,arch,tokens_bt,benchmark,score"
 GOOD = (HEADER, "org/m,1b,a,1,q,0.5", "org/m,1b,a,2,q,0.6", "n,1b,a,1,q,0.4")

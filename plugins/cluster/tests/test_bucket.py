@@ -26,11 +26,10 @@ from plugins.cluster.stores.s3 import BucketPath
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.remote import ChangedError, footer, remote_path
-from warehouse.store import leases
-from warehouse.store.leases import lease
+from warehouse.store import claims
+from warehouse.store.claims import lease
 from warehouse.store.ledger import read_units
-from warehouse.store.parquet_files import altered_files
-from warehouse.store.spool import send_spooled
+from warehouse.store.parquet_files import altered_files, send_spooled
 from warehouse.store.survey import survey
 from warehouse.store.token_files import (
     finished_units,
@@ -206,8 +205,8 @@ def test_of_many_that_claim_one_has_it_and_the_next_when_it_is_released(top: str
 def test_a_claim_is_kept_alive_and_taken_over_only_when_its_owner_is_silent(
     top: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leases, "EXPIRY_SECONDS", 3.0)
-    monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.3)
+    monkeypatch.setattr(claims, "EXPIRY_SECONDS", 3.0)
+    monkeypatch.setattr(claims, "HEARTBEAT_SECONDS", 0.3)
     path = one(f"{top}/doc.claim")
     with lease(path) as mine:
         assert mine

@@ -14,8 +14,8 @@ from warehouse.paths import find_workspace
 from warehouse.terminal import counted
 
 if TYPE_CHECKING:
+    from plugins.exchange.bundle import Manifest
     from warehouse.paths import Workspace
-    from warehouse.store.bundle import Manifest
 
 
 @click.group()
@@ -118,9 +118,9 @@ def attach(address: str | None, name: str | None, as_json: bool) -> None:
     tokenmart exchange attach s3://lab/minilong --name lab2
     tokenmart exchange attach
     """
+    from plugins.exchange.attached import Attached, attached, check_name, remember
+    from plugins.exchange.bundle import place_of, read_manifest, verify
     from warehouse.progress import progress_bar
-    from warehouse.store.attached import Attached, attached, check_name, remember
-    from warehouse.store.bundle import place_of, read_manifest, verify
 
     workspace = find_workspace()
     if address is None:
@@ -161,7 +161,7 @@ def detach(name: str) -> None:
     \b
     tokenmart exchange detach lab2
     """
-    from warehouse.store.attached import forget
+    from plugins.exchange.attached import forget
 
     forget(find_workspace(), name)
     click.echo(visible(f"{name}: detached"))
@@ -174,10 +174,10 @@ def _stored(workspace: Workspace) -> list[str]:
 
 def _differences(workspace: Workspace, manifest: Manifest) -> dict[str, list[dict[str, object]]]:
     """Differences, by problem of both."""
+    from plugins.exchange.comparison import describe, differences
     from warehouse.problem.problem_files import list_problems
     from warehouse.problem.spec import load_problem
     from warehouse.sql.connection import connect_to_parquet
-    from warehouse.sql.share_comparison import describe, differences
 
     known = set(list_problems(workspace)) & set(_stored(workspace)) & manifest.problems.keys()
     found: dict[str, list[dict[str, object]]] = {}

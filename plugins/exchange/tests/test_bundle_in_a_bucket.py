@@ -14,8 +14,8 @@ from bucket_server import BUCKET, make_bucket, point_at, running
 from two_labs import Lab, Run, asked
 
 from plugins.cluster.stores.s3 import BucketPath
+from plugins.exchange.bundle import read_manifest
 from warehouse.remote import remote_path
-from warehouse.store.bundle import read_manifest
 
 ADDRESS = f"s3://{BUCKET}/shared"
 

@@ -18,9 +18,10 @@ import pytest
 import yaml
 from two_labs import MODELS, Lab, Run, asked
 
+from plugins.exchange.bundle import MANIFEST, place_of, read_manifest
 from plugins.exchange.export import may_share_texts
+from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace
-from warehouse.store.bundle import MANIFEST, read_manifest
 from warehouse.store.ledger import read_units
 from warehouse.store.token_files import read_rows, write_units
 
@@ -378,3 +379,13 @@ def test_an_export_goes_only_where_nothing_is_lost(
     assert "thesis.tex" in tell(far, "exchange", "export", str(tmp_path / "home"), code=1).output
     assert "checkout" in tell(far, "exchange", "export", str(far.root), code=1).output
     assert find_workspace().root == far.root
+
+
+def test_a_bundle_is_under_no_path_that_names_a_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rank=0" / "lab").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "rank=0")
+    for address in ("lab", f"{tmp_path}/rank=0/lab", "s3://bucket/rank=0"):
+        with pytest.raises(TokenmartError, match="rank=0 in it would be taken for a partition"):
+            place_of(address)

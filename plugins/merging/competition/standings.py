@@ -10,14 +10,14 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from plugins.benchmarks.model_sql import ModelSql
 from plugins.merging.competition.helm import plain_results
 from plugins.merging.competition.pairs import tested_pairs
 from plugins.merging.competition.ranking_table import RankingTable, read_ranking
+from plugins.merging.tables.rankings import MERGE_RUNS, RANKING_COLUMNS, RANKING_RESULTS
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.metrics.model_sql import ModelSql
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_read_only
-from warehouse.store.schema import MERGE_RUNS, RANKING_COLUMNS, RANKING_RESULTS
 
 MARTS = {
     "rankings": "round, rank nulls last, entry",

@@ -6,11 +6,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from plugins.benchmarks.model_sql import ModelSql
 from plugins.merging.evaluate import Round, evaluate
 from plugins.merging.kit.kit_files import CHOICE, KitItem, task_names, write_kit_tasks
 from plugins.merging.make import Plan
 from plugins.merging.watchdog import Cost
-from warehouse.metrics.model_sql import ModelSql
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_to_parquet
 

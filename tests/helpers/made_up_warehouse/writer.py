@@ -39,7 +39,7 @@ def _write(
     columns: dict[str, Any],
     units: list[UnitRecord] | None = None,
 ) -> None:
-    schema, _ = TABLES[table]
+    schema = TABLES[table].schema
     if units is not None:
         schema = with_units(schema, units)
     folder = root / table
@@ -239,7 +239,7 @@ class _Writer:
         for condition, columns in parts.items():
             table = {
                 name: np.concatenate([c[name] for c in columns])
-                for name in TABLES["tokens"][0].names
+                for name in TABLES["tokens"].schema.names
             }
             units = [
                 self._unit({**keys, "condition": condition}, *details[condition], doc, size, kind)
@@ -272,7 +272,7 @@ class _Writer:
                 "choice_id": ids[mine].ravel(),
                 "logprob": logprob[mine].ravel(),
             }
-            schema, _ = TABLES["top_tokens"]
+            schema = TABLES["top_tokens"].schema
             folder = self.root / "top_tokens"
             for key, value in keys.items():
                 folder /= f"{key}={value}"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from warehouse.maintenance import gpu_checks
-from warehouse.maintenance.findings import Check
+from warehouse.maintenance.gpu_checks import Check
 
 GIB = 2**30
 NO_GPU: dict[str, Any] = {

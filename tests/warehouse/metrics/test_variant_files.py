@@ -8,9 +8,8 @@ import pytest
 from dbt_harness import PROJECT
 
 from warehouse.errors import TokenmartError
-from warehouse.metrics.expressions import ExpressionChecker
 from warehouse.metrics.registry import Family, find_families
-from warehouse.metrics.variant_files import check_variants, tables_of
+from warehouse.metrics.variant_files import ExpressionChecker, check_variants, tables_of
 
 HEADER = "metric,variant,core,aggregation,unit,over,numerator,denominator,where,tokens,min_tokens"
 GOOD = "gain,a,true,micro,,token_pairs,sum(gain),count(*),nll < 2,,10"

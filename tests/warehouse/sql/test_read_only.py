@@ -18,8 +18,8 @@ from tokenmart import cli
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.sql.dataframes import query
-from warehouse.sql.limits import Limits, OverTimeError
-from warehouse.sql.read_only import _FUNCTIONS
+from warehouse.sql.session import Limits, OverTimeError
+from warehouse.sql.statements import _FUNCTIONS
 from warehouse.store.token_files import published_path
 
 pytestmark = pytest.mark.hostile

@@ -19,9 +19,9 @@ from made_up_warehouse import Shape, write_warehouse
 from tokenmart import cli
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_for_queries, connect_read_only, connect_to_parquet
-from warehouse.sql.views import PUBLIC_VIEWS
-from warehouse.store.schema import TABLES, TOKENS, UNITS
-from warehouse.store.schema_version import OtherVersionError
+from warehouse.sql.views import public_views
+from warehouse.store.ledger import OtherVersionError
+from warehouse.store.schema import TOKENS, UNITS, all_tables
 
 Columns = list[tuple[str, str]]
 
@@ -30,7 +30,7 @@ def columns(connection: duckdb.DuckDBPyConnection) -> dict[str, Columns]:
     """Name and type of every column of the public views, in order."""
     found = {
         view: [row[:2] for row in connection.execute(f"describe {view}").fetchall()]
-        for view in PUBLIC_VIEWS
+        for view in public_views()
     }
     assert all(found.values())
     return found
@@ -45,11 +45,13 @@ def expected() -> dict[str, Columns]:
     """What the schemas say, in DuckDB's own reading of Arrow types."""
     found = {
         name: [*((key, "VARCHAR") for key in keys), *of_schema(schema)]
-        for name, (schema, keys) in TABLES.items()
+        for name, (schema, keys, *_) in all_tables().items()
     }
-    for name in ("tokens", "eval_tokens"):
-        found[name].append(("nll", dict(of_schema(TOKENS))["logprob"]))
-    return {**found, "units": of_schema(UNITS), "eval_units": of_schema(UNITS)}
+    for name, table in all_tables().items():
+        if table.ledger:
+            found[name].append(("nll", dict(of_schema(TOKENS))["logprob"]))
+            found[table.ledger] = of_schema(UNITS)
+    return found
 
 
 def test_the_views_are_those_of_the_schemas_with_and_without_files(workspace: Workspace) -> None:
@@ -124,7 +126,7 @@ def test_the_database_of_plain_dbt_is_the_one_the_other_commands_read(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without $TOKENMART_DATABASE too: the profile's relative path is no folder to depend on."""
-    plugin = pytest.importorskip("warehouse.sql.dbt_plugin").Plugin("tokenmart", {})
+    plugin = pytest.importorskip("warehouse.metrics.dbt_plugin").Plugin("tokenmart", {})
 
     class Credentials:
         path = "warehouse/tokenmart.duckdb"
@@ -138,7 +140,7 @@ def test_the_database_of_plain_dbt_is_the_one_the_other_commands_read(
 
 def test_dbt_names_the_program_that_has_the_database_open(workspace: Workspace) -> None:
     """In one line before it starts, whether that program reads or writes."""
-    plugin = pytest.importorskip("warehouse.sql.dbt_plugin").Plugin("tokenmart", {})
+    plugin = pytest.importorskip("warehouse.metrics.dbt_plugin").Plugin("tokenmart", {})
     workspace.database.parent.mkdir(parents=True, exist_ok=True)
     duckdb.connect(str(workspace.database)).close()
     code = (

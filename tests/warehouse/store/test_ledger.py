@@ -16,10 +16,9 @@ from warehouse.errors import StorageError
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_to_parquet
 from warehouse.sql.session import Session
-from warehouse.store.ledger import UnitRecord, read_units, with_units
+from warehouse.store.ledger import OtherVersionError, UnitRecord, read_units, with_units
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, TOKENS, UNITS, UNITS_KEY
-from warehouse.store.schema_version import OtherVersionError
 from warehouse.store.token_files import finished_units, pending_folder, published_path
 
 PYTHON_TYPES = {int: pa.types.is_integer, float: pa.types.is_floating, bool: pa.types.is_boolean}

@@ -136,7 +136,7 @@ DAMAGED: dict[Callable[[Path], Path], str] = {
 
 
 def refused_by_dbt(workspace: Workspace) -> str:
-    plugin = pytest.importorskip("warehouse.sql.dbt_plugin").Plugin("tokenmart", {})
+    plugin = pytest.importorskip("warehouse.metrics.dbt_plugin").Plugin("tokenmart", {})
     from dbt_common.exceptions import DbtRuntimeError
 
     with duckdb.connect() as connection, pytest.raises(DbtRuntimeError) as refusal:
@@ -195,7 +195,7 @@ def test_a_damaged_file_is_named_before_any_number(
 
 def test_marts_are_not_emptied_when_the_data_is_gone(filled: Workspace) -> None:
     filled.database.parent.mkdir(parents=True)
-    plugin = pytest.importorskip("warehouse.sql.dbt_plugin").Plugin("tokenmart", {})
+    plugin = pytest.importorskip("warehouse.metrics.dbt_plugin").Plugin("tokenmart", {})
     from dbt_common.exceptions import DbtRuntimeError
 
     with duckdb.connect(str(filled.database)) as connection:

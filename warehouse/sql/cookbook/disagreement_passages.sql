@@ -32,8 +32,7 @@ passages as (
         -sum(scored.logprob::double) filter (where scored.model_id = $model_a) / ln(2) as bits_a,
         -sum(scored.logprob::double) filter (where scored.model_id = $model_b) / ln(2) as bits_b
     from scored
-    inner join ends
-        on scored.doc_id = ends.doc_id
+    inner join ends using (doc_id)
     where (scored.char_start // $characters + 1) * $characters <= ends.past
     group by scored.doc_id, passage
 ),

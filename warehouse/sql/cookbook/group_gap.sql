@@ -38,8 +38,7 @@ select
 from metric_groups as one
 inner join metric_groups as other
     using (problem, metric, variant, document_group)
-inner join by_document
-    on one.document_group = by_document.document_group
+inner join by_document using (document_group)
 where
     one.problem = $problem
     and one.metric = $metric

@@ -22,10 +22,15 @@ from plugins.benchmarks.harness.answer_tables import (
 )
 from plugins.benchmarks.harness.eval_answer import EvalAnswer
 from plugins.benchmarks.harness.imports.imported_groups import ImportedGroup
+from plugins.benchmarks.harness.stored_items import (
+    condition_of,
+    refuse_clashes,
+    store_items,
+    stored_items,
+)
 from warehouse.errors import TokenmartError, visible
 from warehouse.importers.importer import Row, StoringImporter
 from warehouse.paths import Workspace
-from warehouse.store.eval_items import condition_of, refuse_clashes, store_items, stored_items
 from warehouse.terminal import counted
 
 LEAST_BYTES = 3

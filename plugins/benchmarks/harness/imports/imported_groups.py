@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from plugins.benchmarks.harness.imports.logged_groups import LoggedGroup
+from plugins.benchmarks.harness.stored_items import store_group, stored_group
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
-from warehouse.store.eval_items import store_group, stored_group
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from signal_oracle import autocorrelation
 
 from plugins.benchmarks.e2lm.score import COLUMNS, SignalScores, open_table, score_table
+from plugins.benchmarks.model_sql import ModelSql
 from tokenmart import cli
-from warehouse.metrics.model_sql import ModelSql
 from warehouse.paths import find_workspace
 
 WORKSPACE = find_workspace(Path(__file__))

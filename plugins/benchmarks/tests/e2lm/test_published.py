@@ -15,9 +15,9 @@ from signal_oracle import order_agreement
 
 from plugins.benchmarks.e2lm.readings import _medians, compare_readings
 from plugins.benchmarks.e2lm.scores import open_problem
+from plugins.benchmarks.model_sql import ModelSql
 from plugins.benchmarks.scores.score_store import store_scores
 from plugins.benchmarks.scores.table_problem import TableProblem, find_table, read_table
-from warehouse.metrics.model_sql import ModelSql
 from warehouse.paths import Workspace, find_workspace
 
 SHIPPED = find_workspace(Path(__file__))

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field, StringConstraints, ValidationError
 
+from plugins.exchange.attached import Attached
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.frozen import Frozen
 from warehouse.paths import refuse_partitions
@@ -19,7 +20,6 @@ from warehouse.progress import Progress
 from warehouse.remote import RemotePath, footer, remote_path
 from warehouse.store.parquet_files import sha256_of_beginning
 from warehouse.store.schema import SCHEMA_VERSION, TABLES
-from warehouse.store.survey import FILE_NAMES
 
 MANIFEST = "manifest.json"
 CARD = "README.md"
@@ -186,6 +186,22 @@ def read_manifest(address: str) -> tuple[Manifest, str]:
     return found, hashlib.sha256(content).hexdigest()
 
 
+def unchanged(bundle: Attached) -> Manifest:
+    """The manifest of an attached bundle.
+
+    Raises:
+        TokenmartError: it is gone, or is another than the one that was checked.
+        StorageError: a bucket can't be read.
+    """
+    manifest, sha256 = read_manifest(bundle.address)
+    if sha256 != bundle.sha256:
+        raise TokenmartError(
+            f"{bundle.address}: has changed since it was attached; run `tokenmart exchange attach "
+            f"{bundle.address} --name {bundle.name}` to check it again"
+        )
+    return manifest
+
+
 def verify(address: str, manifest: Manifest, progress: Progress) -> None:
     """Compare every file with the manifest, and Parquet with the schema; read once, in full.
 
@@ -218,7 +234,7 @@ def _wrong(path: Path, file: BundleFile) -> str:
         columns = pq.read_schema(footer(path))
         part, table = file.path.split("/")[:2]
         if part == "data":
-            present = [f for f in TABLES[table][0] if not f.nullable or f.name in columns.names]
+            present = [f for f in TABLES[table].schema if not f.nullable or f.name in columns.names]
             wanted = {field.name: field.type for field in present}
         else:
             wanted = VALUES[path.stem]
@@ -236,9 +252,9 @@ def has_a_place(path: str) -> bool:
     """Whether a bundle has a file of this name."""
     parts = path.split("/")
     if parts[0] == "data" and len(parts) > 2 and parts[1] in SHARED:
-        keys = TABLES[parts[1]][1]
+        keys = TABLES[parts[1]].keys
         folders = parts[2:-1]
-        name = re.escape(FILE_NAMES[parts[1]]).replace(r"\*", "[0-9a-f-]+")
+        name = re.escape(TABLES[parts[1]].files).replace(r"\*", "[0-9a-f-]+")
         return (
             len(folders) == len(keys)
             and all(f.startswith(f"{k}=") for f, k in zip(folders, keys, strict=True))

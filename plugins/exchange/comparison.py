@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from warehouse.problem.models import series_of
-from warehouse.store.bundle import (
+from plugins.exchange.bundle import (
     Condition,
     SharedModel,
     SharedProblem,
     corpus_sha256,
 )
+from warehouse.problem.series import series_of
 
 if TYPE_CHECKING:
     import duckdb

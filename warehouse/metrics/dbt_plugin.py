@@ -1,6 +1,4 @@
-"""Plugin that dbt-duckdb loads at each connect (profiles.yml): the workspace, and the public
-views.
-"""
+"""Plugin that dbt-duckdb loads (profiles.yml): checks, the workspace and the public views."""
 
 from __future__ import annotations
 
@@ -13,36 +11,40 @@ from dbt.adapters.duckdb.plugins import BasePlugin
 from dbt_common.exceptions import DbtRuntimeError
 
 from warehouse.errors import TokenmartError
+from warehouse.metrics.dbt_process import BYTES_CHECKED
+from warehouse.metrics.registry import find_families
+from warehouse.metrics.variant_files import check_variants
 from warehouse.paths import Workspace, find_workspace
 from warehouse.sql.connection import holder
-from warehouse.sql.views import (
-    BYTES_CHECKED,
-    create_views,
-    has_files,
-    quoted,
-    refuse_earlier_database,
-)
+from warehouse.sql.views import create_views, quoted, refuse_earlier_database
 
 STORAGE_VERSION = "v1.4.0"
 """The oldest DuckDB that can open the database: the one on a colleague's machine may be older."""
 
 
 class Plugin(BasePlugin):
-    """Gives dbt the files that every other command uses, wherever it was started.
+    """Gives dbt the files that every other command uses, wherever and however it was started.
 
     The sources in the schema `main` are views that exist before any model is built.
     """
 
     def update_connection_config(self, creds: DuckDBCredentials, config: dict[str, Any]) -> None:
-        """Open the workspace's database: a path in the profile would depend on the folder.
+        """Check families and variants, and open the workspace's database.
 
-        A new file has a storage format that DuckDB reads from that version on.
+        A path in the profile would depend on the folder. A new file has a storage format that
+        DuckDB reads from `STORAGE_VERSION` on.
 
         Raises:
-            DbtRuntimeError: another program has the file open; dbt's own error is a traceback for
-                each model.
+            DbtRuntimeError: the first mistake in the metric library, in one line; or another
+                program has the file open (dbt's own error is a traceback for each model).
         """
-        path = find_workspace().database
+        workspace = find_workspace()
+        try:
+            project = workspace.dbt_project
+            check_variants(project, find_families(project))
+        except TokenmartError as error:
+            raise DbtRuntimeError(error.format_message()) from error
+        path = workspace.database
         creds.path = str(path)
         config["storage_compatibility_version"] = STORAGE_VERSION
         try:
@@ -79,12 +81,11 @@ class Plugin(BasePlugin):
 
 def _refuse_missing_data(conn: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:
     """Stop before good marts are replaced by empty ones, as when a disk isn't mounted."""
-    if has_files(workspace.tokens):
+    if next(workspace.tokens.glob("**/*.parquet"), None) is not None:
         return
     try:
-        values = conn.execute(
-            "select count(*) from main.metric_values where tokens > 0"
-        ).fetchall()[0][0]
+        query = "select count(*) from main.metric_values where tokens > 0"
+        ((values,),) = conn.execute(query).fetchall()
     except duckdb.Error:  # never built
         return
     if values:

@@ -3,73 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from analysis.ranking.other_labs import LabModel, LabSource, OtherLab
+from plugins.exchange.attached import Attached, attached
+from plugins.exchange.bundle import unchanged
+from plugins.exchange.comparison import describe, differences
 from warehouse.errors import TokenmartError
+from warehouse.paths import Workspace
+from warehouse.problem.kinds import Ranked
 from warehouse.problem.spec import FileTarget, Problem
-from warehouse.sql.bundle_views import unchanged
-from warehouse.sql.connection import attach_marts, connect_to_parquet
-from warehouse.sql.share_comparison import describe, differences
+from warehouse.sql.connection import connect_for_queries
 from warehouse.sql.views import quoted_name
-from warehouse.store.attached import Attached, attached
-from warehouse.store.bundle import SharedModel
 from warehouse.terminal import counted
 
 if TYPE_CHECKING:
     import duckdb
 
-    from warehouse.paths import Workspace
-    from warehouse.problem.problem_files import Ranked
 
+class AttachedBundles(LabSource):
+    """Models of attached bundles."""
 
-@dataclass(frozen=True)
-class OtherLab:
-    """Models, values and scores that a bundle adds to a ranking.
+    kind = "bundles"
 
-    models: that one's own store hasn't.
-    values: metric, variant, model_id, value, documents, tokens; of metrics computed the same way in
-        both.
-    scores: measured target by model_id, with standard errors; empty where the target is a file.
-    notes: what differs and doesn't keep values apart.
-    """
+    def read(self, problem: Ranked, workspace: Workspace, names: Sequence[str]) -> list[OtherLab]:
+        """The additions of attached bundles to a problem.
 
-    name: str
-    sha256: str
-    models: tuple[SharedModel, ...]
-    values: tuple[tuple[str, str, str, float | None, int, int], ...]
-    scores: dict[str, tuple[float, float | None, int]]
-    notes: tuple[str, ...]
-
-
-def other_labs(problem: Ranked, workspace: Workspace, names: Sequence[str]) -> list[OtherLab]:
-    """The additions of attached bundles to a problem.
-
-    Raises:
-        TokenmartError: no such bundle, nothing of the problem in it, or corpus, conditions or
-            target are others: such values are never compared.
-        StorageError: a bundle or the database can't be read.
-    """
-    if not names:
-        return []
-    if not isinstance(problem, Problem):
-        raise TokenmartError(
-            f"--with: {problem.name} is a table of scores, which no export contains"
-        )
-    known = {bundle.name: bundle for bundle in attached(workspace)}
-    for name in names:
-        if name not in known:
+        Raises:
+            TokenmartError: no such bundle, nothing of the problem in it, or corpus, conditions or
+                target are others: such values are never compared.
+            StorageError: a bundle or the database can't be read.
+        """
+        if not isinstance(problem, Problem):
             raise TokenmartError(
-                f"--with {name}: no such bundle; attached: {', '.join(known) or 'none'} "
-                "(`tokenmart exchange attach`)"
+                f"--with: {problem.name} is a table of scores, which no export contains"
             )
-    found: list[OtherLab] = []
-    with connect_to_parquet(workspace) as connection:
-        attach_marts(connection, workspace)
-        for name in dict.fromkeys(names):
-            taken = {model.model_id for lab in found for model in lab.models}
-            found.append(_lab(connection, problem, known[name], taken))
-    return found
+        known = {bundle.name: bundle for bundle in attached(workspace)}
+        for name in names:
+            if name not in known:
+                raise TokenmartError(
+                    f"--with {name}: no such bundle; attached: {', '.join(known) or 'none'} "
+                    "(`tokenmart exchange attach`)"
+                )
+        found: list[OtherLab] = []
+        with connect_for_queries(workspace) as connection:
+            for name in dict.fromkeys(names):
+                taken = {model.model_id for lab in found for model in lab.models}
+                found.append(_lab(connection, problem, known[name], taken))
+        return found
 
 
 def _lab(
@@ -87,7 +68,11 @@ def _lab(
             f"{bundle.name}.metric_values instead"
         )
     mine = {model.model_id for model in own.models} | taken
-    models = tuple(model for model in shared.models if model.model_id not in mine)
+    models = tuple(
+        LabModel(m.model_id, m.full_id, m.family, m.parameters, m.kind, m.dtypes)
+        for m in shared.models
+        if m.model_id not in mine
+    )
     ids = [model.model_id for model in models]
     tables = {
         name

@@ -1,0 +1,4 @@
+{#- A text as an SQL literal. -#}
+{% macro quoted(text) -%}
+    {{ 'null' if text is none else "'" ~ (text | string | replace("'", "''")) ~ "'" }}
+{%- endmacro %}

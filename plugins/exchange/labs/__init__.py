@@ -1,0 +1,1 @@
+"""Models of attached exports in a ranking."""

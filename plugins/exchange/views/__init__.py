@@ -1,0 +1,1 @@
+"""Views over attached exports."""
