@@ -10,7 +10,7 @@ from typing import ClassVar
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
-from warehouse.problem.kinds import Ranked
+from warehouse.problem.problem_files import Ranked
 
 
 @dataclass(frozen=True)

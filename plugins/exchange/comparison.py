@@ -12,7 +12,7 @@ from plugins.exchange.bundle import (
     SharedProblem,
     corpus_sha256,
 )
-from warehouse.problem.series import series_of
+from warehouse.problem.models import series_of
 
 if TYPE_CHECKING:
     import duckdb

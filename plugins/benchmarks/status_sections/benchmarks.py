@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from extract.failures import Failure, summary
-from extract.planning.status_section import StatusSection
+from extract.planning.status import StatusSection
 from plugins.benchmarks.harness.stored_items import requested_units
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem

@@ -11,7 +11,7 @@ from plugins.exchange.bundle import unchanged
 from plugins.exchange.comparison import describe, differences
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
-from warehouse.problem.kinds import Ranked
+from warehouse.problem.problem_files import Ranked
 from warehouse.problem.spec import FileTarget, Problem
 from warehouse.sql.connection import connect_for_queries
 from warehouse.sql.views import quoted_name
