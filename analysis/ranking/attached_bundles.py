@@ -50,8 +50,6 @@ def other_labs(problem: Ranked, workspace: Workspace, names: Sequence[str]) -> l
             target are others: such values are never compared.
         StorageError: a bundle or the database can't be read.
     """
-    if not names:
-        return []
     if not isinstance(problem, Problem):
         raise TokenmartError(
             f"--with: {problem.name} is a table of scores, which no export contains"
