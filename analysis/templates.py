@@ -1,10 +1,22 @@
-"""The Jinja environment of the analysis: pages are in a package's `templates/`; Python fills
-them.
-"""
+"""Pages are Jinja templates in a package's `templates/`; Python fills them. Formats of numbers."""
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
 import jinja2
+
+from analysis.statistics.correlations import Interval
+
+
+def html_pages(*packages: str) -> jinja2.Environment:
+    """Templates of HTML pages, with `FILTERS`; every value is escaped. See `environment`."""
+    pages = environment(*packages, escape_html=True)
+    pages.filters.update(FILTERS)
+    return pages
 
 
 def environment(*packages: str, escape_html: bool) -> jinja2.Environment:
@@ -24,3 +36,71 @@ def environment(*packages: str, escape_html: bool) -> jinja2.Environment:
     )
     found.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     return found
+
+
+def signed(value: float, digits: int = 2) -> str:
+    """With its sign, a true minus; a dash where undefined."""
+    return "–" if math.isnan(value) else f"{value:+.{digits}f}".replace("-", "−")
+
+
+def plain(value: float, digits: int = 2) -> str:
+    """Without a sign unless it is negative, then a true minus."""
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
+def digits(value: float) -> str:
+    """Four significant digits, a true minus."""
+    return f"{value:.4g}".replace("-", "−")
+
+
+def span(interval: Interval) -> str:
+    """Both ends of an interval."""
+    if math.isnan(interval.low):
+        return "undefined"
+    return f"{signed(interval.low)} to {signed(interval.high)}"
+
+
+def share(value: float) -> str:
+    """A share of 1 as whole percent."""
+    return f"{value:.0%}"
+
+
+def p_number(value: float) -> str:
+    """A p-value for a table; a dash where there is none."""
+    return "–" if math.isnan(value) else f"{value:.3f}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds, minutes or hours, whichever reads best."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def thousands(value: int) -> str:
+    """A count with separators."""
+    return f"{value:,}"
+
+
+def joints(name: str) -> list[str]:
+    """A variant's name in the parts between which a narrow column may break it."""
+    return re.split(r"(?<=/)|(?=@)", name)
+
+
+def code_spans(text: str) -> list[str]:
+    """A catalogue text cut at its backticks: every second part is code."""
+    return text.replace("**", "").split("`")
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "signed": signed,
+    "plain": plain,
+    "digits": digits,
+    "span": span,
+    "share": share,
+    "p_number": p_number,
+    "duration": duration,
+    "thousands": thousands,
+    "joints": joints,
+    "code_spans": code_spans,
+}

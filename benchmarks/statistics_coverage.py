@@ -16,15 +16,15 @@ from collections import Counter
 import click
 import numpy as np
 
-from analysis.statistics.bootstrap import (
+from analysis.statistics.correlations import Floats, spearman_rows
+from analysis.statistics.families import family_interval, within_families
+from analysis.statistics.resampling import (
     bca_interval,
     draw,
     jackknife,
     percentile_interval,
     replicate,
 )
-from analysis.statistics.correlations import Floats, spearman_rows
-from analysis.statistics.families import family_interval, within_families
 from analysis.statistics.skipped import mcd_skipped_rows
 
 FAMILIES = ["qwen"] * 9 + ["llama"] * 5 + ["mistral"] * 2 + ["yi"]

@@ -37,11 +37,9 @@ import numpy as np
 from marked_tables import marked, replace_marked
 
 import analysis.statistics.simultaneous as simultaneous
-from analysis.statistics.comparison import lead_p
 from analysis.statistics.correlations import Floats
-from analysis.statistics.permutation import directed_test, exchangeable_strata
-from analysis.statistics.pooling import new_family
-from analysis.statistics.sign_flip import holm, sign_flip_p
+from analysis.statistics.families import new_family
+from analysis.statistics.preregistered_tests import directed_test, exchangeable_strata, lead_p
 from analysis.statistics.simultaneous import (
     adjusted_p,
     critical_value,
@@ -51,6 +49,7 @@ from analysis.statistics.simultaneous import (
     joint_errors_within,
     p_above,
 )
+from plugins.merging.competition.sign_flip import holm, sign_flip_p
 from warehouse.store.provenance import code_revision
 
 BLOCK = "statistics_selection.json"
@@ -187,7 +186,7 @@ def select(design: Design, signal: str, studies: int) -> dict[str, Any]:
         claims = above | above_within
         best = int(np.argmax(overall.rho))
         critical = critical_value(overall)
-        interval = interval_after_choice(overall, best, critical, best=True)
+        interval = interval_after_choice(overall, best, critical)
         new = new_family(metrics[best], target, design.families, design.series, critical).interval
         ahead = p_above(overall, baseline) < 0.05
         rows.append(

@@ -12,9 +12,9 @@ import click
 import numpy as np
 from sklearn.covariance import MinCovDet
 
-from analysis.statistics.bootstrap import draw, percentile_interval, replicate
 from analysis.statistics.correlations import Floats, spearman_rows
 from analysis.statistics.fast_mcd import chi2_quantile, mcd_flags
+from analysis.statistics.resampling import draw, percentile_interval, replicate
 from analysis.statistics.skipped import mcd_skipped_rows
 
 MODELS = 17

@@ -15,8 +15,7 @@ from click.testing import CliRunner
 from rich.console import Console
 from sql_samples import unit
 
-from analysis.report.viewer import Reading, Segment, View
-from analysis.report.viewer_terminal import print_view
+from analysis.report.viewer import Reading, Segment, View, print_view
 from tokenmart import cli, main
 from warehouse.errors import TokenmartError, visible
 from warehouse.metrics import dbt_process

@@ -14,7 +14,7 @@ from warehouse.errors import TokenmartError, visible
 from warehouse.options import JSON
 
 if TYPE_CHECKING:
-    from analysis.preregistration.entry_file import Entry
+    from analysis.preregistration.entries import Entry
 
 
 @click.command()
@@ -77,7 +77,7 @@ def preregister(
     tokenmart metrics list --problem no4k
     tokenmart preregister --problem no4k --metric METRIC/VARIANT
     """
-    from analysis.preregistration.entry_file import entries, register
+    from analysis.preregistration.entries import entries, register
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
 

@@ -100,12 +100,9 @@ def correlate(
         select model_id, avg(nll) as value from tokens
         where problem = 'minilong' and condition = 'full' and position > 1000 group by model_id"
     """
-    from analysis.ranking.documents import parts_reader
-    from analysis.ranking.ideas import idea_from_file, idea_from_sql
     from analysis.ranking.leaderboard import leaderboard_record, rank_metrics
     from analysis.ranking.leaderboard_view import print_leaderboard
-    from analysis.ranking.metric_table import load_table
-    from analysis.ranking.other_labs import other_labs
+    from analysis.ranking.loading import load_table, parts_reader
     from warehouse.errors import visible
     from warehouse.metrics.tries import remember
     from warehouse.paths import find_workspace
@@ -118,13 +115,20 @@ def correlate(
     chosen = load_ranked(problem, workspace)
     ideas = []
     if sql is not None:
-        ideas = idea_from_sql(sql, chosen, workspace, name)
+        from analysis.ranking.ideas import idea_from_sql
+
+        ideas = idea_from_sql(sql, chosen, name)
     elif values is not None:
+        from analysis.ranking.ideas import idea_from_file
+
         ideas = idea_from_file(values, chosen, name)
-    others = other_labs(chosen, workspace, labs)
+    others = []
+    if labs:
+        from analysis.ranking.other_labs import other_labs
+
+        others = other_labs(chosen, workspace, labs)
     for lab in others:
-        click.echo(visible(f"{lab.name}: {len(lab.models)} models"), err=True)
-        for note in lab.notes:
+        for note in (f"{len(lab.models)} models", *lab.notes):
             click.echo(visible(f"{lab.name}: {note}"), err=True)
     table = load_table(chosen, workspace, ideas, better, others)
     remember(workspace, table.problem, table.present)
@@ -141,11 +145,11 @@ def correlate(
             shown=metrics,
             parts_of=parts_reader(workspace, table),
         )
-        record = leaderboard_record(board, progress) if as_json else {}
-    if as_json:
-        click.echo(json.dumps(record, indent=2, allow_nan=False))
-    else:
+        record = leaderboard_record(board, progress) if as_json else None
+    if record is None:
         print_leaderboard(board, top, wide)
+    else:
+        click.echo(json.dumps(record, indent=2, allow_nan=False))
 
 
 @click.command()
@@ -184,9 +188,8 @@ def select(
     tokenmart select --problem minilong
     tokenmart select --problem minilong --json > selection.json
     """
-    from analysis.ranking.documents import parts_reader
+    from analysis.ranking.loading import load_table, parts_reader
     from analysis.ranking.metric_selection import select_metric
-    from analysis.ranking.metric_table import load_table
     from analysis.ranking.selection_view import print_selection, selection_record
     from warehouse.metrics.tries import remember
     from warehouse.paths import find_workspace
@@ -199,7 +202,6 @@ def select(
     parts_of = parts_reader(workspace, table)
     selection = select_metric(table, seed, splits, unofficial, parts_of=parts_of)
     if as_json:
-        record = selection_record(selection, metrics)
-        click.echo(json.dumps(record, indent=2, allow_nan=False))
+        click.echo(json.dumps(selection_record(selection, metrics), indent=2, allow_nan=False))
     else:
         print_selection(selection, top, metrics, wide)

@@ -13,8 +13,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from analysis.ranking.ideas import idea_from_rows
-from analysis.ranking.leaderboard import LeaderboardRow, number, rank_metrics
-from analysis.ranking.metric_table import Direction, load_table
+from analysis.ranking.leaderboard import rank_metrics, row_record
+from analysis.ranking.loading import load_table
+from analysis.ranking.metric_table import Direction
 from warehouse.errors import TokenmartError
 from warehouse.metrics.tries import remember
 from warehouse.paths import find_workspace
@@ -100,10 +101,12 @@ def correlate(
     columns = load_table(problem, workspace, ideas, better)
     remember(workspace, columns.problem, columns.present)
     board = rank_metrics(columns, seed, resamples=1, top=0)
-    return converted(
-        pa.Table.from_pylist([_record(row, row is board.baseline) for row in board.rows], SCHEMA),
-        into,
-    )
+    rows = []
+    for row in board.rows:
+        interval = row.interval.record
+        bounds = {"ci95_low": interval["low"], "ci95_high": interval["high"]}
+        rows.append(row_record(row) | bounds | {"baseline": row is board.baseline})
+    return converted(pa.Table.from_pylist(rows, SCHEMA), into)
 
 
 def _table(values: Mapping[str, float | None] | ArrowTable) -> pa.Table:
@@ -115,25 +118,3 @@ def _table(values: Mapping[str, float | None] | ArrowTable) -> pa.Table:
             "data frame with the columns model_id and value"
         )
     return pa.table(values)
-
-
-def _record(row: LeaderboardRow, baseline: bool) -> dict[str, Any]:
-    """A row in the columns of `SCHEMA`."""
-    return {
-        "metric": row.column.metric,
-        "variant": row.column.variant,
-        "kind": row.column.kind,
-        "direction": row.column.direction,
-        "admissible": row.column.admissible,
-        "n": row.n,
-        "spearman": number(row.rho),
-        "ci95_low": number(row.interval.low),
-        "ci95_high": number(row.interval.high),
-        "p_adjusted": number(row.p_adjusted),
-        "p_single": number(row.p_single),
-        "held_out": number(row.held_out),
-        "spearman_within_families": number(row.within_families.value),
-        "p_adjusted_within_families": number(row.p_within),
-        "tracks_target": bool(row.evidence) and not row.fewer,
-        "baseline": baseline,
-    }

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from warehouse.metrics.tries import Kind
-    from warehouse.paths import Workspace
     from warehouse.problem.problem_files import Ranked
 
 _COLUMNS = ("model_id", "value", "variant")
@@ -32,13 +31,12 @@ class _Row:
     content: Mapping[str, Any]
 
 
-def idea_from_sql(sql: str, problem: Ranked, workspace: Workspace, name: str) -> list[Try]:
+def idea_from_sql(sql: str, problem: Ranked, name: str) -> list[Try]:
     """Ask the warehouse, read-only, for the columns model_id and value (and variant, for several).
 
     Args:
         sql: one or more statements; `$problem` in them is the problem's name.
         problem: whose models the rows must name.
-        workspace: asked.
         name: of the idea, in tables and in the record of metrics tested.
 
     Raises:

@@ -5,64 +5,88 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
 import numpy as np
 
-from analysis.ranking.answers import Claim, claim_of
-from analysis.ranking.coverage import fewer_documents
-from analysis.ranking.documents import DocumentNoise, PartsOf, document_noise
-from analysis.ranking.inference import Inference, infer
-from analysis.ranking.metric_selection import MINIMUM_MODELS, default_baseline
-from analysis.ranking.metric_table import MetricColumn, MetricTable
-from analysis.ranking.registered import RegisteredResult, registered_record, registered_results
-from analysis.statistics.bootstrap import Correlations, Interval
-from analysis.statistics.correlations import spearman
-from analysis.statistics.families import WithinFamilies, family_interval, within_families
-from analysis.statistics.pooling import NewFamily, new_family
-from analysis.statistics.selection import repeated_splits
-from analysis.statistics.simultaneous import indistinguishable, joint_errors
+from analysis.ranking.metric_table import MetricColumn, MetricTable, PartsOf
+from analysis.ranking.registered import RegisteredResult, registered_results
+from analysis.statistics.correlations import Floats, Interval, number, spearman
+from analysis.statistics.document_noise import DocumentNoise, document_noise
+from analysis.statistics.families import (
+    NewFamily,
+    WithinFamilies,
+    family_interval,
+    new_family,
+    within_families,
+)
+from analysis.statistics.resampling import Correlations, repeated_splits
+from analysis.statistics.simultaneous import Inference, indistinguishable, infer, joint_errors
+
+MINIMUM_MODELS = 8
+"""Fewer are too few to choose a metric on some and score it on the others."""
+
+BASELINES = ("perplexity", "no_evaluation")
+"""Metrics that others are compared with; the second one, where scores were made elsewhere, is what
+is known of a run without evaluating it."""
 
 
-@dataclass(frozen=True)
-class LeaderboardRow:
-    """One variant, oriented, against the target over the n models that have a value.
+@dataclass(frozen=True, kw_only=True)
+class TestedMetric:
+    """One variant, oriented, in the inference on all metrics ever tested.
 
-    held_out: mean rho over random splits of the models; NaN for a metric without values for all
-        models, and with too few models.
-    rho: Spearman, NaN where undefined; interval: of rho, simultaneous for all metrics tested and
-        so valid for one that was chosen, widened for the correlation of models within families and
-        series;
-        family_interval: as of a metric named beforehand; within_families: rho of the differences
-        inside families; new_family: expected rho in another family, its interval allowing for the
-        choice.
-    p_single: as if tested alone; p_adjusted: for all metrics ever tested; p_within: the same
-        within families. All three widen variances by the design effect of families and series.
-    evidence: where the interval excludes 0; empty where the metric doesn't track the target.
-    coefficients: the others, and bootstrap intervals; None where they weren't asked for.
-    documents: the effect of resampling documents; None for rows without bootstrap or documents.
-    alike: the columns with the most similar ranking (Spearman, with its sign); of ideas only.
+    rho: Spearman over all models with a value, NaN where they are too few to be tested; interval:
+        of it, simultaneous for all metrics tested and so valid for one that was chosen, widened for
+        the correlation of models within families and series; p_adjusted: likewise.
+    within_rho, within_interval, p_within: the same within families; NaN with one model each.
+    evidence: where an interval excludes 0; empty where the metric doesn't track the target.
     fewer: full id → documents, of the models whose value rests on fewer than that of another.
     """
 
     column: MetricColumn
-    n: int
-    held_out: float
     rho: float
     interval: Interval
+    p_adjusted: float
+    within_rho: float
+    within_interval: Interval
+    p_within: float
+    evidence: tuple[str, ...]
+    fewer: dict[str, int]
+
+    @property
+    def tracks(self) -> bool:
+        """Whether it tracks the target: by evidence, on the same documents."""
+        return bool(self.evidence) and not self.fewer
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaderboardRow(TestedMetric):
+    """A tested metric with every coefficient over the n models that have a value.
+
+    spearman: rho, also where the models are too few to be tested.
+    held_out: mean rho over random splits of the models; NaN for a metric without values for all
+        models, and with too few models.
+    p_single: as if tested alone, with the design effect of families and series.
+    family_interval: of rho, as of a metric named beforehand; within_families: rho of the
+        differences inside families, likewise; new_family: expected rho in another family, its
+        interval allowing for the choice.
+    coefficients: the others, and bootstrap intervals; None where they weren't asked for.
+    documents: the effect of resampling documents; None for rows without bootstrap or documents.
+    alike: the columns with the most similar ranking (Spearman, with its sign); of ideas only.
+    """
+
+    n: int
+    spearman: float
+    held_out: float
+    p_single: float
     family_interval: Interval
     within_families: WithinFamilies
     new_family: NewFamily
-    p_single: float
-    p_adjusted: float
-    p_within: float
-    evidence: tuple[str, ...]
     coefficients: Correlations | None
-    documents: DocumentNoise | None = None
-    alike: tuple[tuple[MetricColumn, float], ...] = ()
-    fewer: dict[str, int] = field(default_factory=dict)
+    documents: DocumentNoise | None
+    alike: tuple[tuple[MetricColumn, float], ...]
 
 
 @dataclass(frozen=True)
@@ -80,12 +104,41 @@ class Leaderboard:
     rows: tuple[LeaderboardRow, ...]
     baseline: LeaderboardRow | None
     inference: Inference
-    tracking: tuple[Claim, ...]
-    near_best: tuple[Claim, ...]
+    tracking: tuple[TestedMetric, ...]
+    near_best: tuple[TestedMetric, ...]
     registered: tuple[RegisteredResult, ...]
     seed: int
     resamples: int
     clustered: bool
+
+
+def infer_all(table: MetricTable) -> Inference:
+    """Correlate all metrics ever tested for a problem with its target."""
+    metrics = np.stack([column.oriented for column in table.everything])
+    return infer(metrics, table.target, table.families, table.kinds)
+
+
+def tested_metrics(table: MetricTable, inference: Inference) -> list[TestedMetric]:
+    """What the inference on all metrics tested found for each of `table.columns`."""
+    return [
+        TestedMetric(
+            column=column,
+            rho=float(inference.overall.rho[row]),
+            interval=inference.interval(row),
+            p_adjusted=float(inference.p[row]),
+            within_rho=float(inference.within.rho[row]),
+            within_interval=inference.within_interval(row),
+            p_within=float(inference.p_within[row]),
+            evidence=inference.evidence(row),
+            fewer=table.fewer_documents(column),
+        )
+        for row, column in enumerate(table.columns)
+    ]
+
+
+def best_first(metric: TestedMetric) -> tuple[float, str]:
+    """Sort key: largest rho first; equal ones by name, not by the order of columns."""
+    return -round(metric.rho, 10), metric.column.name
 
 
 def rank_metrics(
@@ -112,70 +165,68 @@ def rank_metrics(
         clustered: resample families instead of models.
         per_metric: bootstrap intervals only for this number of best variants of each metric.
         progress: called for each row whose intervals over documents were computed.
-        parts_of: reads a column's documents; None for no intervals over documents.
         shown: the metrics to rank, all when empty; p-values count everything all the same.
+        parts_of: reads a column's documents; None for no intervals over documents.
 
     Raises:
         TokenmartError: a metric in `shown` isn't there.
     """
-    inference = infer(table)
+    inference = infer_all(table)
+    tested = tested_metrics(table, inference)
     held_out = _held_out(table, seed)
     base = default_baseline(table.columns, table.baseline)
-    columns = [c for c in table.columns if c.kind != "variant"]
-    columns += [c for c in table.named(shown) if c.kind == "variant"]
-    asked = {id(column) for column in columns}
-    if base is not None and id(base) not in asked:
-        columns.append(base)
-    places = {id(column): place for place, column in enumerate(table.columns)}
-    rhos = {id(c): spearman(c.oriented[c.present], table.target[c.present]) for c in columns}
-    order = {key: -2.0 if math.isnan(rho) else round(rho, 10) for key, rho in rhos.items()}
+    asked = {id(c) for c in table.columns if c.kind != "variant"}
+    asked |= {id(c) for c in table.named(shown)}
+    rho = [spearman(c.oriented[c.present], table.target[c.present]) for c in table.columns]
+    places = [place for place, c in enumerate(table.columns) if id(c) in asked or c is base]
+    places.sort(
+        key=lambda place: (
+            table.columns[place].kind == "variant",
+            2.0 if math.isnan(rho[place]) else -round(rho[place], 10),
+            table.columns[place].name,
+        )
+    )
     rows = []
     of_metric: Counter[str] = Counter()
-    for column in sorted(columns, key=lambda c: (c.kind == "variant", -order[id(c)], c.name)):
-        index = places[id(column)]
+    for place in places:
+        column = table.columns[place]
         of_metric[column.metric] += id(column) in asked
         wanted = (top is None or of_metric.total() <= top) and (
             per_metric is None or of_metric[column.metric] <= per_metric
         )
         wanted = wanted or column.kind != "variant" or column is base
-        detailed = wanted and not math.isnan(rhos[id(column)])
+        detailed = wanted and not math.isnan(rho[place])
         x, y = column.oriented[column.present], table.target[column.present]
         families = list(compress(table.families, column.present))
         kinds = list(compress(table.kinds, column.present))
-        reach = inference.critical if inference.overall.tested[index] else math.nan
+        reach = inference.critical if inference.overall.tested[place] else math.nan
         clusters = families if clustered else None
         rows.append(
             LeaderboardRow(
-                column=column,
+                **vars(tested[place]),
                 n=x.size,
-                held_out=held_out[index],
-                rho=rhos[id(column)],
-                interval=inference.interval(index),
+                spearman=rho[place],
+                held_out=held_out[place],
+                p_single=float(inference.p_single[place]),
                 family_interval=family_interval(x, y, families),
                 within_families=within_families(x, y, families),
                 new_family=new_family(x, y, families, kinds, reach),
-                p_single=float(inference.p_single[index]),
-                p_adjusted=float(inference.p[index]),
-                p_within=float(inference.p_within[index]),
-                evidence=inference.evidence(index),
                 coefficients=Correlations(x, y, seed, resamples, clusters) if detailed else None,
-                documents=document_noise(parts_of(column), table, column, seed)
-                if detailed and parts_of
-                else None,
+                documents=noise_of(column, table, parts_of, seed) if detailed else None,
                 alike=() if column.kind == "variant" else _most_alike(column, table),
-                fewer=fewer_documents(table, column),
             )
         )
         if detailed:
             progress(f"documents: {column.metric}", 1)
-    tracking, near_best = _answers(table, inference)
+    known = sorted((m for m in tested if not math.isnan(m.rho)), key=best_first)
+    whole = [metric for metric in known if metric.column.present.all()]
     return Leaderboard(
         table=table,
         rows=tuple(row for row in rows if id(row.column) in asked),
         baseline=next((row for row in rows if row.column is base), None),
         inference=inference,
-        tracking=tracking,
-        near_best=near_best,
+        tracking=tuple(metric for metric in known if metric.tracks),
+        near_best=tuple(compress(whole, _near_best(whole, table))),
         registered=registered_results(table, base),
         seed=seed,
         resamples=resamples,
@@ -183,38 +234,55 @@ def rank_metrics(
     )
 
 
-def _answers(
-    table: MetricTable, inference: Inference
-) -> tuple[tuple[Claim, ...], tuple[Claim, ...]]:
-    """Metrics that track the target, and those not distinguishable from the best."""
-    columns = list(enumerate(table.columns))
-    known = [(row, c) for row, c in columns if inference.overall.tested[row]]
-    known.sort(key=lambda pair: (-round(inference.rho(pair[0]), 10), pair[1].name))
-    tracking = [
-        claim_of(column, inference, row)
-        for row, column in known
-        if inference.evidence(row) and not fewer_documents(table, column)
-    ]
-    whole = [(row, column) for row, column in known if column.present.all()]
-    near: list[Claim] = []
-    if whole:
-        metrics = np.stack([column.oriented for _, column in whole])
-        errors = joint_errors(metrics, table.target, [table.families, table.kinds])
-        for inside, (row, column) in zip(indistinguishable(errors), whole, strict=True):
-            if inside:
-                near.append(claim_of(column, inference, row))
-    return tuple(tracking), tuple(near)
+def may_be_chosen(column: MetricColumn) -> bool:
+    """Whether it is a variant that has a value for every model, not the same for all."""
+    return column.kind == "variant" and bool(column.present.all() and np.ptp(column.oriented) > 0)
 
 
-def _held_out(table: MetricTable, seed: int) -> list[float]:
+def default_baseline(columns: Sequence[MetricColumn], named: str = "") -> MetricColumn | None:
+    """The baseline that the problem names; else a perplexity variant with all values.
+
+    Of perplexity's variants the first by name, preferably one that is comparable across
+    tokenizers. Without perplexity, parameters × tokens.
+    """
+    possible = [column for column in columns if may_be_chosen(column)]
+    if named:
+        return next((c for c in possible if c.name == named), None)
+    for metric in BASELINES:
+        found = [c for c in possible if c.metric == metric]
+        preferred = [c for c in found if "byte" in c.variant or "tokens" in c.variant]
+        if found:
+            return min(preferred or found, key=lambda column: column.name)
+    return None
+
+
+def noise_of(
+    column: MetricColumn, table: MetricTable, parts_of: PartsOf | None, seed: int
+) -> DocumentNoise | None:
+    """What drawing other documents does to a column's correlation; None without documents."""
+    parts = parts_of(column) if parts_of else None
+    if parts is None:
+        return None
+    series, errors = table.series, table.target_errors
+    return document_noise(parts, column.oriented, table.target, errors, series, seed)
+
+
+def _near_best(whole: Sequence[TestedMetric], table: MetricTable) -> Sequence[bool]:
+    """Which of these metrics, with values for all models, can't be distinguished from the best."""
+    if not whole:
+        return []
+    metrics = np.stack([metric.column.oriented for metric in whole])
+    errors = joint_errors(metrics, table.target, [table.families, table.kinds])
+    return list(indistinguishable(errors))
+
+
+def _held_out(table: MetricTable, seed: int) -> Floats:
     """Of each column; the splits are those of `select_metric`."""
-    found = [math.nan] * len(table.columns)
+    found = np.full(len(table.columns), math.nan)
     whole = [i for i, c in enumerate(table.columns) if c.present.all() and np.ptp(c.values) > 0]
     if whole and len(table.models) >= MINIMUM_MODELS:
         metrics = np.stack([table.columns[i].oriented for i in whole])
-        parts = repeated_splits(metrics, table.target, seed)
-        for place, value in zip(whole, parts.variant_test, strict=True):
-            found[place] = float(value)
+        found[whole] = repeated_splits(metrics, table.target, seed).variant_test
     return found
 
 
@@ -237,15 +305,13 @@ def leaderboard_record(
 ) -> dict[str, Any]:
     """The leaderboard as JSON-ready values; undefined numbers become None.
 
-    Args:
-        board: of the problem.
-        progress: called for each row whose bootstrap intervals were computed.
+    `progress` is called for each row whose bootstrap intervals were computed.
     """
     table = board.table
     full_ids = [model.full_id for model in table.models]
     rows = []
     for row in board.rows:
-        rows.append(_row_record(row, full_ids))
+        rows.append(row_record(row) | _details(row, full_ids))
         if row.coefficients:
             progress(f"bootstrap: {row.column.metric}", 1)
     return {
@@ -255,9 +321,9 @@ def leaderboard_record(
         "baseline": board.baseline.column.name if board.baseline else None,
         "tried": table.tries,
         "tested": board.inference.tested,
-        "preregistered": [registered_record(result) for result in board.registered],
-        "tracks_target": [claim.name for claim in board.tracking],
-        "not_distinguishable_from_best": [claim.name for claim in board.near_best],
+        "preregistered": [result.record for result in board.registered],
+        "tracks_target": [metric.column.name for metric in board.tracking],
+        "not_distinguishable_from_best": [metric.column.name for metric in board.near_best],
         "orientation": "metrics where lower is better are negated first",
         "seed": board.seed,
         "resamples": board.resamples,
@@ -267,8 +333,9 @@ def leaderboard_record(
     }
 
 
-def _row_record(row: LeaderboardRow, models: list[str]) -> dict[str, Any]:
-    record: dict[str, Any] = {
+def row_record(row: LeaderboardRow) -> dict[str, Any]:
+    """The part of a row that needs no bootstrap, as JSON-ready values."""
+    return {
         "metric": row.column.metric,
         "variant": row.column.variant,
         "family": row.column.family,
@@ -277,19 +344,23 @@ def _row_record(row: LeaderboardRow, models: list[str]) -> dict[str, Any]:
         "kind": row.column.kind,
         "n": row.n,
         "held_out": number(row.held_out),
-        "spearman": number(row.rho),
-        "spearman_ci95_after_choice": interval_record(row.interval),
-        "spearman_ci95_family": interval_record(row.family_interval),
+        "spearman": number(row.spearman),
+        "spearman_ci95_after_choice": row.interval.record,
+        "spearman_ci95_family": row.family_interval.record,
         "spearman_within_families": number(row.within_families.value),
-        "spearman_within_families_ci95": interval_record(row.within_families.interval),
-        "new_family": new_family_record(row.new_family),
+        "spearman_within_families_ci95": row.within_families.interval.record,
+        "new_family": row.new_family.record,
         "p_single": number(row.p_single),
         "p_adjusted": number(row.p_adjusted),
         "p_adjusted_within_families": number(row.p_within),
-        "tracks_target": bool(row.evidence) and not row.fewer,
+        "tracks_target": row.tracks,
         "models_with_fewer_documents": row.fewer,
-        "models_without_value": list(compress(models, ~row.column.present)),
     }
+
+
+def _details(row: LeaderboardRow, models: list[str]) -> dict[str, Any]:
+    """What a row has in addition: of ideas, of documents and of the bootstrap."""
+    record: dict[str, Any] = {"models_without_value": list(compress(models, ~row.column.present))}
     if row.column.kind != "variant":
         record |= {
             "definition": row.column.formula,
@@ -299,8 +370,8 @@ def _row_record(row: LeaderboardRow, models: list[str]) -> dict[str, Any]:
     if noise := row.documents:
         record |= {
             "documents": noise.documents,
-            "spearman_ci95_new_documents": interval_record(noise.sources.documents),
-            "spearman_ci95_new_documents_and_models": interval_record(noise.sources.both),
+            "spearman_ci95_new_documents": noise.sources.documents.record,
+            "spearman_ci95_new_documents_and_models": noise.sources.both.record,
             "reliability_over_documents": number(noise.sources.reliability),
             "soft_pairwise_accuracy": number(noise.soft_pairs),
         }
@@ -313,40 +384,15 @@ def _row_record(row: LeaderboardRow, models: list[str]) -> dict[str, Any]:
             }
     if found := row.coefficients:
         record |= {
-            "spearman_ci95": interval_record(found.spearman.percentile),
-            "spearman_ci95_bca": interval_record(found.spearman.bca),
+            "spearman_ci95": found.spearman.percentile.record,
+            "spearman_ci95_bca": found.spearman.bca.record,
             "pearson": number(found.pearson),
             "kendall": number(found.kendall),
             "skipped_spearman": number(found.skipped_spearman.value),
-            "skipped_spearman_ci95": interval_record(found.skipped_spearman.percentile),
-            "skipped_spearman_ci95_bca": interval_record(found.skipped_spearman.bca),
+            "skipped_spearman_ci95": found.skipped_spearman.percentile.record,
+            "skipped_spearman_ci95_bca": found.skipped_spearman.bca.record,
             "skipped_kept": found.skipped.kept,
             "projection_skipped_spearman": number(found.projection.value),
             "projection_skipped_kept": found.projection.kept,
         }
     return record
-
-
-def new_family_record(found: NewFamily) -> dict[str, Any]:
-    """The estimate for a new family as JSON-ready values."""
-    return {
-        "spearman": number(found.value),
-        "ci95_after_choice": interval_record(found.interval),
-        "families": found.families,
-        "models_worth": number(found.worth),
-    }
-
-
-def interval_record(interval: Interval) -> dict[str, Any]:
-    """An interval as JSON-ready values."""
-    return {
-        "low": number(interval.low),
-        "high": number(interval.high),
-        "method": interval.method,
-        "degenerate_resamples": interval.degenerate,
-    }
-
-
-def number(value: float) -> float | None:
-    """Twelve digits, None for NaN: what is left beyond is the rounding of the machine."""
-    return None if math.isnan(value) else round(value, 12)

@@ -1,32 +1,135 @@
-"""The leaderboard as a table in the terminal."""
+"""The answers of `tokenmart correlate` and `select` in words, and the leaderboard in the terminal.
+
+The answers: which metrics track the target, and which can't be distinguished from the best.
+Preregistered metrics come first; everything else is exploratory.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import compress
 
-from analysis.ranking.answers import (
-    NAMED,
-    baseline_line,
-    claim_of,
-    exploratory_line,
-    near_best_line,
-    registered_lines,
-    registered_names,
-    tracking_lines,
+from analysis.ranking.leaderboard import (
+    MINIMUM_MODELS,
+    Leaderboard,
+    LeaderboardRow,
+    TestedMetric,
 )
-from analysis.ranking.coverage import fewer_text, without_texts
-from analysis.ranking.documents import MINIMUM_DOCUMENTS
-from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow
-from analysis.ranking.metric_selection import MINIMUM_MODELS
-from analysis.statistics.bootstrap import Interval
-from warehouse.terminal import Column, left_out_notes, print_columns, print_notes, terminal_console
+from analysis.ranking.metric_table import NAMED as NAMED_MODELS
+from analysis.ranking.metric_table import MetricColumn, MetricTable, fewer_text
+from analysis.ranking.registered import RegisteredResult
+from analysis.statistics.correlations import Interval
+from analysis.statistics.document_noise import MINIMUM_DOCUMENTS
+from warehouse.terminal import (
+    Column,
+    counted,
+    left_out_notes,
+    print_columns,
+    print_notes,
+    terminal_console,
+)
+
+NAMED = 5
+"""Number of metrics that are named; the rest is counted."""
 
 FEW_MODELS = 12
 """With 12 independent models, a rho of 0.57 has a 95% CI (Fisher z) that ends at 0."""
 
 FEW_TOKENS = 100
 """Below, a mean of per-token values has a standard error of a tenth of their spread or more."""
+
+
+def registered_lines(registered: Sequence[RegisteredResult]) -> list[str]:
+    """One line for each preregistered metric."""
+    return [f"Preregistered: {result.text}." for result in registered]
+
+
+def registered_names(registered: Sequence[RegisteredResult]) -> frozenset[str]:
+    """The metrics that lead every table: preregistered, and as they were registered."""
+    return frozenset(result.said.metric.name for result in registered if result.said.counts)
+
+
+def tracking_lines(
+    tracking: Sequence[TestedMetric],
+    first: TestedMetric,
+    models: int,
+    tested: int,
+    least: float,
+) -> list[str]:
+    """Which metrics track the target, by the best variant of each; or that none does.
+
+    Args:
+        tracking: variants that track the target, largest rho first.
+        first: the variant with the largest rho.
+        models: n.
+        tested: number of metrics and ideas tested.
+        least: the rho from which an interval over all models excludes 0.
+    """
+    null = f"95% null maximum of {tested} tested: {least:+.2f}"
+    if not tracking:
+        return [
+            f"No metric tracks the target: no 95% CI excludes 0. Best of all: "
+            f"{_rho(first, models)}. {null}."
+        ]
+    lines = [f"These metrics track the target: {_listed(tracking)}. {null}."]
+    for variants in list(_by_metric(tracking).values())[:NAMED]:
+        best = variants[0]
+        text = f"  {_rho(best, models)}: CI excludes 0 {' and '.join(best.evidence)}"
+        if "over all models" not in best.evidence:
+            text += f", rho {best.within_rho:+.2f} ({span(best.within_interval)})"
+        lines.append(text)
+    return lines
+
+
+def baseline_line(baseline: TestedMetric, models: int) -> str:
+    """The baseline's figures, which every answer is compared with."""
+    return f"Baseline: {_rho(baseline, models)}."
+
+
+def near_best_line(near: Sequence[TestedMetric]) -> str:
+    """Which metrics can't be distinguished from the best; `near` has the best first."""
+    return f"Not distinguishable from the best ({near[0].column.name}): {_listed(near)}."
+
+
+def exploratory_line(registered: Sequence[RegisteredResult]) -> str:
+    """The sentence on exploratory results that precedes the answers."""
+    what = "Everything below" if registered else "No metric is preregistered; everything"
+    return f"{what} is exploratory: p and CI allow for the choice among all metrics tested."
+
+
+def span(interval: Interval) -> str:
+    """Both ends of an interval; a dash where there is none."""
+    return "–" if math.isnan(interval.low) else f"{interval.low:+.2f} to {interval.high:+.2f}"
+
+
+def or_dash(value: float, form: str = "+.3f") -> str:
+    """A number; a dash where it is undefined."""
+    return "–" if math.isnan(value) else f"{value:{form}}"
+
+
+def _rho(metric: TestedMetric, models: int) -> str:
+    return (
+        f"{metric.column.name}, rho {metric.rho:+.2f} (95% CI {span(metric.interval)}, "
+        f"n = {models})"
+    )
+
+
+def _by_metric(variants: Sequence[TestedMetric]) -> dict[str, list[TestedMetric]]:
+    found: dict[str, list[TestedMetric]] = {}
+    for variant in variants:
+        found.setdefault(variant.column.metric, []).append(variant)
+    return found
+
+
+def _listed(variants: Sequence[TestedMetric]) -> str:
+    """The first metrics, each with its number of variants, and how many more there are."""
+    names = [
+        f"{metric} ({counted(len(of), 'variant')})" for metric, of in _by_metric(variants).items()
+    ]
+    more = f" and {len(names) - NAMED} more metrics" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
 
 
 def print_leaderboard(board: Leaderboard, top: int, wide: bool = False) -> None:
@@ -82,10 +185,10 @@ def _columns(
         return f"{noise.soft_pairs:.2f}" if noise and known else "–"
 
     shown: list[tuple[str, Callable[[LeaderboardRow], str], bool]] = [
-        ("Spearman", lambda row: _signed(row.rho), False),
+        ("Spearman", lambda row: _signed(row.spearman), False),
         ("95% CI", lambda row: _interval(row.interval), False),
-        ("p adj.", lambda row: _or_dash(row.p_adjusted, ".4f"), False),
-        ("held out", lambda row: _or_dash(row.held_out, "+.2f"), False),
+        ("p adj.", lambda row: or_dash(row.p_adjusted, ".4f"), False),
+        ("held out", lambda row: or_dash(row.held_out, "+.2f"), False),
         ("n", lambda row: str(row.n), False),
         ("tokens", lambda row: f"{fewest_tokens(row):,}" if fewest_tokens(row) else "–", False),
         ("better", lambda row: row.column.direction, True),
@@ -144,7 +247,7 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
     if unscored:
         more = f" and {len(unscored) - NAMED} more" if len(unscored) > NAMED else ""
         notes.append(f"extracted, without a target score: {', '.join(unscored[:NAMED])}{more}")
-    notes += without_texts(table, [row.column for row in rows])
+    notes += _without_value(table, [row.column for row in rows])
     return notes
 
 
@@ -164,10 +267,11 @@ def _warnings(board: Leaderboard, rows: Sequence[LeaderboardRow]) -> list[str]:
             f"{len(few)} of the rows rest on fewer than {FEW_TOKENS} tokens for some model "
             f"({least.column.name}: {fewest_tokens(least)})"
         )
-    if uneven := [row.column for row in rows if row.fewer]:
+    if uneven := [row for row in rows if row.fewer]:
+        column = uneven[0].column
         found.append(
-            f"{len(uneven)} of the rows compare models on different documents, "
-            f"{uneven[0].name} for instance ({fewer_text(table, uneven[0])}): run "
+            f"{len(uneven)} of the rows compare models on different documents, {column.name} for "
+            f"instance ({fewer_text(column, uneven[0].fewer)}): run "
             f"`tokenmart extract --problem {table.option}` and `tokenmart dbt build`"
         )
     if len(table.dtypes) > 1:
@@ -195,8 +299,7 @@ def _answers(board: Leaderboard) -> list[str]:
             board.inference.least_rho,
         )
     if base is not None:
-        place = next(i for i, each in enumerate(board.table.columns) if each is base.column)
-        lines.append(baseline_line(claim_of(base.column, board.inference, place), base.n))
+        lines.append(baseline_line(base, base.n))
     if board.near_best:
         lines.append(near_best_line(board.near_best))
     return lines
@@ -232,8 +335,18 @@ def _document_note(rows: Sequence[LeaderboardRow]) -> str:
     )
 
 
-def _or_dash(value: float, form: str) -> str:
-    return "–" if math.isnan(value) else f"{value:{form}}"
+def _without_value(table: MetricTable, columns: Sequence[MetricColumn]) -> Iterator[str]:
+    """A line for each set of models that some of these columns leave out."""
+    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    ids = [model.full_id for model in table.models]
+    for column in columns:
+        alike[tuple(compress(ids, ~column.present))].append(column.name)
+    for models, names in alike.items():
+        if models:
+            more = f" and {len(names) - 1} more rows" if len(names) > 1 else ""
+            count = len(models) - NAMED_MODELS
+            rest = f" and {count} more models" if count > 0 else ""
+            yield f"{names[0]}{more}: no value for {', '.join(models[:NAMED_MODELS])}{rest}"
 
 
 def _signed(value: float) -> str:

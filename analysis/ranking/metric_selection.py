@@ -1,101 +1,68 @@
-"""The choice of a metric: which metrics track the target, and which may be the best of them.
-
-Inference is in `analysis.statistics.simultaneous`; here it meets the problem's metrics, the
-baseline and the preregistered metrics.
-"""
+"""The choice of a metric: which metrics track the target, and which may be the best of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.ranking.coverage import fewer_documents, fewer_text
-from analysis.ranking.documents import DocumentNoise, PartsOf, document_noise
-from analysis.ranking.inference import Inference, infer
-from analysis.ranking.metric_table import MetricColumn, MetricTable
+from analysis.ranking.leaderboard import (
+    MINIMUM_MODELS,
+    TestedMetric,
+    best_first,
+    default_baseline,
+    infer_all,
+    may_be_chosen,
+    noise_of,
+    tested_metrics,
+)
+from analysis.ranking.metric_table import MetricColumn, MetricTable, PartsOf
 from analysis.ranking.registered import RegisteredResult, registered_results
-from analysis.statistics.bootstrap import Interval
-from analysis.statistics.comparison import Lead, lead_over
 from analysis.statistics.correlations import partial_spearman
-from analysis.statistics.document_noise import noise_ceiling
-from analysis.statistics.pooling import NewFamily, new_family
-from analysis.statistics.selection import DEFAULT_SPLITS, Splits, repeated_splits
-from analysis.statistics.simultaneous import indistinguishable, joint_errors, p_above
+from analysis.statistics.document_noise import DocumentNoise, noise_ceiling
+from analysis.statistics.families import NewFamily, new_family
+from analysis.statistics.preregistered_tests import Lead, lead_over
+from analysis.statistics.resampling import DEFAULT_SPLITS, Splits, repeated_splits
+from analysis.statistics.simultaneous import Inference, indistinguishable, joint_errors, p_above
 from warehouse.errors import TokenmartError
 
-MINIMUM_MODELS = 8
-BASELINES = ("perplexity", "no_evaluation")
-"""Metrics that others are compared with; the second one, where scores were made elsewhere, is what
-is known of a run without evaluating it."""
 
+@dataclass(frozen=True, kw_only=True)
+class Candidate(TestedMetric):
+    """One variant that may be chosen.
 
-@dataclass(frozen=True)
-class Candidate:
-    """One variant that may be chosen, with everything known about it.
-
-    rho: Spearman over all models; interval: of it, allowing for groups of models and for the choice
-        among all metrics tested; p_adjusted: likewise.
-    within_rho, within_interval, p_within: the same within families; NaN with one model each.
-    evidence: where its interval excludes 0: it tracks the target.
     near_best: whether it can't be distinguished from the best.
     held_out: mean test rho over the random splits.
     partial: Spearman given log parameters.
     minus_baseline: rho minus that of the baseline; p_beats_baseline: one-sided, adjusted for all
         candidates.
-    fewer: full id → documents, of the models whose value rests on fewer than that of another;
-        uneven: the same in words.
-    row: its place in `table.everything`.
     """
 
-    column: MetricColumn
-    row: int
-    rho: float
-    interval: Interval
-    p_adjusted: float
-    within_rho: float
-    within_interval: Interval
-    p_within: float
-    evidence: tuple[str, ...]
     near_best: bool
     held_out: float
     partial: float
     minus_baseline: float
     p_beats_baseline: float
-    fewer: dict[str, int]
-    uneven: str
-
-    @property
-    def tracks(self) -> bool:
-        """Whether it tracks the target: by evidence, on the same documents."""
-        return bool(self.evidence) and not self.fewer
 
 
 @dataclass(frozen=True)
 class MetricSelection:
     """Everything `tokenmart select` reports about a problem.
 
-    option: the value of `--problem`. candidates: largest rho first.
+    candidates: largest rho first.
     inference: of all metrics ever tested for the problem; every p counts them.
-    tries: their number by kind, see `MetricTable.tries`.
     incomplete, inadmissible: names of variants that could not compete.
     best_lead: of the best candidate over the baseline, not adjusted for the choice.
     new_family: what the best one's rho may be for a model of another family.
     documents: what drawing other documents does to it; None without them.
     noise_ceiling: what a perfect metric may reach against this target, NaN where unknown.
     registered: the preregistered metrics, tested apart.
-    families, kinds, series: how many groups of models there are; a series is a kind of one family.
     """
 
-    problem: str
-    option: str
+    table: MetricTable
     candidates: tuple[Candidate, ...]
     inference: Inference
-    models: int
-    tries: dict[str, int]
-    tries_text: str
     incomplete: tuple[str, ...]
     inadmissible: tuple[str, ...]
     baseline: MetricColumn | None
@@ -105,10 +72,22 @@ class MetricSelection:
     documents: DocumentNoise | None
     noise_ceiling: float
     registered: tuple[RegisteredResult, ...]
-    families: int
-    kinds: int
-    series: int
     seed: int
+
+    @property
+    def models(self) -> int:
+        """Number of models."""
+        return len(self.table.models)
+
+    @property
+    def families(self) -> int:
+        """Number of families of models."""
+        return len(set(self.table.families))
+
+    @property
+    def series(self) -> int:
+        """Number of series of models, each of one family."""
+        return len(set(self.table.series))
 
     @property
     def best(self) -> Candidate:
@@ -156,109 +135,57 @@ def select_metric(
         )
     variants = [c for c in table.columns if c.kind == "variant"]
     allowed = [c for c in variants if c.admissible or unofficial]
-    complete = [c for c in allowed if _may_be_chosen(c)]
+    complete = [c for c in allowed if may_be_chosen(c)]
     if not complete:
         raise TokenmartError(
             f"{table.problem}: no variant has a value for all {size} models; "
             f"see `tokenmart status --problem {table.option}`"
         )
     # Built once and no longer there: they can't win, but choices were made among them, too.
-    earlier = [c for c in table.tried if (c.admissible or unofficial) and _may_be_chosen(c)]
+    earlier = [c for c in table.tried if (c.admissible or unofficial) and may_be_chosen(c)]
     base = baseline or default_baseline(complete, table.baseline)
     base_index = next((i for i, c in enumerate(complete) if c is base), None)
-    inference = infer(table)
-    rows = {id(column): row for row, column in enumerate(table.everything)}
-    own = joint_errors(
-        np.stack([c.oriented for c in complete]), table.target, [table.families, table.kinds]
-    )
+    inference = infer_all(table)
+    tested = {id(metric.column): metric for metric in tested_metrics(table, inference)}
+    metrics = np.stack([c.oriented for c in complete])
+    own = joint_errors(metrics, table.target, [table.families, table.kinds])
     near = indistinguishable(own)
     beats = np.full(len(complete), math.nan) if base_index is None else p_above(own, base_index)
-    parts = repeated_splits(
-        np.stack([c.oriented for c in (*complete, *earlier)]),
-        table.target,
-        seed,
-        splits,
-        base_index,
-    )
+    every = np.stack([c.oriented for c in (*complete, *earlier)])
+    parts = repeated_splits(every, table.target, seed, splits, base_index)
     candidates = [
         Candidate(
-            column=column,
-            row=row,
-            rho=inference.rho(row),
-            interval=inference.interval(row),
-            p_adjusted=float(inference.p[row]),
-            within_rho=float(inference.within.rho[row]),
-            within_interval=inference.within_interval(row),
-            p_within=float(inference.p_within[row]),
-            evidence=inference.evidence(row),
+            **vars(tested[id(column)]),
             near_best=bool(near[i]),
             held_out=float(parts.variant_test[i]),
             partial=_partial(table, column),
             minus_baseline=math.nan if base_index is None else own.rho[i] - own.rho[base_index],
             p_beats_baseline=float(beats[i]),
-            fewer=fewer_documents(table, column),
-            uneven=fewer_text(table, column),
         )
-        for i, (column, row) in enumerate((c, rows[id(c)]) for c in complete)
+        for i, column in enumerate(complete)
     ]
-    # equal correlations: by name, not by the order of columns
-    candidates.sort(key=lambda c: (-round(c.rho, 10), c.column.name))
+    candidates.sort(key=best_first)
     top = candidates[0].column
     return MetricSelection(
-        problem=table.problem,
-        option=table.option,
+        table=table,
         candidates=tuple(candidates),
         inference=inference,
-        models=size,
-        tries=table.tries,
-        tries_text=table.tries_text,
-        incomplete=tuple(c.name for c in allowed if c not in complete),
-        inadmissible=tuple(c.name for c in variants if c not in allowed),
+        incomplete=tuple(c.name for c in allowed if not may_be_chosen(c)),
+        inadmissible=tuple(c.name for c in variants if not (c.admissible or unofficial)),
         baseline=base,
         splits=parts,
-        best_lead=_lead(top, base, table, seed),
+        best_lead=None
+        if base is None or base is top
+        else lead_over(
+            top.oriented, base.oriented, table.target, table.families, table.series, seed
+        ),
         new_family=new_family(
             top.oriented, table.target, table.families, table.kinds, inference.critical
         ),
-        documents=document_noise(parts_of(top), table, top, seed) if parts_of else None,
+        documents=noise_of(top, table, parts_of, seed),
         noise_ceiling=noise_ceiling(table.target, table.target_errors),
         registered=registered_results(table, base),
-        families=len(set(table.families)),
-        kinds=len(set(table.kinds)),
-        series=len(set(table.series)),
         seed=seed,
-    )
-
-
-def _may_be_chosen(column: MetricColumn) -> bool:
-    """Whether it is a variant that has a value for every model, not the same for all."""
-    return column.kind == "variant" and bool(column.present.all() and np.ptp(column.oriented) > 0)
-
-
-def default_baseline(columns: Sequence[MetricColumn], named: str = "") -> MetricColumn | None:
-    """The baseline that the problem names; else a perplexity variant with all values.
-
-    Of perplexity's variants the first by name, preferably one that is comparable across
-    tokenizers. Without perplexity, parameters × tokens.
-    """
-    if named:
-        return next((c for c in columns if c.name == named and _may_be_chosen(c)), None)
-    for metric in BASELINES:
-        found = [c for c in columns if c.metric == metric and _may_be_chosen(c)]
-        preferred = [c for c in found if "byte" in c.variant or "tokens" in c.variant]
-        if found:
-            return min(preferred or found, key=lambda column: column.name)
-    return None
-
-
-def _lead(
-    column: MetricColumn, base: MetricColumn | None, table: MetricTable, seed: int
-) -> Lead | None:
-    """A column over the baseline; None when they are the same."""
-    if base is None or base is column:
-        return None
-    return lead_over(
-        column.oriented, base.oriented, table.target, table.families, table.series, seed
     )
 
 

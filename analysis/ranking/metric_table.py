@@ -1,27 +1,24 @@
-"""The metric tables of one problem, pulled from the marts into typed columns."""
+"""All metrics of one problem as typed columns over its models, with the target."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from analysis.preregistration.preregistered import PreregisteredMetric, preregistered_metrics
-from analysis.ranking.target import load_target
 from analysis.statistics.correlations import Flags, Floats, settled
+from analysis.statistics.document_noise import DocumentParts
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.metrics.tries import built_tries, tested_besides
-from warehouse.problem.models import series_of
 
 if TYPE_CHECKING:
-    from analysis.ranking.other_labs import OtherLab
+    from analysis.preregistration.entries import PreregisteredMetric
     from warehouse.metrics.tries import Kind, Try
-    from warehouse.paths import Workspace
-    from warehouse.problem.problem_files import Ranked
+
+NAMED = 3
+"""Number of models that a message names; the others are counted."""
 
 Direction = Literal["higher", "lower"]
 
@@ -77,6 +74,10 @@ class MetricColumn:
     def present(self) -> Flags:
         """`[models]`, where a finite value exists."""
         return np.isfinite(self.values)
+
+
+PartsOf = Callable[[MetricColumn], DocumentParts | None]
+"""Reads a column's parts of each document; None where there are none to resample."""
 
 
 @dataclass(frozen=True)
@@ -216,178 +217,22 @@ class MetricTable:
             )
         return found[0]
 
-
-def load_table(
-    problem: Ranked,
-    workspace: Workspace,
-    ideas: Sequence[Try] = (),
-    better: Direction = "higher",
-    others: Sequence[OtherLab] = (),
-) -> MetricTable:
-    """Read the marts and the target of a problem.
-
-    Args:
-        problem: whose models and target count.
-        workspace: where the DuckDB file and the locked files are.
-        ideas: to rank together with the variants of the build.
-        better: which values of the ideas are better.
-        others: labs whose models are ranked, too.
-
-    Raises:
-        TokenmartError: no mart, no value, or no target.
-        LockedFileError: the target file is missing or changed.
-        StorageError: the record of what was tested can't be read.
-    """
-    from warehouse.sql.connection import connect_read_only
-
-    with connect_read_only(workspace) as connection:
-        values = connection.execute(
-            "select metric, variant, model_id, value, documents, tokens from metric_values"
-            " where problem = ?",
-            [problem.name],
-        ).fetchall()
-        catalogue = connection.execute(
-            "select metric, variant, family, parameters, direction, admissible, formula,"
-            " description from metric_catalog"
-        ).fetchall()
-        built = built_tries(connection, problem.name).get(problem.name, [])
-        formats = connection.execute(
-            "select distinct dtype, model_id from units where problem = ? and status = 'done'",
-            [problem.name],
-        ).fetchall()
-    scores, source = load_target(problem, workspace)
-    models = tuple(
-        Model(spec.model_id, spec.full_id, spec.family, spec.parameters, series_of(spec))
-        for spec in problem.ranked_models
-        if spec.model_id in scores
-    )
-    models += _models_of_others(problem, workspace, others, scores, source)
-    for lab in others:
-        values += lab.values
-        formats += [(dtype, m.model_id) for m in lab.models for dtype in m.dtypes]
-    if len(models) < 3:
-        raise TokenmartError(
-            f"{problem.name}: {len(models)} models have a target score, 3 are needed; "
-            f"run `tokenmart recall --problem {problem.asked}` or place the target file"
-        )
-    place = {model.model_id: index for index, model in enumerate(models)}
-    grouped: dict[tuple[str, str], Floats] = {}
-    for metric, variant, model_id, value, documents, tokens in values:
-        column = grouped.setdefault((metric, variant), np.full((3, len(models)), np.nan))
-        if model_id in place and value is not None:
-            column[:, place[model_id]] = value, documents, tokens
-    if not grouped and not ideas:
-        of_table = problem.target is not None and problem.target.kind == "table"
-        bring = "data fetch" if of_table else "extract"
-        build = "tokenmart dbt run --select 'fqn:*'" if of_table else "tokenmart dbt build"
-        raise TokenmartError(
-            f"{problem.name}: the mart metric_values is empty; run "
-            f"`tokenmart {bring} --problem {problem.asked}` and `{build}`"
-        )
-    described = {(row[0], row[1]): row for row in catalogue}
-    columns = [_column(described.get(key), key, grouped[key]) for key in sorted(grouped)]
-    of_metric = {row[0]: row for row in catalogue}
-    for idea in ideas:
-        if idea.metric in of_metric:
-            raise TokenmartError(f"name {idea.metric!r}: a metric has this name; choose another")
-    present = (*built, *ideas)
-    besides = tested_besides(workspace, problem.name, present)
-    return MetricTable(
-        problem=problem.name,
-        models=models,
-        target=settled(np.array([scores[model.model_id] for model in models])),
-        columns=(*(_column_of_try(idea, models, None, better) for idea in ideas), *columns),
-        without_target=tuple(m.full_id for m in problem.ranked_models if m.model_id not in scores),
-        target_source=source,
-        dtypes={
-            dtype: tuple(m.full_id for m in models if (dtype, m.model_id) in formats)
-            for dtype in sorted({dtype for dtype, _ in formats})
-        },
-        tried=tuple(
-            _column_of_try(entry, models, of_metric.get(entry.metric)) for entry in besides
-        ),
-        registered=preregistered_metrics(workspace, problem),
-        baseline=problem.baseline,
-        present=present,
-        extracted=frozenset(model_id for _, model_id in formats),
-        asked=problem.asked,
-    )
-
-
-def _models_of_others(
-    problem: Ranked,
-    workspace: Workspace,
-    others: Sequence[OtherLab],
-    scores: dict[str, float],
-    source: dict[str, Any],
-) -> tuple[Model, ...]:
-    """Other labs' models that have a target; their scores are added to what is known."""
-    if not others:
-        return ()
-    from warehouse.problem.spec import FileTarget
-
-    locked: dict[str, float] = {}
-    if isinstance(problem.target, FileTarget):
-        from warehouse.problem.target_file import read_locked_target
-
-        models = [spec.full_id for spec in problem.ranked_models]
-        path = problem.target.path
-        locked = read_locked_target(workspace, problem.name, path, models, some=True).scores
-    found = []
-    for lab in others:
-        for model in lab.models:
-            if model.full_id in locked:
-                scores[model.model_id] = locked[model.full_id]
-            elif model.model_id in lab.scores:
-                scores[model.model_id], stderr, items = lab.scores[model.model_id]
-                source["stderr"][model.model_id] = stderr
-                source["items_per_model"][model.model_id] = items
-            else:
-                continue
-            found.append(
-                Model(model.model_id, model.full_id, model.family, model.parameters, model.kind)
+    def fewer_documents(self, column: MetricColumn) -> dict[str, int]:
+        """Full id → documents, of the models with fewer than another; empty where none has."""
+        counts = {
+            model.full_id: documents
+            for model, documents, there in zip(
+                self.models, column.documents, column.present, strict=False
             )
-    source["others"] = {lab.name: lab.sha256 for lab in others}
-    return tuple(found)
+            if there
+        }
+        most = max(counts.values(), default=0)
+        return {full_id: count for full_id, count in counts.items() if count < most}
 
 
-def _column(row: Any, key: tuple[str, str], found: Floats) -> MetricColumn:
-    """A variant of the build; `found`: its values, and the documents and tokens they rest on."""
-    if row is None:
-        raise TokenmartError(
-            f"metric {key[0]}/{key[1]} has values but no line in metric_catalog; "
-            "describe it in its metric file and run `tokenmart dbt build`"
-        )
-    parameters = json.loads(row[3]) if isinstance(row[3], str) and row[3] else row[3] or {}
-    return MetricColumn(
-        metric=row[0],
-        variant=row[1],
-        family=row[2],
-        parameters=dict(parameters),
-        direction="lower" if row[4] == "lower" else "higher",
-        admissible=bool(row[5]),
-        formula=row[6] or "",
-        description=row[7] or "",
-        values=found[0],
-        documents=tuple(np.nan_to_num(found[1]).astype(int).tolist()),
-        tokens=tuple(np.nan_to_num(found[2]).astype(int).tolist()),
-    )
-
-
-def _column_of_try(
-    entry: Try, models: Sequence[Model], row: Any, better: Direction = "higher"
-) -> MetricColumn:
-    """The column of an idea, or of a variant of an earlier build; `row`: its metric's, if known."""
-    variant = entry.kind == "variant"
-    return MetricColumn(
-        metric=entry.metric,
-        variant=entry.variant,
-        family=entry.kind,
-        parameters={},
-        direction="lower" if variant and row and row[4] == "lower" else better,
-        admissible=variant and (row is None or bool(row[5])),
-        formula=entry.definition,
-        description="",
-        values=np.array([entry.values.get(model.model_id, math.nan) for model in models]),
-        kind=entry.kind,
-    )
+def fewer_text(column: MetricColumn, fewer: Mapping[str, int]) -> str:
+    """`MetricTable.fewer_documents` in words."""
+    most = max(column.documents, default=0)
+    named = [f"{full_id} {count} of {most}" for full_id, count in list(fewer.items())[:NAMED]]
+    more = f" and {len(fewer) - NAMED} more models" if len(fewer) > NAMED else ""
+    return f"{', '.join(named)}{more}"

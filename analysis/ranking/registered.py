@@ -1,24 +1,31 @@
 """Preregistered metrics, tested apart and together: nothing was chosen afterwards.
 
-Their p comes from permuting whole series within families, so it respects both; their lead over the
-baseline from `analysis.statistics.comparison`. Neither is adjusted for other metrics tested.
+Their p comes from permuting whole series within families, so it respects both. Neither it nor their
+lead over the baseline is adjusted for other metrics tested.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.preregistration.preregistered import PreregisteredMetric
-from analysis.ranking.coverage import fewer_documents, fewer_text
-from analysis.ranking.metric_table import MetricColumn, MetricTable
-from analysis.statistics.bootstrap import Interval
-from analysis.statistics.comparison import Lead, lead_over
-from analysis.statistics.correlations import settled, spearman
+from analysis.ranking.metric_table import MetricColumn, MetricTable, fewer_text
+from analysis.statistics.correlations import Floats, Interval, number, settled, spearman
 from analysis.statistics.families import family_interval
-from analysis.statistics.permutation import arrangements, directed_test, exchangeable_strata
+from analysis.statistics.preregistered_tests import (
+    Lead,
+    arrangements,
+    directed_test,
+    exchangeable_strata,
+    lead_over,
+)
+
+if TYPE_CHECKING:
+    from analysis.preregistration.entries import PreregisteredMetric
 
 LEAD_LEVEL = 0.05
 """Of the one-sided test that a metric leads the baseline."""
@@ -45,12 +52,12 @@ class RegisteredResult:
     interval: Interval
     p: float
     arrangements: int
-    models: int = 0
-    unscored: int = 0
-    lead: Lead | None = None
-    baseline: str = ""
-    fewer: dict[str, int] = field(default_factory=dict)
-    uneven: str = ""
+    models: int
+    unscored: int
+    lead: Lead | None
+    baseline: str
+    fewer: dict[str, int]
+    uneven: str
 
     @property
     def holds(self) -> bool:
@@ -76,7 +83,7 @@ class RegisteredResult:
             return (
                 f"{name}: models were compared on different documents ({self.uneven}); exploratory"
             )
-        if np.isnan(self.p):
+        if math.isnan(self.p):
             return f"{name}: no value for every model, so it can't be tested"
         if self.arrangements * entry.level < 1:
             return (
@@ -95,27 +102,34 @@ class RegisteredResult:
     def _lead_text(self) -> str:
         if self.lead is None:
             return ""
-        text = f"; rho minus that of {self.baseline} {self.lead.value:+.2f} ({lead_text(self.lead)}"
-        if np.isnan(self.lead.p):
+        text = f"; rho minus that of {self.baseline} {self.lead.value:+.2f} ({self.lead.text}"
+        if math.isnan(self.lead.p):
             return f"{text})"
         return f"{text}: {'is ahead' if self.lead.p < LEAD_LEVEL else 'not distinguishable'})"
 
-
-def lead_text(lead: Lead) -> str:
-    """The interval and the p of a lead, where there are enough series for them."""
-    if np.isnan(lead.p):
-        return f"{lead.series} series are too few for a CI or a p"
-    interval = (
-        f"{lead.series} series are too few for a CI"
-        if np.isnan(lead.interval.low)
-        else f"95% CI {lead.interval.low:+.2f} to {lead.interval.high:+.2f}, paired bootstrap over "
-        f"{lead.series} series"
-    )
-    return f"{interval}; one-sided p {'within families ' if lead.within else ''}{lead.p:.4f}"
+    @property
+    def record(self) -> dict[str, Any]:
+        """The result as JSON-ready values."""
+        entry = self.said.entry
+        return {
+            "metric": self.said.metric.name,
+            "direction": self.said.metric.direction,
+            "entry": entry.number,
+            "sha256": entry.sha256,
+            "before_labels": entry.before_labels,
+            "changed_since": list(self.said.changed),
+            "models_without_target": self.unscored,
+            "models_with_fewer_documents": self.fewer,
+            "spearman": None if math.isnan(self.p) else number(self.rho),
+            "p_one_sided": number(self.p),
+            "level": entry.level,
+            "holds": self.holds,
+            "minus_baseline": self.lead.record if self.lead else None,
+        }
 
 
 def registered_results(
-    table: MetricTable, baseline: MetricColumn | None = None
+    table: MetricTable, baseline: MetricColumn | None
 ) -> tuple[RegisteredResult, ...]:
     """Test every metric that was registered for the problem, together.
 
@@ -126,80 +140,61 @@ def registered_results(
     series = list(zip(table.families, table.kinds, strict=True))
     strata = exchangeable_strata(table.families, series)
     built = {column.name: column for column in table.columns if column.kind == "variant"}
-    asked = [built.get(said.metric.name) for said in table.registered]
-    columns = []
-    for said, found in zip(table.registered, asked, strict=True):
-        sign = 1.0 if said.metric.direction == "higher" else -1.0
-        columns.append(
-            np.full(len(table.models), np.nan) if found is None else settled(sign * found.values)
-        )
-    whole = [index for index, column in enumerate(columns) if np.isfinite(column).all()]
-    p = np.full(len(columns), np.nan)
-    if whole:
-        seed = table.registered[whole[0]].entry.seed
-        rows = np.stack([columns[index] for index in whole])
-        p[whole] = directed_test(rows, table.target, seed, strata=strata, blocks=series)
-    return tuple(
-        RegisteredResult(
-            said,
-            spearman(column, table.target) if index in whole else float("nan"),
-            family_interval(column, table.target, table.families)
-            if index in whole
-            else Interval(float("nan"), float("nan"), 0.95, "family", 0, 0),
-            float(p[index]),
-            arrangements(strata, series),
-            len(table.models),
-            sum(model.full_id in table.without_target for model in said.entry.models),
-            lead_over(
-                column,
-                baseline.oriented,
-                table.target,
-                table.families,
-                table.series,
+    found = [built.get(said.metric.name) for said in table.registered]
+    values = [
+        _as_registered(said, column, len(table.models))
+        for said, column in zip(table.registered, found, strict=True)
+    ]
+    p = _joint_p(table, values, strata, series)
+    results = []
+    for said, column, own, own_p in zip(table.registered, found, values, p, strict=True):
+        whole = bool(np.isfinite(own).all())
+        rho, interval, lead = math.nan, Interval(math.nan, math.nan, "family"), None
+        if whole:
+            rho = spearman(own, table.target)
+            interval = family_interval(own, table.target, table.families)
+        if whole and baseline is not None and baseline is not column:
+            lead = lead_over(
+                *(own, baseline.oriented, table.target, table.families, table.series),
                 said.entry.seed,
             )
-            if index in whole and baseline is not None and baseline is not found
-            else None,
-            "" if baseline is None else baseline.name,
-            fewer_documents(table, found) if found else {},
-            fewer_text(table, found) if found else "",
+        fewer = table.fewer_documents(column) if column else {}
+        results.append(
+            RegisteredResult(
+                said=said,
+                rho=rho,
+                interval=interval,
+                p=float(own_p),
+                arrangements=arrangements(strata, series),
+                models=len(table.models),
+                unscored=sum(m.full_id in table.without_target for m in said.entry.models),
+                lead=lead,
+                baseline="" if baseline is None else baseline.name,
+                fewer=fewer,
+                uneven=fewer_text(column, fewer) if column else "",
+            )
         )
-        for index, (said, column, found) in enumerate(
-            zip(table.registered, columns, asked, strict=True)
-        )
-    )
+    return tuple(results)
 
 
-def registered_record(result: RegisteredResult) -> dict[str, Any]:
-    """A result as JSON-ready values."""
-    entry = result.said.entry
-    known = not np.isnan(result.p)
-    return {
-        "metric": result.said.metric.name,
-        "direction": result.said.metric.direction,
-        "entry": entry.number,
-        "sha256": entry.sha256,
-        "before_labels": entry.before_labels,
-        "changed_since": list(result.said.changed),
-        "models_without_target": result.unscored,
-        "models_with_fewer_documents": result.fewer,
-        "spearman": round(result.rho, 12) if known else None,
-        "p_one_sided": round(result.p, 12) if known else None,
-        "level": entry.level,
-        "holds": result.holds,
-        "minus_baseline": lead_record(result.lead),
-    }
+def _as_registered(said: PreregisteredMetric, column: MetricColumn | None, models: int) -> Floats:
+    """`[models]` values with the registered sign; NaN where the variant isn't built."""
+    if column is None:
+        return np.full(models, np.nan)
+    return settled(column.values if said.metric.direction == "higher" else -column.values)
 
 
-def lead_record(lead: Lead | None) -> dict[str, Any] | None:
-    """A lead over the baseline as JSON-ready values; None without one."""
-    if lead is None:
-        return None
-    low, high = lead.interval.low, lead.interval.high
-    return {
-        "value": round(lead.value, 12),
-        "ci95": None if np.isnan(low) else [round(low, 12), round(high, 12)],
-        "p_one_sided": None if np.isnan(lead.p) else round(lead.p, 12),
-        "p_within_families": lead.within,
-        "series": lead.series,
-    }
+def _joint_p(
+    table: MetricTable,
+    values: Sequence[Floats],
+    strata: Sequence[str],
+    series: Sequence[tuple[str, str]],
+) -> Floats:
+    """One-sided p of each registered metric; NaN for those without a value for every model."""
+    p = np.full(len(values), np.nan)
+    whole = [index for index, own in enumerate(values) if np.isfinite(own).all()]
+    if whole:
+        seed = table.registered[whole[0]].entry.seed
+        rows = np.stack([values[index] for index in whole])
+        p[whole] = directed_test(rows, table.target, seed, strata=strata, blocks=series)
+    return p

@@ -6,21 +6,22 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from analysis.ranking.answers import (
+from analysis.ranking.leaderboard_view import (
     NAMED,
     baseline_line,
-    claim_of,
     exploratory_line,
     near_best_line,
+    or_dash,
     registered_lines,
     registered_names,
     span,
     tracking_lines,
 )
-from analysis.ranking.documents import MINIMUM_DOCUMENTS
-from analysis.ranking.leaderboard import interval_record, new_family_record, number
 from analysis.ranking.metric_selection import Candidate, MetricSelection
-from analysis.ranking.registered import LEAD_LEVEL, lead_record, lead_text, registered_record
+from analysis.ranking.metric_table import fewer_text
+from analysis.ranking.registered import LEAD_LEVEL
+from analysis.statistics.correlations import number
+from analysis.statistics.document_noise import MINIMUM_DOCUMENTS
 from warehouse.terminal import Column, left_out_notes, print_columns, print_notes, terminal_console
 
 
@@ -29,21 +30,21 @@ def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> d
 
     The keys are described in docs/explanation/statistics.md.
     """
-    splits, inference = selection.splits, selection.inference
+    splits, inference, table = selection.splits, selection.inference, selection.table
     return {
-        "problem": selection.problem,
+        "problem": table.problem,
         "models": selection.models,
         "groups": {
             "families": selection.families,
-            "kinds": selection.kinds,
+            "kinds": len(set(table.kinds)),
             "series": selection.series,
         },
-        "preregistered": [registered_record(result) for result in selection.registered],
+        "preregistered": [result.record for result in selection.registered],
         "tracks_target": [c.column.name for c in selection.tracking],
         "not_distinguishable_from_best": [c.column.name for c in selection.near_best],
         "best": selection.best.column.name,
         "variants": len(selection.candidates),
-        "tried": selection.tries,
+        "tried": table.tries,
         "tested": inference.tested,
         "least_spearman_that_excludes_0": number(inference.least_rho),
         "critical": number(inference.critical),
@@ -57,19 +58,19 @@ def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> d
             "baseline_splits_mean": number(splits.baseline_held_out),
             "beats_baseline_share_of_splits": number(splits.beats_baseline),
         },
-        "new_family": new_family_record(selection.new_family),
+        "new_family": selection.new_family.record,
         "documents": None
         if selection.documents is None
         else {
             "documents": selection.documents.documents,
-            "ci95_new_documents": interval_record(selection.documents.sources.documents),
-            "ci95_new_documents_and_models": interval_record(selection.documents.sources.both),
+            "ci95_new_documents": selection.documents.sources.documents.record,
+            "ci95_new_documents_and_models": selection.documents.sources.both.record,
             "reliability": number(selection.documents.sources.reliability),
             "soft_pairwise_accuracy": number(selection.documents.soft_pairs),
         },
         "noise_ceiling_pearson": number(selection.noise_ceiling),
         "baseline": None if selection.baseline is None else selection.baseline.name,
-        "best_minus_baseline": lead_record(selection.best_lead),
+        "best_minus_baseline": selection.best_lead.record if selection.best_lead else None,
         "incomplete": list(selection.incomplete),
         "inadmissible": list(selection.inadmissible),
         "seed": selection.seed,
@@ -84,10 +85,10 @@ def _candidate_record(candidate: Candidate) -> dict[str, Any]:
         "family": candidate.column.family,
         "direction": candidate.column.direction,
         "spearman": number(candidate.rho),
-        "spearman_ci95_after_choice": interval_record(candidate.interval),
+        "spearman_ci95_after_choice": candidate.interval.record,
         "p_adjusted": number(candidate.p_adjusted),
         "spearman_within_families": number(candidate.within_rho),
-        "spearman_within_families_ci95_after_choice": interval_record(candidate.within_interval),
+        "spearman_within_families_ci95_after_choice": candidate.within_interval.record,
         "p_adjusted_within_families": number(candidate.p_within),
         "tracks_target": candidate.tracks,
         "distinguishable_from_best": not candidate.near_best,
@@ -135,19 +136,19 @@ def _columns(
         )
 
     shown: list[tuple[str, Callable[[Candidate], str], bool]] = [
-        ("Spearman", lambda c: _signed_or_dash(c.rho), False),
+        ("Spearman", lambda c: or_dash(c.rho), False),
         ("95% CI", lambda c: span(c.interval), False),
-        ("p adj.", lambda c: _p(c.p_adjusted), False),
+        ("p adj.", lambda c: or_dash(c.p_adjusted, ".4f"), False),
         ("best?", lambda c: "maybe" if c.near_best else "no", False),
-        ("held out", lambda c: _signed_or_dash(c.held_out), False),
-        ("within", lambda c: _signed_or_dash(c.within_rho), True),
+        ("held out", lambda c: or_dash(c.held_out), False),
+        ("within", lambda c: or_dash(c.within_rho), True),
         ("95% CI", lambda c: span(c.within_interval), True),
-        ("| size", lambda c: _signed_or_dash(c.partial), True),
+        ("| size", lambda c: or_dash(c.partial), True),
     ]
     if selection.baseline is not None:
         shown += [
-            ("− base", lambda c: _signed_or_dash(c.minus_baseline), True),
-            ("p", lambda c: _p(c.p_beats_baseline), True),
+            ("− base", lambda c: or_dash(c.minus_baseline), True),
+            ("p", lambda c: or_dash(c.p_beats_baseline, ".4f"), True),
         ]
     return [
         Column("metric/variant", [name(row) for row in rows], text=True),
@@ -162,26 +163,25 @@ def _of(selection: MetricSelection, metrics: Sequence[str]) -> list[Candidate]:
 
 def answer_lines(selection: MetricSelection) -> list[str]:
     """Preregistered metrics first, then both answers and what they say of the baseline."""
-    claims = {id(c): claim_of(c.column, selection.inference, c.row) for c in selection.candidates}
     lines = registered_lines(selection.registered)
     lines += tracking_lines(
-        [claims[id(c)] for c in selection.tracking],
-        claims[id(selection.best)],
+        selection.tracking,
+        selection.best,
         selection.models,
         selection.inference.tested,
         selection.inference.least_rho,
     )
-    for candidate in (c for c in selection.candidates if c.evidence and c.fewer):
+    uneven = next((c for c in selection.candidates if c.evidence and c.fewer), None)
+    if uneven is not None:
         lines.append(
-            f"  {candidate.column.name} isn't among them: it compares models on different "
-            f"documents ({candidate.uneven}). Run `tokenmart extract --problem "
-            f"{selection.option}` and `tokenmart dbt build`."
+            f"  {uneven.column.name} isn't among them: it compares models on different documents "
+            f"({fewer_text(uneven.column, uneven.fewer)}). Run `tokenmart extract --problem "
+            f"{selection.table.option}` and `tokenmart dbt build`."
         )
-        break
     base = next((c for c in selection.candidates if c.column is selection.baseline), None)
     if base is not None:
-        lines.append(baseline_line(claims[id(base)], selection.models))
-    lines.append(near_best_line([claims[id(c)] for c in selection.near_best]))
+        lines.append(baseline_line(base, selection.models))
+    lines.append(near_best_line(selection.near_best))
     if selection.baseline is not None:
         lines.append(_baseline_text(selection, selection.baseline.name))
     return lines
@@ -207,7 +207,8 @@ def _next(selection: MetricSelection) -> str:
             f"Next: on models without labels, `tokenmart preregister --problem PROBLEM --metric "
             f"{best.column.name}`; a preregistered metric is tested alone, which has more power."
         )
-    return f"Next: `tokenmart report --problem {selection.option}` shows every metric and figure."
+    option = selection.table.option
+    return f"Next: `tokenmart report --problem {option}` shows every metric and figure."
 
 
 def _documents_text(selection: MetricSelection) -> str:
@@ -221,7 +222,7 @@ def _documents_text(selection: MetricSelection) -> str:
         f"{name}: 95% CI with {noise.documents} documents resampled "
         f"{span(noise.sources.documents)}, with documents and whole series of models "
         f"{span(noise.sources.both)} (bootstrap, not adjusted for the choice); reliability over "
-        f"documents {_signed_or_dash(noise.sources.reliability)}"
+        f"documents {or_dash(noise.sources.reliability)}"
     )
 
 
@@ -231,7 +232,7 @@ def _new_family_text(selection: MetricSelection) -> str:
     if math.isnan(found.value):
         return f"{name}: one family gives no estimate for a new one"
     text = (
-        f"{name}: expected rho in a new family {_signed_or_dash(found.value)} (near-duplicates "
+        f"{name}: expected rho in a new family {or_dash(found.value)} (near-duplicates "
         f"partially pooled; the {selection.models} models are worth {found.worth:.1f} independent "
         "ones)"
     )
@@ -244,7 +245,7 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
     splits, inference = selection.splits, selection.inference
     lines = [
         f"{selection.models} models, {selection.families} families, {selection.series} series; "
-        f"{len(selection.candidates)} variants that may be chosen, {selection.tries_text}: p "
+        f"{len(selection.candidates)} variants that may be chosen, {selection.table.tries_text}: p "
         "adj. and CI account for all of them, whatever is shown",
         "95% CI, p adj.: simultaneous for all metrics tested, so also for the best; variances are "
         f"typically {inference.overall.design_effect:.2f} times those of independent models, as "
@@ -253,8 +254,8 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
         "distinguishable from the best (95%)",
         f"held out: mean rho on {splits.tested} models drawn at random ({splits.test.size} "
         f"splits); choosing on the others and scoring there: in sample "
-        f"{_signed_or_dash(splits.held_out + splits.optimism)}, held out "
-        f"{_signed_or_dash(splits.held_out)}",
+        f"{or_dash(splits.held_out + splits.optimism)}, held out "
+        f"{or_dash(splits.held_out)}",
         _new_family_text(selection),
         _documents_text(selection),
         "| size: partial correlation given log parameters",
@@ -262,7 +263,7 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
     if selection.baseline is not None:
         lines.append(
             f"− base: rho minus that of {selection.baseline.name}; p: one-sided, adjusted for all "
-            f"candidates; held out it reaches {_signed_or_dash(splits.baseline_held_out)}, and the "
+            f"candidates; held out it reaches {or_dash(splits.baseline_held_out)}, and the "
             f"choice does better in {splits.beats_baseline:.0%} of the splits"
         )
     if not math.isnan(selection.noise_ceiling):
@@ -272,8 +273,8 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
         )
     if (lead := selection.best_lead) is not None:
         lines.append(
-            f"{selection.best.column.name} minus baseline {_signed_or_dash(lead.value)} "
-            f"({lead_text(lead)}), not adjusted for the choice"
+            f"{selection.best.column.name} minus baseline {or_dash(lead.value)} "
+            f"({lead.text}), not adjusted for the choice"
         )
     uneven = tuple(c.column.name for c in selection.candidates if c.fewer)
     for what, names in (
@@ -285,11 +286,3 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             lines.append(f"{what}: {', '.join(names[:5])}{more}")
     return lines
-
-
-def _signed_or_dash(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:+.3f}"
-
-
-def _p(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.4f}"

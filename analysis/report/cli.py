@@ -48,12 +48,11 @@ def report(
     tokenmart report --problem minilong --out report.html
     tokenmart report --problem minilong --figures figures/
     """
-    from analysis.ranking.metric_table import load_table
-    from analysis.ranking.target import load_target
+    from analysis.ranking.loading import load_table, load_target
     from analysis.report.data import detailed_rows, gather
+    from analysis.report.drawing import file_png, file_svg
     from analysis.report.overview import overview
     from analysis.report.page import figure_files, report_page
-    from analysis.report.svg import file_png, file_svg
     from warehouse.files import refuse_protected, write_whole
     from warehouse.metrics.tries import remember
     from warehouse.paths import find_workspace
@@ -146,9 +145,7 @@ def show(
     """
     from rich.console import Console
 
-    from analysis.report.viewer import first_shaded, load_view
-    from analysis.report.viewer_page import view_page
-    from analysis.report.viewer_terminal import print_view
+    from analysis.report.viewer import first_shaded, load_view, print_view, view_page
     from warehouse.errors import TokenmartError
     from warehouse.files import refuse_protected, write_whole
     from warehouse.paths import find_workspace

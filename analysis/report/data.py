@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import duckdb
 import numpy as np
 
-from analysis.ranking.documents import parts_reader
-from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow, rank_metrics
-from analysis.ranking.metric_selection import (
+from analysis.ranking.leaderboard import (
     BASELINES,
     MINIMUM_MODELS,
-    Candidate,
-    MetricSelection,
-    select_metric,
+    Leaderboard,
+    LeaderboardRow,
+    rank_metrics,
 )
+from analysis.ranking.loading import parts_reader
+from analysis.ranking.metric_selection import Candidate, MetricSelection, select_metric
 from analysis.ranking.metric_table import MetricColumn, MetricTable
 from analysis.report.overview import Overview, overview, short_name
 from analysis.statistics.correlations import Floats, spearman
@@ -173,7 +173,7 @@ def _metric_correlations(table: MetricTable, board: Leaderboard) -> MetricCorrel
     """One variant per metric, the best; Spearman of each pair over the models both cover."""
     columns: dict[str, MetricColumn] = {}
     for row in board.rows:
-        if not math.isnan(row.rho):
+        if not math.isnan(row.spearman):
             columns.setdefault(row.column.metric, row.column)
     names = (*columns, "target")
     values = np.vstack([*(c.oriented for c in columns.values()), table.target])

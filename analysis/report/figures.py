@@ -1,43 +1,43 @@
 """The report's figures as Altair charts, each for a given width.
 
-Colours are placeholders that `analysis.report.svg` turns into CSS variables (for the page, where
-they follow the reader's theme) or into fixed colours (for PNG and SVG files).
+Colours are placeholders that `drawing` turns into CSS variables (for the page, where they follow
+the reader's theme) or into fixed colours (for PNG and SVG files).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import altair as alt
 import numpy as np
 
 from analysis.ranking.leaderboard import LeaderboardRow
 from analysis.ranking.metric_table import MetricColumn
-from analysis.report.data import MetricCorrelations, ReportData, point_labels
-from analysis.report.labels import (
+from analysis.report.data import DepthCell, MetricCorrelations, ReportData, point_labels
+from analysis.report.drawing import (
+    CATEGORIES,
+    FAINT,
     FONT_SIZE,
+    INK,
+    NEGATIVE,
     PLACES,
+    POSITIVE,
+    SURFACE,
+    Chart,
+    along_axis,
+    axis_limits,
+    family_colours,
+    log_ticks,
     offset,
     place_labels,
+    powers_of_two,
     spread_labels,
     text_width,
 )
 from analysis.report.overview import ProfileBand, short_name
-from analysis.report.palette import (
-    CATEGORIES,
-    FAINT,
-    INK,
-    NEGATIVE,
-    POSITIVE,
-    SURFACE,
-    family_colours,
-)
 from analysis.statistics.skipped import mcd_skipped
-
-Chart: TypeAlias = Any
-"""An Altair chart; the package has no types for layered charts."""
 
 NARROW = 520
 """Below this width a figure is drawn for a phone."""
@@ -51,6 +51,10 @@ FEW_TOKENS = 100
 LABEL_GAP = 7
 """Pixels between the end of a line and its name."""
 
+PANEL, PANEL_GAP = 110, 62
+"""Pixels of a heat map's sides, and between heat maps, axis labels included."""
+
+BARE_AXIS: dict[str, Any] = {"title": None, "ticks": False, "domain": False}
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 
 
@@ -59,12 +63,8 @@ def leaderboard_figure(data: ReportData, width: int) -> Chart:
     narrow = width < NARROW
     rows = [_leaderboard_point(data, row) for row in _shown(data)]
     order = [row["variant"] for row in rows]
-    axis_y = (
-        alt.Axis(title=None, labels=False, ticks=False, domain=False)
-        if narrow
-        else alt.Axis(title=None, labelLimit=0, ticks=False, domain=False, labelPadding=8)
-    )
-    y = alt.Y("variant:N", sort=order, axis=axis_y)
+    labels: dict[str, Any] = {"labels": False} if narrow else {"labelLimit": 0, "labelPadding": 8}
+    y = alt.Y("variant:N", sort=order, axis=alt.Axis(**BARE_AXIS, **labels))
     chance = float(np.nan_to_num(data.board.inference.least_rho))
     ends = [row[end] for row in rows for end in ("low", "after_low") if row[end] is not None]
     lowest = min([-chance, *ends])
@@ -107,13 +107,13 @@ def scatter_figure(data: ReportData, shown: LeaderboardRow, width: int) -> Chart
     families = family_colours(data.overview.families)
     rows = _scatter_points(data, shown.column)
     height = round(width * 0.8)
-    x_domain, log = _domain([row["metric"] for row in rows])
-    y_domain, _ = _domain([row["target"] for row in rows], allow_log=False)
+    x_domain, log = axis_limits([row["metric"] for row in rows])
+    y_domain, _ = axis_limits([row["target"] for row in rows], allow_log=False)
     lower = shown.column.direction == "lower"
     pixels = [
         (
-            width * _along(row["metric"], x_domain, log, lower),
-            height * (1 - _along(row["target"], y_domain, False, False)),
+            width * along_axis(row["metric"], x_domain, log, lower),
+            height * (1 - along_axis(row["target"], y_domain, False, False)),
         )
         for row in rows
     ]
@@ -131,7 +131,7 @@ def scatter_figure(data: ReportData, shown: LeaderboardRow, width: int) -> Chart
         axis=alt.Axis(
             title=f"{title} (better →)",
             labelOverlap="greedy",
-            values=_log_ticks(x_domain) if log else alt.Undefined,
+            values=log_ticks(x_domain) if log else alt.Undefined,
             tickCount=4,
         ),
     )
@@ -196,8 +196,10 @@ def profile_figure(
     plot = round(width - max(text_width(labels[model]) for model in last) - LABEL_GAP)
     height = round(width * 0.62)
     values = [row["value"] for row in rows]
-    domain, _ = _domain([*values, 0.0] if what == "gain" else values, allow_log=False)
-    heights = [height * (1 - _along(row["value"], domain, False, False)) for row in last.values()]
+    domain, _ = axis_limits([*values, 0.0] if what == "gain" else values, allow_log=False)
+    heights = [
+        height * (1 - along_axis(row["value"], domain, False, False)) for row in last.values()
+    ]
     for row, fits in zip(last.values(), spread_labels(heights), strict=True):
         row["label"] = labels[row["model"]] if fits else ""
     titles = {"nll": "NLL, nats per token", "gain": "gain from long context, nats per token"}
@@ -206,7 +208,7 @@ def profile_figure(
         scale=alt.Scale(type="log", base=2, nice=False, padding=8),
         axis=alt.Axis(
             title="position in the document, tokens",
-            values=_powers_of_two([row["position"] for row in rows]),
+            values=powers_of_two([row["position"] for row in rows]),
             labelExpr="datum.value >= 1024 ? datum.value / 1024 + 'k' : datum.value",
             labelOverlap="greedy",
         ),
@@ -254,16 +256,8 @@ def metric_correlations_figure(correlations: MetricCorrelations, width: int) -> 
         for j, column in enumerate(names)
         if not math.isnan(value := correlations.matrix[i, j])
     ]
-    x = alt.X(
-        "column:N",
-        sort=names,
-        axis=alt.Axis(title=None, labelAngle=-45, labelLimit=0, ticks=False, domain=False),
-    )
-    y = alt.Y(
-        "row:N",
-        sort=names,
-        axis=alt.Axis(title=None, labelLimit=0, ticks=False, domain=False),
-    )
+    x = alt.X("column:N", sort=names, axis=alt.Axis(**BARE_AXIS, labelAngle=-45, labelLimit=0))
+    y = alt.Y("row:N", sort=names, axis=alt.Axis(**BARE_AXIS, labelLimit=0))
     cell = width / len(names)
     base = alt.Chart(alt.Data(values=rows))
     tiles = base.mark_rect(stroke=SURFACE, strokeWidth=1).encode(
@@ -282,6 +276,51 @@ def metric_correlations_figure(correlations: MetricCorrelations, width: int) -> 
         text = base.mark_text(color=INK, fontSize=10 if cell < 34 else 11, aria=False)
         layers.append(text.encode(x=x, y=y, text="text:N"))
     return alt.layer(*layers).properties(width=width, height=round(min(cell, 40) * len(names)))
+
+
+def depth_figure(cells: tuple[DepthCell, ...], width: int) -> Chart:
+    """Length on the x axis, depth on the y axis: the start of a context is at the top. Darker is
+    better.
+    """
+    models = list(dict.fromkeys(cell.model for cell in cells))
+    columns = max(1, (width + PANEL_GAP - 44) // (PANEL + PANEL_GAP))
+    rows: list[dict[str, Any]] = [
+        {
+            "model": cell.model,
+            "length": f"{cell.length / 1024:.2g}k",
+            "depth": _percent(cell.eighth),
+            "score": cell.score,
+            "description": f"{cell.model}, {cell.length:,} tokens, answer {_percent(cell.eighth)} "
+            f"to {_percent(cell.eighth + 1)} into them: {cell.score:.2f} of {cell.items} items",
+        }
+        for cell in cells
+    ]
+    lengths = [f"{length / 1024:.2g}k" for length in sorted({cell.length for cell in cells})]
+    depths = [_percent(eighth) for eighth in range(8)]
+    axis = {**BARE_AXIS, "labelColor": INK, "labelFontSize": 10}
+    tiles = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_rect(stroke=SURFACE, strokeWidth=1, color=POSITIVE)
+        .encode(
+            x=alt.X("length:O", sort=lengths, axis=alt.Axis(**axis, labelAngle=0)),
+            y=alt.Y(
+                "depth:O",
+                sort=depths,
+                scale=alt.Scale(domain=depths),
+                axis=alt.Axis(**axis, values=["0%", "50%"]),
+            ),
+            opacity=alt.Opacity(
+                "score:Q", scale=alt.Scale(domain=[0, 1], range=[0.03, 1]), legend=None
+            ),
+            description="description:N",
+        )
+        .properties(width=PANEL, height=PANEL)
+    )
+    header = alt.Header(
+        title=None, labelColor=FAINT, labelFontSize=10, labelLimit=PANEL + PANEL_GAP - 6
+    )
+    facet = alt.Facet("model:N", sort=models, header=header)
+    return tiles.facet(facet=facet, columns=columns, spacing=PANEL_GAP - 30)
 
 
 def _family_colour(families: dict[str, str]) -> alt.Color:
@@ -307,13 +346,13 @@ def _leaderboard_point(data: ReportData, row: LeaderboardRow) -> dict[str, Any]:
     said = "" if math.isnan(row.held_out) else f"held out {row.held_out:+.2f}, in sample "
     return {
         "variant": row.column.name + ("" if row.column.admissible else " †"),
-        "rho": row.rho,
+        "rho": row.spearman,
         "low": _or_none(drawn.low),
         "high": _or_none(drawn.high),
         "after_low": _or_none(after.low),
         "after_high": _or_none(after.high),
         "held_out": _or_none(row.held_out),
-        "description": f"{row.column.name}: {said}{row.rho:+.2f}, 95% CI {after.low:+.2f} to "
+        "description": f"{row.column.name}: {said}{row.spearman:+.2f}, 95% CI {after.low:+.2f} to "
         f"{after.high:+.2f}, bootstrap {drawn.low:+.2f} to {drawn.high:+.2f}",
     }
 
@@ -344,38 +383,9 @@ def _scatter_points(data: ReportData, column: MetricColumn) -> list[dict[str, An
     return rows
 
 
-def _powers_of_two(values: list[float]) -> list[int]:
-    """Ticks for an axis of positions, at most about eight."""
-    low = math.floor(math.log2(min(values)))
-    high = math.ceil(math.log2(max(values)))
-    return [2**power for power in range(low, high + 1, 1 + (high - low) // 8)]
-
-
-def _log_ticks(domain: list[float]) -> list[float]:
-    """1, 2 and 5 times the powers of ten within an axis."""
-    powers = range(math.floor(math.log10(domain[0])), math.ceil(math.log10(domain[1])) + 1)
-    ticks = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
-    return [tick for tick in ticks if domain[0] <= tick <= domain[1]]
-
-
-def _domain(values: list[float], allow_log: bool = True) -> tuple[list[float], bool]:
-    """Axis limits with a margin, and whether the values are skewed enough for a log axis."""
-    low, high = min(values), max(values)
-    if allow_log and low > 0 and high / low > 20:
-        margin = (high / low) ** 0.06
-        return [low / margin, high * margin], True
-    margin = 0.06 * (high - low) or 1.0
-    return [low - margin, high + margin], False
-
-
-def _along(value: float, domain: list[float], log: bool, reverse: bool) -> float:
-    """Position of a value on its axis, 0 to 1 from the left or bottom."""
-    low, high = domain
-    if log:
-        value, low, high = math.log(value), math.log(low), math.log(high)
-    share = (value - low) / (high - low)
-    return 1 - share if reverse else share
-
-
 def _or_none(value: float) -> float | None:
     return None if math.isnan(value) else value
+
+
+def _percent(eighths: int) -> str:
+    return f"{100 * eighths / 8:g}%"

@@ -8,17 +8,14 @@ from functools import partial
 
 from markupsafe import Markup
 
-from analysis.ranking.answers import exploratory_line
+from analysis.ranking.leaderboard_view import exploratory_line
 from analysis.ranking.registered import LEAD_LEVEL
 from analysis.ranking.selection_view import answer_lines
 from analysis.report import figures
 from analysis.report.data import ReportData
-from analysis.report.formats import FILTERS
+from analysis.report.drawing import ROLES, Chart, family_colours, page_svg, variable_of
 from analysis.report.overview import Overview
-from analysis.report.palette import ROLES, family_colours, variable_of
-from analysis.report.svg import page_svg
-from analysis.report.target_figures import depth_figure
-from analysis.templates import environment
+from analysis.templates import html_pages
 from warehouse.progress import Progress
 
 WIDE, HALF, PHONE = 700, 380, 330
@@ -31,7 +28,7 @@ class Figure:
     name: str
     title: str
     width: int
-    draw: Callable[[int], figures.Chart]
+    draw: Callable[[int], Chart]
 
 
 @dataclass(frozen=True)
@@ -59,8 +56,7 @@ def report_page(overview: Overview, data: ReportData | None, progress: Progress)
         data: metrics against the target; None without one.
         progress: called for each figure.
     """
-    pages = environment("analysis.report", escape_html=True)
-    pages.filters.update(FILTERS)
+    pages = html_pages("analysis.report")
     selection = data.selection if data else None
     return pages.get_template("report.html.j2").render(
         overview=overview,
@@ -75,7 +71,7 @@ def report_page(overview: Overview, data: ReportData | None, progress: Progress)
     )
 
 
-def figure_files(overview: Overview, data: ReportData | None) -> dict[str, figures.Chart]:
+def figure_files(overview: Overview, data: ReportData | None) -> dict[str, Chart]:
     """File name (without ending) → chart, for `--figures`."""
     return {figure.name: figure.draw(WIDE) for figure in _figures(overview, data)}
 
@@ -133,7 +129,7 @@ def _target_figures(data: ReportData) -> list[Figure]:
             found.append(Figure(name, title, HALF, draw_points))
     if data.depths:
         title = "Target by length and depth: mean score of the tasks, one panel per model"
-        found.append(Figure("target", title, WIDE, partial(depth_figure, data.depths)))
+        found.append(Figure("target", title, WIDE, partial(figures.depth_figure, data.depths)))
     return found
 
 

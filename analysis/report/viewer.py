@@ -1,4 +1,4 @@
-"""One document's tokens under one or two models, ready to be shaded.
+"""One document's tokens under one or two models, shaded on a page or in the terminal.
 
 A segment is a stretch of text with numbers: usually one token. Tokens that share characters
 (bytes of one character) or have none become one segment whose log-probs add up.
@@ -6,11 +6,19 @@ A segment is a stretch of text with numbers: usually one token. Tokens that shar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Literal
 
-from warehouse.errors import TokenmartError
+from rich.console import Console
+from rich.text import Text
+
+from analysis.report.drawing import ROLES
+from analysis.templates import html_pages
+from warehouse.errors import TokenmartError, visible
+from warehouse.sql.connection import connect_for_queries
 
 if TYPE_CHECKING:
     import duckdb
@@ -23,6 +31,17 @@ Measure = Literal["logprob", "gain", "rank"]
 KEY_GAIN = 2.0
 KEY_LOGPROB = -2.0
 """LongPPL's key tokens: gain above the first, log-prob above the second, in nats."""
+
+ROW_CHARACTERS = 600
+"""Longer lines of a page are cut at a space, so that two columns stay side by side."""
+
+LEGENDS: dict[Measure, str] = {
+    "logprob": "stronger colour: higher NLL (0 to 8 nats)",
+    "gain": "blue: the far context helped, orange: it hurt (up to 3 nats)",
+    "rank": "stronger colour: larger rank (1 to 1000)",
+}
+_WARM, _COOL = (214, 82, 20), (11, 98, 168)
+_STEPS = 8
 
 
 @dataclass(frozen=True)
@@ -107,8 +126,6 @@ def load_view(
     Raises:
         TokenmartError: no such document or model, or nothing was extracted for it.
     """
-    from warehouse.sql.connection import connect_for_queries
-
     chosen = [_model(problem, name) for name in models]
     with connect_for_queries(workspace) as connection:
         doc_id, name, text = _document(connection, problem.name, document)
@@ -128,13 +145,8 @@ def load_view(
 
 def first_shaded(view: View) -> int:
     """The first character of a token that has a gain; the view's first where none has."""
-    starts = [
-        segment.start
-        for reading in view.readings
-        for segment in reading.segments
-        if segment.gain is not None
-    ]
-    return min(starts, default=view.start)
+    segments = (segment for reading in view.readings for segment in reading.segments)
+    return min((s.start for s in segments if s.gain is not None), default=view.start)
 
 
 def merge(rows: list[tuple[int, int, float, float, int, float | None, int]]) -> list[Segment]:
@@ -241,18 +253,16 @@ def _gains(
 ) -> tuple[str | None, dict[int, float]]:
     """Gain by position from one window condition; none where dbt hasn't paired the contexts."""
     known = connection.execute(
-        "select count(*) from information_schema.tables where table_name = 'context_pairs'"
+        "select 1 from information_schema.tables where table_name = 'context_pairs'"
     ).fetchone()
-    if known is None or not known[0]:
+    if known is None:
         return None, {}
-    conditions = [
-        row[0]
-        for row in connection.execute(
-            "select distinct condition from context_pairs where problem = ? and model_id = ?"
-            " order by condition",
-            [problem, model_id],
-        ).fetchall()
-    ]
+    found = connection.execute(
+        "select distinct condition from context_pairs where problem = ? and model_id = ?"
+        " order by condition",
+        [problem, model_id],
+    ).fetchall()
+    conditions = [row[0] for row in found]
     if condition is not None and condition not in conditions:
         raise TokenmartError(
             f"--condition {condition}: no gain from it for {model_id}; "
@@ -267,3 +277,122 @@ def _gains(
         [problem, model_id, chosen, doc_id],
     ).fetchall()
     return chosen, dict(rows)
+
+
+def view_page(view: View, measure: Measure) -> str:
+    """The whole page, shaded by `measure` at first."""
+    return (
+        html_pages("analysis.report")
+        .get_template("show.html.j2")
+        .render(
+            view=view,
+            measure=measure,
+            document=_page_data(view),
+            colour_roles=ROLES,
+            KEY_GAIN=KEY_GAIN,
+            KEY_LOGPROB=KEY_LOGPROB,
+        )
+    )
+
+
+def rows(text: str) -> list[tuple[int, int]]:
+    """Cut a text into lines, long ones at spaces; together they cover it exactly."""
+    found = []
+    start = 0
+    while start < len(text):
+        newline = text.find("\n", start)
+        end = len(text) if newline < 0 else newline + 1
+        if end - start > ROW_CHARACTERS:
+            space = text.rfind(" ", start + 1, start + ROW_CHARACTERS)
+            end = space + 1 if space > 0 else start + ROW_CHARACTERS
+        found.append((start, end))
+        start = end
+    return found
+
+
+def _page_data(view: View) -> dict[str, Any]:
+    """Numbers in thousandths, offsets in UTF-16 units as JavaScript counts them."""
+    units = [0]
+    for character in view.text:
+        units.append(units[-1] + (2 if ord(character) > 0xFFFF else 1))
+
+    def at(character: int) -> int:
+        return units[min(max(character - view.start, 0), len(view.text))]
+
+    def thousandths(value: float | None) -> int | None:
+        return None if value is None else round(value * 1000)
+
+    return {
+        "text": view.text,
+        "rows": [[units[first], units[last]] for first, last in rows(view.text)],
+        "models": [
+            {
+                "name": reading.model,
+                "start": [at(s.start) for s in reading.segments],
+                "end": [at(s.end) for s in reading.segments],
+                "logprob": [thousandths(s.logprob) for s in reading.segments],
+                "gain": [thousandths(s.gain) for s in reading.segments],
+                "entropy": [thousandths(s.entropy) for s in reading.segments],
+                "rank": [s.rank for s in reading.segments],
+                "tokens": [s.tokens for s in reading.segments],
+                "position": [s.position for s in reading.segments],
+            }
+            for reading in view.readings
+        ],
+    }
+
+
+def intensity(segment: Segment, measure: Measure) -> float | None:
+    """−1 to 1: how strongly a segment is shaded; negative is cool, None is unshaded."""
+    if measure == "logprob":
+        return min(-segment.logprob / 8.0, 1.0)
+    if measure == "rank":
+        return min(math.log10(segment.rank) / 3.0, 1.0)
+    return None if segment.gain is None else -max(-1.0, min(segment.gain / 3.0, 1.0))
+
+
+def print_view(console: Console, view: View, measure: Measure, keys_only: bool) -> None:
+    """Print each model's reading under its name."""
+    title = f"{view.name} (document {view.doc_id} of {view.problem})"
+    console.print(Text(visible(title)), style="bold")
+    console.print(LEGENDS[measure], style="dim", highlight=False)
+    for reading in view.readings:
+        console.print()
+        console.print(Text(visible(_headline(reading))), style="bold")
+        console.print(shaded(view, reading, measure, keys_only))
+
+
+def shaded(view: View, reading: Reading, measure: Measure, keys_only: bool) -> Text:
+    """The text with a background per segment; key tokens are underlined."""
+    characters = [visible(character) for character in view.text]
+    text = Text("".join(characters))
+    places = list(accumulate(map(len, characters), initial=0))
+    for segment in reading.segments:
+        first, last = (
+            places[min(max(place - view.start, 0), len(characters))]
+            for place in (segment.start, segment.end)
+        )
+        strength = intensity(segment, measure)
+        if segment.is_key:
+            text.stylize("underline bold", first, last)
+        if strength is None or (keys_only and not segment.is_key):
+            continue
+        level = round(abs(strength) * _STEPS) / _STEPS
+        if level > 0:
+            text.stylize(_style(level, strength < 0), first, last)
+    return text
+
+
+def _style(level: float, cool: bool) -> str:
+    red, green, blue = (round(255 - level * (255 - c)) for c in (_COOL if cool else _WARM))
+    ink = "white" if level > 0.55 else "black"
+    return f"{ink} on rgb({red},{green},{blue})"
+
+
+def _headline(reading: Reading) -> str:
+    keys = sum(s.is_key for s in reading.segments)
+    known = sum(s.gain is not None for s in reading.segments)
+    text = f"{reading.model}: {len(reading.segments)} segments, mean NLL {reading.mean_nll:.3f}"
+    if reading.gain_condition:
+        text += f", gain from {reading.gain_condition} for {known} of them, {keys} key tokens"
+    return text

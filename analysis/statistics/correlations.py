@@ -7,6 +7,9 @@ undefined coefficient (a constant column, fewer than `MINIMUM_POINTS` points) is
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +20,42 @@ Indices = npt.NDArray[np.intp]
 
 MINIMUM_POINTS = 3
 """Two points correlate perfectly whatever they are: below three the result is undefined."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A 95% confidence interval; `low` and `high` are NaN where there is none.
+
+    resamples: drawn in all, 0 without a bootstrap; degenerate: those with an undefined statistic,
+        left out.
+    """
+
+    low: float
+    high: float
+    method: str
+    resamples: int = 0
+    degenerate: int = 0
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """As JSON-ready values."""
+        return {
+            "low": number(self.low),
+            "high": number(self.high),
+            "method": self.method,
+            "degenerate_resamples": self.degenerate,
+        }
+
+
+def number(value: float) -> float | None:
+    """Twelve digits, None for NaN: what is left beyond is the rounding of the machine."""
+    return None if math.isnan(value) else round(value, 12)
+
+
+def codes(labels: Iterable[Hashable]) -> Indices:
+    """`[n]` labels as integers from 0, in the order of their first appearance."""
+    known: dict[Hashable, int] = {}
+    return np.array([known.setdefault(label, len(known)) for label in labels], dtype=np.intp)
 
 
 def settled(values: Floats) -> Floats:
@@ -146,18 +185,11 @@ def partial_spearman(x: Floats, y: Floats, control: Floats) -> float:
     Returns:
         The first-order partial correlation of the ranks; NaN where undefined.
     """
-    return float(partial_spearman_rows(x[None, :], y[None, :], control[None, :])[0])
-
-
-def partial_spearman_rows(x: Floats, y: Floats, control: Floats) -> Floats:
-    """`partial_spearman` for each row of `[rows, points]` arrays."""
-    xy = spearman_rows(x, y)
-    xz = spearman_rows(x, control)
-    yz = spearman_rows(y, control)
+    xy, xz, yz = spearman(x, y), spearman(x, control), spearman(y, control)
     spread = (1.0 - xz**2) * (1.0 - yz**2)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        value = (xy - xz * yz) / np.sqrt(spread)
-    return np.where(spread > 1e-12, np.clip(value, -1.0, 1.0), np.nan)
+    if not spread > 1e-12:
+        return math.nan
+    return float(np.clip((xy - xz * yz) / math.sqrt(spread), -1.0, 1.0))
 
 
 def _unit_scale(values: Floats) -> Floats:

@@ -44,11 +44,13 @@ from statistics import NormalDist
 
 import numpy as np
 
-from analysis.statistics.bootstrap import Interval
-from analysis.statistics.correlations import Flags, Floats, Indices, unit_ranks
-from analysis.statistics.families import MINIMUM_MODELS, design_effects, half_swap
+from analysis.statistics.correlations import Flags, Floats, Indices, Interval, codes, unit_ranks
+from analysis.statistics.families import MINIMUM_MODELS, TWO_SIDED, design_effects, half_swap
 
 LEVEL = 0.95
+CLAIM_LEVEL = 0.05
+"""A metric tracks the target with an adjusted p below it, that is, a 95% interval above 0."""
+
 SHRINKAGE = 0.85
 DRAWS = 10_000
 SET_DRAWS = 2000
@@ -56,7 +58,6 @@ LEAST_COVERAGE = 0.5
 """Share of the models that a metric must have a value for; else it has no p and isn't counted."""
 
 _DRAWS_AT_ONCE = 1000
-_USUAL = NormalDist().inv_cdf((1.0 + LEVEL) / 2.0)
 _SMALL = 1e-9
 
 
@@ -88,6 +89,70 @@ class JointErrors:
         return np.sort(np.concatenate([part.max(axis=0) for part in _normals(factors, DRAWS)]))
 
 
+@dataclass(frozen=True, eq=False)
+class Inference:
+    """Correlations of all K metrics tested, in the order they were given in.
+
+    A metric tracks the target when its interval excludes 0 over all models or within families.
+    Each of the two errs in at most 2.5% of studies, both together in at most 5%.
+
+    overall: over all models; within: of the differences inside families, where families have
+        several models.
+    critical, within_critical: standard errors that the intervals reach down.
+    p, p_within: `[K]` adjusted for all K, NaN where untested; p_single: as if tested alone.
+    least_rho: from which the interval over all models excludes 0.
+    """
+
+    overall: JointErrors
+    within: JointErrors
+    critical: float
+    within_critical: float
+    p: Floats
+    p_within: Floats
+    p_single: Floats
+    least_rho: float
+
+    @property
+    def tested(self) -> int:
+        """Number of metrics tested that have a p."""
+        return int(self.overall.tested.sum())
+
+    def interval(self, row: int) -> Interval:
+        """95% interval of rho that allows for the choice."""
+        return interval_after_choice(self.overall, row, self.critical)
+
+    def within_interval(self, row: int) -> Interval:
+        """The same of rho within families."""
+        return interval_after_choice(self.within, row, self.within_critical)
+
+    def evidence(self, row: int) -> tuple[str, ...]:
+        """Where a metric's interval excludes 0; empty if it doesn't track the target."""
+        found = (("over all models", self.p[row]), ("within families", self.p_within[row]))
+        return tuple(where for where, p in found if p < CLAIM_LEVEL)
+
+
+def infer(
+    metrics: Floats, target: Floats, families: Sequence[Hashable], series: Sequence[Hashable]
+) -> Inference:
+    """Correlate `[K, n]` oriented metrics, NaN where missing, with the `[n]` target.
+
+    Every metric ever tested belongs in `metrics`: all intervals and p-values count them.
+    """
+    overall = joint_errors(metrics, target, [families, series])
+    within = joint_errors_within(metrics, target, families, series)
+    critical = critical_value(overall)
+    return Inference(
+        overall=overall,
+        within=within,
+        critical=critical,
+        within_critical=critical_value(within),
+        p=adjusted_p(overall),
+        p_within=adjusted_p(within),
+        p_single=single_p(overall),
+        least_rho=smallest_claimed(overall, critical),
+    )
+
+
 def joint_errors(
     metrics: Floats, target: Floats, groupings: Sequence[Sequence[Hashable]]
 ) -> JointErrors:
@@ -107,10 +172,7 @@ def joint_errors(
 
 
 def joint_errors_within(
-    metrics: Floats,
-    target: Floats,
-    families: Sequence[Hashable],
-    series: Sequence[Hashable],
+    metrics: Floats, target: Floats, families: Sequence[Hashable], series: Sequence[Hashable]
 ) -> JointErrors:
     """Correlations of the ranks less their family means: the relation inside families.
 
@@ -122,35 +184,35 @@ def joint_errors_within(
         families: `[n]`; series: `[n]`, each within one family, as `groupings` of `joint_errors`.
     """
     keep = np.isfinite(metrics)
-    codes = _codes(families)
-    member = (np.arange(codes.max(initial=-1) + 1)[:, None] == codes).astype(np.float64)
-    x = _without_means(unit_ranks(np.where(keep, metrics, 0.0), keep), keep, member, codes)
-    y = _without_means(
-        unit_ranks(np.broadcast_to(target, metrics.shape), keep), keep, member, codes
+    places = codes(families)
+    member = (np.arange(places.max(initial=-1) + 1)[:, None] == places).astype(np.float64)
+    x, y = (
+        _without_means(unit_ranks(column, keep), keep, member, places)
+        for column in (np.where(keep, metrics, 0.0), np.broadcast_to(target, metrics.shape))
     )
     present = (keep.astype(np.float64) @ member.T > 0).sum(axis=1)
     return _joint(x, y, keep, keep.sum(axis=1) - present + 1.0, [series])
 
 
-def critical_value(errors: JointErrors, level: float = LEVEL) -> float:
-    """The (1 + level) / 2 quantile of max_k N(0, C), NaN where nothing is tested."""
+def critical_value(errors: JointErrors) -> float:
+    """The 97.5% quantile of max_k N(0, C), NaN where nothing is tested."""
     if not errors.tested.any():
         return math.nan
-    return float(np.quantile(errors.maxima, (1.0 + level) / 2.0))
+    return float(np.quantile(errors.maxima, (1.0 + LEVEL) / 2.0))
 
 
 def adjusted_p(errors: JointErrors) -> Floats:
     """`[K]` p-values that rho is above 0, adjusted for all K: 2 P(max N(0, C) ≥ z / se), at most 1.
 
-    Below 1 − level exactly where the lower bound of the interval excludes 0.
+    Below 5% exactly where the lower bound of the interval excludes 0.
     """
     result = np.full(errors.rho.shape, np.nan)
-    if errors.tested.any():
+    tested = errors.tested
+    if tested.any():
         maxima = errors.maxima
-        with np.errstate(invalid="ignore"):
-            statistic = errors.z / errors.error
-        reaching = maxima.size - np.searchsorted(maxima, statistic[errors.tested])
-        result[errors.tested] = np.minimum(2.0 * (1 + reaching) / (maxima.size + 1), 1.0)
+        statistic = errors.z[tested] / errors.error[tested]
+        reaching = maxima.size - np.searchsorted(maxima, statistic)
+        result[tested] = np.minimum(2.0 * (1 + reaching) / (maxima.size + 1), 1.0)
     return result
 
 
@@ -162,21 +224,21 @@ def single_p(errors: JointErrors) -> Floats:
     return np.array([2.0 * normal.cdf(-t) if math.isfinite(t) else math.nan for t in statistic])
 
 
-def interval_after_choice(
-    errors: JointErrors, metric: int, critical: float, best: bool = False
-) -> Interval:
+def interval_after_choice(errors: JointErrors, metric: int, critical: float) -> Interval:
     """95% interval for rho, valid although the metric was chosen among all K.
 
     Args:
         errors: see `joint_errors`.
-        metric: its row.
+        metric: its row; untested ones have no interval.
         critical: see `critical_value`.
-        best: whether it has the largest signed rho of all metrics tested.
     """
+    if not errors.tested[metric]:
+        return Interval(math.nan, math.nan, "after choice")
     z, error = float(errors.z[metric]), float(errors.error[metric])
+    best = bool(errors.rho[metric] >= np.nanmax(errors.rho) - 1e-10)
     low = math.tanh(z - critical * error)
-    high = math.tanh(z + (_USUAL if best else critical) * error)
-    return Interval(low, high, LEVEL, method="after choice", resamples=0, degenerate=0)
+    high = math.tanh(z + (TWO_SIDED if best else critical) * error)
+    return Interval(low, high, "after choice")
 
 
 def smallest_claimed(errors: JointErrors, critical: float) -> float:
@@ -192,19 +254,14 @@ def smallest_claimed(errors: JointErrors, critical: float) -> float:
     return rho
 
 
-def indistinguishable(errors: JointErrors, level: float = LEVEL) -> Flags:
-    """`[K]`, whether a metric is not distinguishable from the best one.
-
-    Args:
-        errors: of the metrics to compare, all tested.
-        level: at which the truly best metric is in the set.
-    """
+def indistinguishable(errors: JointErrors) -> Flags:
+    """`[K]`, whether a metric is not distinguishable from the best one; all K are tested."""
     count = errors.z.size
     scaled = errors.factors * errors.error[:, None]
     statistic, spread = _paired(errors.z, scaled)
     largest = statistic.max(axis=1, initial=0.0)
-    surely_in = NormalDist().inv_cdf(level)
-    surely_out = NormalDist().inv_cdf(1.0 - (1.0 - level) / max(count - 1, 1))
+    surely_in = NormalDist().inv_cdf(LEVEL)
+    surely_out = NormalDist().inv_cdf(1.0 - (1.0 - LEVEL) / max(count - 1, 1))
     inside = largest <= surely_in
     between = np.flatnonzero(~inside & (largest <= surely_out))
     if between.size:
@@ -212,7 +269,7 @@ def indistinguishable(errors: JointErrors, level: float = LEVEL) -> Flags:
         for row in between:
             known = spread[row] > _SMALL
             differences = (drawn[known] - drawn[row]) / spread[row, known, None].astype(np.float32)
-            inside[row] = largest[row] <= np.quantile(differences.max(axis=0), level)
+            inside[row] = largest[row] <= np.quantile(differences.max(axis=0), LEVEL)
     return np.asarray(inside)
 
 
@@ -282,13 +339,9 @@ def _factors(x: Floats, y: Floats, rho: Floats, z: Floats) -> Floats:
     first, second = np.triu_indices(x.shape[1])
     twice = np.where(first == second, 1.0, math.sqrt(2.0))
     weight = shrunk[:, None] / math.sqrt(2.0)
-    rows = np.hstack(
-        [
-            weight,
-            np.sqrt(1.0 - shrunk**2)[:, None] * rest,
-            -weight * rest[:, first] * rest[:, second] * twice,
-        ]
-    )
+    own = np.sqrt(1.0 - shrunk**2)[:, None] * rest
+    pairs = -weight * rest[:, first] * rest[:, second] * twice
+    rows = np.hstack([weight, own, pairs])
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(length > _SMALL, length, 1.0))
 
@@ -306,14 +359,14 @@ def _design_effects(
     effects, typical = np.ones(len(x)), 1.0
     masks, mask_of = np.unique(keep, axis=0, return_inverse=True)
     for labels in groupings:
-        groups = _codes(labels)
+        groups = codes(labels)
         if groups.max(initial=-1) + 1 == groups.size:
             continue
         own = np.ones(len(x))
         for number, present in enumerate(masks):
             rows = np.flatnonzero((mask_of == number) & tested)
             if rows.size:
-                here = _codes(groups[present].tolist())
+                here = codes(groups[present].tolist())
                 own[rows] = design_effects(x[rows][:, present], y[rows[0], present], here)
         whole = keep.all(axis=1) & tested
         median = float(np.median(own[whole])) if whole.any() else 1.0
@@ -334,15 +387,10 @@ def _standard_normals(rows: int, draws: int) -> Iterable[Floats]:
         yield generator.standard_normal((rows, min(_DRAWS_AT_ONCE, draws - first)))
 
 
-def _without_means(ranks: Floats, keep: Flags, member: Floats, codes: Indices) -> Floats:
+def _without_means(ranks: Floats, keep: Flags, member: Floats, places: Indices) -> Floats:
     """Rows less the means of their families, at unit length; NaN where nothing is left."""
     counts = np.maximum(keep.astype(np.float64) @ member.T, 1.0)
-    means = (np.nan_to_num(ranks) @ member.T / counts)[:, codes]
+    means = (np.nan_to_num(ranks) @ member.T / counts)[:, places]
     rest = np.where(keep, ranks - means, 0.0)
     length = np.linalg.norm(rest, axis=1, keepdims=True)
     return np.asarray(rest / np.where(length > _SMALL, length, np.nan))
-
-
-def _codes(labels: Sequence[Hashable]) -> Indices:
-    known: dict[Hashable, int] = {}
-    return np.array([known.setdefault(label, len(known)) for label in labels], dtype=np.intp)

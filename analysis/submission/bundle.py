@@ -7,12 +7,20 @@ lineage graph. `bundle_page` shows it as one page of Markdown.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from analysis.ranking.metric_table import MetricColumn
-from analysis.submission import locked_problem as locked
+import numpy as np
+
+from analysis.preregistration.entries import preregistered_metrics
+from analysis.ranking.metric_table import MetricColumn, MetricTable
+from analysis.statistics.correlations import number, settled
+from analysis.statistics.simultaneous import infer
+from analysis.submission import verifier as locked
 from analysis.templates import environment
 from warehouse.metrics.lineage import Lineage
+from warehouse.metrics.tries import tries
 from warehouse.store.provenance import code_revision, versions
 
 if TYPE_CHECKING:
@@ -33,12 +41,20 @@ PACKAGES = (
 _COST = ("tokens_processed", "tokens_scored", "seconds", "peak_bytes")
 
 
+@dataclass(frozen=True)
+class Subject:
+    """What a request names: a problem, and a metric of it with its lineage."""
+
+    workspace: Workspace
+    problem: Problem
+    table: MetricTable
+    column: MetricColumn
+    lineage: Lineage
+
+
 def build_bundle(
-    problem: Problem,
-    workspace: Workspace,
+    subject: Subject,
     connection: duckdb.DuckDBPyConnection,
-    column: MetricColumn,
-    lineage: Lineage,
     verification: dict[str, Any],
     negated: bool,
     claims: dict[str, Any],
@@ -46,15 +62,13 @@ def build_bundle(
     """Collect the bundle.
 
     Args:
-        problem: its files and models.
-        workspace: the checkout.
+        subject: what is submitted.
         connection: read-only, to the marts.
-        column: the metric submitted.
-        lineage: of that metric.
         verification: the verifier's document.
         negated: whether the scores are the metric's values with the sign changed.
-        claims: metrics tested and preregistered, see `claims_record`.
+        claims: metrics tested and preregistration, see `claims_record`.
     """
+    problem, column, lineage = subject.problem, subject.column, subject.lineage
     unofficial = why_unofficial(problem, column, lineage)
     units = _units(connection, problem)
     return {
@@ -93,7 +107,7 @@ def build_bundle(
         "compute": compute_budget(units),
         "models": _models(connection, problem, units),
         "files": {
-            "proxy": _proxy(problem, workspace, connection),
+            "proxy": _proxy(problem, subject.workspace, connection),
             "target": verification["target"],
         },
         "versions": versions(PACKAGES)
@@ -125,6 +139,56 @@ def why_unofficial(problem: Problem, column: MetricColumn, lineage: Lineage) -> 
         "its SQL reads what it must not": not lineage.labels,
     }
     return [why for why, holds in rules.items() if not holds]
+
+
+def claims_record(subject: Subject, as_of: str) -> dict[str, Any]:
+    """Metrics tested until `as_of` (empty: now), and what a submitted column may claim among them.
+
+    p_adjusted is simultaneous for all metrics tested and widened by the design effect of
+    families and series; p_adjusted_within_families is the same of the ranks less family means.
+    """
+    table, column = subject.table, subject.column
+    moment = as_of or datetime.now(timezone.utc).isoformat(timespec="microseconds")
+    tried = [
+        entry for entry in tries(subject.workspace, table.problem) if entry.first_seen <= moment
+    ]
+    lower = {(c.metric, c.variant) for c in table.everything if c.direction == "lower"}
+    rows = [column.oriented]
+    for entry in tried:
+        values = [entry.values.get(model.model_id, np.nan) for model in table.models]
+        sign = -1.0 if (entry.metric, entry.variant) in lower else 1.0
+        rows.append(settled(sign * np.array(values)))
+    inference = infer(np.stack(rows), table.target, table.families, table.kinds)
+    return {
+        "as_of": moment,
+        "tried": len(tried),
+        "p_adjusted": number(float(inference.p[0])),
+        "p_adjusted_within_families": number(float(inference.p_within[0])),
+        "spearman_ci95_after_choice": inference.interval(0).record,
+        "families": len(set(table.families)),
+        "kinds": len(set(table.kinds)),
+        "preregistration": _preregistration(subject, moment),
+    }
+
+
+def _preregistration(subject: Subject, as_of: str) -> dict[str, Any] | None:
+    """The oldest entry that names this metric, and what has changed since; None without one.
+
+    An entry that a later one replaced comes last.
+    """
+    said_of = preregistered_metrics(subject.workspace, subject.problem)
+    for said in sorted(said_of, key=lambda said: said.replaced):
+        if said.metric.name == subject.column.name and said.entry.recorded_at <= as_of:
+            return {
+                "number": said.entry.number,
+                "sha256": said.entry.sha256,
+                "recorded_at": said.entry.recorded_at,
+                "before_labels": said.entry.before_labels,
+                "metrics": len(said.entry.metrics),
+                "direction": said.metric.direction,
+                "changed_since": list(said.changed),
+            }
+    return None
 
 
 def compute_budget(units: list[dict[str, Any]]) -> dict[str, Any]:

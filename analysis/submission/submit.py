@@ -11,19 +11,22 @@ import shutil
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.ranking.metric_table import MetricColumn, MetricTable, load_table
+from analysis.ranking.loading import load_table
+from analysis.ranking.metric_table import MetricColumn, MetricTable
 from analysis.submission.bundle import (
     BUNDLE_FILE,
     PAGE_FILE,
     SUBMISSION_FILE,
     VERIFY_FILE,
+    Subject,
     build_bundle,
     bundle_page,
+    claims_record,
 )
-from analysis.submission.claims import claims_record
 from analysis.submission.verifier import verify_problem
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import refuse_protected, storage_errors
@@ -35,7 +38,6 @@ from warehouse.sql.connection import connect_read_only
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
-    from warehouse.problem.spec import Problem
 
 
 @dataclass(frozen=True)
@@ -81,21 +83,17 @@ def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path
         taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
     if taken:
         raise StorageError(f"{out}: already there; choose a new folder with --out")
-    problem = load_problem(request.problem, workspace)
-    table = load_table(problem, workspace)
-    remember(workspace, table.problem, table.present)
-    column = table.column(request.metric)
-    lineage = read_lineage(manifest_path(workspace), column.metric)
-    _check_sign(column, request)
-    _check_rules(column, lineage, request.unofficial)
-    _check_coverage(problem, workspace, table, column, lineage)
+    subject = _find(workspace, request)
+    _check_sign(subject.column, request)
+    _check_rules(subject.column, subject.lineage, request.unofficial)
+    _check_coverage(subject)
     with storage_errors(out, "then submit again"):
         out.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
             os.lstat(out)  # a name too long is refused here; the draft's own is short
         draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=".submission."))
         try:
-            verification = _fill(draft, problem, workspace, request, table, column, lineage)
+            verification = _fill(draft, subject, request)
             draft.chmod(0o755)
             if out.exists():
                 out.rmdir()
@@ -104,26 +102,6 @@ def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path
             shutil.rmtree(draft, ignore_errors=True)
             raise
     return verification
-
-
-def _fill(
-    folder: Path,
-    problem: Problem,
-    workspace: Workspace,
-    request: SubmissionRequest,
-    table: MetricTable,
-    column: MetricColumn,
-    lineage: Lineage,
-) -> dict[str, Any]:
-    """Write every file of the submission into a folder; returns the verifier's document."""
-    path = folder / SUBMISSION_FILE
-    _write_json(path, scores_of(table, column, request.negate))
-    made = _make(path, problem, workspace, request, table, column, lineage)
-    _write_json(folder / VERIFY_FILE, made.verification)
-    _write_json(folder / BUNDLE_FILE, made.bundle)
-    page = bundle_page(made.bundle, made.verification)
-    (folder / PAGE_FILE).write_text(page, encoding="utf-8")
-    return made.verification
 
 
 def rebuild(workspace: Workspace, request: SubmissionRequest, path: Path) -> Rebuilt:
@@ -138,40 +116,42 @@ def rebuild(workspace: Workspace, request: SubmissionRequest, path: Path) -> Reb
         TokenmartError: the metric or the target is not in the warehouse.
         BadSubmissionError: the submission file breaks the contract.
     """
+    return _make(path, _find(workspace, request), request)
+
+
+def _find(workspace: Workspace, request: SubmissionRequest) -> Subject:
+    """Load what is submitted; all metrics of the problem are recorded as tested."""
     problem = load_problem(request.problem, workspace)
     table = load_table(problem, workspace)
     remember(workspace, table.problem, table.present)
     column = table.column(request.metric)
     lineage = read_lineage(manifest_path(workspace), column.metric)
-    return _make(path, problem, workspace, request, table, column, lineage)
+    return Subject(workspace, problem, table, column, lineage)
 
 
-def _make(
-    path: Path,
-    problem: Problem,
-    workspace: Workspace,
-    request: SubmissionRequest,
-    table: MetricTable,
-    column: MetricColumn,
-    lineage: Lineage,
-) -> Rebuilt:
+def _fill(folder: Path, subject: Subject, request: SubmissionRequest) -> dict[str, Any]:
+    """Write every file of the submission into a folder; returns the verifier's document."""
+    path = folder / SUBMISSION_FILE
+    _write_json(path, scores_of(subject.table, subject.column, request.negate))
+    made = _make(path, subject, request)
+    _write_json(folder / VERIFY_FILE, made.verification)
+    _write_json(folder / BUNDLE_FILE, made.bundle)
+    page = bundle_page(made.bundle, made.verification)
+    (folder / PAGE_FILE).write_text(page, encoding="utf-8")
+    return made.verification
+
+
+def _make(path: Path, subject: Subject, request: SubmissionRequest) -> Rebuilt:
     """Verify a submission file and collect its bundle."""
     verification = verify_problem(
-        workspace, request.problem, path, "score", request.seed, request.resamples
+        subject.workspace, request.problem, path, "score", request.seed, request.resamples
     )
     verification["submission"]["path"] = SUBMISSION_FILE
-    with connect_read_only(workspace) as connection:
-        bundle = build_bundle(
-            problem,
-            workspace,
-            connection,
-            column,
-            lineage,
-            verification,
-            request.negate,
-            claims_record(problem, workspace, table, column, request.as_of),
-        )
-    return Rebuilt(scores_of(table, column, request.negate), verification, bundle)
+    claims = claims_record(subject, request.as_of)
+    with connect_read_only(subject.workspace) as connection:
+        bundle = build_bundle(subject, connection, verification, request.negate, claims)
+    scores = scores_of(subject.table, subject.column, request.negate)
+    return Rebuilt(scores, verification, bundle)
 
 
 def _check_rules(column: MetricColumn, lineage: Lineage, unofficial: bool) -> None:
@@ -187,16 +167,11 @@ def _check_rules(column: MetricColumn, lineage: Lineage, unofficial: bool) -> No
         )
 
 
-def _check_coverage(
-    problem: Problem,
-    workspace: Workspace,
-    table: MetricTable,
-    column: MetricColumn,
-    lineage: Lineage,
-) -> None:
+def _check_coverage(subject: Subject) -> None:
     """Every model needs a target, a value, and every document under the conditions it rests on."""
+    problem, table, column = subject.problem, subject.table, subject.column
     remedy = f"run `tokenmart extract --problem {problem.asked}` and `tokenmart dbt build`"
-    left = remaining(problem, workspace)
+    left = remaining(problem, subject.workspace)
     if left.missing:
         remedy = f"{left}; {remedy}"
     if table.without_target:
@@ -205,7 +180,7 @@ def _check_coverage(
             f"run `tokenmart recall --problem {problem.asked}` or place the target file"
             + (f"; besides, {remedy}" if left.missing else "")
         )
-    with connect_read_only(workspace) as connection:
+    with connect_read_only(subject.workspace) as connection:
         rows = connection.execute(
             "select model_id, condition, condition_kind, documents, documents_done, failure"
             " from coverage where problem = ? and model_id in ? order by model_id, condition",
@@ -213,7 +188,9 @@ def _check_coverage(
         ).fetchall()
     behind = _conditions_behind(column.variant, {row[1] for row in rows})
     needed = [
-        row for row in rows if row[2] == "full" or (lineage.needs != "full" and row[1] in behind)
+        row
+        for row in rows
+        if row[2] == "full" or (subject.lineage.needs != "full" and row[1] in behind)
     ]
     seen = {row[0] for row in needed}
     gaps = [f"{m.full_id} (nothing)" for m in problem.ranked_models if m.model_id not in seen]
@@ -225,11 +202,7 @@ def _check_coverage(
     ]
     if gaps:
         raise TokenmartError(f"{column.name}: coverage is incomplete: {listed(gaps)}; {remedy}")
-    absent = [
-        model.full_id
-        for model, there in zip(table.models, column.present, strict=True)
-        if not there
-    ]
+    absent = list(compress((model.full_id for model in table.models), ~column.present))
     if absent:
         raise TokenmartError(f"{column.name}: no value for {listed(absent)}; {remedy}")
 

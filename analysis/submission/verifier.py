@@ -1,48 +1,187 @@
 """The official scorer: a checked submission against a locked target, as one JSON document.
 
-Deterministic: the same files, seed and code give the same document. Its fields are
-documented by `analysis/submission/verify_result.schema.json`. Imports neither torch nor dbt.
+A submission has one finite number per model, and is read strictly. Deterministic: the same files,
+seed and code give the same document. Its fields are documented by
+`analysis/submission/verify_result.schema.json`. Imports neither torch nor dbt.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NoReturn
 
 import click
 import numpy as np
 
-from analysis.ranking.leaderboard import interval_record, number
-from analysis.ranking.target import load_target
-from analysis.statistics.bootstrap import Correlations, Estimate, Interval
+from analysis.statistics.correlations import Interval, number
+from analysis.statistics.resampling import Correlations, Estimate
 from analysis.statistics.skipped import CUTOFF, Skipped, exact_skipped, flag_stability
-from analysis.submission import locked_problem as locked
-from analysis.submission.format import Submission, read_submission
-from warehouse.errors import LockedFileError, StorageError, TokenmartError
+from warehouse.errors import BadSubmissionError, LockedFileError, StorageError, TokenmartError
 from warehouse.files import refuse_protected, storage_errors, write_whole
 from warehouse.paths import Workspace
 from warehouse.problem.target_file import read_locked_target
 from warehouse.store.provenance import code_revision, foreign_modules, versions
+from warehouse.strict_json import StrictJsonError, kind, read_json, shown
+
+PROBLEM = "no4k"
+"""The locked problem: its name, the path of its target file, its models."""
+
+TARGET_PATH = Path("results/downstream/downstream_avg.ruler32_longbench_lt32k.no4k.json")
+
+MODELS = (
+    "01-ai/Yi-6B-200K",
+    "In2Training/FILM-7B",
+    "Leooyii/Longlora_32k_Slimpajama_1B",
+    "Leooyii/NTK_32k_Slimpajama_1B",
+    "Leooyii/NTK_64k_Slimpajama_1B",
+    "Leooyii/NTK_64k_Slimpajama_2B",
+    "Leooyii/PI_32k_Slimpajama_1B",
+    "Qwen/Qwen2-0.5B-Instruct",
+    "Qwen/Qwen2-1.5B-Instruct",
+    "Qwen/Qwen2-7B-Instruct",
+    "Qwen/Qwen2.5-0.5B-Instruct",
+    "Qwen/Qwen2.5-1.5B-Instruct",
+    "Qwen/Qwen2.5-7B-Instruct",
+    "Qwen/Qwen2.5-14B-Instruct",
+    "Qwen/Qwen2.5-Coder-1.5B-Instruct",
+    "Qwen/Qwen2.5-Coder-7B-Instruct",
+    "mistralai/Mistral-7B-Instruct-v0.2",
+)
 
 SCHEMA = "tokenmart/verify_result/1"
-_COMPUTING = ("numpy", "scipy", "scikit-learn")
+MAXIMUM_BYTES = 4 << 20
+MODEL_KEY = "model"
 UNINFORMATIVE_WIDTH = 1.0
 """An interval wider than half of the range can't distinguish a strong correlation from none."""
 
+_COMPUTING = ("numpy", "scipy", "scikit-learn")
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A submission that passed every check.
+
+    scores: model → score, in the order of the problem's models.
+    sha256: of the very bytes that were parsed.
+    """
+
+    path: Path
+    sha256: str
+    form: Literal["object", "rows"]
+    scores: dict[str, float]
+
+
+def read_submission(path: Path, models: Sequence[str], metric_key: str = "score") -> Submission:
+    """Read a submission in either format and check it against the model set.
+
+    Args:
+        path: JSON object `{model: score}` or list of rows with `model` and `metric_key`.
+        models: the exact set that must be scored.
+        metric_key: the score's key in a row; an object has none.
+
+    Raises:
+        BadSubmissionError: any defect, named on one line.
+    """
+    try:
+        file = read_json(path, MAXIMUM_BYTES)
+    except StrictJsonError as error:
+        raise BadSubmissionError(f"{_named(path)}: submission {error}") from error
+    form: Literal["object", "rows"]
+    if isinstance(file.content, dict):
+        form, found = "object", file.content
+    elif isinstance(file.content, list):
+        form, found = "rows", _rows(path, file.content, metric_key)
+    else:
+        expected = "submission must be an object {model: score} or a list of rows"
+        _refuse(path, f"{expected}, found {kind(file.content)}")
+    _check_models(path, found, models)
+    scores = {model: _score(path, model, found[model]) for model in models}
+    if len(set(scores.values())) == 1:
+        same = f"every model has the score {scores[models[0]]!r}"
+        _refuse(path, f"{same}: no correlation is defined")
+    return Submission(path=path, sha256=file.sha256, form=form, scores=scores)
+
+
+def _rows(path: Path, rows: list[Any], metric_key: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for index, row in enumerate(rows):
+        if not isinstance(row, dict):
+            _refuse(path, f"row {index} must be an object, found {kind(row)} {shown(row)}")
+        if MODEL_KEY not in row:
+            _refuse(path, f"row {index} has no {shown(MODEL_KEY)} field; it has {_keys(row)}")
+        model = row[MODEL_KEY]
+        if not isinstance(model, str):
+            _refuse(path, f"row {index}: {shown(MODEL_KEY)} must be a string, found {kind(model)}")
+        if metric_key not in row:
+            _refuse(
+                path,
+                f"row {index} ({shown(model)}) has no {shown(metric_key)} field; it has "
+                f"{_keys(row)} (choose with --metric-key)",
+            )
+        if model in found:
+            _refuse(path, f"row {index} repeats the model {shown(model)}")
+        found[model] = row[metric_key]
+    return found
+
+
+def _check_models(path: Path, found: Iterable[str], models: Sequence[str]) -> None:
+    given = set(found)
+    missing = [model for model in models if model not in given]
+    extra = sorted(given - set(models))
+    if not missing and not extra:
+        return
+    parts = []
+    if missing:
+        parts.append(f"missing {len(missing)} of {len(models)} models: {', '.join(missing)}")
+    if extra:
+        parts.append(f"not in the model set: {_some([_hinted(name, missing) for name in extra])}")
+    _refuse(path, "; ".join(parts))
+
+
+def _hinted(name: str, missing: list[str]) -> str:
+    near = difflib.get_close_matches(name[:200], missing, n=1, cutoff=0.8)
+    return shown(name) + (f" (did you mean {near[0]}?)" if near else "")
+
+
+def _some(names: list[str], most: int = 20) -> str:
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _keys(row: dict[str, Any]) -> str:
+    return _some([shown(key) for key in row], 8) or "no fields"
+
+
+def _score(path: Path, model: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        _refuse(path, f"score of {model} must be a number, found {kind(value)} {shown(value)}")
+    try:
+        score = float(value)
+    except OverflowError:
+        score = math.inf
+    if not math.isfinite(score):
+        _refuse(path, f"score of {model} must be a finite number, found {str(value)[:40]}")
+    return score
+
+
+def _named(path: Path) -> str:
+    text = str(path)  # made to print anywhere, on one line
+    return text if text.isprintable() and text.isascii() else shown(text, 200)
+
+
+def _refuse(path: Path, defect: str) -> NoReturn:
+    raise BadSubmissionError(f"{_named(path)}: {defect}")
+
 
 def verify_problem(
-    workspace: Workspace,
-    name: str,
-    submission: Path,
-    metric_key: str,
-    seed: int,
-    resamples: int,
+    workspace: Workspace, name: str, submission: Path, metric_key: str, seed: int, resamples: int
 ) -> dict[str, Any]:
-    """Verify a submission against a problem's target; the locked one needs no problem file.
-
-    Returns:
-        The document.
+    """The document of a submission to a problem; the locked one needs no problem file.
 
     Raises:
         TokenmartError: the problem has no target scores (yet), or those measured are all equal.
@@ -50,16 +189,17 @@ def verify_problem(
             (exit code 3).
         BadSubmissionError: the submission breaks the contract (exit code 2).
     """
-    note, asked = "", name
-    if name == locked.PROBLEM:
-        checked = read_submission(submission, locked.MODELS, metric_key)
-        target = read_locked_target(workspace, name, locked.TARGET_PATH, locked.MODELS)
-        scores = target.only(locked.MODELS)
-        path = locked.TARGET_PATH.as_posix()
+    asked = name
+    if name == PROBLEM:
+        checked = read_submission(submission, MODELS, metric_key)
+        target = read_locked_target(workspace, name, TARGET_PATH, MODELS)
+        scores = target.only(MODELS)
+        path = TARGET_PATH.as_posix()
         source: dict[str, Any] = {"kind": "file", "path": path, "sha256": target.sha256}
         if target.first_use:
-            note = f"note: recorded sha256 of {path} on first use"
+            click.echo(f"note: recorded sha256 of {path} on first use", err=True)
     else:
+        from analysis.ranking.loading import load_target
         from warehouse.problem.spec import load_problem
 
         problem = load_problem(name, workspace)
@@ -72,10 +212,8 @@ def verify_problem(
             raise
         scores = {m.full_id: by_id[m.model_id] for m in ranked if m.model_id in by_id}
         checked = read_submission(submission, tuple(scores), metric_key)
-    if note:
-        click.echo(note, err=True)
     _refuse_constant(scores, source, asked)
-    return verification(name, checked, metric_key, scores, source, seed, resamples)
+    return _document(name, checked, metric_key, scores, source, seed, resamples)
 
 
 def _refuse_constant(scores: dict[str, float], source: dict[str, Any], asked: str) -> None:
@@ -95,7 +233,7 @@ def _refuse_constant(scores: dict[str, float], source: dict[str, Any], asked: st
     raise TokenmartError(f"{asked}: {same}; {remedy}")
 
 
-def verification(
+def _document(
     problem: str,
     submission: Submission,
     metric_key: str,
@@ -104,16 +242,9 @@ def verification(
     seed: int,
     resamples: int,
 ) -> dict[str, Any]:
-    """The verifier's document for a checked submission and target scores.
+    """The verifier's document for a submission checked against the models of `target`.
 
-    Args:
-        problem: its name.
-        submission: already checked against the keys of `target`.
-        metric_key: as given on the command line.
-        target: model → score, in the submission's order.
-        target_source: what to say about where the target came from.
-        seed: of bootstrap and MCD filter.
-        resamples: of each interval.
+    `target` is model → score; `target_source` is where it came from.
     """
     models = list(target)
     x = np.array([submission.scores[model] for model in models])
@@ -190,18 +321,14 @@ def show_result(
     """
     text = json.dumps(result, indent=2, allow_nan=False)
     if out is not None:
-        _save(text, workspace, submission, out, force)
+        inputs = (submission, workspace.root / TARGET_PATH)
+        with storage_errors(out):
+            is_input = any(out.exists() and path.exists() and out.samefile(path) for path in inputs)
+        if is_input:
+            raise StorageError(f"{out}: --out names an input file; choose another path")
+        refuse_protected(out, workspace, force=force, own=b'"skipped_spearman"')
+        write_whole(out, text + "\n")
     click.echo(text if as_json else result_text(result))
-
-
-def _save(text: str, workspace: Workspace, submission: Path, out: Path, force: bool) -> None:
-    inputs = (submission, workspace.root / locked.TARGET_PATH)
-    with storage_errors(out):
-        is_input = any(out.exists() and path.exists() and out.samefile(path) for path in inputs)
-    if is_input:
-        raise StorageError(f"{out}: --out names an input file; choose another path")
-    refuse_protected(out, workspace, force=force, own=b'"skipped_spearman"')
-    write_whole(out, text + "\n")
 
 
 def result_text(result: dict[str, Any]) -> str:
@@ -214,12 +341,12 @@ def result_text(result: dict[str, Any]) -> str:
     lines = [
         f"problem            {result['problem']}, n = {result['n']} models",
         f"Spearman           {_line(result['spearman'])}",
-        f"Pearson            {_shown(result['pearson']['value'])}",
+        f"Pearson            {_value(result['pearson']['value'])}",
         f"skipped Spearman   {_line(skipped)}",
         f"  kept             {skipped['kept']} of {result['n']}; dropped: {dropped}",
         f"  stability        same points dropped under {stability['same_points_dropped']:.0%} of "
-        f"{stability['random_states']} random states; value {_shown(stability['low'])} to "
-        f"{_shown(stability['high'])}",
+        f"{stability['random_states']} random states; value {_value(stability['low'])} to "
+        f"{_value(stability['high'])}",
         f"seed, resamples    {result['seed']}, {result['resamples']}",
         f"submission sha256  {result['submission']['sha256']}",
         f"target sha256      {target['sha256']} ({target.get('path') or 'measured scores'})",
@@ -231,7 +358,7 @@ def result_text(result: dict[str, Any]) -> str:
         points = "the same points" if exact["same_points"] else "OTHER POINTS: this seed missed it"
         lines.insert(
             6,
-            f"  best of all halves {_shown(exact['value'])}, {exact['kept']} kept, {points}",
+            f"  best of all halves {_value(exact['value'])}, {exact['kept']} kept, {points}",
         )
     lines[6:6] = [
         f"  note             {note}" for note in (skipped["note"], skipped["ci_note"]) if note
@@ -242,8 +369,8 @@ def result_text(result: dict[str, Any]) -> str:
 def _estimate(estimate: Estimate) -> dict[str, Any]:
     return {
         "value": number(estimate.value),
-        "ci95": interval_record(estimate.percentile),
-        "ci95_bca": interval_record(estimate.bca),
+        "ci95": estimate.percentile.record,
+        "ci95_bca": estimate.bca.record,
     }
 
 
@@ -258,15 +385,15 @@ def _width_note(interval: Interval, models: int) -> str:
     )
 
 
-def _shown(value: float | None) -> str:
+def _value(value: float | None) -> str:
     return "undefined" if value is None else f"{value:+.4f}"
 
 
 def _line(estimate: dict[str, Any]) -> str:
     interval = estimate["ci95"]
     text = (
-        f"{_shown(estimate['value'])}   95% CI {_shown(interval['low'])} to "
-        f"{_shown(interval['high'])} ({interval['method']} bootstrap"
+        f"{_value(estimate['value'])}   95% CI {_value(interval['low'])} to "
+        f"{_value(interval['high'])} ({interval['method']} bootstrap"
     )
     if interval["degenerate_resamples"]:
         text += f", {interval['degenerate_resamples']} degenerate resamples left out"

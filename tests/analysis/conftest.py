@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.submission import locked_problem as locked
+from analysis.submission import verifier as locked
 from warehouse.paths import Workspace
 
 

@@ -11,8 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from analysis.preregistration.cli import preregister
-from analysis.preregistration.entry_file import entries, known_labels
-from analysis.preregistration.preregistered import preregistered_metrics
+from analysis.preregistration.entries import entries, known_labels, preregistered_metrics
 from warehouse.paths import Workspace
 from warehouse.problem.spec import load_problem
 from warehouse.store.token_files import published_path

@@ -17,12 +17,12 @@ import pytest
 from click.testing import CliRunner
 
 from analysis.preregistration import cli as preregistration
-from analysis.preregistration.entry_file import record_path
+from analysis.preregistration.entries import record_path
 from analysis.ranking import cli as ranking
 from analysis.statistics.correlations import spearman
-from analysis.statistics.pooling import new_family
+from analysis.statistics.families import new_family
 from analysis.submission import cli as submission
-from analysis.submission import locked_problem as locked
+from analysis.submission import verifier as locked
 from warehouse.metrics.lineage import manifest_path, read_lineage
 from warehouse.metrics.registry import LIST
 from warehouse.metrics.tries import tries

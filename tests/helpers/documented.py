@@ -17,7 +17,7 @@ from dbt_harness import PARSED, PROJECT
 from made_up_warehouse import Retrieval, Shape, Window, write_warehouse
 from tiny_models import make_checkpoint, make_text
 
-from analysis.submission.locked_problem import MODELS, TARGET_PATH
+from analysis.submission.verifier import MODELS, TARGET_PATH
 from tokenmart import cli
 from warehouse.paths import Workspace, workspace_of
 from warehouse.problem.spec import load_problem

@@ -8,12 +8,9 @@ from statistics import median
 import altair as alt
 from markupsafe import Markup
 
-from analysis.report.figures import Chart
-from analysis.report.formats import FILTERS
+from analysis.report.drawing import INK, NEGATIVE, POSITIVE, ROLES, SURFACE, Chart, page_svg
 from analysis.report.page import PHONE, WIDE, Drawing
-from analysis.report.palette import INK, NEGATIVE, POSITIVE, ROLES, SURFACE
-from analysis.report.svg import page_svg
-from analysis.templates import environment
+from analysis.templates import FILTERS, environment
 from plugins.benchmarks.page.pairs_data import Pair, TaskPairs
 from warehouse.progress import Progress
 

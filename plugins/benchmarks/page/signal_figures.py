@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from analysis.report.figures import Chart
-from analysis.report.palette import CATEGORIES, INK, NEGATIVE, POSITIVE, SURFACE
+from analysis.report.drawing import CATEGORIES, INK, NEGATIVE, POSITIVE, SURFACE, Chart
 from plugins.benchmarks.page.signal_data import Curves, DecisionCell
 
 PANEL = (290, 170)

@@ -6,12 +6,9 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from analysis.report.figures import Chart
-from analysis.report.formats import FILTERS
+from analysis.report.drawing import CATEGORIES, ROLES, Chart, page_svg, variable_of
 from analysis.report.page import PHONE, Drawing
-from analysis.report.palette import CATEGORIES, ROLES, variable_of
-from analysis.report.svg import page_svg
-from analysis.templates import environment
+from analysis.templates import FILTERS, environment
 from plugins.benchmarks.page.signal_data import FEWEST_PAIRS, DecisionCell, SignalData, SignalRow
 from plugins.benchmarks.page.signal_figures import curves_figure, decisions_figure
 from warehouse.progress import Progress

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.statistics.sign_flip import holm, sign_flip_p
+from plugins.merging.competition.sign_flip import holm, sign_flip_p
 
 LEVEL = 0.05
 SAME_ORDER = 1 - LEVEL / 2

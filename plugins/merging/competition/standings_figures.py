@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from analysis.report.figures import Chart
-from analysis.report.palette import CATEGORIES, FAINT, INK, SURFACE
+from analysis.report.drawing import CATEGORIES, FAINT, INK, SURFACE, Chart
 from plugins.merging.competition.standings import Row
 
 STEP = 24

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from analysis.report.figures import Chart
-from analysis.report.formats import FILTERS
+from analysis.report.drawing import ROLES, Chart, page_svg
 from analysis.report.page import HALF, PHONE, WIDE, Drawing
-from analysis.report.palette import ROLES
-from analysis.report.svg import page_svg
-from analysis.templates import environment
+from analysis.templates import FILTERS, environment
 from plugins.merging.competition.standings import Row, Standings
 from plugins.merging.competition.standings_figures import front_figure, ranks_figure
 from plugins.merging.competition.standings_view import (

@@ -13,7 +13,7 @@ import scipy.stats
 from click.testing import CliRunner
 
 from analysis.ranking import cli
-from analysis.statistics.comparison import MINIMUM_SERIES, MINIMUM_SERIES_OF_P
+from analysis.statistics.preregistered_tests import MINIMUM_SERIES, MINIMUM_SERIES_OF_P
 from analysis.submission import cli as submission_cli
 
 

@@ -7,10 +7,15 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from analysis.ranking.documents import document_noise, parts_reader
+from analysis.ranking.loading import parts_reader
 from analysis.ranking.metric_table import MetricColumn, MetricTable, Model
 from analysis.statistics.correlations import spearman
-from analysis.statistics.document_noise import Aggregation, DocumentParts, two_sources
+from analysis.statistics.document_noise import (
+    Aggregation,
+    DocumentParts,
+    document_noise,
+    two_sources,
+)
 
 MODELS, DOCUMENTS = 9, 12
 QUANTILES = {"median": 0.5, "q10": 0.1, "q90": 0.9}
@@ -81,7 +86,9 @@ def test_models_of_a_series_are_drawn_as_wholes():
         column = MetricColumn("made_up", "a", "f", {}, "higher", True, "", "", values)
         table = MetricTable("p", models, target[copies], (column,), (), {}, {})
         own = DocumentParts(parts[copies], np.ones((len(copies), DOCUMENTS)))
-        found = document_noise(own, table, column, seed=0)
+        found = document_noise(
+            own, column.oriented, table.target, table.target_errors, table.series, seed=0
+        )
         assert found is not None
         return found.sources.both.high - found.sources.both.low
 

@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from analysis.ranking.metric_table import load_table
-from analysis.ranking.target import load_target
+from analysis.ranking.loading import load_table, load_target
 from warehouse.errors import LockedFileError, TokenmartError
 from warehouse.metrics.tries import remember, tries
 from warehouse.problem.spec import load_problem

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.report.labels import _POINT, Box, _box, place_labels, spread_labels
+from analysis.report.drawing import _POINT, Box, _box, place_labels, spread_labels
 
 POINT = st.tuples(st.floats(0, 400), st.floats(0, 300))
 

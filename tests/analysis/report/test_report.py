@@ -12,7 +12,7 @@ from browser import evaluate, run
 from click.testing import CliRunner
 from made_up_marts import Marts, fill_minilong
 
-from analysis.report import cli, svg
+from analysis.report import cli, drawing
 
 VOID = {"meta", "br", "link", "img", "input", "hr", "wbr"}
 
@@ -73,7 +73,7 @@ def page(tmp_path_factory):
                 " where problem = 'minilong' and not (eighth = 8 and kind = 'a')"
             )
             connection.execute("update downstream_depths set eighth = null where eighth = 8")
-        patch.setattr(svg, "VALIDATE", True)
+        patch.setattr(drawing, "VALIDATE", True)
         out = root / "out" / "report.html"
         arguments = ["--problem", "minilong", "--out", str(out), "--resamples", "200"]
         result = CliRunner().invoke(cli.report, [*arguments, "--figures", str(root / "figures")])
@@ -205,14 +205,14 @@ def test_keyboard_and_tooltip(page, tmp_path):
 
 def test_both_themes_have_readable_contrast():
     """WCAG AA: text 4.5 to 1, marks 3 to 1 against the surface, in light and dark."""
-    from analysis.report import palette
+    from analysis.report import drawing
 
     def luminance(colour):
         parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
         linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
         return float(np.dot([0.2126, 0.7152, 0.0722], linear))
 
-    roles = {role.variable: role for role in palette.ROLES}
+    roles = {role.variable: role for role in drawing.ROLES}
     for theme in ("light", "dark"):
         ground = luminance(getattr(roles["--surface"], theme))
         for variable, role in roles.items():

@@ -17,9 +17,20 @@ from made_up_warehouse import Shape, Window, write_warehouse
 from rich.console import Console
 
 from analysis.report import cli
-from analysis.report.viewer import Reading, Segment, View, first_shaded, load_view, merge
-from analysis.report.viewer_page import ROW_CHARACTERS, rows, view_page
-from analysis.report.viewer_terminal import intensity, print_view, shaded
+from analysis.report.viewer import (
+    ROW_CHARACTERS,
+    Reading,
+    Segment,
+    View,
+    first_shaded,
+    intensity,
+    load_view,
+    merge,
+    print_view,
+    rows,
+    shaded,
+    view_page,
+)
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import load_problem
 from warehouse.store.ledger import read_units

@@ -11,14 +11,14 @@ import scipy.stats
 from oracle import needs_min_cov_det
 from sklearn.covariance import MinCovDet
 
-from analysis.statistics.bootstrap import (
+from analysis.statistics.correlations import pearson, pearson_rows, spearman, spearman_rows
+from analysis.statistics.resampling import (
     bca_interval,
     draw,
     jackknife,
     percentile_interval,
     replicate,
 )
-from analysis.statistics.correlations import pearson, pearson_rows, spearman, spearman_rows
 from analysis.statistics.skipped import mcd_skipped_rows
 
 
@@ -74,7 +74,7 @@ def test_replicates_equal_a_plain_loop_of_scikit_learn_fits(data):
     x, y = data
     draws = draw(17, 120, seed=5)
     fast = replicate(lambda a, b: mcd_skipped_rows(a, b, 0), x, y, draws)
-    for value, index in zip(fast, draws.groups[0], strict=True):
+    for value, index in zip(fast, draws[0], strict=True):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fitted = MinCovDet(random_state=0).fit(np.column_stack([x[index], y[index]]))
@@ -113,8 +113,8 @@ def test_nothing_defined_gives_no_interval():
 def test_clusters_are_drawn_whole():
     families = ["a"] * 5 + ["b"] * 2 + ["c"]
     draws = draw(8, 300, seed=0, clusters=families)
-    assert draws.resamples == 300
-    for group in draws.groups:
+    assert sum(len(group) for group in draws) == 300
+    for group in draws:
         for row in group:
             counts = np.bincount(row, minlength=8)
             assert len(set(counts[:5])) == 1
@@ -125,7 +125,7 @@ def test_clusters_are_drawn_whole():
 def test_clusters_of_one_are_the_plain_bootstrap():
     labels = [f"m{index:02d}" for index in range(17)]
     plain, clustered = draw(17, 50, seed=9), draw(17, 50, seed=9, clusters=labels)
-    np.testing.assert_array_equal(plain.groups[0], clustered.groups[0])
+    np.testing.assert_array_equal(plain[0], clustered[0])
 
 
 def test_jackknife_leaves_out_points_or_families(data):

@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from analysis.statistics.document_noise import DocumentParts, noise_ceiling, split_half, two_sources
-from analysis.statistics.pairwise import (
+from analysis.statistics.document_noise import (
+    DocumentParts,
     count_pairs,
+    noise_ceiling,
     p_from_documents,
     p_from_errors,
     soft_pairwise_accuracy,
+    split_half,
+    two_sources,
 )
 
 

@@ -11,7 +11,7 @@ import pytest
 import scipy.stats
 
 from analysis.statistics.families import (
-    design_effect,
+    design_effects,
     family_interval,
     intraclass,
     within_families,
@@ -34,7 +34,7 @@ def test_intraclass_follows_from_the_f_of_an_analysis_of_variance(seed):
     values = study(seed)[0]
     f = scipy.stats.f_oneway(*(values[label == LABELS] for label in range(4)))[0]
     typical = (17 - (81 + 25 + 4 + 1) / 17) / 3
-    assert intraclass(values, LABELS) == pytest.approx(max((f - 1) / (f - 1 + typical), 0))
+    assert intraclass(values[None], LABELS)[0] == pytest.approx(max((f - 1) / (f - 1 + typical), 0))
 
 
 def test_intraclass_of_equal_families_is_that_of_pingouin():
@@ -43,7 +43,7 @@ def test_intraclass_of_equal_families_is_that_of_pingouin():
     values = generator.normal(size=20) + generator.normal(size=5)[labels]
     frame = pandas.DataFrame({"family": labels, "rater": np.tile(range(4), 5), "value": values})
     table = pingouin.intraclass_corr(frame, targets="family", raters="rater", ratings="value")
-    assert intraclass(values, labels) == pytest.approx(float(table["ICC"].iloc[0]))
+    assert intraclass(values[None], labels)[0] == pytest.approx(float(table["ICC"].iloc[0]))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -53,9 +53,9 @@ def test_the_interval_written_out_by_hand(seed):
     rho = scipy.stats.spearmanr(x, y)[0]
     left_v, left_u = v - rho * u, u - rho * v
     both = [(u, v), (u, left_v), (v, left_u)]
-    product = max(intraclass(a, LABELS) * intraclass(b, LABELS) for a, b in both)
+    product = max(np.prod(intraclass(np.stack(pair), LABELS)) for pair in both)
     effect = 1 + (111 / 17 - 1) * product
-    assert design_effect(u, v, LABELS) == pytest.approx(effect)
+    assert design_effects(u[None], v, LABELS)[0] == pytest.approx(effect)
     reach = 1.959964 * math.sqrt(effect * (1 + rho**2 / 2) / 14)
     found = family_interval(x, y, FAMILIES)
     assert found.low == pytest.approx(math.tanh(math.atanh(rho) - reach), abs=1e-6)

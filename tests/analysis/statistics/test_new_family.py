@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from analysis.statistics.correlations import spearman
-from analysis.statistics.pooling import new_family, pooled_weights, variance_shares
+from analysis.statistics.families import new_family, pooled_weights, variance_shares
 
 FAMILIES = np.repeat(np.arange(6), 6)
 KINDS = np.repeat(np.arange(18), 2)

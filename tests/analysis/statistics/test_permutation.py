@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from analysis.statistics.permutation import (
+from analysis.statistics.preregistered_tests import (
     arrangements,
     directed_test,
     exchangeable_strata,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from analysis.statistics.selection import repeated_splits
+from analysis.statistics.resampling import repeated_splits
 
 
 def noise(seed, variants=40, models=17):

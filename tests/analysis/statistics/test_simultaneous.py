@@ -171,7 +171,7 @@ def test_a_constant_metric_is_undefined_and_a_perfect_one_is_not_certain():
     target = np.arange(12.0)
     errors = joint_errors(np.stack([np.ones(12), target, 2 * target]), target, [list(range(12))])
     assert math.isnan(errors.rho[0]) and errors.tested.sum() == 2
-    found = interval_after_choice(errors, 1, critical_value(errors), best=True)
+    found = interval_after_choice(errors, 1, critical_value(errors))
     assert 0.9 < found.low < found.high < 1
     assert indistinguishable(joint_errors(np.stack([target, 2 * target]), target, ALONE[:0])).all()
 

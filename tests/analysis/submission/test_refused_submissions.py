@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from refusal import refused
 
-from analysis.submission import locked_problem as locked
+from analysis.submission import verifier as locked
 
 MODELS = list(locked.MODELS)
 GOOD = {model: float(index) for index, model in enumerate(MODELS)}

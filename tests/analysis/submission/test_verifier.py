@@ -18,7 +18,7 @@ from oracle import needs_min_cov_det
 from refusal import refused
 from sklearn.covariance import MinCovDet
 
-from analysis.submission import locked_problem as locked
+from analysis.submission import verifier as locked
 from warehouse.sources.lock_file import file_sha256, lock_path
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "verify_locked_no4k.py"

@@ -10,7 +10,7 @@ import pytest
 from problem_samples import GOOD
 from pydantic import ValidationError
 
-from analysis.submission import locked_problem as locked
+from analysis.submission import verifier as locked
 from warehouse.errors import ProblemFileError
 from warehouse.paths import Workspace
 from warehouse.plugins import kind_of

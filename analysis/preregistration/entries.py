@@ -1,4 +1,4 @@
-"""The file of a problem's pre-registrations: entries that are added, never changed.
+"""A problem's pre-registrations: entries that are added, never changed, and what changed since.
 
 `data/preregistered/<problem>.json` is meant to be committed. Each entry carries a hash over its own
 content and that of the entry before, so that an edit is noticed. A whole file can still be
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,11 +18,18 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from analysis.preregistration.definition import COVERED, Covered, RegisteredMetric, define
+from analysis.preregistration.definition import (
+    COVERED,
+    Covered,
+    RegisteredMetric,
+    define,
+    definition_sha256,
+)
 from warehouse.errors import TokenmartError
 from warehouse.files import storage_errors, write_whole
 from warehouse.problem.models import series_of
 from warehouse.problem.problem_files import namesake
+from warehouse.problem.spec import Problem
 from warehouse.sources.lock_file import name_in, recorded_files
 from warehouse.store.provenance import code_revision, last_commit_of
 from warehouse.strict_json import StrictJsonError, read_json
@@ -29,17 +37,20 @@ from warehouse.strict_json import StrictJsonError, read_json
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
     from warehouse.problem.problem_files import Ranked
-    from warehouse.problem.spec import Problem
 
 SCHEMA = "tokenmart/preregistration/1"
 PUBLISHED = ("results/{}/downstream_scores.parquet", "studies/{}/tables/downstream_scores.parquet")
 """Folder in which target scores of a problem are committed."""
+
 RULE = (
     "one-sided permutation test of Spearman's rho in the stated direction, series of models "
     "permuted among those of as many models in their family, the largest of all metrics registered "
     "for the problem"
 )
 _MAXIMUM_BYTES = 4 << 20
+_FIRST: tuple[Covered, ...] = ("metric",)
+"""The content that hashes of the first entries cover."""
+
 _LATER_FIELDS = ("covers", "supersedes", "reason")
 
 
@@ -88,12 +99,33 @@ class Entry(BaseModel):
         """Whether no label was found when it was written, as the entry states."""
         return self.target == "unknown"
 
+    def written(self) -> dict[str, Any]:
+        """As it is in the file: fields unknown to the version that wrote it are absent."""
+        absent = {name for name in _LATER_FIELDS if getattr(self, name) is None}
+        return self.model_dump(mode="json", exclude=absent)
+
     def digest(self) -> str:
         """The hash that `sha256` must be."""
-        # fields that an entry doesn't have were unknown to the version that wrote it
-        absent = {name for name in _LATER_FIELDS if getattr(self, name) is None}
-        content = self.model_dump(mode="json", exclude={"sha256"} | absent)
+        content = {name: value for name, value in self.written().items() if name != "sha256"}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class PreregisteredMetric:
+    """A metric of an entry; `changed` names what differs from the entry now.
+
+    replaced: by a later entry, written before labels were known.
+    """
+
+    entry: Entry
+    metric: RegisteredMetric
+    changed: tuple[str, ...]
+    replaced: bool = False
+
+    @property
+    def counts(self) -> bool:
+        """Whether it may be tested at the entry's level: before labels, and unchanged since."""
+        return self.entry.before_labels and not self.changed
 
 
 def register(
@@ -161,10 +193,7 @@ def register(
             sha256="",
         )
         entry = draft.model_copy(update={"sha256": draft.digest()})
-        content = {
-            "schema": SCHEMA,
-            "entries": [_as_written(one) for one in (*before, entry)],
-        }
+        content = {"schema": SCHEMA, "entries": [one.written() for one in (*before, entry)]}
         confirm(entry)
         write_whole(path, json.dumps(content, indent=2) + "\n")
     return entry
@@ -200,6 +229,24 @@ def entries(workspace: Workspace, problem: str) -> tuple[Entry, ...]:
             )
         previous = entry.sha256
     return found
+
+
+def preregistered_metrics(workspace: Workspace, problem: Ranked) -> tuple[PreregisteredMetric, ...]:
+    """Every preregistered metric of a problem, oldest first.
+
+    Raises:
+        TokenmartError: the file can't be read, or an entry was edited.
+    """
+    there = entries(workspace, problem.name)
+    replaced = {entry.supersedes: entry for entry in there}
+    found = []
+    for entry in there:
+        by = replaced.get(entry.number)
+        changed = [] if by is None else [f"entry {by.number} replaced it ({by.reason})"]
+        for metric in entry.metrics:
+            now = (*changed, *_changes(workspace, problem, entry, metric))
+            found.append(PreregisteredMetric(entry, metric, now, by is not None))
+    return tuple(found)
 
 
 def record_path(workspace: Workspace, problem: str) -> Path:
@@ -246,11 +293,6 @@ def known_labels(workspace: Workspace, problem: Problem) -> str:
     return ""
 
 
-def _as_written(entry: Entry) -> dict[str, Any]:
-    absent = {name for name in _LATER_FIELDS if getattr(entry, name) is None}
-    return entry.model_dump(mode="json", exclude=absent)
-
-
 def _check_superseded(before: Sequence[Entry], number: int | None, reason: str | None) -> None:
     if (number is None) != (reason is None):
         raise TokenmartError("--supersedes NUMBER and --reason TEXT are given together")
@@ -286,3 +328,30 @@ def _refuse_repeated(
                     f"--metric {metric.name}: registered already, in entry {entry.number} of "
                     f"{entry.recorded_at}; see `tokenmart preregister --problem {problem.asked}`"
                 )
+
+
+def _changes(
+    workspace: Workspace, problem: Ranked, entry: Entry, metric: RegisteredMetric
+) -> list[str]:
+    now = {model.full_id: model for model in registered_models(problem)}
+    then = {model.full_id: model for model in entry.models}
+    found = [f"{full_id} was left out" for full_id in then if full_id not in now]
+    found += [f"{full_id} was added" for full_id in now if full_id not in then]
+    found += [
+        f"{full_id} was put into another family or kind"
+        for full_id in then
+        if full_id in now and now[full_id] != then[full_id]
+    ]
+    if not isinstance(problem, Problem):
+        return [*found, "a table of scores was put in the problem's place"]
+    known = problem.labels_known_since
+    if known is not None and entry.recorded_at >= known.isoformat():
+        found.insert(0, f"the problem file states that labels were known from {known} on")
+    try:
+        same = metric.definition == definition_sha256(
+            workspace.dbt_project, problem, metric.metric, metric.variant, entry.covers or _FIRST
+        )
+    except TokenmartError:
+        same = False
+    covered = "definition" if entry.covers is None else "definition, documents, probes or target"
+    return found if same else [*found, f"{metric.name} was given another {covered}"]
