@@ -17,9 +17,10 @@ from typing import Any
 
 import click
 
-from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow, number, rank_metrics
+from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow, rank_metrics
 from analysis.ranking.loading import load_table
 from analysis.ranking.metric_selection import MetricSelection, select_metric
+from analysis.statistics.correlations import number
 from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.spec import load_ranked
 from warehouse.sql.connection import connect_read_only

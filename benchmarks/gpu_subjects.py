@@ -36,7 +36,7 @@ def random_subject(name: str, shape: Any, parameters: int | None, device: str) -
     from transformers import AutoModelForCausalLM
 
     from extract.planning.memory import ModelSize, count_parameters
-    from warehouse.problem.spec import ModelSpec
+    from warehouse.problem.models import ModelSpec
 
     def load(dtype: str, seed: int = 0) -> Any:
         rope = {"rope_type": "default", "rope_theta": 1e6}

@@ -19,7 +19,7 @@ from packaging.version import Version
 
 from warehouse.errors import TokenmartError
 from warehouse.peak_memory import peak_bytes
-from warehouse.problem.spec import ModelSpec
+from warehouse.problem.models import ModelSpec
 
 if TYPE_CHECKING:
     import torch

@@ -17,7 +17,7 @@ import click
 
 from extract.devices import release_memory
 from warehouse.errors import StorageError, TokenmartError, visible
-from warehouse.problem.spec import ModelSpec
+from warehouse.problem.models import ModelSpec
 
 _OUT_OF_MEMORY = (
     "out of memory",

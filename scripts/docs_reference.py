@@ -233,7 +233,8 @@ def tables_page() -> str:
         "place. `units` is the ledger; it is stored in the files' footers.",
         "",
     ]
-    for name, (schema, keys, *_) in {**all_tables(), "units": (UNITS, ())}.items():
+    tables = {name: (table[0], table[1]) for name, table in all_tables().items()}
+    for name, (schema, keys) in {**tables, "units": (UNITS, ())}.items():
         lines += [f"## {name}", ""]
         if keys:
             lines += [f"Partition keys: {', '.join(f'`{key}`' for key in keys)}.", ""]

@@ -12,7 +12,7 @@ from extract.models.weights import COMPLETE, LoadedWeights, load_weights
 from warehouse.errors import TokenmartError
 from warehouse.files import remembered
 from warehouse.paths import Workspace
-from warehouse.problem.spec import ModelSpec
+from warehouse.problem.models import ModelSpec
 from warehouse.store.ledger import UnitRecord
 
 if TYPE_CHECKING:

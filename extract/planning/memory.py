@@ -22,8 +22,7 @@ from extract.scoring.budgets import (
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition
-from warehouse.problem.models import ModelShape, WindowIntervention
-from warehouse.problem.spec import ModelSpec
+from warehouse.problem.models import ModelShape, ModelSpec, WindowIntervention
 from warehouse.sources.checkpoint_files import PICKLED, SAFETENSORS, gguf_header
 from warehouse.sources.place import Place
 

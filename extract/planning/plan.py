@@ -23,7 +23,8 @@ from extract.tokenization import (
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Reading
-from warehouse.problem.spec import ModelSpec, Problem
+from warehouse.problem.models import ModelSpec
+from warehouse.problem.spec import Problem
 from warehouse.sources.documents import DocumentSource
 from warehouse.store.ledger import UnitRecord, fingerprint
 from warehouse.store.token_files import finished_units, has_top_tokens

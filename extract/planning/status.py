@@ -17,8 +17,9 @@ from extract.planning.plan import Document, Selection
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
 from warehouse.probes.request import Condition
+from warehouse.problem.models import ModelSpec
 from warehouse.problem.needs import notices, scored_models
-from warehouse.problem.spec import ModelSpec, Problem, RecallTarget
+from warehouse.problem.spec import Problem, RecallTarget
 from warehouse.problem.tables import documents_path
 from warehouse.remote import footer
 from warehouse.store.ledger import UnitRecord, whole_tokens

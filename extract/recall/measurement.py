@@ -34,7 +34,8 @@ from extract.recall.contexts import (
 from extract.recall.items import build_items, describe_items, score_items
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
-from warehouse.problem.spec import DEFAULT_TASKS, ModelSpec, Problem, RecallTarget
+from warehouse.problem.models import ModelSpec
+from warehouse.problem.spec import DEFAULT_TASKS, Problem, RecallTarget
 from warehouse.progress import Progress
 from warehouse.remote import footer, source
 from warehouse.sources.place import Place

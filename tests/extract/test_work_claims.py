@@ -12,7 +12,7 @@ import pytest
 
 from extract import work_claims
 from extract.work_claims import claim
-from warehouse.store import owners
+from warehouse.store import claims
 
 
 def test_a_claim_is_exclusive_and_released(tmp_path: Path) -> None:
@@ -60,12 +60,12 @@ def test_a_set_clock_leaves_its_claims_to_a_live_process(
     step: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, booted = tmp_path / "doc.claim", psutil.boot_time()
-    mine = owners.identity()
+    mine = claims.identity()
     with claim(path):
         # Linux computes its boot time from the wall clock
         monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: booted + step)
-        assert owners.identity() == mine
-        assert not owners.died(mine)
+        assert claims.identity() == mine
+        assert not claims.died(mine)
         with claim(path) as second:
             assert not second
 
@@ -78,10 +78,10 @@ def test_an_owner_is_known_by_when_it_started(seconds: float, ticks: str, dead: 
     """Claims of earlier versions give seconds only; a process id may be another's by now."""
     started = psutil.Process().create_time() - seconds
     owner = f"{socket.gethostname()} {os.getpid()} {started:.2f}{ticks}"
-    assert owners.died(owner) is dead
+    assert claims.died(owner) is dead
 
 
 def test_earlier_versions_read_our_claims() -> None:
-    _, pid, started = owners.identity().split()
+    _, pid, started = claims.identity().split()
     assert int(pid) == os.getpid()
     assert float(started) == pytest.approx(psutil.Process().create_time(), abs=0.02)

@@ -29,29 +29,12 @@ class AttachedBundles(LabSource):
     def read(self, problem: Ranked, workspace: Workspace, names: Sequence[str]) -> list[OtherLab]:
         """The additions of attached bundles to a problem.
 
-    name: str
-    sha256: str
-    models: tuple[SharedModel, ...]
-    values: tuple[tuple[str, str, str, float | None, int, int], ...]
-    scores: dict[str, tuple[float, float | None, int]]
-    notes: tuple[str, ...]
-
-
-def other_labs(problem: Ranked, workspace: Workspace, names: Sequence[str]) -> list[OtherLab]:
-    """The additions of attached bundles to a problem.
-
-    Raises:
-        TokenmartError: no such bundle, nothing of the problem in it, or corpus, conditions or
-            target are others: such values are never compared.
-        StorageError: a bundle or the database can't be read.
-    """
-    if not isinstance(problem, Problem):
-        raise TokenmartError(
-            f"--with: {problem.name} is a table of scores, which no export contains"
-        )
-    known = {bundle.name: bundle for bundle in attached(workspace)}
-    for name in names:
-        if name not in known:
+        Raises:
+            TokenmartError: no such bundle, nothing of the problem in it, or corpus, conditions or
+                target are others: such values are never compared.
+            StorageError: a bundle or the database can't be read.
+        """
+        if not isinstance(problem, Problem):
             raise TokenmartError(
                 f"--with: {problem.name} is a table of scores, which no export contains"
             )

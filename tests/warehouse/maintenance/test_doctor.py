@@ -14,7 +14,8 @@ from click.testing import CliRunner
 
 from tokenmart import cli
 from warehouse.maintenance import doctor
-from warehouse.maintenance.doctor import Check, examine
+from warehouse.maintenance.doctor import examine
+from warehouse.maintenance.gpu_checks import Check
 from warehouse.paths import Workspace
 from warehouse.sources.lock_file import check_sha256, file_sha256
 
