@@ -129,11 +129,11 @@ def _in_this_process(bench: Bench, name: str, path: Path, count: int) -> tuple[f
     root = path.parent
     workspace = Workspace(root, root / "one", root / "one.duckdb")
     problem = load_problem(str(path), workspace)
-    selection = select(problem, device=bench.device, dtype=bench.dtype)
+    selection = select(problem, workspace, device=bench.device, dtype=bench.dtype)
     documents = documents_of(ensure_documents(problem, workspace), None)
     before = give_back(bench.device)
     started = time.perf_counter()
-    outcome = Extraction(problem, selection, documents, workspace, no_progress).run()
+    outcome = Extraction(selection, documents, no_progress).run()
     seconds = time.perf_counter() - started
     after = give_back(bench.device)
     bench.must(not outcome.failures, "; ".join(map(str, outcome.failures)))

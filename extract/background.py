@@ -24,8 +24,7 @@ from extract.planning.plan import Document, ModelPlan, Selection, plan_model
 from extract.tokenization import TokenizedDocument
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace, find_workspace
-from warehouse.problem.models import ModelSpec
-from warehouse.problem.spec import Problem
+from warehouse.problem.spec import ModelSpec
 from warehouse.sources.place import Place
 
 FREE_DISK = 5 * 2**30
@@ -76,21 +75,19 @@ class Prefetch:
     """Prepares the model after the one that computes, never more than that one.
 
     Args:
-        problem, selection, documents, workspace, since: as for `plan_model`.
+        selection, documents, since: as for `plan_model`.
         longest: tokens of the longest document; a model too large for the device is left alone.
     """
 
     def __init__(
         self,
-        problem: Problem,
         selection: Selection,
         documents: Sequence[Document],
-        workspace: Workspace,
         longest: int,
         since: str | None = None,
     ) -> None:
-        self.problem, self.selection, self.documents = problem, selection, documents
-        self.workspace, self.longest, self.since = workspace, longest, since
+        self.selection, self.documents = selection, documents
+        self.longest, self.since = longest, since
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._tokens: dict[tuple[str, int], TokenizedDocument] = {}
@@ -139,9 +136,7 @@ class Prefetch:
             self._thread = None
 
     def _plan(self, spec: ModelSpec) -> ModelPlan:
-        return plan_model(
-            self.problem, self.selection, spec, self.documents, self.workspace, self.since
-        )
+        return plan_model(self.selection, spec, self.documents, self.since)
 
     def _prepare(self, spec: ModelSpec) -> None:
         try:
@@ -161,15 +156,14 @@ class Prefetch:
 
     def _is_loadable(self, spec: ModelSpec) -> bool:
         """Whether a model's files are here in the form that is loaded; missing ones are fetched."""
-        place = Place(self.workspace, self.problem.name)
+        workspace = self.selection.workspace
+        place = Place(workspace, self.selection.problem.name)
         here = spec.present(place)
         if here is None and spec.source.on_demand:
-            needed = planned_memory(
-                self.problem, spec, self.selection, self.longest, self.workspace
-            )
+            needed = planned_memory(self.selection, spec, self.longest)
             if needed is not None:
                 refuse_too_large(spec, needed, self.selection.device, self.longest)
-            if has_room(spec, self.workspace):
+            if has_room(spec, workspace):
                 self._fetch(spec)
                 here = spec.present(place)
         # other weights are converted first, which takes their memory
@@ -177,13 +171,13 @@ class Prefetch:
 
     def _fetch(self, spec: ModelSpec) -> None:
         """Locate a model in a process of its own, which ends with this one, however that ends."""
-        job = {"spec": spec.model_dump(mode="json"), "problem": self.problem.name}
+        job = {"spec": spec.model_dump(mode="json"), "problem": self.selection.problem.name}
         child = subprocess.Popen(
             [sys.executable, "-m", "extract.background"],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **self.workspace.environment()},
+            env={**os.environ, **self.selection.workspace.environment()},
             start_new_session=True,  # Ctrl-C is for us; the child is stopped below
         )
         assert child.stdin is not None

@@ -138,8 +138,9 @@ def extract(
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
     where, here = planned_device(device) if dry_run else (resolve_device(device), True)
-    selection = select(problem, device=where, attention=attention if here else None, **chosen)
-    plan = make_plan(problem, selection, workspace, here)
+    attention = attention if here else None
+    selection = select(problem, workspace, device=where, attention=attention, **chosen)
+    plan = make_plan(selection, here)
     sharing = sharing_of(plan, device, where, workers)
     if where != "cpu":
         plan = replace(plan, workers=sharing.workers)
@@ -160,13 +161,13 @@ def extract(
     store_pairs(problem, workspace)
     store_lineup(problem, workspace)
     if scheduler is not None:
-        extract_elsewhere(scheduler, context, problem, selection, documents, workspace)
+        extract_elsewhere(scheduler, context, selection, documents)
         return
     since = as_worker
     if as_worker is None and sharing.workers > 1:
         since = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        share_work(context, since, problem, selection, sharing, documents, workspace)
-    extract_here(problem, selection, documents, workspace, since, as_worker is not None, hours)
+        share_work(context, since, selection, sharing, documents)
+    extract_here(selection, documents, since, as_worker is not None, hours)
 
 
 def _guard_processor(plan: Plan, *, asked_by_name: bool) -> None:
@@ -241,8 +242,8 @@ def status(problem_name: str, by_condition: bool, wide: bool, as_json: bool) -> 
         if f"problem={problem.name}" in each.path.parts
     ]
     print_lines("warning", strangers)
-    selection = select(problem, device=likely_device(), dtype="auto")
-    rows = status_rows(problem, selection, workspace)
+    selection = select(problem, workspace, device=likely_device(), dtype="auto")
+    rows = status_rows(selection)
     sections = sections_of(problem, workspace)
     if as_json:
         added = [row for section in sections for row in section.rows]
@@ -253,7 +254,7 @@ def status(problem_name: str, by_condition: bool, wide: bool, as_json: bool) -> 
     left_out = print_columns(console, status_columns(rows, by_condition), title, wide)
     print_notes(console, left_out_notes(left_out), "dim")
     print_lines("warning", fallbacks(rows), err=False)
-    print_notes(console, status_notes(problem, selection, rows))
+    print_notes(console, status_notes(selection, rows))
     wanted = [row for row in rows if not row["on_request"]]
     missing = [r for r in wanted if r["documents"] is None or r["done"] < r["documents"]]
     if missing:
@@ -297,9 +298,9 @@ def recall(problem_name: str, demo: bool, device: str, contexts: int | None, **c
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
     target = recall_target(problem, contexts, demo)
-    selection = select(problem, demo=demo, device=resolve_device(device), **chosen)
+    selection = select(problem, workspace, demo=demo, device=resolve_device(device), **chosen)
     with progress_bar(len(selection.models), "models") as progress:
-        outcome = measure_recall(problem, target, selection, workspace, progress)
+        outcome = measure_recall(target, selection, progress)
     done = len(selection.models) - outcome.units - len(outcome.failures)
     click.echo(f"measured {counted(outcome.units, 'model')}; {done} were done before")
     print_lines("note", filter(None, [standard_error_note(target.contexts)]), err=False)

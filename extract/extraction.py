@@ -33,10 +33,8 @@ from extract.tokenization import TokenizedDocument
 from extract.unit_rows import ScoredUnit, token_rows, top_token_rows, unit_record, write_model
 from extract.work_claims import claim
 from warehouse.errors import TokenmartError
-from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Request, with_bos
-from warehouse.problem.models import ModelSpec
-from warehouse.problem.spec import Problem
+from warehouse.problem.spec import ModelSpec
 from warehouse.progress import Progress
 from warehouse.store.parquet_files import send_spooled
 from warehouse.store.schema import TOKENS
@@ -66,10 +64,8 @@ class Extraction:
     """Runs a selection of a problem: the only place where units are computed and stored.
 
     Args:
-        problem: the problem.
-        selection: which part of it, and how.
+        selection: which part of a problem, and how.
         documents: the selected documents.
-        workspace: where rows go.
         progress: called as units finish.
         since: when a run of several workers started, in ISO format, UTC: units that failed
             since then are not tried again by the next worker.
@@ -78,24 +74,23 @@ class Extraction:
 
     def __init__(
         self,
-        problem: Problem,
         selection: Selection,
         documents: Sequence[Document],
-        workspace: Workspace,
         progress: Progress,
         since: str | None = None,
         outcome: Outcome | None = None,
     ) -> None:
-        self.problem, self.selection, self.documents = problem, selection, documents
-        self.workspace, self.progress, self.since = workspace, progress, since
+        self.problem, self.workspace = selection.problem, selection.workspace
+        self.selection, self.documents = selection, documents
+        self.progress, self.since = progress, since
         self.outcome = Outcome() if outcome is None else outcome
         self.memory = PeakMemory(selection.device)
-        self.work = PlannedWork(problem, selection, workspace)
+        self.work = PlannedWork(selection)
         self.label = ""
         self.within = WithinUnit(lambda work: self.progress(self.label, 0, work))
         longest = max((len(d.text) for d in documents), default=0) // CHARACTERS_PER_TOKEN
         self.longest = min(longest, selection.max_tokens or longest)
-        self.prefetch = Prefetch(problem, selection, documents, workspace, self.longest, since)
+        self.prefetch = Prefetch(selection, documents, self.longest, since)
         self.publish_seconds = 0.0
 
     def run(self) -> Outcome:
@@ -165,11 +160,9 @@ class Extraction:
         Raises:
             TokenmartError: the model needs more than the device has.
         """
-        needed = planned_memory(
-            self.problem, spec, self.selection, self.longest, self.workspace, folder
-        )
+        needed = planned_memory(self.selection, spec, self.longest, folder)
         if needed is not None:
-            longest = read_lengths([self.longest], self.problem, spec, self.workspace)[0]
+            longest = read_lengths([self.longest], self.selection, spec)[0]
             refuse_too_large(spec, needed, self.selection.device, longest)
         return needed
 
@@ -223,7 +216,7 @@ class Extraction:
                 passed=self.within.passed,
             )
         )
-        write_model(self.workspace, self.problem.name, plan, scorer.parameters)
+        write_model(self.selection, plan, scorer.parameters)
         scorer.check()
         return scorer
 
@@ -339,9 +332,7 @@ class Extraction:
             rows = TOKENS.empty_table()
         else:
             rows = token_rows(task.document.doc_id, tokenized, scored.requests, scored.results)
-        unit = unit_record(
-            self.problem.name, self.selection, plan, task, scored, rows.num_rows, scorer, tokenized
-        )
+        unit = unit_record(self.selection, plan, task, scored, rows.num_rows, scorer, tokenized)
         top_k = scored.condition.top_k
         choices = top_token_rows(rows, scored.results, top_k) if top_k and rows.num_rows else None
         write_top_tokens(self.workspace, unit, choices, top_k)

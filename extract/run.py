@@ -17,9 +17,7 @@ from extract.planning.plan import Document, Selection
 from extract.planning.status import count_finished, cut_lines, fallbacks, next_steps, status_rows
 from extract.workers import sigterm_interrupts
 from warehouse.errors import TokenmartError, UnitFailedError, did_you_mean
-from warehouse.paths import Workspace
 from warehouse.plugins import kinds
-from warehouse.problem.spec import Problem
 from warehouse.progress import no_progress, progress_bar, without_library_bars
 from warehouse.terminal import counted
 
@@ -39,10 +37,8 @@ class Scheduler(ABC):
     def extract(
         self,
         context: click.Context,
-        problem: Problem,
         selection: Selection,
         documents: Sequence[Document],
-        workspace: Workspace,
     ) -> tuple[Iterable[Failure], list[str]]:
         """Extract what is missing; `context` is the command's, with its options.
 
@@ -86,10 +82,8 @@ def chosen_scheduler(on: str | None, given: Mapping[str, Any]) -> Scheduler | No
 def extract_elsewhere(
     scheduler: Scheduler,
     context: click.Context,
-    problem: Problem,
     selection: Selection,
     documents: list[Document],
-    workspace: Workspace,
 ) -> None:
     """Run an extraction on a scheduler and print what it did.
 
@@ -98,9 +92,9 @@ def extract_elsewhere(
         UnitFailedError: some units failed; the others are kept.
     """
     total = len(selection.models) * len(documents) * len(selection.conditions)
-    before = count_finished(problem, selection, documents, workspace)
-    failures, notes = scheduler.extract(context, problem, selection, documents, workspace)
-    done = count_finished(problem, selection, documents, workspace)
+    before = count_finished(selection, documents)
+    failures, notes = scheduler.extract(context, selection, documents)
+    done = count_finished(selection, documents)
     click.echo(
         f"extracted {counted(done - before, 'unit')}; {before} of {total} were there already"
     )
@@ -112,10 +106,8 @@ def extract_elsewhere(
 
 
 def extract_here(
-    problem: Problem,
     selection: Selection,
     documents: Sequence[Document],
-    workspace: Workspace,
     since: str | None,
     as_worker: bool,
     hours: float | None,
@@ -123,7 +115,7 @@ def extract_here(
     """Run an extraction in this process and print what it did.
 
     Args:
-        problem, selection, documents, workspace, since: see `Extraction`.
+        selection, documents, since: see `Extraction`.
         as_worker: whether a parent process shows progress, from the ledger, and what comes next.
         hours: time budget; None for none.
 
@@ -134,7 +126,7 @@ def extract_here(
     units_each = len(selection.models) * len(selection.conditions)
     outcome = Outcome()
     started = time.monotonic()
-    work = 0.0 if as_worker else PlannedWork(problem, selection, workspace).total(documents)
+    work = 0.0 if as_worker else PlannedWork(selection).total(documents)
     total = len(documents) * units_each
     shown = nullcontext(no_progress) if as_worker else progress_bar(total, "units", work)
     stopped = sigterm_interrupts() if as_worker else nullcontext()
@@ -142,7 +134,7 @@ def extract_here(
 
         def score(part: Sequence[Document]) -> int:
             before = outcome.units
-            Extraction(problem, selection, part, workspace, progress, since, outcome).run()
+            Extraction(selection, part, progress, since, outcome).run()
             return outcome.units - before
 
         if hours is None:
@@ -162,11 +154,11 @@ def extract_here(
     print_lines("note", outcome.messages.lines())
     if not as_worker:
         # from the ledger, which includes what workers did
-        rows = status_rows(problem, selection, workspace)
+        rows = status_rows(selection)
         print_lines("warning", fallbacks(rows))
         print_lines("cut", cut_lines(rows), err=False)
         if not outcome.failures:
-            print_lines("", next_steps(problem, workspace), err=False)
+            print_lines("", next_steps(selection), err=False)
     if outcome.failures:
         lines = summary(outcome.failures)
         print_lines("error", lines)

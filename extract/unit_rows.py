@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from extract.backends.backend import ENGINE_VERSION, Scored, Scorer
 from extract.planning.plan import ModelPlan, Selection, Task, describe_interventions
 from extract.tokenization import TokenizedDocument
-from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Request
 from warehouse.store.ledger import UnitRecord
 from warehouse.store.parquet_files import write_table
@@ -111,7 +110,7 @@ def _joined(parts: Iterable[Any]) -> NDArray[Any]:
     return np.concatenate(list(parts))
 
 
-def write_model(workspace: Workspace, problem: str, plan: ModelPlan, parameters: int) -> None:
+def write_model(selection: Selection, plan: ModelPlan, parameters: int) -> None:
     """Write the row of a model where the warehouse looks for it.
 
     Raises:
@@ -131,8 +130,8 @@ def write_model(workspace: Workspace, problem: str, plan: ModelPlan, parameters:
         "interventions": json.dumps(describe_interventions(spec)),
         "rope": None if spec.rope is None else spec.rope.model_dump_json(exclude_none=True),
     }
-    place = f"problem={problem}/model_id={spec.model_id}/model.parquet"
-    write_table(workspace.models / place, pa.Table.from_pylist([row], schema=MODELS))
+    place = f"problem={selection.problem.name}/model_id={spec.model_id}/model.parquet"
+    write_table(selection.workspace.models / place, pa.Table.from_pylist([row], schema=MODELS))
 
 
 @cache
@@ -146,7 +145,6 @@ def running_code() -> tuple[str, bool]:
 
 
 def unit_record(
-    problem: str,
     selection: Selection,
     plan: ModelPlan,
     task: Task,
@@ -162,7 +160,7 @@ def unit_record(
     commit, dirty = running_code()
     condition = scored.condition
     return UnitRecord(
-        problem=problem,
+        problem=selection.problem.name,
         model_id=plan.spec.model_id,
         condition=condition.name,
         condition_kind=condition.kind.name,

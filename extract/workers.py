@@ -30,7 +30,6 @@ from warehouse.progress import Progress, progress_bar
 
 if TYPE_CHECKING:
     from extract.planning.plan import Document, Selection
-    from warehouse.problem.spec import Problem
 
 
 @dataclass(frozen=True)
@@ -294,11 +293,9 @@ def _stopped_with_us(children: Sequence[subprocess.Popen[bytes]]) -> Iterator[No
 def share_work(
     context: click.Context,
     since: str,
-    problem: Problem,
     selection: Selection,
     sharing: Sharing,
     documents: list[Document],
-    workspace: Workspace,
 ) -> None:
     """Let workers do their models, under one progress bar; what they leave is done afterwards.
 
@@ -314,14 +311,14 @@ def share_work(
         mine = {name for names in sharing.each for name in names}
         chosen = tuple(spec for spec in selection.models if spec.full_id in mine)
         selection = replace(selection, models=chosen)
-    refuse_too_many(sharing.workers, problem, selection, workspace)
-    team = _team(context, since, sharing, selection.device, workspace)
+    refuse_too_many(sharing.workers, selection)
+    team = _team(context, since, sharing, selection)
     total = len(selection.models) * len(documents) * len(selection.conditions)
     lost: list[Worker] = []
     with progress_bar(total, "units") as progress:
 
         def finished() -> int:
-            return count_finished(problem, selection, documents, workspace)
+            return count_finished(selection, documents)
 
         while team:
             ended = run_workers(team, finished, progress)
@@ -347,13 +344,13 @@ def _arguments(context: click.Context, since: str, models: Sequence[str] = ()) -
 
 
 def _team(
-    context: click.Context, since: str, sharing: Sharing, device: str, workspace: Workspace
+    context: click.Context, since: str, sharing: Sharing, selection: Selection
 ) -> list[Worker]:
     """A worker for each process that has models."""
-    logs = worker_logs(workspace, since, sharing.workers)
+    logs = worker_logs(selection.workspace, since, sharing.workers)
     lists = sharing.each or ((),) * sharing.workers
     team = []
-    for number, environment in enumerate(worker_environments(sharing.workers, device), 1):
+    for number, environment in enumerate(worker_environments(sharing.workers, selection.device), 1):
         names = lists[number - 1]
         if not names and sharing.each is not None:
             continue

@@ -25,11 +25,9 @@ from extract.planning.plan import Document, Selection
 from extract.scoring.budgets import SUFFIX_TOKENS
 from warehouse import remote
 from warehouse.errors import TokenmartError
-from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Reading
-from warehouse.problem.models import ModelSpec
-from warehouse.problem.spec import Problem
-from warehouse.problem.tables import documents_path
+from warehouse.problem.spec import ModelSpec
+from warehouse.sources.fetch import documents_path
 from warehouse.terminal import counted
 
 CHARACTERS_PER_TOKEN = 4
@@ -40,23 +38,22 @@ GPU_FLOPS = 1.2e14
 """Sustained speed assumed for estimates: a 2024 server processor's core, a GPU of unknown name."""
 
 
-def most_tokens(problem: Problem, spec: ModelSpec, workspace: Workspace) -> int | None:
+def most_tokens(selection: Selection, spec: ModelSpec) -> int | None:
     """Tokens of a document that a model reads at most.
 
     None where the problem does not cut documents at the model's context, or where that context is
     unknown until the model's files are here. One token of the context may be BOS.
     """
+    problem = selection.problem
     if problem.documents.too_long != "truncate":
         return None
-    context = spec.context_limit(problem.place(workspace))
+    context = spec.context_limit(problem.place(selection.workspace))
     return None if context is None else max(2, context - 1 - problem.documents.room)
 
 
-def read_lengths(
-    lengths: Sequence[int], problem: Problem, spec: ModelSpec, workspace: Workspace
-) -> list[int]:
+def read_lengths(lengths: Sequence[int], selection: Selection, spec: ModelSpec) -> list[int]:
     """Tokens that a model reads of documents of these lengths."""
-    most = most_tokens(problem, spec, workspace)
+    most = most_tokens(selection, spec)
     return [n if most is None else min(n, most) for n in lengths]
 
 
@@ -179,14 +176,13 @@ def assumed_speed(device: str, dtype: str) -> tuple[float, str]:
     return speed, f"{speed / 1e9:,.0f} GFLOP/s, {cores} server cores in {dtype}"
 
 
-def document_lengths(
-    problem: Problem, selection: Selection, workspace: Workspace
-) -> tuple[list[int], str]:
+def document_lengths(selection: Selection) -> tuple[list[int], str]:
     """Tokens per document (estimated from characters), and where the estimate comes from."""
-    documents, limit = problem.documents, selection.max_tokens
-    place = problem.place(workspace)
+    problem, limit = selection.problem, selection.max_tokens
+    documents = problem.documents
+    place = problem.place(selection.workspace)
     sizes = documents.lengths(place)
-    path = documents_path(problem, workspace)
+    path = documents_path(problem, selection.workspace)
     if sizes is None and path.is_file():
         characters = pq.read_table(remote.source(path), columns=["characters"], partitioning=None)
         sizes = characters["characters"].to_pylist()
@@ -210,24 +206,14 @@ def document_lengths(
 
 
 def planned_memory(
-    problem: Problem,
-    spec: ModelSpec,
-    selection: Selection,
-    longest: int,
-    workspace: Workspace,
-    folder: Path | None = None,
+    selection: Selection, spec: ModelSpec, longest: int, folder: Path | None = None
 ) -> Footprint | None:
     """Predicted peak of one model of a selection; None where its size is not known.
 
-    Args:
-        problem: cuts documents; its name gives the commit of a repository.
-        spec: the model.
-        selection: dtype, device and conditions.
-        longest: tokens of the longest document, before it is cut to the model's context.
-        workspace: where the model's files are.
-        folder: its checkpoint, where it is here already.
+    `longest` are the tokens of the longest document, before it is cut to the model's context;
+    `folder` is the checkpoint's, where it is here already.
     """
-    size = model_size(spec, workspace, folder, problem.name)
+    size = model_size(spec, selection.workspace, folder, selection.problem.name)
     if size is None:
         return None
     sharing = any(condition.kind.shares_prefix for condition in selection.conditions)
@@ -236,26 +222,19 @@ def planned_memory(
         size,
         dtype=resolve_dtype(spec, selection.dtype, selection.device),
         device=selection.device,
-        longest=read_lengths([longest], problem, spec, workspace)[0],
+        longest=read_lengths([longest], selection, spec)[0],
         suffix_tokens=SUFFIX_TOKENS if sharing else 0,
     )
 
 
-def planned_peaks(
-    problem: Problem, selection: Selection, longest: int, workspace: Workspace
-) -> dict[str, Footprint]:
+def planned_peaks(selection: Selection, longest: int) -> dict[str, Footprint]:
     """Predicted peaks by model, largest first; models of unknown size are left out."""
-    found = {
-        spec.full_id: planned_memory(problem, spec, selection, longest, workspace)
-        for spec in selection.models
-    }
+    found = {spec.full_id: planned_memory(selection, spec, longest) for spec in selection.models}
     known = {name: peak for name, peak in found.items() if peak is not None}
     return dict(sorted(known.items(), key=lambda each: -each[1].total))
 
 
-def refuse_too_many(
-    workers: int, problem: Problem, selection: Selection, workspace: Workspace
-) -> None:
+def refuse_too_many(workers: int, selection: Selection) -> None:
     """Stop before workers start that don't fit into the host's memory side by side.
 
     Raises:
@@ -263,9 +242,9 @@ def refuse_too_many(
     """
     if selection.device != "cpu":
         return
-    longest = max(document_lengths(problem, selection, workspace)[0], default=0)
+    longest = max(document_lengths(selection)[0], default=0)
     there = available_memory("cpu")
-    for name, peak in planned_peaks(problem, selection, longest, workspace).items():
+    for name, peak in planned_peaks(selection, longest).items():
         if workers * peak.total > there:
             raise TokenmartError(
                 f"--workers {workers}: each needs up to {peak.total / 2**30:.1f} GiB ({name}), "
@@ -280,10 +259,10 @@ class PlannedWork:
     A model of unknown size counts as the median of the others.
     """
 
-    def __init__(self, problem: Problem, selection: Selection, workspace: Workspace) -> None:
+    def __init__(self, selection: Selection) -> None:
         self.selection = selection
         sizes = {
-            spec.full_id: model_size(spec, workspace, problem=problem.name)
+            spec.full_id: model_size(spec, selection.workspace, problem=selection.problem.name)
             for spec in selection.models
         }
         weights = {name: float(size.parameters) for name, size in sizes.items() if size}
@@ -291,7 +270,7 @@ class PlannedWork:
         self._weights = {name: weights.get(name, usual) for name in sizes}
         self._most = {}
         for spec in selection.models:
-            limits = selection.max_tokens, most_tokens(problem, spec, workspace)
+            limits = selection.max_tokens, most_tokens(selection, spec)
             self._most[spec.full_id] = min((n for n in limits if n is not None), default=None)
         self._tokens: dict[tuple[int, tuple[str, ...]], int] = {}
 

@@ -18,6 +18,7 @@ from extract.scoring.budgets import (
     GPU_ROWS,
     GPU_TILE,
     activation_bytes_per_token,
+    cache_bytes_per_token,
 )
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
@@ -230,7 +231,7 @@ def footprint(
             # packed copies of the linear layers; the mapped file stays resident as well
             weights += 4 * linear_parameters(shape)
     kept = longest + suffix_tokens if suffix_tokens else 0
-    cache = 2 * shape.layers * shape.kv_width * kept * number
+    cache = cache_bytes_per_token(shape, number) * kept
     activations = longest * activation_bytes_per_token(shape, number)
     local = shape.window is not None and longest > shape.window
     if local or any(isinstance(i, WindowIntervention) for i in spec.interventions):

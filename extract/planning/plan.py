@@ -32,12 +32,14 @@ from warehouse.store.token_files import finished_units, has_top_tokens
 
 @dataclass(frozen=True)
 class Selection:
-    """The part of a problem to run, and how.
+    """The part of a problem to run, how, and where its files are.
 
     `documents` is the number of the first documents that are used, `max_tokens` of each the number
     of its first tokens; None for all.
     """
 
+    problem: Problem
+    workspace: Workspace
     models: tuple[ModelSpec, ...]
     conditions: tuple[Condition, ...]
     documents: int | None
@@ -184,6 +186,7 @@ def describe_corrections(spec: ModelSpec, too_long: str = "refuse") -> dict[str,
 
 def select(
     problem: Problem,
+    workspace: Workspace,
     *,
     models: Sequence[str] = (),
     probes: Sequence[str] = (),
@@ -218,6 +221,8 @@ def select(
         conditions = [replace(condition, top_k=top_k) for condition in conditions]
     limits = [n for n in (max_tokens, problem.documents.max_tokens) if n is not None]
     return Selection(
+        problem=problem,
+        workspace=workspace,
         models=tuple(dict.fromkeys(chosen)),
         conditions=tuple(conditions),
         documents=documents,
@@ -263,12 +268,7 @@ def documents_of(
 
 
 def plan_model(
-    problem: Problem,
-    selection: Selection,
-    spec: ModelSpec,
-    documents: Sequence[Document],
-    workspace: Workspace,
-    since: str | None = None,
+    selection: Selection, spec: ModelSpec, documents: Sequence[Document], since: str | None = None
 ) -> ModelPlan:
     """Find a model's files and what is left to compute for it. Nothing heavy is loaded.
 
@@ -278,6 +278,7 @@ def plan_model(
         TokenmartError: files are missing or can't be read.
         StorageError: a published file is damaged.
     """
+    problem, workspace = selection.problem, selection.workspace
     checkpoint = find_checkpoint(spec, workspace, problem.name, problem.asked)
     tokenizer_sha256 = tokenizer_fingerprint(checkpoint, spec, workspace)
     dtype = resolve_dtype(spec, selection.dtype, selection.device)

@@ -32,22 +32,14 @@ NAMED = 3
 
 
 def current_units(
-    problem: Problem,
-    selection: Selection,
-    spec: ModelSpec,
-    condition: Condition,
-    documents: Mapping[int, str],
-    workspace: Workspace,
+    selection: Selection, spec: ModelSpec, condition: Condition, documents: Mapping[int, str]
 ) -> list[UnitRecord]:
     """Failed units, and done ones that are what is asked for, of one model and condition.
 
     Judged by the ledger alone, without the checkpoint: a model's changed revision or tokenizer
     shows only in a fingerprint, and `plan_model` compares these.
 
-    Args:
-        problem, selection, spec, condition: what is asked for.
-        documents: SHA-256 by number; empty where a text is not here yet.
-        workspace: where the ledger is.
+    `documents` has the SHA-256 of each by number; empty where a text is not here yet.
 
     Raises:
         StorageError: the published file is damaged.
@@ -55,7 +47,8 @@ def current_units(
     params = json.dumps(condition.params, sort_keys=True)
     # `auto` leaves the dtype to the device, which may be another machine's
     dtype = selection.dtype if selection.dtype != "auto" else spec.dtype
-    most = most_tokens(problem, spec, workspace)
+    most = most_tokens(selection, spec)
+    problem = selection.problem
 
     def is_asked_for(unit: UnitRecord) -> bool:
         whole = fewest = whole_tokens(unit, selection.max_tokens)
@@ -70,7 +63,7 @@ def current_units(
             and fewest <= unit.document_tokens <= whole
         )
 
-    ledger = finished_units(workspace, problem.name, spec.model_id, condition.name)
+    ledger = finished_units(selection.workspace, problem.name, spec.model_id, condition.name)
     return [
         unit
         for unit in ledger.values()
@@ -100,24 +93,17 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + more
 
 
-def count_finished(
-    problem: Problem,
-    selection: Selection,
-    documents: Sequence[Document],
-    workspace: Workspace,
-) -> int:
+def count_finished(selection: Selection, documents: Sequence[Document]) -> int:
     """Units of a selection in the ledger, finished as requested or failed."""
     wanted = {document.doc_id: document.sha256 for document in documents}
     return sum(
-        len(current_units(problem, selection, spec, condition, wanted, workspace))
+        len(current_units(selection, spec, condition, wanted))
         for spec in selection.models
         for condition in selection.conditions
     )
 
 
-def status_rows(
-    problem: Problem, selection: Selection, workspace: Workspace
-) -> list[dict[str, Any]]:
+def status_rows(selection: Selection) -> list[dict[str, Any]]:
     """One row per (model, condition): documents done, failed and expected, and what they cost.
 
     Of models on request, only those that were begun. `over_limit` counts documents beyond the
@@ -127,8 +113,9 @@ def status_rows(
     `peak_bytes` is the largest measured so far (None before), `predicted_peak_bytes` the plan's
     (None where the model's size is not known). `attention` and `prefixes` are what was used.
     """
+    problem, workspace = selection.problem, selection.workspace
     path = documents_path(problem, workspace)
-    lengths, _ = document_lengths(problem, selection, workspace)
+    lengths, _ = document_lengths(selection)
     expected = (
         pq.read_metadata(footer(path)).num_rows if path.is_file() else problem.documents.count
     )
@@ -144,7 +131,7 @@ def status_rows(
     for spec in problem.models:
         if spec not in selection.models and spec not in begun:
             continue
-        predicted = planned_memory(problem, spec, selection, longest, workspace)
+        predicted = planned_memory(selection, spec, longest)
         for condition in selection.conditions:
             units = finished_units(workspace, problem.name, spec.model_id, condition.name)
             done = [unit for unit in units.values() if unit.status == "done"]
@@ -176,10 +163,11 @@ def status_rows(
     return rows
 
 
-def next_steps(problem: Problem, workspace: Workspace) -> list[str]:
+def next_steps(selection: Selection) -> list[str]:
     """Commands that follow an extraction."""
+    problem = selection.problem
     steps = ["next:"]
-    if isinstance(problem.target, RecallTarget) and not scored_models(problem, workspace):
+    if isinstance(problem.target, RecallTarget) and not scored_models(problem, selection.workspace):
         steps.append(f"  tokenmart recall --problem {problem.asked}   # measures the target")
     return [*steps, "  tokenmart dbt build   # computes the metrics"]
 
@@ -241,10 +229,9 @@ def status_columns(rows: Sequence[dict[str, Any]], by_condition: bool = False) -
     ]
 
 
-def status_notes(
-    problem: Problem, selection: Selection, rows: Sequence[dict[str, Any]]
-) -> list[str]:
+def status_notes(selection: Selection, rows: Sequence[dict[str, Any]]) -> list[str]:
     """Notes below the table: why units failed, which documents were cut, other remarks."""
+    remarks = notices(selection.problem, selection.models)
     failures = [Failure(row["model"], reason) for row in rows for reason in row["reasons"]]
     over: dict[str, int] = {}
     for row in rows:
@@ -254,7 +241,7 @@ def status_notes(
         *(f"failed: {line}" for line in summary(failures)),
         *(f"Cut: {line}." for line in cut_lines(rows)),
         *([f"Documents over the model's context: {counts}."] if counts else []),
-        *(f"{subject}: {told}" for subject, told in notices(problem, selection.models).items()),
+        *(f"{subject}: {remark}" for subject, remark in remarks.items()),
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow.parquet as pq
@@ -80,14 +80,13 @@ class Plan:
         return seconds / 3600 / self.workers
 
 
-def make_plan(
-    problem: Problem, selection: Selection, workspace: Workspace, device_here: bool = True
-) -> Plan:
+def make_plan(selection: Selection, device_here: bool = True) -> Plan:
     """Compute a plan and its cost from the problem file, the ledger and local files.
 
     `device_here` says whether the selection's device is one of this machine.
     """
-    lengths, origin = document_lengths(problem, selection, workspace)
+    problem, workspace = selection.problem, selection.workspace
+    lengths, origin = document_lengths(selection)
     longest = max(lengths, default=0)
     works: dict[tuple[int, ...], Work] = {}
     documents = _documents(problem, workspace, len(lengths))
@@ -98,13 +97,13 @@ def make_plan(
         size = model_size(spec, workspace, problem=problem.name)
         dtype = resolve_dtype(spec, selection.dtype, selection.device)
         speeds.add(assumed_speed(selection.device, dtype)[1])
-        read = tuple(read_lengths(lengths, problem, spec, workspace))
+        read = tuple(read_lengths(lengths, selection, spec))
         if read not in works:
             works[read] = work_of(read, selection.conditions)
         done = sum(
             unit.status == "done"
             for condition in selection.conditions
-            for unit in current_units(problem, selection, spec, condition, documents, workspace)
+            for unit in current_units(selection, spec, condition, documents)
         )
         models.append(
             PlannedModel(
@@ -113,19 +112,19 @@ def make_plan(
                 units=len(lengths) * len(selection.conditions),
                 cost=estimate(works[read], size, dtype=dtype, device=selection.device),
                 download_bytes=missing.pop(spec.base or spec.full_id, 0),
-                memory=planned_memory(problem, spec, selection, longest, workspace),
+                memory=planned_memory(selection, spec, longest),
                 assumed=size is not None and size.assumed,
             )
         )
     planned = [(m.spec, m.memory) for m in models if m.memory and device_here]
     flops = sum(model.left * model.cost.flops for model in models)
-    elsewhere, smallest = _on_a_gpu(problem, selection, longest, workspace, flops)
+    elsewhere, smallest = _on_a_gpu(selection, longest, flops)
     notes = (
         f"device {selection.device}{'' if device_here else ' (not here)'}; {origin}. Memory: "
         "weights + KV cache + activations and logits of the longest document. Times are estimates "
         f"({flops:.1e} FLOPs to do) at an assumed speed of {' or '.join(sorted(speeds))}; the "
         f"progress bar shows the measured one.{elsewhere}",
-        *_cut_notes(lengths, problem, selection.models, workspace),
+        *_cut_notes(lengths, selection),
         *_unknown(models),
         *refused(planned, selection.conditions, selection.device),
         *([f"To download: {to_fetch}."] if (to_fetch := downloads_text(needs)) else []),
@@ -150,22 +149,17 @@ def _documents(problem: Problem, workspace: Workspace, count: int) -> dict[int, 
     return {doc_id: sha256 for doc_id, sha256 in pairs if doc_id < count}
 
 
-def _on_a_gpu(
-    problem: Problem, selection: Selection, longest: int, workspace: Workspace, flops: float
-) -> tuple[str, list[str]]:
+def _on_a_gpu(selection: Selection, longest: int, flops: float) -> tuple[str, list[str]]:
     """For large plans: time on one GPU, if this plan is for the processor, and the smallest GPU.
 
-    Args:
-        problem, selection, workspace: of the plan.
-        longest: tokens of the longest document.
-        flops: what is still to do.
+    `longest` are the tokens of the longest document, `flops` what is still to do.
     """
     hours = flops / GPU_FLOPS / 3600
     if selection.device == "cpu" and hours <= 0.1:
         return "", []
     dtype = "bfloat16"
     there = replace(selection, device="cuda", dtype=dtype)
-    peaks = planned_peaks(problem, there, longest, workspace)
+    peaks = planned_peaks(there, longest)
     elsewhere = ""
     if selection.device == "cpu":
         elsewhere = f" One GPU of the A100 class would take about {hours:,.1f} h"
@@ -184,13 +178,12 @@ def _on_a_gpu(
     ]
 
 
-def _cut_notes(
-    lengths: Sequence[int], problem: Problem, models: Iterable[ModelSpec], workspace: Workspace
-) -> list[str]:
+def _cut_notes(lengths: Sequence[int], selection: Selection) -> list[str]:
     """Notes on documents of `lengths` tokens (estimated) that exceed a model's context."""
     by_context: dict[int | None, list[str]] = {}
-    for spec in models:
-        context = spec.context_limit(problem.place(workspace))
+    problem = selection.problem
+    for spec in selection.models:
+        context = spec.context_limit(problem.place(selection.workspace))
         by_context.setdefault(context, []).append(spec.full_id)
     rules = problem.documents
     truncates = rules.too_long == "truncate"

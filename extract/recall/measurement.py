@@ -6,9 +6,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -74,20 +72,12 @@ def standard_error_note(contexts: int) -> str:
     )
 
 
-def target_fingerprint(target: RecallTarget, plan: ModelPlan, backend: str) -> str:
-    """Everything the measured rows depend on."""
-    return _fingerprint(target, plan, backend, target.measured)
+def fingerprints(target: RecallTarget, plan: ModelPlan, backend: str) -> tuple[str, str]:
+    """Of everything the measured rows depend on, and of the same but for the number of contexts.
 
-
-def extendable_fingerprint(target: RecallTarget, plan: ModelPlan, backend: str) -> str:
-    """The same but for the number of contexts, the first of which are always alike."""
-    measured = {key: value for key, value in target.measured.items() if key != "contexts"}
-    return _fingerprint(target, plan, backend, measured)
-
-
-def _fingerprint(
-    target: RecallTarget, plan: ModelPlan, backend: str, measured: dict[str, Any]
-) -> str:
+    The first contexts are always alike, so answers with the same second fingerprint can be added
+    to.
+    """
     words = ADJECTIVES + NOUNS
     if target.tasks != DEFAULT_TASKS:
         words += (*LISTED, LETTERS)
@@ -100,10 +90,12 @@ def _fingerprint(
         "backend": backend,
         "engine": ENGINE_VERSION,
         "recall": RECALL_VERSION,
-        "target": measured,
         "names": hashlib.sha256(" ".join(words).encode()).hexdigest(),
     }
-    return fingerprint(parts)
+    measured = target.measured
+    extendable = {key: value for key, value in measured.items() if key != "contexts"}
+    whole = fingerprint({**parts, "target": measured})
+    return whole, fingerprint({**parts, "target": extendable})
 
 
 def items_path(problem: Problem, model_id: str, workspace: Workspace) -> Path:
@@ -119,43 +111,9 @@ def recall_items_path(problem: Problem, model_id: str, workspace: Workspace) -> 
     return workspace.store / "recall_items" / folder / f"model_id={model_id}" / "items.parquet"
 
 
-def is_measured(path: Path, wanted: str) -> bool:
-    """Whether the file contains items with this fingerprint."""
-    return _marks(path).get(FINGERPRINT_KEY, b"").decode() == wanted
-
-
-def stored_answers(path: Path, extendable: str) -> pa.Table:
-    """Answers that are there already and can be added to; none of another target or model."""
-    if _marks(path).get(SAME_KEY, b"").decode() == extendable:
-        return pq.ParquetFile(source(path)).read()
-    return DOWNSTREAM.empty_table()
-
-
-def lacks_record(path: Path, backend: str) -> bool:
-    """Whether there are answers without a record that the model had all its tensors."""
-    return backend == DEFAULT and path.is_file() and WEIGHTS_KEY not in _marks(path)
-
-
 def _marks(path: Path) -> dict[bytes, bytes]:
     """Metadata of a stored file; nothing of one that isn't there."""
     return dict(pq.read_schema(footer(path)).metadata or {}) if path.is_file() else {}
-
-
-def measured_contexts(answers: pa.Table) -> int:
-    """From how many contexts answers are."""
-    return len(answers["cluster"].unique())
-
-
-def store_answers(
-    path: Path, answers: pa.Table, fingerprint_: str, extendable: str, weights: str
-) -> None:
-    """Write measured items atomically, with their fingerprints and the record of the weights."""
-    marks = {
-        FINGERPRINT_KEY: fingerprint_.encode(),
-        SAME_KEY: extendable.encode(),
-        WEIGHTS_KEY: weights.encode(),
-    }
-    write_table(path, answers.cast(DOWNSTREAM).replace_schema_metadata(marks))
 
 
 def recall_target(problem: Problem, contexts: int | None, demo: bool) -> RecallTarget:
@@ -187,21 +145,15 @@ def recall_target(problem: Problem, contexts: int | None, demo: bool) -> RecallT
     return target.model_copy(update={k: v for k, v in changed.items() if v})
 
 
-def measure_recall(
-    problem: Problem,
-    target: RecallTarget,
-    selection: Selection,
-    workspace: Workspace,
-    progress: Progress,
-) -> Outcome:
+def measure_recall(target: RecallTarget, selection: Selection, progress: Progress) -> Outcome:
     """Measure what is missing, model by model; a model that fails does not stop the others.
 
     Answers are stored context by context: an interrupted run resumes after the last one. More
     contexts than are asked for stay.
 
     Args:
-        problem, selection, workspace: as for `Extraction`.
         target: from `recall_target`.
+        selection: which models, and how.
         progress: called as models finish.
 
     Returns:
@@ -211,15 +163,14 @@ def measure_recall(
         DeviceLostError: the GPU failed.
         StorageError: nothing more can be stored; what was measured is kept.
     """
-    texts = target.filler.texts(Place(workspace))
+    texts = target.filler.texts(Place(selection.workspace))
     outcome = Outcome()
     for spec in selection.models:
 
         def job(spec: ModelSpec = spec) -> None:
-            plan = plan_model(problem, selection, spec, [], workspace)
+            plan = plan_model(selection, spec, [])
             with outcome.messages.about(spec.full_id):
-                job = _Measuring(problem, target, plan, selection, workspace, texts, progress)
-                outcome.units += job.run()
+                outcome.units += _measure(target, plan, selection, texts, progress)
 
         if reason := why_failed(spec.full_id, job):
             outcome.failures.append(Failure(spec.full_id, reason))
@@ -227,79 +178,72 @@ def measure_recall(
     return outcome
 
 
-@dataclass(frozen=True)
-class _Measuring:
-    """One model of a run."""
+def _measure(
+    target: RecallTarget,
+    plan: ModelPlan,
+    selection: Selection,
+    texts: Sequence[tuple[str, str]],
+    progress: Progress,
+) -> bool:
+    """Measure what is missing of one model; returns whether anything was."""
+    spec, backend, workspace = plan.spec, selection.backend, selection.workspace
+    path = items_path(selection.problem, spec.model_id, workspace)
+    marks = _marks(path)
+    unrecorded = path.is_file() and backend == DEFAULT and WEIGHTS_KEY not in marks
+    if unrecorded and not has_all_tensors(plan.checkpoint, spec, workspace):
+        # an earlier version asked a model of which a part was drawn at random
+        path.unlink()
+        marks = {}
+    whole, extendable = fingerprints(target, plan, backend)
+    answers = DOWNSTREAM.empty_table()
+    if marks.get(SAME_KEY, b"").decode() == extendable:
+        answers = pq.ParquetFile(source(path)).read()
+    there = len(answers["cluster"].unique())
+    if there >= target.contexts or marks.get(FINGERPRINT_KEY, b"").decode() == whole:
+        _describe(target, max(there, target.contexts), plan, selection, texts)
+        return False
+    limit, longest = plan.context_limit, target.lengths[-1]
+    if limit is not None and longest > limit:
+        raise TokenmartError(
+            f"{spec.full_id}: target length {longest} is beyond its context of {limit} tokens; "
+            "shorten target.lengths or set the model's `context`"
+        )
+    contexts = make_contexts(target, texts)
+    scorer = None
+    # one file, rewritten after each context: a reader never meets half a context
+    for number, items in build_items(target, contexts, plan.tokenizer, there):
+        progress(f"{spec.full_id}: recall, context {number + 1}", 0)
+        if scorer is None:
+            sample = items[0].request.prefix if items else None
+            loading = Loading(spec, plan.checkpoint, selection.device, plan.dtype, sample=sample)
+            scorer = find_backend(backend).load(loading)
+            scorer.check()
+        added = score_items(scorer, items, target)
+        answers = pa.concat_tables([answers.replace_schema_metadata(None), added])
+        so_far = target.model_copy(update={"contexts": number + 1})
+        marks = {
+            FINGERPRINT_KEY: fingerprints(so_far, plan, backend)[0].encode(),
+            SAME_KEY: extendable.encode(),
+            WEIGHTS_KEY: scorer.weights.encode(),
+        }
+        write_table(path, answers.cast(DOWNSTREAM).replace_schema_metadata(marks))
+    _describe(target, target.contexts, plan, selection, texts)
+    return True
 
-    problem: Problem
-    target: RecallTarget
-    plan: ModelPlan
-    selection: Selection
-    workspace: Workspace
-    texts: Sequence[tuple[str, str]]
-    progress: Progress
 
-    @property
-    def spec(self) -> ModelSpec:
-        return self.plan.spec
-
-    def run(self) -> bool:
-        """Measure what is missing; whether anything was."""
-        path = items_path(self.problem, self.spec.model_id, self.workspace)
-        backend = self.selection.backend
-        extendable = extendable_fingerprint(self.target, self.plan, backend)
-        files = self.plan.checkpoint, self.spec, self.workspace
-        if lacks_record(path, backend) and not has_all_tensors(*files):
-            # an earlier version asked a model of which a part was drawn at random
-            path.unlink()
-        answers = stored_answers(path, extendable)
-        there = measured_contexts(answers)
-        whole = target_fingerprint(self.target, self.plan, backend)
-        if is_measured(path, whole) or there >= self.target.contexts:
-            self._describe(max(there, self.target.contexts))
-            return False
-        self._refuse_too_long()
-        contexts = make_contexts(self.target, self.texts)
-        todo = build_items(self.target, contexts, self.plan.tokenizer, there)
-        scorer = None
-        # one file, rewritten after each context: a reader never meets half a context
-        for number, items in todo:
-            self.progress(f"{self.spec.full_id}: recall, context {number + 1}", 0)
-            if scorer is None:
-                sample = items[0].request.prefix if items else None
-                loading = Loading(
-                    self.spec,
-                    self.plan.checkpoint,
-                    self.selection.device,
-                    self.plan.dtype,
-                    sample=sample,
-                )
-                scorer = find_backend(backend).load(loading)
-                scorer.check()
-            answers = pa.concat_tables(
-                [answers.replace_schema_metadata(None), score_items(scorer, items, self.target)]
-            )
-            so_far = self.target.model_copy(update={"contexts": number + 1})
-            measured = target_fingerprint(so_far, self.plan, backend)
-            store_answers(path, answers, measured, extendable, scorer.weights)
-        self._describe(self.target.contexts)
-        return True
-
-    def _describe(self, contexts: int) -> None:
-        """Write down what the items ask; what `overall` averages may have changed since."""
-        target = self.target.model_copy(update={"contexts": contexts})
-        table = describe_items(target, make_contexts(target, self.texts))
-        path = recall_items_path(self.problem, self.spec.model_id, self.workspace)
-        # a file that is rewritten would have dbt build everything again
-        with suppress(OSError, pa.ArrowInvalid):
-            if pq.ParquetFile(source(path)).read().equals(table):
-                return
-        write_table(path, table)
-
-    def _refuse_too_long(self) -> None:
-        limit, longest = self.plan.context_limit, self.target.lengths[-1]
-        if limit is not None and longest > limit:
-            raise TokenmartError(
-                f"{self.spec.full_id}: target length {longest} is beyond its context of "
-                f"{limit} tokens; shorten target.lengths or set the model's `context`"
-            )
+def _describe(
+    target: RecallTarget,
+    contexts: int,
+    plan: ModelPlan,
+    selection: Selection,
+    texts: Sequence[tuple[str, str]],
+) -> None:
+    """Write down what the items ask; what `overall` averages may have changed since."""
+    target = target.model_copy(update={"contexts": contexts})
+    table = describe_items(target, make_contexts(target, texts))
+    path = recall_items_path(selection.problem, plan.spec.model_id, selection.workspace)
+    # a file that is rewritten would have dbt build everything again
+    with suppress(OSError, pa.ArrowInvalid):
+        if pq.ParquetFile(source(path)).read().equals(table):
+            return
+    write_table(path, table)

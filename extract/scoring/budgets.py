@@ -82,16 +82,14 @@ class Budgets:
 def activation_bytes_per_token(shape: ModelShape, size: int) -> int:
     """Peak of one decoder layer per token: residual, its norm, and the wider of its halves.
 
-    Args:
-        shape: the model's.
-        size: bytes of one number in the model's dtype.
+    `size` is that of one number in the model's dtype, in bytes.
     """
     attention = 3 * shape.query_width + 4 * shape.kv_width
     return size * (3 * shape.width + max(attention, 3 * shape.inner))
 
 
 def cache_bytes_per_token(shape: ModelShape, size: int) -> int:
-    """Keys and values of one token in all layers; numbers of `size` bytes."""
+    """Keys and values of one token in all layers; `size` as above."""
     return 2 * shape.layers * shape.kv_width * size
 
 

@@ -337,9 +337,8 @@ class Engine:
 
         The prefix of suffixes is in `cache`, `cached` tokens, or among the pieces.
         """
-        columns = [self._ids(column) for column in columns_of(pieces)]
-        positions = columns[2]
-        mask, keys = visible_tokens(*columns, cached)
+        group, suffix, positions, visible = (self._ids(each) for each in columns_of(pieces))
+        mask, keys = visible_tokens(group, suffix, positions, visible, cached)
         with attention.with_masks(self.config):
             output = self.backbone(
                 input_ids=self._ids(np.concatenate([piece.ids for piece in pieces])[None]),

@@ -60,7 +60,6 @@ class VocabularyHead:
     Args:
         head: the model's output embedding, weight of shape (vocabulary, width).
         transform: what the model does to logits afterwards.
-        rows: hidden states per block on a GPU, unless `score` is given another number.
         compiled: fuse the passes over a tile with `torch.compile`. Libraries' fused losses
             (cut-cross-entropy, Liger) give the log-prob alone; entropy and rank need the tile
             in any case, so the compiler fuses all four.
@@ -71,15 +70,14 @@ class VocabularyHead:
         self,
         head: nn.Linear,
         transform: LogitTransform,
-        rows: int = GPU_ROWS,
         compiled: bool = False,
         top_k: int = 0,
     ) -> None:
         weight, bias = resident_weight(head)
         self.device = execution_device(head)
         self.transform = transform
-        self.rows = CPU_ROWS if self.device.type == "cpu" else rows
-        tile = CPU_TILE if self.device.type == "cpu" else GPU_TILE
+        on_cpu = self.device.type == "cpu"
+        self.rows, tile = (CPU_ROWS, CPU_TILE) if on_cpu else (GPU_ROWS, GPU_TILE)
         # nearly equal tiles, so that no sliver is left at the end, and of whole blocks: products
         # of an odd width leave the fast kernels of GPUs, whose blocks are 64 to 256 wide
         count = -(-weight.shape[0] // tile)
@@ -89,7 +87,7 @@ class VocabularyHead:
         self._weight = weight
         self._bias = None if bias is None else bias.float()
         self._packed: list[Tensor] | None = None
-        if self.device.type == "cpu":
+        if on_cpu:
             tiles = [weight[at : at + self.tile].float() for at in self._starts()]
             if onednn_available(self.device, torch.float32) and not compiled:
                 self._packed = [pack(tile) for tile in tiles]
@@ -137,10 +135,8 @@ class VocabularyHead:
             self._block(hidden[at : at + size].to(self.device).float(), targets[at : at + size])
             for at in range(0, len(targets), size)
         ]
-        return torch.cat(blocks, dim=1) if blocks else self._nothing()
-
-    def _nothing(self) -> Tensor:
-        return torch.zeros(4 + 2 * self.top_k, 0, device=self.device)
+        nothing = torch.zeros(4 + 2 * self.top_k, 0, device=self.device)
+        return torch.cat([nothing, *blocks], dim=1)
 
     def _score_block(self, hidden: Tensor, targets: Tensor) -> Tensor:
         target_logits = self._target_logits(hidden, targets)

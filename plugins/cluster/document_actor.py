@@ -14,9 +14,7 @@ from extract.planning.memory import Footprint
 from extract.planning.plan import Document, ModelPlan, Selection
 from extract.tokenization import TokenizedDocument
 from warehouse.errors import TokenmartError
-from warehouse.paths import Workspace
-from warehouse.problem.models import ModelSpec
-from warehouse.problem.spec import Problem
+from warehouse.problem.spec import ModelSpec
 from warehouse.progress import no_progress
 
 
@@ -77,19 +75,11 @@ class DocumentActor:
     """Scores the documents it is given; a Ray actor, or a plain object in tests.
 
     Args:
-        problem, selection, documents, workspace, since: see `Extraction`.
+        selection, documents, since: see `Extraction`.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        selection: Selection,
-        documents: Sequence[Document],
-        workspace: Workspace,
-        since: str,
-    ) -> None:
-        self._given = (problem, selection, documents, workspace)
-        self._since = since
+    def __init__(self, selection: Selection, documents: Sequence[Document], since: str) -> None:
+        self._selection, self._documents, self._since = selection, documents, since
         self._run: _OneModel | None = None
         self._loads = 0
 
@@ -99,16 +89,15 @@ class DocumentActor:
         Raises:
             StorageError: it can't be stored.
         """
-        problem, selection, documents, workspace = self._given
-        spec = problem.model(model)
+        spec = self._selection.problem.model(model)
         run = self._run
         if run is None or run.selection.models != (spec,):
             self._loads += run.loads if run else 0
             # the last model's memory is needed for this one
             self._run = run = None
             release_memory()
-            chosen = replace(selection, models=(spec,))
-            run = _OneModel(problem, chosen, documents, workspace, no_progress, self._since)
+            chosen = replace(self._selection, models=(spec,))
+            run = _OneModel(chosen, self._documents, no_progress, self._since)
             self._run = run
         run.wanted = document
         run.outcome = type(run.outcome)()

@@ -84,12 +84,11 @@ def answers_of(
     lengths: Sequence[int],
 ) -> pa.Table:
     """The answers of one model in one context, a table in `SCHEMA`."""
-    workspace = find_workspace()
     target = recall_target(problem, context + 1, demo=False)
     every = NAMES * target.lengths[-1] // target.key_every
     target = target.model_copy(update={"control_keys": every})
-    plan = plan_model(problem, selection, spec, [], workspace)
-    texts = make_contexts(target, target.filler.texts(problem.place(workspace)))
+    plan = plan_model(selection, spec, [])
+    texts = make_contexts(target, target.filler.texts(problem.place(selection.workspace)))
     texts = [with_controls(text) for text in texts]
     ((_, items),) = build_items(target, texts, plan.tokenizer, context)
     sample = items[0].request.prefix
@@ -121,8 +120,9 @@ def main() -> None:
     options.add_argument("--minutes", type=float, default=float("inf"))
     options.add_argument("--out", type=Path, default=TABLE)
     chosen = options.parse_args()
-    problem = load_problem("minilong", find_workspace())
-    selection = select(problem, models=chosen.models, device="cpu", dtype="float32")
+    workspace = find_workspace()
+    problem = load_problem("minilong", workspace)
+    selection = select(problem, workspace, models=chosen.models, device="cpu", dtype="float32")
     began, longest = time.monotonic(), 0.0
     table = pq.read_table(chosen.out) if chosen.out.is_file() else SCHEMA.empty_table()
     there = {

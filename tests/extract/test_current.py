@@ -31,11 +31,11 @@ def done(workspace: Workspace, path: Path, **asked: Any) -> tuple[int, int]:
     """Units of two documents that a plan, and the count of finished ones, take for done."""
     problem = load_problem(str(path), workspace)
     settings = {"probes": ["full"], "device": "cpu", "dtype": "auto"}
-    selection = select(problem, **{**settings, **asked})
+    selection = select(problem, workspace, **{**settings, **asked})
     documents = documents_of(ensure_documents(problem, workspace), None)
-    (model,) = make_plan(problem, selection, workspace).models
+    (model,) = make_plan(selection).models
     assert model.units == 2 and model.left == 1 - model.done / 2
-    return model.done, count_finished(problem, selection, documents, workspace)
+    return model.done, count_finished(selection, documents)
 
 
 @pytest.fixture
@@ -91,10 +91,10 @@ def test_another_text_or_other_parameters_are_to_be_computed(
     path: Path, workspace: Workspace
 ) -> None:
     problem = load_problem(str(path), workspace)
-    selection = select(problem, probes=["full"], device="cpu", dtype="auto")
+    selection = select(problem, workspace, probes=["full"], device="cpu", dtype="auto")
     (condition,) = selection.conditions
     changed = replace(selection, conditions=(replace(condition, params={"seed": 1}),))
-    assert make_plan(problem, changed, workspace).models[0].done == 0
+    assert make_plan(changed).models[0].done == 0
     corpus = workspace.root / "data" / "corpus.json"
     corpus.write_text(json.dumps([make_text(0), make_text(7)]))
     assert done(workspace, path) == (1, 1)

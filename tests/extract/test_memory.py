@@ -169,10 +169,10 @@ def test_on_a_gpu_only_the_weights_must_fit(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_plan_names_what_a_card_of_24_gb_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     """By hand: 28 GB of weights; Llama-2-7B has 12.6 GiB of weights and 16.5 GiB of KV cache."""
-    selection = select(LOCKED, device="cuda", dtype="bfloat16")
+    selection = select(LOCKED, CHECKOUT, device="cuda", dtype="bfloat16")
     monkeypatch.setattr("extract.planning.memory.available_memory", lambda device: 23 * 2**30)
     monkeypatch.setattr("extract.planning.cost.device_name", lambda device: "RTX 4090")
-    large, partly = make_plan(LOCKED, selection, CHECKOUT).notes[1:3]
+    large, partly = make_plan(selection).notes[1:3]
     expected = "Too large for cuda, where 23.0 GiB are free: Qwen/Qwen2.5-14B-Instruct (28.0 GiB"
     assert large.startswith(expected) and large.count("/") == 1
     assert partly.startswith("Scored in part, since the KV cache is too large for cuda")
@@ -181,7 +181,7 @@ def test_the_plan_names_what_a_card_of_24_gb_refuses(monkeypatch: pytest.MonkeyP
     assert {name for name, _ in models} == {
         spec.full_id for spec in LOCKED.ranked_models if spec.family == "llama2-leooyii"
     }
-    elsewhere = make_plan(LOCKED, selection, CHECKOUT, device_here=False).notes
+    elsewhere = make_plan(selection, device_here=False).notes
     assert not any("Too large" in note for note in elsewhere)
 
 
@@ -267,6 +267,6 @@ def test_the_dry_run_lists_downloads_and_gpu_memory(
 @pytest.mark.parametrize(("name", "measured"), [("smollm2-135m", 1.9), ("gemma3-270m", 3.2)])
 def test_predictions_are_near_what_was_measured(name: str, measured: float) -> None:
     """GiB of the whole process in a float32 run of minilong's probes, documents of 4,096 tokens."""
-    selection = select(SMALL, device="cpu", dtype="float32")
-    predicted = planned_memory(SMALL, SMALL.model(name), selection, 4096, CHECKOUT)
+    selection = select(SMALL, CHECKOUT, device="cpu", dtype="float32")
+    predicted = planned_memory(selection, SMALL.model(name), 4096)
     assert predicted is not None and 0.85 * measured < predicted.total / 2**30 < 1.25 * measured

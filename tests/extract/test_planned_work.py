@@ -21,7 +21,7 @@ def extraction(
 ) -> tuple[float, list[tuple[str, int, float, bool]], int]:
     """All planned work, the reported progress, and the number of units."""
     problem = load_problem(str(path), workspace)
-    selection = select(problem, device="cpu", dtype="auto")
+    selection = select(problem, workspace, device="cpu", dtype="auto")
     table = ensure_documents(problem, workspace)
     documents = documents_of(table, None, selection.conditions)
     told: list[tuple[str, int, float, bool]] = []
@@ -29,8 +29,8 @@ def extraction(
     def progress(what: str, units: int, work: float = 0.0, computed: bool = True) -> None:
         told.append((what, units, work, computed))
 
-    Extraction(problem, selection, documents, workspace, progress).run()
-    total = PlannedWork(problem, selection, workspace).total(documents)
+    Extraction(selection, documents, progress).run()
+    total = PlannedWork(selection).total(documents)
     return total, told, len(selection.models) * len(documents) * len(selection.conditions)
 
 

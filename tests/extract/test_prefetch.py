@@ -30,9 +30,7 @@ from extract.planning.plan import Document, documents_of, select
 from extract.scoring.engine import Engine
 from extract.tokenization import DocumentTokenizer
 from warehouse.paths import Workspace, find_workspace
-from warehouse.problem.models import ModelSpec
-from warehouse.problem.spec import Problem, load_problem
-from warehouse.problem.tables import ensure_documents
+from warehouse.problem.spec import ModelSpec, load_problem
 from warehouse.progress import no_progress
 
 CHECKOUT = find_workspace(Path(__file__))
@@ -90,10 +88,10 @@ class Held(Backend):
 }
 
 
-def selected(path: Path, workspace: Workspace) -> tuple[Problem, Any, list[Document]]:
+def selected(path: Path, workspace: Workspace) -> tuple[Any, list[Document]]:
     problem = load_problem(str(path), workspace)
     documents = documents_of(ensure_documents(problem, workspace), None)
-    return problem, select(problem, device="cpu", dtype="float32"), documents
+    return select(problem, workspace, device="cpu", dtype="float32"), documents
 
 
 def shelved(path: Path, workspace: Workspace, endless: bool) -> None:
@@ -136,7 +134,7 @@ def fetching(process: subprocess.Popen[str], workspace: Workspace, name: str) ->
 def test_documents_of_the_next_model_are_tokenised_in_a_thread_and_once(
     workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem, selection, documents = selected(tiny_problem(texts=3), workspace)
+    selection, documents = selected(tiny_problem(texts=3), workspace)
     encode, encoded = DocumentTokenizer.encode, Counter[tuple[bool, str]]()
 
     def counting(self: DocumentTokenizer, text: str) -> Any:
@@ -144,7 +142,7 @@ def test_documents_of_the_next_model_are_tokenised_in_a_thread_and_once(
         return encode(self, text)
 
     monkeypatch.setattr(DocumentTokenizer, "encode", counting)
-    outcome = Extraction(problem, selection, documents, workspace, no_progress).run()
+    outcome = Extraction(selection, documents, no_progress).run()
     assert outcome.units == 24 and not outcome.failures
     # the first of the two models has a BOS
     assert encoded == {(True, "MainThread"): 3, (False, "prefetch"): 3}
@@ -158,9 +156,9 @@ def test_what_fails_ahead_is_tried_again_at_its_turn(
     folder = Path(raw["models"][1]["source"]["path"])
     raw["models"][1]["source"]["path"] = str(tmp_path / "late")
     path.write_text(yaml.safe_dump(raw))
-    problem, selection, documents = selected(path, workspace)
+    selection, documents = selected(path, workspace)
     one, two = selection.models
-    with Prefetch(problem, selection, documents, workspace, 512) as work:
+    with Prefetch(selection, documents, 512) as work:
         work.begin_after(one)
         for thread in threading.enumerate():
             if thread.name == "prefetch":
@@ -169,7 +167,7 @@ def test_what_fails_ahead_is_tried_again_at_its_turn(
         assert len(work.plan(two).tasks) == 2
         work.begin_after(two)
     shutil.rmtree(tmp_path / "late")
-    outcome = Extraction(problem, selection, documents, workspace, no_progress).run()
+    outcome = Extraction(selection, documents, no_progress).run()
     assert outcome.units == 8 and len(outcome.failures) == 1
     assert "late" in str(outcome.failures[0])
 
@@ -228,7 +226,7 @@ def test_a_model_is_gone_before_the_next_one_loads_also_when_it_failed(
     raw = yaml.safe_load(path.read_text())
     raw["models"].append({**raw["models"][0], "full_id": "tiny/three"})
     path.write_text(yaml.safe_dump(raw))
-    problem, selection, documents = selected(path, workspace)
+    selection, documents = selected(path, workspace)
     load, seen = Transformers.load, list[weakref.ref[Any]]()
 
     def watched(self: Transformers, loading: Any) -> Any:
@@ -239,7 +237,7 @@ def test_a_model_is_gone_before_the_next_one_loads_also_when_it_failed(
 
     monkeypatch.setattr(Transformers, "load", watched)
     monkeypatch.setattr(Engine, "_score", failing_score(Engine._score, seen))
-    outcome = Extraction(problem, selection, documents, workspace, no_progress).run()
+    outcome = Extraction(selection, documents, no_progress).run()
     assert len(seen) == 3 and outcome.failures and outcome.units == 16
 
 

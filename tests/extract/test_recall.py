@@ -372,7 +372,7 @@ def test_a_stopped_run_resumes_after_its_last_context(
     two = ("single_key", "multi_key")
     target = TARGET.model_copy(update={"tasks": two, "contexts": 3})
     spec = problem.models[0]
-    chosen = select(problem, models=[spec.full_id], device="cpu", dtype="float32")
+    chosen = select(problem, workspace, models=[spec.full_id], device="cpu", dtype="float32")
     path = items_path(problem, spec.model_id, workspace)
     read: list[int] = []
     real = run_module.score_items
@@ -388,7 +388,7 @@ def test_a_stopped_run_resumes_after_its_last_context(
 
         monkeypatch.setattr(run_module, "score_items", counted)
         wanted = target.model_copy(update={"contexts": contexts})
-        outcome = measure_recall(problem, wanted, chosen, workspace, no_progress)
+        outcome = measure_recall(wanted, chosen, no_progress)
         assert outcome.failures == []
         return outcome.units
 
@@ -428,15 +428,15 @@ def test_answers_of_earlier_versions_stay_only_if_the_files_have_all_tensors(
     models = [{"full_id": "m", "family": "m", "source": {"kind": "local", "path": str(folder)}}]
     problem = load_problem(str(tiny_problem(models=models)), workspace)
     monkeypatch.setattr(PinnedArchive, "texts", lambda *_: FILLER)
-    chosen = select(problem, device="cpu", dtype="float32")
+    chosen = select(problem, workspace, device="cpu", dtype="float32")
     path = items_path(problem, "m", workspace)
     with monkeypatch.context() as earlier:
         earlier.setattr("extract.models.weights.refuse_incomplete", lambda *args: None)
-        measure_recall(problem, TARGET, chosen, workspace, no_progress)
+        measure_recall(TARGET, chosen, no_progress)
     table = pq.ParquetFile(path).read()
     marks = {k: v for k, v in table.schema.metadata.items() if k != WEIGHTS_KEY}
     write_table(path, table.replace_schema_metadata(marks))
-    outcome = measure_recall(problem, TARGET, chosen, workspace, no_progress)
+    outcome = measure_recall(TARGET, chosen, no_progress)
     assert outcome.units == 0 and path.is_file() == whole
     assert [each.reason.split(" (")[0] for each in outcome.failures] == (
         [] if whole else ["its files lack 1 of its tensors"]

@@ -76,7 +76,7 @@ def test_the_decision_is_printed_and_workers_get_the_models_that_fit(
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda number: (2, 80 * GIB))
-    monkeypatch.setattr(tables, "planned_memory", lambda problem, spec, *rest: memory[spec.full_id])
+    monkeypatch.setattr(tables, "planned_memory", lambda _, spec, longest: memory[spec.full_id])
     shown = CliRunner().invoke(cli.extract, ["--problem", path, "--dry-run"])
     assert shown.exit_code == 0, shown.output
     assert "2 GPUs; 2 workers, each with a copy of the model on one GPU" in shown.output
@@ -95,7 +95,7 @@ def test_the_decision_is_printed_and_workers_get_the_models_that_fit(
     afterwards: list[tuple[str, ...]] = []
     monkeypatch.setattr(
         "extract.run.extract_here",
-        lambda problem, selection, *rest: afterwards.append(
+        lambda selection, *rest: afterwards.append(
             (selection.device, *(spec.full_id for spec in selection.models))
         ),
     )  # fmt: skip
@@ -115,7 +115,7 @@ def test_a_worker_starts_no_workers(
     started: list[object] = []
     monkeypatch.setattr("extract.workers.share_work", lambda *order: started.append(order))
     done: list[str] = []
-    monkeypatch.setattr("extract.run.extract_here", lambda *order: done.append(order[4]))
+    monkeypatch.setattr("extract.run.extract_here", lambda *order: done.append(order[2]))
     problem = ["--problem", str(tiny_problem(texts=1)), "--device", "cpu"]
     worker = CliRunner().invoke(cli.extract, [*problem, "--as-worker", "2026-01-02T03:04:05"])
     assert worker.exit_code == 0, worker.output

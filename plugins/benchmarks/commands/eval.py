@@ -238,7 +238,7 @@ def _run_model(
     messages = LibraryMessages()
     try:
         with messages.about(spec.full_id):
-            plan = plan_model(problem, selection, spec, [], workspace)
+            plan = plan_model(selection, spec, [])
             run = EvalRun(problem, selection, plan, workspace, progress, too_long=too_long)
             tasks, note = tasks_of(plan)
             notes += [f"{spec.full_id}: {note}"] if note else []
@@ -280,7 +280,7 @@ def prepare_run(
     from warehouse.progress import no_progress
 
     workspace, problem, selection = _selected(problem_name, (model,), device, dtype)
-    plan = plan_model(problem, selection, selection.models[0], [], workspace)
+    plan = plan_model(selection, selection.models[0], [])
     return EvalRun(problem, selection, plan, workspace, no_progress, too_long=too_long)
 
 
@@ -299,6 +299,11 @@ def _selected(
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
     selection = select(
-        problem, models=models, device=resolve_device(device), dtype=dtype, backend=backend
+        problem,
+        workspace,
+        models=models,
+        device=resolve_device(device),
+        dtype=dtype,
+        backend=backend,
     )
     return workspace, problem, replace(selection, conditions=())

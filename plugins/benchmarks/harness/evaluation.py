@@ -132,7 +132,7 @@ class EvalRun:
             )
         )
         scorer.check()
-        write_model(self.workspace, self.problem.name, plan, scorer.parameters)
+        write_model(self.selection, plan, scorer.parameters)
         return scorer
 
     def run(self, task: EvalTask) -> None:
@@ -238,7 +238,6 @@ class EvalRun:
         document = Document(unit.number, task.name, unit.sha256, "")
         processed = sum(result.tokens_processed for result in scored.results)
         record = unit_record(
-            self.problem.name,
             self.selection,
             self.plan,
             Task(document, {task.condition: self._fingerprint(unit)}, (condition,)),

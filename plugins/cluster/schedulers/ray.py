@@ -42,29 +42,25 @@ class RayScheduler(Scheduler):
     def extract(
         self,
         context: click.Context,
-        problem: Problem,
         selection: Selection,
         documents: Sequence[Document],
-        workspace: Workspace,
     ) -> tuple[list[Failure], list[str]]:
         """Extract on the cluster of `--address`, or on one started here: see `extract_on_ray`."""
         address, workers = context.params["address"], context.params["workers"]
-        return extract_on_ray(problem, selection, documents, workspace, address, workers)
+        return extract_on_ray(selection, documents, address, workers)
 
 
 def extract_on_ray(
-    problem: Problem,
     selection: Selection,
     documents: Sequence[Document],
-    workspace: Workspace,
     address: str | None,
     workers: int | None,
 ) -> tuple[list[Failure], list[str]]:
     """Extract what is missing; units of a lost node go to others.
 
     Args:
-        problem, selection, documents, workspace: as for `Extraction`; the cluster's machines see
-            the same folders under the same paths.
+        selection, documents: as for `Extraction`; the cluster's machines see the same folders
+            under the same paths.
         address: of the cluster; None starts one on this machine.
         workers: actors; by default one for each GPU, or for each node where there is none.
 
@@ -83,7 +79,7 @@ def extract_on_ray(
                 device="cuda",
                 attention=resolve_attention(selection.attention, "cuda"),
             )
-        plan = make_plan(problem, selection, workspace, False)
+        plan = make_plan(selection, False)
         # also of models that look done: only a seat, which finds their files, knows fingerprints
         work = {
             model.spec.full_id: [document.doc_id for document in documents] for model in plan.models
@@ -92,7 +88,7 @@ def extract_on_ray(
         seats = min(seats, total)
         parts = place(work, costs(plan), seats)
         since = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        given = [ray.put(each) for each in (problem, selection, list(documents), workspace)]
+        given = [ray.put(each) for each in (selection, list(documents))]
         settings = {
             "env_vars": {
                 key: value
@@ -106,7 +102,15 @@ def extract_on_ray(
         actors = {number: actor.remote(*given, since) for number in range(seats)}
         with progress_bar(total, "documents") as progress:
             conditions = [condition.name for condition in selection.conditions]
-            driver = _Driver(ray, actors, Queues(parts), progress, problem, conditions, workspace)
+            driver = _Driver(
+                ray,
+                actors,
+                Queues(parts),
+                progress,
+                selection.problem,
+                conditions,
+                selection.workspace,
+            )
             return driver.run(work)
 
 

@@ -20,8 +20,6 @@ from extract.workers import POLL_SECONDS, worker_arguments
 from plugins.cluster.placement import costs, place
 from plugins.cluster.ray_cluster import PUBLIC_SETTINGS
 from warehouse.errors import TokenmartError
-from warehouse.paths import Workspace
-from warehouse.problem.spec import Problem
 from warehouse.progress import progress_bar
 from warehouse.store.token_files import publish_all
 
@@ -42,10 +40,8 @@ class SlurmScheduler(Scheduler):
     def extract(
         self,
         context: click.Context,
-        problem: Problem,
         selection: Selection,
         documents: Sequence[Document],
-        workspace: Workspace,
     ) -> tuple[list[Failure], list[str]]:
         """Submit the jobs and wait for them: see `extract_on_slurm`.
 
@@ -55,15 +51,11 @@ class SlurmScheduler(Scheduler):
         for asked in context.params["slurm"]:
             if "=" not in asked:
                 raise TokenmartError(f"--slurm {asked}: write KEY=VALUE, as in partition=gpu")
-        return extract_on_slurm(context, problem, selection, documents, workspace)
+        return extract_on_slurm(context, selection, documents)
 
 
 def extract_on_slurm(
-    context: click.Context,
-    problem: Problem,
-    selection: Selection,
-    documents: Sequence[Document],
-    workspace: Workspace,
+    context: click.Context, selection: Selection, documents: Sequence[Document]
 ) -> tuple[list[Failure], list[str]]:
     """Submit a job array, wait for it and show the progress that the ledger records.
 
@@ -83,7 +75,8 @@ def extract_on_slurm(
         raise TokenmartError(
             "--on slurm: submitit isn't installed; pip install -c requirements.lock -e '.[slurm]'"
         ) from error
-    plan = make_plan(problem, selection, workspace, False)
+    workspace = selection.workspace
+    plan = make_plan(selection, False)
     numbers = [document.doc_id for document in documents]
     # also of models that look done: only a job, which finds their files, knows fingerprints
     work = {model.spec.full_id: numbers for model in plan.models}
@@ -114,13 +107,13 @@ def extract_on_slurm(
         text = " ".join(str(error).split())
         raise TokenmartError(f"--on slurm: {text[:300]}") from error
     total = len(selection.models) * len(documents) * len(selection.conditions)
-    before = count_finished(problem, selection, documents, workspace)
+    before = count_finished(selection, documents)
     with progress_bar(total, "units") as progress:
         progress(f"{len(array)} jobs", before)
         try:
             while not all(job.done() for job in array):
                 time.sleep(POLL_SECONDS)
-                now = count_finished(problem, selection, documents, workspace)
+                now = count_finished(selection, documents)
                 progress(f"{len(array)} jobs", now - before)
                 before = now
         except BaseException:
@@ -128,7 +121,7 @@ def extract_on_slurm(
                 job.cancel()
             raise
         finally:
-            publish_all(workspace, problem.name)
+            publish_all(workspace, selection.problem.name)
     return _failures(array, parts), [f"logs of the jobs: {logs}"]
 
 
