@@ -24,7 +24,7 @@ from extract.planning.plan import Document, ModelPlan, Selection, plan_model
 from extract.tokenization import TokenizedDocument
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace, find_workspace
-from warehouse.problem.spec import ModelSpec
+from warehouse.problem.models import ModelSpec
 from warehouse.sources.place import Place
 
 FREE_DISK = 5 * 2**30

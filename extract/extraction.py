@@ -34,7 +34,7 @@ from extract.unit_rows import ScoredUnit, token_rows, top_token_rows, unit_recor
 from extract.work_claims import claim
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Condition, Request, with_bos
-from warehouse.problem.spec import ModelSpec
+from warehouse.problem.models import ModelSpec
 from warehouse.progress import Progress
 from warehouse.store.parquet_files import send_spooled
 from warehouse.store.schema import TOKENS

@@ -26,8 +26,8 @@ from extract.scoring.budgets import SUFFIX_TOKENS
 from warehouse import remote
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Condition, Reading
-from warehouse.problem.spec import ModelSpec
-from warehouse.sources.fetch import documents_path
+from warehouse.problem.models import ModelSpec
+from warehouse.problem.tables import documents_path
 from warehouse.terminal import counted
 
 CHARACTERS_PER_TOKEN = 4

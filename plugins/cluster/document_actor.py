@@ -14,7 +14,7 @@ from extract.planning.memory import Footprint
 from extract.planning.plan import Document, ModelPlan, Selection
 from extract.tokenization import TokenizedDocument
 from warehouse.errors import TokenmartError
-from warehouse.problem.spec import ModelSpec
+from warehouse.problem.models import ModelSpec
 from warehouse.progress import no_progress
 
 

@@ -30,7 +30,8 @@ from extract.planning.plan import Document, documents_of, select
 from extract.scoring.engine import Engine
 from extract.tokenization import DocumentTokenizer
 from warehouse.paths import Workspace, find_workspace
-from warehouse.problem.spec import ModelSpec, load_problem
+from warehouse.problem.models import ModelSpec
+from warehouse.problem.spec import load_problem
 from warehouse.progress import no_progress
 
 CHECKOUT = find_workspace(Path(__file__))
