@@ -200,7 +200,6 @@ def refuse_protected(
     *,
     force: bool = False,
     own: bytes | None = None,
-    tracked: bool = False,
 ) -> None:
     """Stop before a user's output replaces what the project must keep, or any other file.
 
@@ -212,7 +211,6 @@ def refuse_protected(
         option: names the output in the message.
         force: replace a file that is there and not protected.
         own: what a file of the same kind has in its first bytes; such a file is replaced.
-        tracked: whether the command is there to write a file that git tracks.
 
     Raises:
         TokenmartError: the path is one of these.
@@ -239,7 +237,7 @@ def refuse_protected(
     if reasons:
         raise TokenmartError(f"{option} {path}: not written, {reasons[0]}; choose another place")
     foreign = _is_foreign(place, own)
-    inside = not tracked and place.is_relative_to(root) and place.is_file()
+    inside = place.is_relative_to(root) and place.is_file()
     # the code that writes a mark holds it, too
     if inside and (foreign or place.relative_to(root).parts[0] in _CODE) and _is_tracked(place):
         raise TokenmartError(

@@ -124,7 +124,6 @@ def test_a_file_that_git_tracks_is_replaced_by_its_own_kind_alone(workspace: Wor
         with pytest.raises(TokenmartError, match="not written, git tracks it; choose another"):
             refuse_protected(path, workspace, force=True, own=b"mark")
     refuse_protected(mine, workspace, own=b"mark")
-    refuse_protected(readme, workspace, force=True, tracked=True)
     readme.unlink()
     refuse_protected(readme, workspace, force=True)
     untracked = root / "values.csv"

@@ -44,27 +44,8 @@ class Row:
     fields: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Importer(ABC):
-    """A format of scores made elsewhere, for one model; `kind` is its name.
-
-    `metric` is the user's choice where a file holds several.
-    """
-
-    kind: ClassVar[str]
-    metric: str | None = None
-
-    @abstractmethod
-    def read(self, path: Path) -> Iterator[Row]:
-        """The scored items of a file.
-
-        Raises:
-            TokenmartError: it can't be read, or is not in this format.
-        """
-
-
 class StoringImporter(ABC):
-    """A format of something other than target scores; it stores what it reads. `kind` names it.
+    """A format of files that other programs wrote; it stores what it reads. `kind` names it.
 
     `of_other_models`: the model that the files are of need not be one of the problem.
     """
@@ -93,17 +74,68 @@ class StoringImporter(ABC):
         """
 
 
+@dataclass(frozen=True)
+class Importer(StoringImporter):
+    """A format of target scores of one model.
+
+    `metric` is the user's choice where a file holds several.
+    """
+
+    metric: str | None = None
+
+    @abstractmethod
+    def read(self, path: Path) -> Iterator[Row]:
+        """The scored items of a file.
+
+        Raises:
+            TokenmartError: it can't be read, or is not in this format.
+        """
+
+    def import_files(
+        self,
+        files: Sequence[Path],
+        workspace: Workspace,
+        problem: str,
+        model_id: str,
+        *,
+        force: bool = False,
+    ) -> dict[str, int]:
+        """Write the items of one model's files as its downstream scores.
+
+        The same files once more change nothing.
+        """
+        for file in files:
+            if not file.is_file():
+                raise TokenmartError(f"{file}: no such file; correct the path")
+        path = (
+            workspace.downstream / f"problem={problem}" / f"model_id={model_id}" / "items.parquet"
+        )
+        hashes = {file.name: sha256_file(file) for file in files}
+        record = {"format": self.kind, "metric": self.metric, "files": hashes}
+        items = _checked(row for file in files for row in self.read(file))
+        if not items:
+            names = ", ".join(str(file) for file in files)
+            raise TokenmartError(f"{names}: contains no scored item; nothing was imported")
+        if path.is_file() and not force:
+            found = _record(path)
+            if found == record:
+                return Counter(item.task for item in items)
+            how = f"imported from {', '.join(found['files'])}" if found else "measured"
+            raise TokenmartError(
+                f"{path}: the model has scores already, {how}; --force replaces them"
+            )
+        table = _table(items).replace_schema_metadata({IMPORT_KEY: json.dumps(record)})
+        write_table(path, table)
+        return Counter(item.task for item in items)
+
+
 class ItemsImporter(Importer):
     """Columns task, item and score, and optionally cluster and context_tokens."""
 
     kind = "items"
 
     def read(self, path: Path) -> Iterator[Row]:
-        """The rows of the file, counted from 1 without a header.
-
-        Raises:
-            TokenmartError: another suffix, unreadable, or other columns.
-        """
+        """The rows of the file, counted from 1 without a header."""
         if self.metric is not None:
             raise TokenmartError("--metric: a file of items has one score a row; leave it out")
         ordered = "select * exclude (row_number) from given order by row_number"
@@ -129,69 +161,24 @@ class Item(Frozen):
     context_tokens: int | None = Field(default=None, ge=0, le=LARGEST_NUMBER)
 
 
-def importer(kind: str, metric: str | None = None) -> Importer:
+def importer(kind: str, metric: str | None = None) -> StoringImporter:
     """The importer of a format.
 
     Raises:
-        TokenmartError: there is no such format; the message lists what there is.
+        TokenmartError: there is no such format, or it has no metrics to choose from.
     """
-    known = kinds(Importer, package)  # type: ignore[type-abstract]
+    known = kinds(StoringImporter, package)  # type: ignore[type-abstract]
     if kind not in known:
-        formats = [*known, *storing_importers()]
         raise TokenmartError(
-            f"--format {kind}: no such format; {did_you_mean(kind, formats)}"
-            f"formats: {', '.join(formats)}"
+            f"--format {kind}: no such format; {did_you_mean(kind, known)}"
+            f"formats: {', '.join(known)}"
         )
-    return known[kind](metric)
-
-
-def storing_importers() -> dict[str, type[StoringImporter]]:
-    """Formats of other things than target scores, by name."""
-    return kinds(StoringImporter, package)  # type: ignore[type-abstract]
-
-
-def import_items(
-    reader: Importer,
-    files: Sequence[Path],
-    workspace: Workspace,
-    problem: str,
-    model_id: str,
-    *,
-    force: bool = False,
-) -> dict[str, int]:
-    """Write the items of one model's files as its downstream scores.
-
-    The same files once more change nothing.
-
-    Args:
-        files: together, all tasks of the model.
-
-    Returns:
-        Items by task, in the order of the files.
-
-    Raises:
-        TokenmartError: a file or a row is wrong, or the model has other scores.
-        StorageError: the disk is full or the folder can't be written.
-    """
-    for file in files:
-        if not file.is_file():
-            raise TokenmartError(f"{file}: no such file; correct the path")
-    path = workspace.downstream / f"problem={problem}" / f"model_id={model_id}" / "items.parquet"
-    hashes = {file.name: sha256_file(file) for file in files}
-    record = {"format": reader.kind, "metric": reader.metric, "files": hashes}
-    items = _checked(row for file in files for row in reader.read(file))
-    if not items:
-        names = ", ".join(str(file) for file in files)
-        raise TokenmartError(f"{names}: contains no scored item; nothing was imported")
-    if path.is_file() and not force:
-        found = _record(path)
-        if found == record:
-            return Counter(item.task for item in items)
-        how = f"imported from {', '.join(found['files'])}" if found else "measured"
-        raise TokenmartError(f"{path}: the model has scores already, {how}; --force replaces them")
-    table = _table(items).replace_schema_metadata({IMPORT_KEY: json.dumps(record)})
-    write_table(path, table)
-    return Counter(item.task for item in items)
+    found = known[kind]
+    if issubclass(found, Importer):
+        return found(metric)
+    if metric is not None:
+        raise TokenmartError(f"--metric: format {kind} imports all; leave it out")
+    return found()
 
 
 def _checked(rows: Iterable[Row]) -> list[Item]:

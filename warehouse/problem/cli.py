@@ -330,33 +330,21 @@ def import_(
     tokenmart data import --problem mine --model org/model --format lm-eval --metric acc *.jsonl
     tokenmart data import --problem mine --model org/model --format samples *.jsonl
     """
-    from warehouse.importers.importer import import_items, importer, storing_importers
+    from warehouse.importers.importer import Importer, importer
     from warehouse.problem.models import slug
     from warehouse.problem.spec import ImportedTarget, load_problem
 
     workspace = find_workspace()
-    if (storing := storing_importers().get(format_name)) is not None:
-        if metric is not None:
-            raise TokenmartError(f"--metric: format {format_name} imports all; leave it out")
-        problem = load_problem(problem_name, workspace)
-        full_id = model if storing.of_other_models else problem.model(model).full_id
-        found = storing().import_files(files, workspace, problem.name, slug(full_id), force=force)
-        _say_imported(full_id, found)
-        return
     reader = importer(format_name, metric)
     problem = load_problem(problem_name, workspace)
-    spec = problem.model(model)
-    if not isinstance(problem.target, ImportedTarget):
+    full_id = model if reader.of_other_models else problem.model(model).full_id
+    if isinstance(reader, Importer) and not isinstance(problem.target, ImportedTarget):
         kind = "no target" if problem.target is None else f"a target of kind {problem.target.kind}"
         raise TokenmartError(
             f"problem {problem.name} has {kind}, which imported scores would not change; write "
             "`target: {kind: imported}` in its file to use them"
         )
-    counts = import_items(reader, files, workspace, problem.name, spec.model_id, force=force)
-    _say_imported(spec.full_id, counts)
-
-
-def _say_imported(full_id: str, counts: dict[str, int]) -> None:
+    counts = reader.import_files(files, workspace, problem.name, slug(full_id), force=force)
     tasks = ", ".join(f"{task} ({count})" for task, count in counts.items())
     click.echo(
         f"{full_id}: {counted(sum(counts.values()), 'item')} of "

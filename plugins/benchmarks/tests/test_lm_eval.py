@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from warehouse.errors import TokenmartError
-from warehouse.importers.importer import import_items, importer
+from warehouse.importers.importer import importer
 from warehouse.paths import Workspace
 
 NAME = "samples_arc_easy_2025-03-04T10-11-12.123456.jsonl"
@@ -124,5 +124,5 @@ def test_a_metric_that_is_no_number_is_named(
 ) -> None:
     path = write(tmp_path, sample(0, acc=1.0), sample(1, acc=score))
     with pytest.raises(TokenmartError, match=message):
-        import_items(importer("lm-eval"), [path], workspace, "tiny", "org--a")
+        importer("lm-eval").import_files([path], workspace, "tiny", "org--a")
     assert not workspace.downstream.exists()
