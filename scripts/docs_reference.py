@@ -27,7 +27,7 @@ from warehouse.metrics.variant_files import read_variants
 from warehouse.plugins import kinds
 from warehouse.problem.problem_files import ProblemKind
 from warehouse.problem.spec import Problem
-from warehouse.store.schema import UNITS, all_tables
+from warehouse.store.schema import UNITS, Table, all_tables
 from warehouse.terminal import counted
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -236,10 +236,10 @@ def tables_page() -> str:
     tables = {name: (table[0], table[1]) for name, table in all_tables().items()}
     for name, (schema, keys) in {**tables, "units": (UNITS, ())}.items():
         lines += [f"## {name}", ""]
-        if keys:
-            lines += [f"Partition keys: {', '.join(f'`{key}`' for key in keys)}.", ""]
+        if table.keys:
+            lines += [f"Partition keys: {', '.join(f'`{key}`' for key in table.keys)}.", ""]
         lines += ["| column | type | meaning |", "|---|---|---|"]
-        for field in schema:
+        for field in table.schema:
             meaning = (field.metadata or {}).get(b"description", b"").decode()
             null = "; may be null" if field.nullable else ""
             lines.append(f"| `{field.name}` | {field.type} | {_cell(meaning + null)} |")
@@ -264,20 +264,18 @@ def dbt_page() -> str:
         lines += [f"## {title}", ""]
         for path in sorted(folder.rglob("_*.yml")):
             for model in (yaml.safe_load(path.read_text("utf-8")) or {}).get("models", []):
-                if "doc(" not in model.get("description", ""):
+                if "metric" not in model.get("config", {}).get("meta", {}):
                     lines += _dbt_model(model)
     return "\n".join(lines)
 
 
 def _dbt_model(model: dict[str, Any]) -> list[str]:
-    lines = [f"### {model['name']}", "", _paragraphs(model.get("description", "")), ""]
+    lines = [f"### {model['name']}", "", _paragraphs(_expanded(model)), ""]
     columns = model.get("columns", [])
     if columns:
         lines += ["| column | type | meaning |", "|---|---|---|"]
         for column in columns:
-            meaning = _cell(str(column.get("description", "")))
-            doc = re.fullmatch(r"\{\{ doc\(.(\w+).\) \}\}", meaning)
-            meaning = _cell(_doc_blocks()[doc[1]].split("\n\n")[0]) if doc else meaning
+            meaning = _cell(_expanded(column))
             lines.append(f"| `{column['name']}` | {column.get('data_type', '')} | {meaning} |")
         lines.append("")
     return lines
@@ -285,7 +283,6 @@ def _dbt_model(model: dict[str, Any]) -> list[str]:
 
 def metrics_page(project: Path = DBT) -> str:
     """Every metric with formula, description and variants; a new metric may have no core."""
-    blocks = _doc_blocks()
     lines = [
         "# Metrics",
         "",
@@ -300,8 +297,6 @@ def metrics_page(project: Path = DBT) -> str:
         for family in families:
             if family.family != heading:
                 continue
-            name = re.search(r'doc\("(\w+)"\)', family.description)
-            text = blocks[name[1]] if name else family.description
             facts = [
                 f"{family.direction} is better",
                 f"computed from the probe `{family.needs}`",
@@ -311,7 +306,8 @@ def metrics_page(project: Path = DBT) -> str:
             core = [each for each in variants if each.settings.get("core") == "true"]
             built = f"{len(core)} of them core" if core else "all built by default"
             counts = f"{counted(len(variants), 'variant')}, {built}."
-            lines += [f"### {family.metric}", "", f"*{'; '.join(facts)}.* {counts}", "", text, ""]
+            lines += [f"### {family.metric}", "", f"*{'; '.join(facts)}.* {counts}", ""]
+            lines += [family.description, ""]
     return "\n".join(lines)
 
 
@@ -327,6 +323,15 @@ def python_page() -> str:
     for name, module in sorted(FUNCTIONS.items()):
         lines += [f"::: {module}.{name}", "    options:", f"      heading: tokenmart.{name}", ""]
     return "\n".join(lines)
+
+
+def _expanded(described: dict[str, Any]) -> str:
+    """A description with the first paragraph of each text of docs/ that it refers to."""
+    return re.sub(
+        r"\{\{ doc\(.(\w+).\) \}\}",
+        lambda name: _doc_blocks()[name[1]].split("\n\n")[0],
+        str(described.get("description", "")),
+    )
 
 
 def _doc_blocks() -> dict[str, str]:

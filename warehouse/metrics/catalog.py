@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-_BLOCK = re.compile(r"\{% docs (\w+) %\}(.*?)\{% enddocs %\}", re.DOTALL)
-_QUOTED = re.compile(r"\{\{ *doc\([\"'](\w+)[\"']\) *\}\}")
 _TABLES = """
     create table metric_catalog (
         metric varchar, variant varchar, family varchar, parameters varchar, core boolean,
@@ -63,17 +61,11 @@ def unbuilt_catalog(project: Path) -> duckdb.DuckDBPyConnection:
     """
     import duckdb
 
-    blocks = {
-        name: text.strip()
-        for path in sorted((project / "docs").glob("*.md"))
-        for name, text in _BLOCK.findall(path.read_text(encoding="utf-8"))
-    }
     connection = duckdb.connect()
     connection.execute(_TABLES)
     connection.begin()
     for family in find_families(project):
-        description = _QUOTED.sub(lambda name: blocks.get(name[1], ""), family.description)
-        formula = re.search(r"`([^`]+)`", description)
+        formula = re.search(r"`([^`]+)`", family.description)
         for row in read_variants(project / "variants" / f"{family.metric}.csv"):
             names = ("aggregation", "over", "numerator", "denominator")
             parameters = {name: row.settings[name] for name in names}
@@ -82,7 +74,7 @@ def unbuilt_catalog(project: Path) -> duckdb.DuckDBPyConnection:
                 *(family.metric, row.variant, family.family, json.dumps(parameters)),
                 *(row.settings.get("core") == "true", family.direction, family.admissible),
                 *(family.needs, family.transform, family.caution),
-                *(formula[1] if formula else None, description),
+                *(formula[1] if formula else None, family.description),
             ]
             places = ", ".join("?" * len(values))
             connection.execute(f"insert into metric_catalog values ({places})", values)

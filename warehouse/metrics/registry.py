@@ -46,7 +46,7 @@ class Family:
     transform: `exp` where the combined value is exponentiated last, else None.
     sql: the file of its model.
     caution: what to be careful about, if anything.
-    description: as its YAML has it, where dbt's `doc("…")` refers to a text of docs/.
+    description: formula, what it measures, source, unit and traps.
     """
 
     metric: str

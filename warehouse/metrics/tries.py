@@ -27,10 +27,10 @@ Kind = Literal["variant", "sql", "values"]
 _SAME = 1e-6
 
 _BUILT = """
-    select problem, metric, variant, parameters, code, map_from_entries(list((model_id, value)))
+    select metric, variant, parameters, code, map_from_entries(list((model_id, value)))
     from metric_values
     inner join metric_catalog using (metric, variant)
-    where value is not null and coalesce(problem = $problem, true)
+    where value is not null and problem = ?
     group by all
     order by all
 """
@@ -81,7 +81,7 @@ def remember(workspace: Workspace, problem: str, rows: Iterable[Try]) -> None:
                 values = {m: float(x) for m, x in row.values.items() if math.isfinite(x)}
                 if values:
                     _add(known, replace(row, values=values, first_seen=now, last_seen=now))
-            write_whole(path, as_json(known))
+            write_whole(path, json.dumps([asdict(row) for row in known], indent=0))
 
 
 def tries(workspace: Workspace, problem: str) -> list[Try]:
@@ -108,27 +108,25 @@ def tested_besides(workspace: Workspace, problem: str, present: Sequence[Try]) -
     besides: dict[tuple[str, str, str, str], Try] = {}
     for entry in tries(workspace, problem):
         alike = named.get((entry.kind, entry.metric, entry.variant), ())
-        if _identity(entry) not in here and not any(is_same(entry, one) for one in alike):
+        if _identity(entry) not in here and not any(_is_same(entry, one) for one in alike):
             besides.setdefault(_identity(entry), entry)
     return list(besides.values())
 
 
-def as_json(rows: Iterable[Try]) -> str:
-    """The text of such a file."""
-    return json.dumps([asdict(row) for row in rows], indent=0)
-
-
-def built_tries(
-    connection: duckdb.DuckDBPyConnection, problem: str | None = None
-) -> dict[str, list[Try]]:
-    """Problem → the variants that have values in the warehouse."""
-    found: dict[str, list[Try]] = {}
-    for name, metric, variant, parameters, code, values in connection.execute(
-        _BUILT, {"problem": problem}
-    ).fetchall():
-        definition = json.dumps({"parameters": json.loads(parameters), "code": code})
-        found.setdefault(name, []).append(Try(metric, variant, "variant", definition, values))
-    return found
+def built_tries(connection: duckdb.DuckDBPyConnection, problem: str) -> list[Try]:
+    """The variants that have values for a problem in the warehouse."""
+    return [
+        Try(
+            metric,
+            variant,
+            "variant",
+            json.dumps({"parameters": json.loads(parameters), "code": code}),
+            values,
+        )
+        for metric, variant, parameters, code, values in connection.execute(
+            _BUILT, [problem]
+        ).fetchall()
+    ]
 
 
 def _identity(entry: Try) -> tuple[str, str, str, str]:
@@ -155,7 +153,7 @@ def _read(path: Path) -> list[Try]:
 
 def _add(known: list[Try], row: Try) -> None:
     for place, entry in enumerate(known):
-        if is_same(entry, row):
+        if _is_same(entry, row):
             known[place] = replace(
                 row, values={**entry.values, **row.values}, first_seen=entry.first_seen
             )
@@ -163,16 +161,12 @@ def _add(known: list[Try], row: Try) -> None:
     known.append(row)
 
 
-def is_same(one: Try, other: Try) -> bool:
+def _is_same(one: Try, other: Try) -> bool:
     """Whether both have one name, and one definition or the same values for their common models."""
-    names = (one.kind, one.metric, one.variant) == (other.kind, other.metric, other.variant)
-    return names and (
-        one.definition == other.definition
-        or _agree(one.values, other.values, sorted(one.values.keys() & other.values.keys()))
-    )
-
-
-def _agree(one: Mapping[str, float], other: Mapping[str, float], models: Sequence[str]) -> bool:
-    return bool(models) and all(
-        math.isclose(one[model], other[model], rel_tol=_SAME) for model in models
+    if (one.kind, one.metric, one.variant) != (other.kind, other.metric, other.variant):
+        return False
+    models = one.values.keys() & other.values.keys()
+    return one.definition == other.definition or (
+        bool(models)
+        and all(math.isclose(one.values[m], other.values[m], rel_tol=_SAME) for m in models)
     )

@@ -144,16 +144,16 @@ def pending_files(folder: Path) -> list[Path]:
     return [path for _, _, path in sorted(ages)]
 
 
-def set_aside(path: Path, ending: str = ".damaged") -> Path:
-    """Rename a file out of every reader's sight, without overwriting an earlier one.
+def set_aside(path: Path) -> Path:
+    """Rename a file to `*.damaged`, without overwriting an earlier one.
 
     Raises:
         StorageError: the folder can't be written.
     """
-    target, number = path.with_suffix(ending), 1
+    target, number = path.with_suffix(".damaged"), 1
     while target.exists():
         number += 1
-        target = path.with_suffix(f".{number}{ending}")
+        target = path.with_suffix(f".{number}.damaged")
     with storage_errors(path, STORAGE_REMEDY), suppress(FileNotFoundError):
         path.rename(target)
     return target

@@ -49,13 +49,7 @@ lengths as (
     from after_another
     inner join whole_documents using (problem, model_id, doc_id)
     inner join tokens as own using (problem, model_id, condition, doc_id, position)
-    group by
-        after_another.problem,
-        after_another.model_id,
-        after_another.probe,
-        after_another.doc_id,
-        after_another.document_tokens,
-        after_another.length
+    group by all
 ),
 
 half_information as (

@@ -43,17 +43,7 @@ absent as (
 
 needle_answers as (
     select
-        present.problem,
-        present.model_id,
-        present.probe,
-        present.doc_id,
-        present.document_tokens,
-        present.sentence,
-        present.depth,
-        present.tokens,
-        present.nll,
-        present.first_token_right,
-        present.all_tokens_right,
+        present.* exclude (kind),
         absent.nll as absent_nll,
         absent.first_token_right as absent_first_token_right
     from present

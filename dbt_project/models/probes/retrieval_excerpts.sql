@@ -14,18 +14,7 @@ without_document as (
 
 retrieval_excerpts as (
     select
-        with_document.problem,
-        with_document.model_id,
-        with_document.probe,
-        with_document.doc_id,
-        with_document.document_tokens,
-        with_document.segment,
-        with_document.tokens,
-        with_document.nll,
-        with_document.top_1,
-        with_document.right_prefix,
-        with_document.first_position,
-        with_document.first_character,
+        with_document.* exclude (kind),
         without_document.nll as without_document_nll,
         without_document.nll - with_document.nll as gain,
         without_document.top_1 as without_document_top_1,

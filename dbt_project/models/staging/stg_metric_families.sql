@@ -1,4 +1,4 @@
--- Metric families are the models that declare `meta: metric:` in their YAML. dbt knows them only when
+-- Metric families: the models that declare `meta: metric:` in their YAML. dbt knows them only when
 -- it executes.
 
 {%- set families = [] -%}

@@ -70,8 +70,7 @@ def test_what_is_built_counts_by_its_formula_and_code() -> None:
             "create table metric_values as select * from (values ('p', 'gain', 'mean', 'a', 1.5), "
             "('p', 'gain', 'mean', 'b', null)) as v(problem, metric, variant, model_id, value)"
         )
-        found = built_tries(connection)
-        assert built_tries(connection, "q") == {}
-    (entry,) = found["p"]
+        (entry,) = built_tries(connection, "p")
+        assert built_tries(connection, "q") == []
     assert (entry.kind, entry.metric, entry.values) == ("variant", "gain", {"a": 1.5})
     assert json.loads(entry.definition) == {"parameters": {"k": 1}, "code": "abc"}
