@@ -27,7 +27,7 @@ from warehouse.metrics.variant_files import read_variants
 from warehouse.plugins import kinds
 from warehouse.problem.problem_files import ProblemKind
 from warehouse.problem.spec import Problem
-from warehouse.store.schema import UNITS, Table, all_tables
+from warehouse.store.schema import UNITS, all_tables
 from warehouse.terminal import counted
 
 ROOT = Path(__file__).resolve().parents[1]
