@@ -27,7 +27,7 @@ from warehouse.metrics.variant_files import read_variants
 from warehouse.plugins import kinds
 from warehouse.problem.problem_files import ProblemKind
 from warehouse.problem.spec import Problem
-from warehouse.store.schema import UNITS, all_tables
+from warehouse.store.schema import UNITS, Table, all_tables
 from warehouse.terminal import counted
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -233,8 +233,7 @@ def tables_page() -> str:
         "place. `units` is the ledger; it is stored in the files' footers.",
         "",
     ]
-    tables = {name: (table[0], table[1]) for name, table in all_tables().items()}
-    for name, (schema, keys) in {**tables, "units": (UNITS, ())}.items():
+    for name, table in {**all_tables(), "units": Table(UNITS, (), "")}.items():
         lines += [f"## {name}", ""]
         if table.keys:
             lines += [f"Partition keys: {', '.join(f'`{key}`' for key in table.keys)}.", ""]

@@ -68,7 +68,7 @@ def load_table(
             "select metric, variant, family, parameters, direction, admissible, formula,"
             " description from metric_catalog"
         ).fetchall()
-        built = built_tries(connection, problem.name).get(problem.name, [])
+        built = built_tries(connection, problem.name)
         formats = connection.execute(
             "select distinct dtype, model_id from units where problem = ? and status = 'done'",
             [problem.name],
