@@ -32,6 +32,7 @@ from extract.tokenization import DocumentTokenizer
 from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import load_problem
+from warehouse.problem.tables import ensure_documents
 from warehouse.progress import no_progress
 
 CHECKOUT = find_workspace(Path(__file__))
