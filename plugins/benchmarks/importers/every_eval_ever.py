@@ -15,6 +15,7 @@ from plugins.benchmarks.scores.own_aggregates import (
     aggregate_beside,
     chosen_metric,
     item_score,
+    refuse_lower,
     refuse_other_mean,
 )
 from warehouse.errors import TokenmartError
@@ -49,10 +50,7 @@ class EveryEvalEverImporter(Importer):
             kept = [(place, line) for place, line in of_name if str(_result(line)) == chosen]
             aggregate = _aggregate(own, name, chosen)
             if aggregate.get("metric_config", {}).get("lower_is_better"):
-                raise TokenmartError(
-                    f"{beside}: lower is better in {name}; import it as a plain table with the "
-                    "sign reversed, or leave it out"
-                )
+                refuse_lower(beside, name)
             rows = [
                 Row(place, {"task": name, "item": item,
                             "score": item_score(place, line["evaluation"], "score")})

@@ -132,6 +132,84 @@ def test_details_of_lighteval(tmp_path: Path, text: bool) -> None:
         read("lighteval", path)
 
 
+def lighteval_types(folder: Path, own: float = 0.6) -> Path:
+    """A task of two request types as 0.8.1 writes it, and a metric of all documents together."""
+    model = folder / "results" / "model"
+    model.mkdir(parents=True, exist_ok=True)
+    config = [
+        {"metric_name": "acc", "higher_is_better": True, "corpus_level_fn": "mean"},
+        {"metric_name": "length", "higher_is_better": False, "corpus_level_fn": "mean"},
+        {
+            "metric_name": ["distance", "likeness"],
+            "higher_is_better": {"distance": False, "likeness": True},
+        },
+    ]
+    results = {
+        "results": {"community|qa|0": {"acc": own, "length": 7.0, "likeness": 0.5, "ppl": 3.2}},
+        "config_tasks": {"community|qa": {"metric": config}},
+    }
+    (model / f"results_{TIME}.json").write_text(json.dumps(results))
+    ppl = [{"logprobs": -4.5, "weights": 3} for _ in RIGHT]
+    rows = [{"example": "q", "metrics": {"acc": None, "ppl": each}} for each in ppl]
+    rows += [
+        {
+            "example": "q",
+            "metrics": {"acc": right, "length": 7.0, "distance": 2, "likeness": 0.5, "ppl": None},
+        }
+        for right in RIGHT
+    ]
+    details = folder / "details" / "model" / TIME
+    details.mkdir(parents=True, exist_ok=True)
+    path = details / f"details_community|qa|0_{TIME}.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+def test_a_task_of_lighteval_with_two_request_types(tmp_path: Path) -> None:
+    """Each type has rows of its own; the items are numbered within the metric's type."""
+    path = lighteval_types(tmp_path)
+    assert found(read("lighteval", path, "acc")) == (
+        {"community|qa|0"},
+        list(enumerate(map(float, RIGHT))),
+    )
+    assert len(read("lighteval", path, "likeness")) == 5
+    with pytest.raises(TokenmartError, match=r"over 5 items is 0\.6, and .*json has 0\.8"):
+        read("lighteval", lighteval_types(tmp_path, 0.8), "acc")
+
+
+def test_metrics_of_lighteval_that_are_no_target_are_refused(tmp_path: Path) -> None:
+    path = lighteval_types(tmp_path)
+    with pytest.raises(TokenmartError, match="ppl: lighteval computes no value for each document"):
+        read("lighteval", path, "ppl")
+    for metric in ("length", "distance"):
+        with pytest.raises(TokenmartError, match=f"lower is better in {metric}"):
+            read("lighteval", path, metric)
+    alone = tmp_path / f"details_x|0_{TIME}.parquet"
+    pq.write_table(pa.Table.from_pylist([{"metric": {"ppl": {"logprobs": -1.0}}}]), alone)
+    with pytest.raises(TokenmartError, match="only one for all of them together; leave it out"):
+        read("lighteval", alone)
+
+
+def test_results_above_the_folder_of_details_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As on the hub, and as 0.8.1 writes for a model that is an absolute path."""
+    made = lighteval(tmp_path)
+    folder = tmp_path / "model" / TIME
+    folder.mkdir(parents=True)
+    path = made.rename(folder / made.name)
+    assert len(read("lighteval", path, "acc")) == 5
+    said = capsys.readouterr().err
+    assert f"note: {path}: acc was not compared with its aggregate:" in said
+    assert f"results_{TIME}.json is not there" in said
+    results = {"results": {"leaderboard|arc|25": {"acc": 0.8}}}
+    (folder.parent / f"results_{TIME}.json").write_text(json.dumps(results))
+    with pytest.raises(TokenmartError, match=r"json has 0\.8"):
+        read("lighteval", path, "acc")
+    assert len(read("lighteval", path, "acc_norm")) == 5
+    assert f"results_{TIME}.json has no value of acc_norm" in capsys.readouterr().err
+
+
 def test_instances_of_every_eval_ever(tmp_path: Path) -> None:
     path = every_eval_ever(tmp_path)
     task, scores = found(read("every-eval-ever", path, "qa/acc"))
