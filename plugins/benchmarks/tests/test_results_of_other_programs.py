@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,36 @@ def olmes(folder: Path, own: float = 0.6) -> Path:
         for number, right in enumerate(RIGHT)
     ]  # fmt: skip
     return lines(folder / "task-003-arc_easy-predictions.jsonl", rows)
+
+
+def olmo_eval(folder: Path, own: float = 0.6, items: int = 5) -> Path:
+    """Predictions of one task and the metrics of all tasks, as olmo-eval lays them out."""
+    tasks = [
+        {
+            "task": task,
+            "metrics": {"accuracy": {"logprob": own}, "bits_per_byte": {"bits_per_byte": 2.5}},
+            "num_instances": items,
+            "primary_metric": "accuracy:logprob",
+            "task_hash": "0123456789abcdef",
+        }
+        for task in ("arc_easy:mc", "arc_easy:bpb")
+    ]
+    (folder / "metrics.json").write_text(json.dumps({"config": {}, "tasks": tasks}))
+    rows = [
+        {
+            "doc_id": number,
+            "native_id": f"doc_{number}",
+            "model_output": [{"text": " a", "sum_logits": -3.5, "num_tokens": 2}],
+            "instance_metrics": {
+                "logprob": {"logprob": -3.5},
+                "accuracy": {"logprob": float(right)},
+                "bits_per_byte": {"bits_per_byte": 0.5 + number},
+            },
+            "label": 1,
+        }
+        for number, right in enumerate(RIGHT)
+    ]
+    return lines(folder / "predictions" / "my_model" / "arc_easy_mc_abcdef-predictions.jsonl", rows)
 
 
 def lighteval(folder: Path, own: float = 0.6, text: bool = False) -> Path:
@@ -119,6 +150,53 @@ def test_the_primary_metric_of_olmes_is_taken(tmp_path: Path) -> None:
     with pytest.raises(TokenmartError, match="4 metrics; use --metric with one of: acc_per_"):
         read("olmes", path)
     assert found(read("olmes", path, "acc_per_char"))[0] == {"arc_easy"}
+
+
+def test_other_numbers_of_olmes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Extra metrics are compared; values without an aggregate are offered only where none has one.
+
+    Where lower values are better, a note states it.
+    """
+    path = olmes(tmp_path)
+    beside = tmp_path / "task-003-arc_easy-metrics.json"
+    content = json.loads(beside.read_text())
+    content["metrics"]["extra_metrics"] = {"acc_raw": content["metrics"].pop("acc_raw")}
+    content["task_config"] = {"primary_metric": None}
+    beside.write_text(json.dumps(content))
+    with pytest.raises(TokenmartError, match=r"with one of: acc_per_char, acc_raw$"):
+        read("olmes", path)
+    assert len(read("olmes", path, "acc_raw")) == 5 and capsys.readouterr().err == ""
+    assert len(read("olmes", path, "bits_per_byte_corr")) == 5
+    compared, better = capsys.readouterr().err.splitlines()
+    assert compared.endswith("has no value of bits_per_byte_corr")
+    assert "lower is better in bits_per_byte_corr" in better
+    content["metrics"]["extra_metrics"]["acc_raw"] = 0.4
+    beside.write_text(json.dumps(content))
+    with pytest.raises(TokenmartError, match=r"acc_raw over 5 items is 0\.2, and .*json has 0\.4"):
+        read("olmes", path, "acc_raw")
+    beside.write_text(json.dumps({**content, "num_instances": 6}))
+    with pytest.raises(TokenmartError, match=r"contains 5 items, and .*json has 6"):
+        read("olmes", path, "acc_per_char")
+
+
+def test_predictions_of_olmo_eval(tmp_path: Path) -> None:
+    path = olmo_eval(tmp_path)
+    right = {"arc_easy:mc"}, list(enumerate(map(float, RIGHT)))
+    assert found(read("olmes", path)) == right == found(read("olmes", path, "accuracy:logprob"))
+    assert sum(row["score"] for row in read("olmes", path, "bits_per_byte:bits_per_byte")) == 12.5
+    with pytest.raises(TokenmartError, match=r"contains 5 items, and .*json has 7"):
+        read("olmes", olmo_eval(tmp_path, items=7))
+    content = json.loads((tmp_path / "metrics.json").read_text())
+    (task, _) = content["tasks"]
+    both = [{**task, "model": name, "num_instances": 5} for name in ("my/model", "other")]
+    (tmp_path / "metrics.json").write_text(json.dumps({"tasks": both}))
+    assert found(read("olmes", path)) == right
+    (tmp_path / "metrics.json").write_text(json.dumps({"tasks": both[1:]}))
+    with pytest.raises(TokenmartError, match="has 0 entries of arc_easy_mc_abcdef"):
+        read("olmes", path)
+    (tmp_path / "metrics.json").unlink()
+    with pytest.raises(TokenmartError, match="contains 3 metrics; use --metric with one of: acc"):
+        read("olmes", path)
 
 
 @pytest.mark.parametrize("text", [False, True])
@@ -221,10 +299,17 @@ def test_instances_of_every_eval_ever(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "metric"), [("olmes", None), ("lighteval", "acc"), ("every-eval-ever", "qa/acc")]
+    ("made", "kind", "metric"),
+    [
+        (olmes, "olmes", None),
+        (olmo_eval, "olmes", None),
+        (lighteval, "lighteval", "acc"),
+        (every_eval_ever, "every-eval-ever", "qa/acc"),
+    ],
 )
-def test_another_aggregate_is_refused(tmp_path: Path, kind: str, metric: str | None) -> None:
-    made = {"olmes": olmes, "lighteval": lighteval, "every-eval-ever": every_eval_ever}[kind]
+def test_another_aggregate_is_refused(
+    tmp_path: Path, made: Callable[..., Path], kind: str, metric: str | None
+) -> None:
     assert len(read(kind, made(tmp_path), metric)) == 5
     with pytest.raises(TokenmartError, match=r"over 5 items is 0\.6, and .*json has 0\.8"):
         read(kind, made(tmp_path, 0.8), metric)
