@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -296,6 +297,42 @@ def test_instances_of_every_eval_ever(tmp_path: Path) -> None:
         read("every-eval-ever", path)
     with pytest.raises(TokenmartError, match="lower is better in qa"):
         read("every-eval-ever", every_eval_ever(tmp_path, lower=True), "qa/acc")
+
+
+def test_lines_other_than_those_of_the_record_are_refused(tmp_path: Path) -> None:
+    path = every_eval_ever(tmp_path)
+    beside = tmp_path / "one.json"
+    record = json.loads(beside.read_text())
+    details = {"format": "jsonl", "hash_algorithm": "sha256", "total_rows": 10}
+    details["checksum"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    beside.write_text(json.dumps({**record, "detailed_evaluation_results": details}))
+    assert len(read("every-eval-ever", path, "qa/acc")) == 5
+    path.write_text(path.read_text().replace("Which?", "What?", 1))
+    with pytest.raises(TokenmartError, match="its sha256 differs from the checksum in"):
+        read("every-eval-ever", path, "qa/acc")
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(TokenmartError, match=r"contains 9 items, and .*one\.json has 10"):
+        read("every-eval-ever", path, "qa/acc")
+
+
+@pytest.mark.parametrize(
+    ("names", "items"),
+    [
+        (["q_007", "q_012", "q_003"], [7, 12, 3]),
+        (["12", "0", "7"], [12, 0, 7]),
+        (["b1", "a2", "c3"], [1, 0, 2]),
+        (["q1", "q01", "q2"], [1, 0, 2]),
+        (["beta", "alpha", "gamma"], [1, 0, 2]),
+    ],
+)
+def test_items_of_every_eval_ever_have_their_own_number(
+    tmp_path: Path, names: list[str], items: list[int]
+) -> None:
+    rows = [
+        {"evaluation_name": "qa", "sample_id": name, "evaluation": {"score": 1.0}} for name in names
+    ]
+    path = lines(tmp_path / "two_samples.jsonl", rows)
+    assert [row["item"] for row in read("every-eval-ever", path)] == items
 
 
 @pytest.mark.parametrize(
