@@ -7,6 +7,8 @@ The aggregates are in `<uuid>.json` in the same folder; lines refer to them by
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ from plugins.benchmarks.scores.own_aggregates import (
     aggregate_beside,
     chosen_metric,
     item_score,
+    refuse_lower,
+    refuse_other_count,
     refuse_other_mean,
 )
 from warehouse.errors import TokenmartError
@@ -22,6 +26,7 @@ from warehouse.importers.importer import Importer, Row
 from warehouse.text_file import parse_json, text_lines
 
 _ENDING = "_samples.jsonl"
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,9})")
 
 
 class EveryEvalEverImporter(Importer):
@@ -39,7 +44,9 @@ class EveryEvalEverImporter(Importer):
         if not lines:
             raise TokenmartError(f"{path}: contains no record")
         beside = path.with_name(path.name.removesuffix(_ENDING) + ".json")
-        own = aggregate_beside(beside).get("evaluation_results", [])
+        record = aggregate_beside(beside)
+        _refuse_other_file(path, beside, record.get("detailed_evaluation_results"), len(lines))
+        own = record.get("evaluation_results", [])
         evaluations = dict.fromkeys(line["evaluation_name"] for _, line in lines)
         for name in evaluations:
             of_name = [(place, line) for place, line in lines if line["evaluation_name"] == name]
@@ -49,10 +56,7 @@ class EveryEvalEverImporter(Importer):
             kept = [(place, line) for place, line in of_name if str(_result(line)) == chosen]
             aggregate = _aggregate(own, name, chosen)
             if aggregate.get("metric_config", {}).get("lower_is_better"):
-                raise TokenmartError(
-                    f"{beside}: lower is better in {name}; import it as a plain table with the "
-                    "sign reversed, or leave it out"
-                )
+                refuse_lower(beside, name)
             rows = [
                 Row(place, {"task": name, "item": item,
                             "score": item_score(place, line["evaluation"], "score")})
@@ -74,14 +78,40 @@ def _aggregate(results: Any, name: str, chosen: str) -> dict[str, Any]:
     return dict(found[0]) if len(found) == 1 else {}
 
 
+def _refuse_other_file(path: Path, beside: Path, details: Any, lines: int) -> None:
+    """Stop if the record describes another file of lines: by its number of rows, or its hash.
+
+    Raises:
+        TokenmartError: lines are missing, or were changed.
+    """
+    if not isinstance(details, dict):
+        return
+    refuse_other_count(path, beside, lines, details.get("total_rows"))
+    algorithm, checksum = details.get("hash_algorithm"), details.get("checksum")
+    if algorithm not in ("sha256", "md5") or not checksum:
+        return
+    if hashlib.new(algorithm, path.read_bytes()).hexdigest() != checksum:
+        raise TokenmartError(
+            f"{path}: its {algorithm} differs from the checksum in {beside}: the file was changed, "
+            "or is of another run; fetch both again"
+        )
+
+
 def _numbers(path: Path, lines: Sequence[tuple[str, dict[str, Any]]]) -> list[int]:
-    """Whole numbers of the samples: their own, or their places in the order of their names."""
+    """Whole numbers of the samples.
+
+    Their own (`gsm8k_0012` is 12, if all names begin alike), or else their places in the order of
+    their names, which are the same for models with the same samples.
+    """
     names = [str(line["sample_id"]) for _, line in lines]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise TokenmartError(f"{path}: sample_id {twice!r} is given twice in one evaluation")
-    if all(name.isascii() and name.isdigit() and len(name) < 10 for name in names):
-        return [int(name) for name in names]
+    parts = [_NUMBERED.fullmatch(name) for name in names]
+    if all(parts) and len({part[1] for part in parts if part}) == 1:
+        own = [int(part[2]) for part in parts if part]
+        if len(set(own)) == len(own):
+            return own
     places = {name: place for place, name in enumerate(sorted(names))}
     return [places[name] for name in names]
 

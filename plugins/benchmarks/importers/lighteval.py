@@ -1,15 +1,17 @@
 """Details of lighteval: `details_<task>_<time>.parquet`, a row for each document.
 
-The column `metric` (older versions: `metrics`) has the document's values by name. The aggregates
-lie in `results/<model>/results_<time>.json` where details lie in `details/<model>/<time>/`
-(github.com/huggingface/lighteval).
+The column `metric` (before 0.9: `metrics`) has the document's values by name. Before 0.9 a task
+with metrics of several request types has a row for each document and type, with the values of that
+type. The aggregates are in `results/<model>/results_<time>.json` if details are in
+`details/<model>/<time>/`; on the hub, and where the model is an absolute path, they are in the
+folder above `<time>` (github.com/huggingface/lighteval; run with 0.8.1 and 0.13.0).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,9 @@ import pyarrow.parquet as pq
 from plugins.benchmarks.scores.own_aggregates import (
     aggregate_beside,
     chosen_metric,
+    is_number,
     item_score,
+    refuse_lower,
     refuse_other_mean,
 )
 from warehouse.errors import TokenmartError
@@ -30,7 +34,10 @@ _COLUMNS = ("metric", "metrics")
 
 
 class LightevalImporter(Importer):
-    """Metrics of documents: `--metric acc`; the item is the document's place in the file."""
+    """Metrics of documents: `--metric acc`; the item is the document's place in the file.
+
+    lighteval shuffles documents with one seed, so a place is the same document for all models.
+    """
 
     kind = "lighteval"
 
@@ -47,19 +54,20 @@ class LightevalImporter(Importer):
                 "give the file as lighteval wrote it"
             )
         metrics = _metrics(path)
-        names = sorted(name for name, value in metrics[0].items() if value is not None)
-        metric = chosen_metric(path, names, self.metric, None)
+        metric = chosen_metric(path, _averaged(path, metrics, self.metric), self.metric, None)
         task = named["task"]
+        scored = [(row, values) for row, values in enumerate(metrics, 1) if metric in _has(values)]
         rows = [
             Row(place, {"task": task, "item": item, "score": item_score(place, values, metric)})
-            for item, values in enumerate(metrics)
-            if (place := f"{path}: row {item + 1}")
+            for item, (row, values) in enumerate(scored)
+            if (place := f"{path}: row {row}")
         ]
         beside = _results(path, named["time"])
-        means = aggregate_beside(beside).get("results", {}).get(task, {})
-        refuse_other_mean(
-            path, beside, metric, [r.fields["score"] for r in rows], means.get(metric)
-        )
+        own = aggregate_beside(beside)
+        if _is_lower(own, task, metric):
+            refuse_lower(beside, metric)
+        mean = own.get("results", {}).get(task, {}).get(metric)
+        refuse_other_mean(path, beside, metric, [r.fields["score"] for r in rows], mean)
         yield from rows
 
 
@@ -81,11 +89,53 @@ def _metrics(path: Path) -> list[dict[str, Any]]:
     return values
 
 
+def _has(values: dict[str, Any]) -> list[str]:
+    return [name for name, value in values.items() if value is not None]
+
+
+def _averaged(path: Path, metrics: Sequence[dict[str, Any]], wanted: str | None) -> list[str]:
+    """Metrics with a number for each document.
+
+    Raises:
+        TokenmartError: the wanted one, or all, are computed from all documents together.
+    """
+    numbers = sorted({name for each in metrics for name in each if is_number(each[name])})
+    others = sorted({name for each in metrics for name in _has(each)} - {*numbers})
+    if wanted in others or not numbers:
+        named = wanted if wanted in others else ", ".join(others)
+        hint = f"use --metric with one of: {', '.join(numbers)}" if numbers else "leave it out"
+        raise TokenmartError(
+            f"{path}: {named}: lighteval computes no value for each document, only one for all of "
+            f"them together; {hint}"
+        )
+    return numbers
+
+
 def _results(path: Path, time: str) -> Path:
-    """Where lighteval writes the aggregates of details."""
-    folder = path.resolve().parent
-    for parent in folder.parents:
-        if parent.name == "details":
-            model = folder.parent.relative_to(parent)
-            return parent.with_name("results") / model / f"results_{time}.json"
-    return path.with_name(f"results_{time}.json")
+    """Where lighteval writes the aggregates of details; the first place, if they are in none."""
+    folder, name = path.resolve().parent, f"results_{time}.json"
+    places = [
+        parent.with_name("results") / folder.parent.relative_to(parent) / name
+        for parent in folder.parents
+        if parent.name == "details"
+    ]
+    places += [folder.parent / name, folder / name]
+    return next((place for place in places if place.is_file()), places[0])
+
+
+def _is_lower(own: dict[str, Any], task: str, metric: str) -> bool:
+    """Whether the results state that lower values of a metric are better."""
+    tasks = own.get("config_tasks", {})
+    # before 0.9 without the number of worked examples
+    config = tasks.get(task) or tasks.get(task.rpartition("|")[0]) or {}
+    for each in config.get("metrics") or config.get("metric") or ():
+        if not isinstance(each, dict):
+            continue
+        higher = each.get("higher_is_better")
+        if isinstance(higher, dict):
+            higher = higher.get(metric)
+        elif each.get("metric_name") != metric:
+            continue
+        if higher is False:
+            return True
+    return False

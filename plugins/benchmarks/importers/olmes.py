@@ -1,27 +1,46 @@
-"""Predictions of OLMES (oe-eval, olmo-eval): `task-000-arc_easy-predictions.jsonl`.
+"""Predictions of OLMES (oe-eval) and olmo-eval: a line for each document, with its metrics.
 
-A line is a document with its `metrics`; `…-metrics.json` in the same folder has the task's name,
-its primary metric and their means (github.com/allenai/olmes).
+OLMES writes `task-000-arc_easy-predictions.jsonl`, with `metrics` by name; `…-metrics.json` in the
+same folder has the task's name, its primary metric and the means (github.com/allenai/olmes).
+olmo-eval writes `predictions/<model>/<task>_<hash>-predictions.jsonl`, with `instance_metrics` by
+metric and scorer, here `metric:scorer`; `metrics.json` two folders above has all tasks
+(github.com/allenai/olmo-eval).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from plugins.benchmarks.scores.own_aggregates import (
     aggregate_beside,
     chosen_metric,
+    is_number,
     item_score,
+    refuse_other_count,
     refuse_other_mean,
+    say_if_lower,
 )
 from warehouse.errors import TokenmartError
 from warehouse.importers.importer import Importer, Row
 from warehouse.text_file import parse_json, text_lines
 
 _NAME = re.compile(r"(?:task-\d+-)?(?P<task>.+)-predictions\.jsonl")
+_HASH = re.compile(r"(?P<task>.+)_(?P<hash>[0-9a-f]{6})")
+
+
+@dataclass(frozen=True)
+class _Own:
+    """The program's own account of a task: its file, and empty where there is none."""
+
+    beside: Path
+    task: str
+    items: Any = None
+    primary: str | None = None
+    means: Mapping[str, Any] = field(default_factory=dict)
 
 
 class OlmesImporter(Importer):
@@ -33,43 +52,124 @@ class OlmesImporter(Importer):
         """The documents of one task.
 
         Raises:
-            TokenmartError: no file of predictions, no such metric, or another mean than OLMES's.
+            TokenmartError: no file of predictions, no such metric, or another mean than the
+                program's.
         """
         named = _NAME.fullmatch(path.name)
         if named is None:
             raise TokenmartError(
                 f"{path}: expected a name such as task-000-arc_easy-predictions.jsonl; rename it"
             )
-        beside = path.with_name(path.name.removesuffix("-predictions.jsonl") + "-metrics.json")
-        own = aggregate_beside(beside)
         lines = list(_lines(path))
         if not lines:
             raise TokenmartError(f"{path}: contains no prediction")
-        names = sorted(
-            name
-            for name, value in lines[0][1]["metrics"].items()
-            if isinstance(value, bool | int | float)
-        )
-        primary = own.get("task_config", {}).get("primary_metric")
-        metric = chosen_metric(path, names, self.metric, primary)
-        task = str(own.get("task_name") or named["task"])
+        nested = "instance_metrics" in lines[0][1]
+        own = _of_olmo_eval(path, named["task"]) if nested else _of_olmes(path, named["task"])
+        documents = [_flat(line) for _, line in lines]
+        names = _names(documents, own.means, self.metric)
+        metric = chosen_metric(path, names, self.metric, own.primary)
         rows = [
-            Row(place, {"task": task, "item": line["doc_id"],
-                        "score": item_score(place, line["metrics"], metric)})
-            for place, line in lines
+            Row(place, {"task": own.task, "item": line["doc_id"],
+                        "score": item_score(place, values, metric)})
+            for (place, line), values in zip(lines, documents, strict=True)
         ]  # fmt: skip
-        means = own.get("metrics", {})
-        refuse_other_mean(
-            path, beside, metric, [r.fields["score"] for r in rows], means.get(metric)
-        )
+        refuse_other_count(path, own.beside, len(rows), own.items)
+        scores = [row.fields["score"] for row in rows]
+        refuse_other_mean(path, own.beside, metric, scores, own.means.get(metric))
+        say_if_lower(path, metric)
         yield from rows
 
 
 def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     for place, text in text_lines(path):
         line = parse_json(text, place)
-        if not isinstance(line, dict) or not isinstance(line.get("metrics"), dict):
-            raise TokenmartError(f"{place}: has no object 'metrics'; is it OLMES's file?")
+        if not isinstance(line, dict) or not any(
+            isinstance(line.get(name), dict) for name in ("metrics", "instance_metrics")
+        ):
+            raise TokenmartError(
+                f"{place}: has no object 'metrics' or 'instance_metrics'; is it a file of OLMES or "
+                "olmo-eval?"
+            )
         if "doc_id" not in line:
             raise TokenmartError(f"{place}: 'doc_id' is missing; correct the line")
         yield place, line
+
+
+def _flat(line: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a line by name; those of olmo-eval as `metric:scorer`."""
+    if isinstance(line.get("metrics"), dict):
+        return dict(line["metrics"])
+    return _by_scorer(line["instance_metrics"])
+
+
+def _by_scorer(metrics: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for metric, scorers in metrics.items() if isinstance(metrics, dict) else ():
+        if isinstance(scorers, dict):
+            found |= {f"{metric}:{scorer}": value for scorer, value in scorers.items()}
+        else:
+            found[f"{metric}:{metric}"] = scorers
+    return found
+
+
+def _names(
+    documents: Sequence[Mapping[str, Any]], means: Mapping[str, Any], wanted: str | None
+) -> list[str]:
+    """Metrics of documents: those with an aggregate; all that are numbers, if one is wanted.
+
+    A document also has numbers that are no score, such as the index of the chosen answer.
+    """
+    names = {name for each in documents for name, value in each.items() if is_number(value)}
+    return sorted(names if wanted in names else names & means.keys() or names)
+
+
+def _of_olmes(path: Path, task: str) -> _Own:
+    beside = path.with_name(path.name.removesuffix("-predictions.jsonl") + "-metrics.json")
+    found = aggregate_beside(beside)
+    means = found.get("metrics", {})
+    return _Own(
+        beside=beside,
+        task=str(found.get("task_name") or task),
+        items=found.get("num_instances"),
+        primary=(found.get("task_config") or {}).get("primary_metric"),
+        means={**means, **(means.get("extra_metrics") or {})},
+    )
+
+
+def _of_olmo_eval(path: Path, name: str) -> _Own:
+    """The entry of the task; of several models' entries that of the folder's model.
+
+    Raises:
+        TokenmartError: `metrics.json` can't be read, or has no entry or several of this task.
+    """
+    hashed = _HASH.fullmatch(name)
+    task, ending = (hashed["task"], hashed["hash"]) if hashed else (name, "")
+    folder = path.resolve().parent
+    beside = folder.parent.parent / "metrics.json"
+    tasks = aggregate_beside(beside).get("tasks")
+    if tasks is None:
+        return _Own(beside, task)
+    found = [
+        each
+        for each in tasks
+        if _in_file_name(each["task"]) == task
+        and str(each.get("task_hash") or "").endswith(ending)
+        and (each.get("model") is None or _in_file_name(each["model"]) == folder.name)
+    ]
+    if len(found) != 1:
+        raise TokenmartError(
+            f"{beside}: has {len(found)} entries of {name}, expected one; give the file of "
+            "predictions in the folder where olmo-eval wrote it"
+        )
+    (entry,) = found
+    return _Own(
+        beside=beside,
+        task=str(entry["task"]),
+        items=entry.get("num_instances"),
+        primary=entry.get("primary_metric"),
+        means=_by_scorer(entry.get("metrics")),
+    )
+
+
+def _in_file_name(name: str) -> str:
+    return re.sub(r"[:/\\ ]", "_", name)

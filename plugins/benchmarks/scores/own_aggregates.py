@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from warehouse.errors import TokenmartError, did_you_mean
+import click
+
+from plugins.benchmarks.scores.metric_directions import direction_of
+from warehouse.errors import TokenmartError, did_you_mean, visible
 from warehouse.text_file import parse_json, read_text
 
 TOLERANCE = 1e-6
@@ -48,6 +51,11 @@ def chosen_metric(path: Path, names: Sequence[str], wanted: str | None, own: str
     return wanted or names[0]
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value of JSON or Parquet is a number or a truth value."""
+    return isinstance(value, bool | int | float)
+
+
 def item_score(place: str, metrics: Mapping[str, Any], metric: str) -> float:
     """An item's value as a number.
 
@@ -64,10 +72,44 @@ def item_score(place: str, metrics: Mapping[str, Any], metric: str) -> float:
     return float(value)
 
 
+def refuse_lower(beside: Path, name: str) -> None:
+    """Stop at a metric of which lower values are better: a target's higher values are better.
+
+    Raises:
+        TokenmartError: always.
+    """
+    raise TokenmartError(
+        f"{beside}: lower is better in {name}; import it as a plain table with the sign reversed, "
+        "or leave it out"
+    )
+
+
+def say_if_lower(path: Path, metric: str) -> None:
+    """Print a note on standard error where a metric's name shows that lower values are better."""
+    if direction_of(metric.partition(":")[0].removesuffix("_corr")) == "lower":
+        note = f"note: {path}: lower is better in {metric}; a target's higher values are better"
+        click.echo(visible(note), err=True)
+
+
+def refuse_other_count(path: Path, beside: Path, found: int, own: Any) -> None:
+    """Stop if a file has more or fewer items than the program's own number; None isn't compared.
+
+    Raises:
+        TokenmartError: items are missing.
+    """
+    if isinstance(own, int) and own != found:
+        raise TokenmartError(
+            f"{path}: contains {found} items, and {beside} has {own}: the file is incomplete, or "
+            "of another run; fetch both again"
+        )
+
+
 def refuse_other_mean(
     path: Path, beside: Path, metric: str, scores: Sequence[float], own: Any
 ) -> None:
     """Stop if the program's own aggregate differs from the mean of the items.
+
+    Without an aggregate, a note on standard error states that nothing was compared.
 
     Args:
         path: the items.
@@ -80,6 +122,9 @@ def refuse_other_mean(
         TokenmartError: items are missing, or the metric is no mean of them.
     """
     if not isinstance(own, int | float) or isinstance(own, bool):
+        cause = f"has no value of {metric}" if beside.is_file() else "is not there"
+        note = f"note: {path}: {metric} was not compared with its aggregate: {beside} {cause}"
+        click.echo(visible(note), err=True)
         return
     mean = math.fsum(scores) / len(scores)
     if not math.isclose(mean, own, rel_tol=TOLERANCE, abs_tol=TOLERANCE):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,36 @@ def olmes(folder: Path, own: float = 0.6) -> Path:
         for number, right in enumerate(RIGHT)
     ]  # fmt: skip
     return lines(folder / "task-003-arc_easy-predictions.jsonl", rows)
+
+
+def olmo_eval(folder: Path, own: float = 0.6, items: int = 5) -> Path:
+    """Predictions of one task and the metrics of all tasks, as olmo-eval lays them out."""
+    tasks = [
+        {
+            "task": task,
+            "metrics": {"accuracy": {"logprob": own}, "bits_per_byte": {"bits_per_byte": 2.5}},
+            "num_instances": items,
+            "primary_metric": "accuracy:logprob",
+            "task_hash": "0123456789abcdef",
+        }
+        for task in ("arc_easy:mc", "arc_easy:bpb")
+    ]
+    (folder / "metrics.json").write_text(json.dumps({"config": {}, "tasks": tasks}))
+    rows = [
+        {
+            "doc_id": number,
+            "native_id": f"doc_{number}",
+            "model_output": [{"text": " a", "sum_logits": -3.5, "num_tokens": 2}],
+            "instance_metrics": {
+                "logprob": {"logprob": -3.5},
+                "accuracy": {"logprob": float(right)},
+                "bits_per_byte": {"bits_per_byte": 0.5 + number},
+            },
+            "label": 1,
+        }
+        for number, right in enumerate(RIGHT)
+    ]
+    return lines(folder / "predictions" / "my_model" / "arc_easy_mc_abcdef-predictions.jsonl", rows)
 
 
 def lighteval(folder: Path, own: float = 0.6, text: bool = False) -> Path:
@@ -121,6 +153,53 @@ def test_the_primary_metric_of_olmes_is_taken(tmp_path: Path) -> None:
     assert found(read("olmes", path, "acc_per_char"))[0] == {"arc_easy"}
 
 
+def test_other_numbers_of_olmes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Extra metrics are compared; values without an aggregate are offered only where none has one.
+
+    Where lower values are better, a note states it.
+    """
+    path = olmes(tmp_path)
+    beside = tmp_path / "task-003-arc_easy-metrics.json"
+    content = json.loads(beside.read_text())
+    content["metrics"]["extra_metrics"] = {"acc_raw": content["metrics"].pop("acc_raw")}
+    content["task_config"] = {"primary_metric": None}
+    beside.write_text(json.dumps(content))
+    with pytest.raises(TokenmartError, match=r"with one of: acc_per_char, acc_raw$"):
+        read("olmes", path)
+    assert len(read("olmes", path, "acc_raw")) == 5 and capsys.readouterr().err == ""
+    assert len(read("olmes", path, "bits_per_byte_corr")) == 5
+    compared, better = capsys.readouterr().err.splitlines()
+    assert compared.endswith("has no value of bits_per_byte_corr")
+    assert "lower is better in bits_per_byte_corr" in better
+    content["metrics"]["extra_metrics"]["acc_raw"] = 0.4
+    beside.write_text(json.dumps(content))
+    with pytest.raises(TokenmartError, match=r"acc_raw over 5 items is 0\.2, and .*json has 0\.4"):
+        read("olmes", path, "acc_raw")
+    beside.write_text(json.dumps({**content, "num_instances": 6}))
+    with pytest.raises(TokenmartError, match=r"contains 5 items, and .*json has 6"):
+        read("olmes", path, "acc_per_char")
+
+
+def test_predictions_of_olmo_eval(tmp_path: Path) -> None:
+    path = olmo_eval(tmp_path)
+    right = {"arc_easy:mc"}, list(enumerate(map(float, RIGHT)))
+    assert found(read("olmes", path)) == right == found(read("olmes", path, "accuracy:logprob"))
+    assert sum(row["score"] for row in read("olmes", path, "bits_per_byte:bits_per_byte")) == 12.5
+    with pytest.raises(TokenmartError, match=r"contains 5 items, and .*json has 7"):
+        read("olmes", olmo_eval(tmp_path, items=7))
+    content = json.loads((tmp_path / "metrics.json").read_text())
+    (task, _) = content["tasks"]
+    both = [{**task, "model": name, "num_instances": 5} for name in ("my/model", "other")]
+    (tmp_path / "metrics.json").write_text(json.dumps({"tasks": both}))
+    assert found(read("olmes", path)) == right
+    (tmp_path / "metrics.json").write_text(json.dumps({"tasks": both[1:]}))
+    with pytest.raises(TokenmartError, match="has 0 entries of arc_easy_mc_abcdef"):
+        read("olmes", path)
+    (tmp_path / "metrics.json").unlink()
+    with pytest.raises(TokenmartError, match="contains 3 metrics; use --metric with one of: acc"):
+        read("olmes", path)
+
+
 @pytest.mark.parametrize("text", [False, True])
 def test_details_of_lighteval(tmp_path: Path, text: bool) -> None:
     path = lighteval(tmp_path, text=text)
@@ -130,6 +209,84 @@ def test_details_of_lighteval(tmp_path: Path, text: bool) -> None:
     )
     with pytest.raises(TokenmartError, match="contains 2 metrics; use --metric with one of: acc"):
         read("lighteval", path)
+
+
+def lighteval_types(folder: Path, own: float = 0.6) -> Path:
+    """A task of two request types as 0.8.1 writes it, and a metric of all documents together."""
+    model = folder / "results" / "model"
+    model.mkdir(parents=True, exist_ok=True)
+    config = [
+        {"metric_name": "acc", "higher_is_better": True, "corpus_level_fn": "mean"},
+        {"metric_name": "length", "higher_is_better": False, "corpus_level_fn": "mean"},
+        {
+            "metric_name": ["distance", "likeness"],
+            "higher_is_better": {"distance": False, "likeness": True},
+        },
+    ]
+    results = {
+        "results": {"community|qa|0": {"acc": own, "length": 7.0, "likeness": 0.5, "ppl": 3.2}},
+        "config_tasks": {"community|qa": {"metric": config}},
+    }
+    (model / f"results_{TIME}.json").write_text(json.dumps(results))
+    ppl = [{"logprobs": -4.5, "weights": 3} for _ in RIGHT]
+    rows = [{"example": "q", "metrics": {"acc": None, "ppl": each}} for each in ppl]
+    rows += [
+        {
+            "example": "q",
+            "metrics": {"acc": right, "length": 7.0, "distance": 2, "likeness": 0.5, "ppl": None},
+        }
+        for right in RIGHT
+    ]
+    details = folder / "details" / "model" / TIME
+    details.mkdir(parents=True, exist_ok=True)
+    path = details / f"details_community|qa|0_{TIME}.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+def test_a_task_of_lighteval_with_two_request_types(tmp_path: Path) -> None:
+    """Each type has rows of its own; the items are numbered within the metric's type."""
+    path = lighteval_types(tmp_path)
+    assert found(read("lighteval", path, "acc")) == (
+        {"community|qa|0"},
+        list(enumerate(map(float, RIGHT))),
+    )
+    assert len(read("lighteval", path, "likeness")) == 5
+    with pytest.raises(TokenmartError, match=r"over 5 items is 0\.6, and .*json has 0\.8"):
+        read("lighteval", lighteval_types(tmp_path, 0.8), "acc")
+
+
+def test_metrics_of_lighteval_that_are_no_target_are_refused(tmp_path: Path) -> None:
+    path = lighteval_types(tmp_path)
+    with pytest.raises(TokenmartError, match="ppl: lighteval computes no value for each document"):
+        read("lighteval", path, "ppl")
+    for metric in ("length", "distance"):
+        with pytest.raises(TokenmartError, match=f"lower is better in {metric}"):
+            read("lighteval", path, metric)
+    alone = tmp_path / f"details_x|0_{TIME}.parquet"
+    pq.write_table(pa.Table.from_pylist([{"metric": {"ppl": {"logprobs": -1.0}}}]), alone)
+    with pytest.raises(TokenmartError, match="only one for all of them together; leave it out"):
+        read("lighteval", alone)
+
+
+def test_results_above_the_folder_of_details_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As on the hub, and as 0.8.1 writes for a model that is an absolute path."""
+    made = lighteval(tmp_path)
+    folder = tmp_path / "model" / TIME
+    folder.mkdir(parents=True)
+    path = made.rename(folder / made.name)
+    assert len(read("lighteval", path, "acc")) == 5
+    said = capsys.readouterr().err
+    assert f"note: {path}: acc was not compared with its aggregate:" in said
+    assert f"results_{TIME}.json is not there" in said
+    results = {"results": {"leaderboard|arc|25": {"acc": 0.8}}}
+    (folder.parent / f"results_{TIME}.json").write_text(json.dumps(results))
+    with pytest.raises(TokenmartError, match=r"json has 0\.8"):
+        read("lighteval", path, "acc")
+    assert len(read("lighteval", path, "acc_norm")) == 5
+    assert f"results_{TIME}.json has no value of acc_norm" in capsys.readouterr().err
 
 
 def test_instances_of_every_eval_ever(tmp_path: Path) -> None:
@@ -142,11 +299,54 @@ def test_instances_of_every_eval_ever(tmp_path: Path) -> None:
         read("every-eval-ever", every_eval_ever(tmp_path, lower=True), "qa/acc")
 
 
+def test_lines_other_than_those_of_the_record_are_refused(tmp_path: Path) -> None:
+    path = every_eval_ever(tmp_path)
+    beside = tmp_path / "one.json"
+    record = json.loads(beside.read_text())
+    details = {"format": "jsonl", "hash_algorithm": "sha256", "total_rows": 10}
+    details["checksum"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    beside.write_text(json.dumps({**record, "detailed_evaluation_results": details}))
+    assert len(read("every-eval-ever", path, "qa/acc")) == 5
+    path.write_text(path.read_text().replace("Which?", "What?", 1))
+    with pytest.raises(TokenmartError, match="its sha256 differs from the checksum in"):
+        read("every-eval-ever", path, "qa/acc")
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(TokenmartError, match=r"contains 9 items, and .*one\.json has 10"):
+        read("every-eval-ever", path, "qa/acc")
+
+
 @pytest.mark.parametrize(
-    ("kind", "metric"), [("olmes", None), ("lighteval", "acc"), ("every-eval-ever", "qa/acc")]
+    ("names", "items"),
+    [
+        (["q_007", "q_012", "q_003"], [7, 12, 3]),
+        (["12", "0", "7"], [12, 0, 7]),
+        (["b1", "a2", "c3"], [1, 0, 2]),
+        (["q1", "q01", "q2"], [1, 0, 2]),
+        (["beta", "alpha", "gamma"], [1, 0, 2]),
+    ],
 )
-def test_another_aggregate_is_refused(tmp_path: Path, kind: str, metric: str | None) -> None:
-    made = {"olmes": olmes, "lighteval": lighteval, "every-eval-ever": every_eval_ever}[kind]
+def test_items_of_every_eval_ever_have_their_own_number(
+    tmp_path: Path, names: list[str], items: list[int]
+) -> None:
+    rows = [
+        {"evaluation_name": "qa", "sample_id": name, "evaluation": {"score": 1.0}} for name in names
+    ]
+    path = lines(tmp_path / "two_samples.jsonl", rows)
+    assert [row["item"] for row in read("every-eval-ever", path)] == items
+
+
+@pytest.mark.parametrize(
+    ("made", "kind", "metric"),
+    [
+        (olmes, "olmes", None),
+        (olmo_eval, "olmes", None),
+        (lighteval, "lighteval", "acc"),
+        (every_eval_ever, "every-eval-ever", "qa/acc"),
+    ],
+)
+def test_another_aggregate_is_refused(
+    tmp_path: Path, made: Callable[..., Path], kind: str, metric: str | None
+) -> None:
     assert len(read(kind, made(tmp_path), metric)) == 5
     with pytest.raises(TokenmartError, match=r"over 5 items is 0\.6, and .*json has 0\.8"):
         read(kind, made(tmp_path, 0.8), metric)
