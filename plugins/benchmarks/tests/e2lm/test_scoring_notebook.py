@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from plugins.benchmarks.e2lm.score import SignalScores, open_table, score_table
-from warehouse.metrics.model_sql import ModelSql
+from plugins.benchmarks.model_sql import ModelSql
 from warehouse.paths import find_workspace
 
 WORKSPACE = find_workspace(Path(__file__))
