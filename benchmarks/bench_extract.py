@@ -51,6 +51,7 @@ def memory(field: str) -> int:
 
 def setup(name: str) -> tuple[Any, Any, Any]:
     """A real model in float32, its tokenizer and the tokens of a long real document."""
+    from extract.backends.backend import Loading
     from extract.checkpoints import find_checkpoint
     from extract.models.loading import load_model
     from extract.tokenization import load_tokenizer
@@ -65,7 +66,7 @@ def setup(name: str) -> tuple[Any, Any, Any]:
     tokenizer = load_tokenizer(checkpoint, spec)
     texts = ensure_documents(problem, workspace)["text"].to_pylist()
     tokens = tokenizer.encode(max(texts, key=len)).ids
-    return load_model(checkpoint, spec, device="cpu", dtype="float32"), tokenizer, tokens
+    return load_model(Loading(spec, checkpoint, "cpu", "float32")), tokenizer, tokens
 
 
 def measure(work: Callable[[], Any], repeats: int) -> dict[str, float]:

@@ -67,6 +67,7 @@ def random_subject(name: str, shape: Any, parameters: int | None, device: str) -
 
 def real_subject(folder: Path, device: str) -> Subject:
     """A checkpoint of this machine, and this checkout's own files as its text."""
+    from extract.backends.backend import Loading
     from extract.checkpoints import Checkpoint
     from extract.models.loading import load_model
     from extract.planning.memory import model_size
@@ -89,7 +90,7 @@ def real_subject(folder: Path, device: str) -> Subject:
     return Subject(
         spec,
         size,
-        lambda dtype: load_model(checkpoint, spec, device=device, dtype=dtype),
+        lambda dtype: load_model(Loading(spec, checkpoint, device, dtype)),
         lambda count: np.resize(ids, count),
         tokenizer._tokenizer,
     )

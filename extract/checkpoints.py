@@ -46,13 +46,7 @@ def find_checkpoint(
     """Locate (and fetch or convert where needed) the files of a model.
 
     GGUF and pickled weights are converted once into safetensors in the cache, keyed by the hash
-    of the files.
-
-    Args:
-        spec: the model.
-        workspace: where its files are, and the cache.
-        problem: the name of its problem.
-        asked: the value of `--problem`, if it isn't the name.
+    of the files. `asked` is the value of `--problem`, for messages.
 
     Raises:
         TokenmartError: files are missing and can't be fetched, or contain more than weights; the

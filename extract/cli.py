@@ -12,13 +12,7 @@ import click
 
 from warehouse.errors import TokenmartError
 from warehouse.options import BACKEND, DEVICE, DTYPE, JSON, MODELS, PROBLEM, WIDE
-from warehouse.terminal import (
-    counted,
-    left_out_notes,
-    print_columns,
-    print_notes,
-    terminal_console,
-)
+from warehouse.terminal import counted, left_out_notes, print_columns, print_notes, terminal_console
 
 if TYPE_CHECKING:
     from extract.planning.tables import Plan

@@ -28,9 +28,9 @@ from extract.planning.cost import (
     read_lengths,
 )
 from extract.planning.memory import Footprint, refuse_too_large
-from extract.planning.plan import Document, ModelPlan, Selection, Task, unsettled
+from extract.planning.plan import Document, ModelPlan, Selection, unsettled
 from extract.tokenization import TokenizedDocument
-from extract.unit_rows import ScoredUnit, token_rows, top_token_rows, unit_record, write_model
+from extract.unit_rows import Job, ScoredUnit, token_rows, top_token_rows, unit_record, write_model
 from extract.work_claims import claim
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Condition, Request, with_bos
@@ -64,8 +64,7 @@ class Extraction:
     """Runs a selection of a problem: the only place where units are computed and stored.
 
     Args:
-        selection: which part of a problem, and how.
-        documents: the selected documents.
+        selection, documents: what to compute.
         progress: called as units finish.
         since: when a run of several workers started, in ISO format, UTC: units that failed
             since then are not tried again by the next worker.
@@ -109,19 +108,19 @@ class Extraction:
     def _run_spec(self, spec: ModelSpec) -> None:
         plans: list[ModelPlan] = []
 
-        def job() -> None:
+        def work() -> None:
             plans.append(self._plan(spec))
             if plans[0].tasks:
                 with self.outcome.messages.about(spec.full_id):
                     self._run_model(plans[0])
 
         try:
-            if reason := why_failed(spec.full_id, job):
+            if reason := why_failed(spec.full_id, work):
                 self.outcome.failures.append(Failure(spec.full_id, reason))
                 # without a plan its files were not found, and fingerprints of units are not known
                 for plan in plans:
                     for task in plan.tasks:
-                        self._fail_task(plan, task, reason)
+                        self._fail(Job(plan, task), reason)
         finally:
             for plan in plans:
                 self._publish(plan)
@@ -138,15 +137,14 @@ class Extraction:
         self.outcome.failures += plan.failed
         return plan
 
-    def _fail_task(self, plan: ModelPlan, task: Task, reason: str) -> None:
-        """Record what is missing of a task as failed."""
-        with self._claim(plan, task) as ours:
-            for condition in self._still_missing(plan, task) if ours else ():
+    def _fail(self, job: Job, reason: str) -> None:
+        """Record what is missing of a document as failed."""
+        with self._claim(job) as ours:
+            for condition in self._still_missing(job) if ours else ():
                 failed = ScoredUnit(condition, (), (), reason, 0, 0.0, self.memory.bytes())
-                self._store(plan, task, failed, scorer=None, tokenized=None)
-        label = f"{plan.spec.full_id}: document {task.document.doc_id}"
-        work = self.work.of(plan.spec, task.document, task.missing)
-        self.progress(label, len(task.missing), work, False)
+                self._store(job, failed)
+        work = self.work.of(job.plan.spec, job.task.document, job.task.missing)
+        self.progress(job.label, len(job.task.missing), work, False)
 
     def _publish(self, plan: ModelPlan) -> None:
         started = time.monotonic()
@@ -176,7 +174,7 @@ class Extraction:
             except TokenmartError as error:
                 reason = explain(error, plan.spec.full_id)
                 self.outcome.failures.append(Failure(plan.spec.full_id, reason, number))
-                self._fail_task(plan, task, reason)
+                self._fail(Job(plan, task), reason)
         return documents
 
     def _run_model(self, plan: ModelPlan) -> None:
@@ -193,7 +191,7 @@ class Extraction:
                 if tokenized is None:
                     continue
                 storing.check()
-                self._claim_and_score(plan, task, scorer, tokenized, storing)
+                self._claim_and_score(Job(plan, task, tokenized, scorer), storing)
                 # publishing rewrites whole files: at most a twentieth of the time goes there
                 if time.monotonic() - published > max(PUBLISH_SECONDS, 20 * self.publish_seconds):
                     storing.submit(partial(self._publish, plan))
@@ -220,36 +218,31 @@ class Extraction:
         scorer.check()
         return scorer
 
-    def _claim_and_score(
-        self,
-        plan: ModelPlan,
-        task: Task,
-        scorer: Scorer,
-        tokenized: TokenizedDocument,
-        storing: Background,
-    ) -> None:
+    def _claim_and_score(self, job: Job, storing: Background) -> None:
         """Score one document if no other process has it; its claim is held until it is stored."""
-        self.label = label = f"{plan.spec.full_id}: document {task.document.doc_id}"
-        work = self.work.of(plan.spec, task.document, task.missing)
-        self.progress(label, 0)
+        spec, document, missing = job.plan.spec, job.task.document, job.task.missing
+        self.label = job.label
+        work = self.work.of(spec, document, missing)
+        self.progress(job.label, 0)
         with ExitStack() as held:
-            ours = held.enter_context(self._claim(plan, task))
-            todo = self._still_missing(plan, task) if ours else ()
+            ours = held.enter_context(self._claim(job))
+            todo = self._still_missing(job) if ours else ()
             if not todo:
-                self.outcome.elsewhere += 0 if ours else len(task.missing)
-                self.progress(label, len(task.missing), work, False)
+                self.outcome.elsewhere += 0 if ours else len(missing)
+                self.progress(job.label, len(missing), work, False)
                 return
-            self.within.begin(work, self.work.tokens(len(tokenized.ids), todo))
+            assert job.tokenized is not None
+            self.within.begin(work, self.work.tokens(len(job.tokenized.ids), todo))
             scored: list[ScoredUnit] = []
             for together in scoring_groups(todo):
                 try:
-                    scored += self._score(plan, task, together, scorer, tokenized)
+                    scored += self._score(job, together)
                 except DoesNotFitError:
                     # what needs no cache of the document is scored alone; the others are refused
                     for each in apart(together):
-                        scored += self._score(plan, task, each, scorer, tokenized)
+                        scored += self._score(job, each)
             self.outcome.failures += [
-                Failure(plan.spec.full_id, unit.reason, task.document.doc_id)
+                Failure(spec.full_id, unit.reason, document.doc_id)
                 for unit in scored
                 if unit.reason
             ]
@@ -260,45 +253,39 @@ class Extraction:
         def store() -> None:
             with release:
                 for unit in scored:
-                    self._store(plan, task, unit, scorer, tokenized)
-            self.progress(label, len(task.missing))
+                    self._store(job, unit)
+            self.progress(job.label, len(missing))
 
         storing.submit(store)
 
-    def _claim(self, plan: ModelPlan, task: Task) -> AbstractContextManager[bool]:
-        folder = self.workspace.store / "claims" / self.problem.name / plan.spec.model_id
-        return claim(folder / f"doc-{task.document.doc_id:06d}.claim")
+    def _claim(self, job: Job) -> AbstractContextManager[bool]:
+        folder = self.workspace.store / "claims" / self.problem.name / job.plan.spec.model_id
+        return claim(folder / f"doc-{job.task.document.doc_id:06d}.claim")
 
-    def _still_missing(self, plan: ModelPlan, task: Task) -> tuple[Condition, ...]:
-        """Conditions of a task that no process has finished since the plan was made."""
-        keys = self.workspace, self.problem.name, plan.spec.model_id
-        ledgers = {c.name: finished_units(*keys, c.name) for c in task.missing}
-        return unsettled(task, ledgers, self.workspace, self.since, plan.recorded_only)
+    def _still_missing(self, job: Job) -> tuple[Condition, ...]:
+        """Conditions of a document that no process has finished since the plan was made."""
+        keys = self.workspace, self.problem.name, job.plan.spec.model_id
+        ledgers = {c.name: finished_units(*keys, c.name) for c in job.task.missing}
+        return unsettled(job.task, ledgers, self.workspace, self.since, job.plan.recorded_only)
 
-    def _score(
-        self,
-        plan: ModelPlan,
-        task: Task,
-        together: Sequence[Condition],
-        scorer: Scorer,
-        tokenized: TokenizedDocument,
-    ) -> list[ScoredUnit]:
+    def _score(self, job: Job, together: Sequence[Condition]) -> list[ScoredUnit]:
         """Score conditions in one call; seconds are shared by the tokens that each processed.
 
         Raises:
             DoesNotFitError: not all of them fit, and some might alone.
             DeviceLostError: the GPU failed.
         """
+        assert job.tokenized is not None and job.scorer is not None
         self.memory.reset()
         started = time.perf_counter()
         reason = ""
         results: Sequence[Scored] = ()
         built: list[list[Request]] = [[] for _ in together]
         try:
-            reading = plan.reading(task.document, tokenized, together)
+            reading = job.plan.reading(job.task.document, job.tokenized, together)
             built = [condition.build(reading) for condition in together]
             requests = [request for group in built for request in group]
-            results = list(scorer.score(requests))
+            results = list(job.scorer.score(requests))
             wants_choices = any(condition.top_k for condition in together)
             check_results(results, len(requests), wants_choices, self.selection.backend)
         except Exception as error:  # the next document is tried
@@ -306,7 +293,7 @@ class Extraction:
             fitting = isinstance(error, DoesNotFitError) and len(apart(together)) > 1
             if fitting or isinstance(error, DeviceLostError):
                 raise
-            reason = explain(error, plan.spec.full_id)
+            reason = explain(error, job.plan.spec.full_id)
         seconds = time.perf_counter() - started
         processed = sum(result.tokens_processed for result in results)
         scored, left = [], list(results)
@@ -319,20 +306,13 @@ class Extraction:
             scored.append(unit)
         return scored
 
-    def _store(
-        self,
-        plan: ModelPlan,
-        task: Task,
-        scored: ScoredUnit,
-        scorer: Scorer | None,
-        tokenized: TokenizedDocument | None,
-    ) -> None:
+    def _store(self, job: Job, scored: ScoredUnit) -> None:
         """Store one unit; without a tokenised document it failed before it was tokenised."""
-        if scored.reason or tokenized is None:
-            rows = TOKENS.empty_table()
-        else:
-            rows = token_rows(task.document.doc_id, tokenized, scored.requests, scored.results)
-        unit = unit_record(self.selection, plan, task, scored, rows.num_rows, scorer, tokenized)
+        rows = TOKENS.empty_table()
+        if not scored.reason and job.tokenized is not None:
+            number = job.task.document.doc_id
+            rows = token_rows(number, job.tokenized, scored.requests, scored.results)
+        unit = unit_record(self.selection, job, scored, rows.num_rows)
         top_k = scored.condition.top_k
         choices = top_token_rows(rows, scored.results, top_k) if top_k and rows.num_rows else None
         write_top_tokens(self.workspace, unit, choices, top_k)

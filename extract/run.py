@@ -35,10 +35,7 @@ class Scheduler(ABC):
 
     @abstractmethod
     def extract(
-        self,
-        context: click.Context,
-        selection: Selection,
-        documents: Sequence[Document],
+        self, context: click.Context, selection: Selection, documents: Sequence[Document]
     ) -> tuple[Iterable[Failure], list[str]]:
         """Extract what is missing; `context` is the command's, with its options.
 
@@ -54,9 +51,7 @@ class Scheduler(ABC):
 def chosen_scheduler(on: str | None, given: Mapping[str, Any]) -> Scheduler | None:
     """The scheduler that `--on` names; None without `--on`.
 
-    Args:
-        on: the value of `--on`.
-        given: options that belong to schedulers, by name.
+    `given` are the options that belong to schedulers, by name.
 
     Raises:
         TokenmartError: no such scheduler, or an option belongs to another one.
@@ -80,10 +75,7 @@ def chosen_scheduler(on: str | None, given: Mapping[str, Any]) -> Scheduler | No
 
 
 def extract_elsewhere(
-    scheduler: Scheduler,
-    context: click.Context,
-    selection: Selection,
-    documents: list[Document],
+    scheduler: Scheduler, context: click.Context, selection: Selection, documents: list[Document]
 ) -> None:
     """Run an extraction on a scheduler and print what it did.
 
@@ -172,14 +164,9 @@ def extract_here(
 def next_documents(done: int, total: int, seconds_left: float, seconds_each: float) -> int:
     """Number of documents of the next batch; 0 if none is left or none fits.
 
-    A batch is at most as large as everything before it, so that a first document that was fast
-    by accident doesn't start hours of work, and models are loaded few times.
-
-    Args:
-        done: documents that all models have scored.
-        total: documents asked for.
-        seconds_left: of the budget.
-        seconds_each: what one document took for all models, at most; 0 before the first.
+    A batch is at most as large as everything `done` before it, so that a first document that was
+    fast by accident doesn't start hours of work, and models are loaded few times. `seconds_each`
+    is what one document took for all models, at most; 0 before the first.
     """
     count = min(total - done, max(1, done))
     return min(count, int(seconds_left / seconds_each)) if seconds_each else count
@@ -191,7 +178,7 @@ def extract_within(
     units_each: int,
     score: Callable[[Sequence[Document]], int],
 ) -> int:
-    """Score documents in order, in batches, until the next batch would not end in time.
+    """Score documents in order, in batches, until the next batch would not end within `hours`.
 
     The first document is always scored: nothing is measured before it.
 

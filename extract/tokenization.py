@@ -72,10 +72,7 @@ class DocumentTokenizer:
     """
 
     def __init__(
-        self,
-        tokenizer: Any,
-        spec: ModelSpec,
-        exact_ids: Callable[[str], list[int]] | None = None,
+        self, tokenizer: Any, spec: ModelSpec, exact_ids: Callable[[str], list[int]] | None = None
     ) -> None:
         if not getattr(tokenizer, "is_fast", False):
             raise TokenmartError(

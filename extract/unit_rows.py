@@ -26,6 +26,21 @@ from warehouse.store.token_files import STEP_NATS
 
 
 @dataclass(frozen=True)
+class Job:
+    """One document of one model; without tokens it failed before it was tokenised."""
+
+    plan: ModelPlan
+    task: Task
+    tokenized: TokenizedDocument | None = None
+    scorer: Scorer | None = None
+
+    @property
+    def label(self) -> str:
+        """Its name in the progress bar."""
+        return f"{self.plan.spec.full_id}: document {self.task.document.doc_id}"
+
+
+@dataclass(frozen=True)
 class ScoredUnit:
     """One condition of one document, scored or failed, not yet stored."""
 
@@ -40,10 +55,7 @@ class ScoredUnit:
 
 
 def token_rows(
-    doc_id: int,
-    document: TokenizedDocument,
-    requests: Sequence[Request],
-    results: Sequence[Scored],
+    doc_id: int, document: TokenizedDocument, requests: Sequence[Request], results: Sequence[Scored]
 ) -> pa.Table:
     """Rows of one unit in the token schema, sorted by (segment, position)."""
     if not requests:
@@ -144,20 +156,10 @@ def running_code() -> tuple[str, bool]:
     return found["revision"] or "unknown", bool(found["dirty"])
 
 
-def unit_record(
-    selection: Selection,
-    plan: ModelPlan,
-    task: Task,
-    scored: ScoredUnit,
-    rows: int,
-    scorer: Scorer | None,
-    tokenized: TokenizedDocument | None,
-) -> UnitRecord:
-    """The record of a unit; without a tokenised document it failed before it was tokenised.
-
-    Its content hash is set where its rows are stored.
-    """
+def unit_record(selection: Selection, job: Job, scored: ScoredUnit, rows: int) -> UnitRecord:
+    """The record of a unit; its content hash is set where its rows are stored."""
     commit, dirty = running_code()
+    plan, task, tokenized, scorer = job.plan, job.task, job.tokenized, job.scorer
     condition = scored.condition
     return UnitRecord(
         problem=selection.problem.name,

@@ -202,11 +202,7 @@ def run_workers(team: Sequence[Worker], finished: Callable[[], int], progress: P
     """Run workers to their end, showing the progress that the ledger records.
 
     A worker whose GPU fails is started again once; if it fails again, the GPU is given up.
-
-    Args:
-        team: one worker for each process.
-        finished: counts the finished units.
-        progress: of the parent.
+    `finished` counts the finished units.
 
     Raises:
         StorageError: a log can't be written.

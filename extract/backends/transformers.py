@@ -36,15 +36,7 @@ class Transformers(Backend):
         # what the model before held goes back to the device, not only to its allocator
         free_unused()
         try:
-            model = load_model(
-                loading.checkpoint,
-                loading.spec,
-                device=loading.device,
-                dtype=loading.dtype,
-                attention=loading.attention,
-                working=loading.working,
-                cache_share=loading.cache_share,
-            )
+            model = load_model(loading)
             if loading.passed is not None:
                 report_layers(model, loading.passed)
             return Engine(

@@ -28,9 +28,7 @@ KEPT_ROPE_KEYS = ("rope_theta", "partial_rotary_factor", "original_max_position_
 def configure(config: Any, spec: ModelSpec) -> None:
     """Apply the trained position encoding, then the interventions that act on the configuration.
 
-    Args:
-        config: the model's; changed in place, before the weights are loaded.
-        spec: the model of the problem file.
+    The configuration is changed in place, before the weights are loaded.
 
     Raises:
         TokenmartError: rotary parameters for a model that has no rotary embeddings.
@@ -72,49 +70,51 @@ def apply(model: Any, spec: ModelSpec) -> None:
             _limit_attention(model, intervention)
 
 
-def _rope_groups(config: Any, spec: ModelSpec, what: str) -> list[dict[str, Any]]:
-    """The sets of rotary parameters that a change acts on; edited in place.
+def _rope_parameters(config: Any, spec: ModelSpec, what: str) -> dict[str, Any]:
+    """The rotary parameters that a change acts on; edited in place.
 
     Architectures with several kinds of layers keep one set for each: it is that of the layers
     with full attention.
     """
-    rope = getattr(config, "rope_parameters", None)
+    rope: dict[str, Any] = getattr(config, "rope_parameters", None) or {}
     if not rope:
         raise TokenmartError(
             f"{spec.full_id}: {what} needs rotary embeddings, and {type(config).__name__} has "
             "none; remove it"
         )
-    return [rope] if "rope_theta" in rope else [rope.get("full_attention", {})]
+    return rope if "rope_theta" in rope else rope.get("full_attention", {})
 
 
 def _trained_rope(config: Any, spec: ModelSpec, rope: Rope) -> None:
     """Put the position encoding of the problem file in place of the configuration's."""
-    for group in _rope_groups(config, spec, "rope"):
-        # what is no part of a scaling stays: the base, and the share of a head that is rotated
-        kept = {key: group[key] for key in KEPT_ROPE_KEYS if key in group}
-        group.clear()
-        group.update(kept, rope_type=rope.type)
-        if rope.theta is not None:
-            group["rope_theta"] = rope.theta
-        _scale_rope(config, group, rope.type, rope.factor)
+    parameters = _rope_parameters(config, spec, "rope")
+    # what is no part of a scaling stays: the base, and the share of a head that is rotated
+    kept = {key: parameters[key] for key in KEPT_ROPE_KEYS if key in parameters}
+    parameters.clear()
+    parameters.update(kept)
+    if rope.theta is not None:
+        parameters["rope_theta"] = rope.theta
+    _scale_rope(config, parameters, rope.type, rope.factor)
 
 
 def _change_rope(config: Any, spec: ModelSpec, change: RopeIntervention) -> None:
-    for group in _rope_groups(config, spec, "interventions.rope"):
-        if change.theta is not None:
-            group["rope_theta"] = change.theta
-        if change.scaling is not None:
-            _scale_rope(config, group, change.scaling, change.factor)
+    parameters = _rope_parameters(config, spec, "interventions.rope")
+    if change.theta is not None:
+        parameters["rope_theta"] = change.theta
+    if change.scaling is not None:
+        _scale_rope(config, parameters, change.scaling, change.factor)
 
 
-def _scale_rope(config: Any, group: dict[str, Any], scaling: str, factor: float | None) -> None:
-    group["rope_type"] = scaling
+def _scale_rope(
+    config: Any, parameters: dict[str, Any], scaling: str, factor: float | None
+) -> None:
+    parameters["rope_type"] = scaling
     # the name of older configurations
-    group.pop("type", None)
+    parameters.pop("type", None)
     if factor is not None:
-        group["factor"] = factor
+        parameters["factor"] = factor
     if scaling == "yarn":
-        group.setdefault("original_max_position_embeddings", config.max_position_embeddings)
+        parameters.setdefault("original_max_position_embeddings", config.max_position_embeddings)
 
 
 def _layers(model: Any) -> nn.ModuleList:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from extract.backends.backend import DEFAULT
+from extract.backends.backend import DEFAULT, Loading
 from extract.checkpoints import Checkpoint, trusts_remote_code
 from extract.failures import load_errors
 from extract.models.weights import COMPLETE, LoadedWeights, load_weights
@@ -62,28 +62,10 @@ def check_weights(checkpoint: Checkpoint, spec: ModelSpec) -> None:
     _load_weights(checkpoint, spec, device_map="meta")
 
 
-def load_model(
-    checkpoint: Checkpoint,
-    spec: ModelSpec,
-    *,
-    device: str,
-    dtype: str,
-    attention: str | None = None,
-    working: int = 0,
-    cache_share: float = 0.0,
-) -> Any:
+def load_model(loading: Loading) -> Any:
     """Load a model in eval mode, with its interventions, on a device.
 
     Its attribute `loading_record` records that all its tensors were in the files, for the ledger.
-
-    Args:
-        checkpoint: from `find_checkpoint`.
-        spec: the model of the problem file.
-        device: `cpu`, `cuda`, `cuda:1` …, or `auto-map` for accelerate's device map.
-        dtype: a torch dtype's name.
-        attention: attention implementation; None leaves the choice to transformers.
-        working: bytes that a device map leaves free on each GPU for activations and logits.
-        cache_share: bytes of KV cache for each byte of weights, which it leaves free, too.
 
     Raises:
         TokenmartError: it can't be loaded, its files lack tensors, its interventions can't act on
@@ -92,17 +74,20 @@ def load_model(
     """
     from extract.models import interventions
 
-    if interventions.needs_masks(spec):
-        attention = "sdpa"
+    spec, device = loading.spec, loading.device
+    attention = "sdpa" if interventions.needs_masks(spec) else loading.attention
     options: dict[str, Any] = {}
     if device == "auto-map":
-        options = device_map_options(working, cache_share)
+        from accelerate.utils import get_max_memory
+
+        memory = weights_memory(get_max_memory(), loading.working, loading.cache_share)
+        options = {"device_map": "auto", "max_memory": memory}
     elif device != "cpu":
         # straight to the device: no copy of the weights waits in the host's memory
         options = {"device_map": {"": device}}
     if attention is not None:
         options["attn_implementation"] = attention
-    loaded = _load_weights(checkpoint, spec, dtype=dtype, **options)
+    loaded = _load_weights(loading.checkpoint, spec, dtype=loading.dtype, **options)
     model = loaded.model
     # the engine gives it to the ledger
     model.loading_record = loaded.record
@@ -168,25 +153,12 @@ def resident_weight(linear: nn.Linear) -> tuple[Tensor, Tensor | None]:
 def weights_memory(
     memory: Mapping[int | str, int], working: int, cache_share: float
 ) -> dict[int | str, int]:
-    """Memory for weights per device: what is free, less what a forward needs there.
+    """Memory for weights per device: what is free (bytes), less what a forward needs there.
 
-    Each GPU computes its own layers: it needs the working memory of one layer, and of the KV cache
-    the part of its layers, in proportion to its weights.
-
-    Args:
-        memory: free bytes per device, GPUs by number, as accelerate gives them.
-        working: bytes of activations and logits of the longest document.
-        cache_share: bytes of KV cache for each byte of weights.
+    Each GPU computes its own layers: it needs the working memory of one layer (bytes), and of the
+    KV cache the part of its layers, `cache_share` bytes for each byte of weights.
     """
     return {
         device: int(max(0, free - working) / (1 + cache_share)) if isinstance(device, int) else free
         for device, free in memory.items()
     }
-
-
-def device_map_options(working: int, cache_share: float) -> dict[str, Any]:
-    """Loading options that spread a model over all GPUs, the processor and the disk."""
-    from accelerate.utils import get_max_memory
-
-    memory = weights_memory(get_max_memory(), working, cache_share)
-    return {"device_map": "auto", "max_memory": memory}

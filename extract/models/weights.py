@@ -88,16 +88,11 @@ def load_weights(folder: Path, who: str, **options: Any) -> LoadedWeights:
 def refuse_incomplete(
     who: str, missing: Collection[str], unexpected: Collection[str], model: Any = None
 ) -> None:
-    """Stop unless files and model have the same tensors.
-
-    Args:
-        who: the model's name in messages.
-        missing: tensors of the model that are not in the files.
-        unexpected: tensors of the files that are not in the model.
-        model: of transformers, where there is one.
+    """Stop unless files and model (of transformers, if there is one) have the same tensors.
 
     Raises:
-        TokenmartError: they differ; with the first names and the remedy.
+        TokenmartError: tensors are missing from the files, or unknown to the model; with the first
+            names and the remedy.
     """
     if not missing and not unexpected:
         return

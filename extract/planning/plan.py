@@ -350,17 +350,11 @@ def unsettled(
     since: str | None,
     recorded_only: bool,
 ) -> tuple[Condition, ...]:
-    """The conditions of a task whose units are neither done as asked for, nor failed in this run.
+    """The conditions of a task whose units are neither done as asked for, nor failed since `since`.
 
     A done unit has as many top-k tokens as its condition requests, and a record of complete
-    weights where `recorded_only` asks for it.
-
-    Args:
-        task: with the fingerprint of each condition.
-        ledgers: units by document, for each condition.
-        workspace: where top-k tokens are.
-        since: when this run began; None if failed units are repeated.
-        recorded_only: see `ModelPlan`.
+    weights where `recorded_only` asks for it. `ledgers` has the units of each condition by
+    document.
     """
 
     def is_settled(condition: Condition) -> bool:

@@ -117,11 +117,7 @@ class Context:
 def make_contexts(target: RecallTarget, filler: Sequence[tuple[str, str]]) -> list[Context]:
     """Draw filler passages, names and numbers; equal seeds give equal contexts.
 
-    The first contexts are the same however many there are.
-
-    Args:
-        target: of the problem.
-        filler: name and text of each file.
+    The first contexts are the same however many there are. `filler` has name and text of each file.
 
     Raises:
         TokenmartError: more keys than names, or no text is long enough.

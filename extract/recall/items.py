@@ -78,10 +78,7 @@ def _spread(questions: Sequence[Question], most: int) -> list[Question]:
 
 
 def build_items(
-    target: RecallTarget,
-    contexts: Sequence[Context],
-    tokenizer: DocumentTokenizer,
-    first: int = 0,
+    target: RecallTarget, contexts: Sequence[Context], tokenizer: DocumentTokenizer, first: int = 0
 ) -> Iterator[tuple[int, list[Item]]]:
     """Number of each context from `first` on, and its questions in one model's tokens.
 

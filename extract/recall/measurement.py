@@ -117,12 +117,7 @@ def _marks(path: Path) -> dict[bytes, bytes]:
 
 
 def recall_target(problem: Problem, contexts: int | None, demo: bool) -> RecallTarget:
-    """The target to measure.
-
-    Args:
-        problem: the problem.
-        contexts: contexts per model instead of the file's.
-        demo: use the demo's lengths and tasks, and its number of contexts unless one is given.
+    """The target to measure, with the demo's lengths and tasks and with `contexts` where given.
 
     Raises:
         TokenmartError: the problem has no target that could be measured.
@@ -149,15 +144,7 @@ def measure_recall(target: RecallTarget, selection: Selection, progress: Progres
     """Measure what is missing, model by model; a model that fails does not stop the others.
 
     Answers are stored context by context: an interrupted run resumes after the last one. More
-    contexts than are asked for stay.
-
-    Args:
-        target: from `recall_target`.
-        selection: which models, and how.
-        progress: called as models finish.
-
-    Returns:
-        Units are models that were measured.
+    contexts than are asked for stay. Units of the outcome are models that were measured.
 
     Raises:
         DeviceLostError: the GPU failed.

@@ -16,11 +16,7 @@ from transformers.masking_utils import sdpa_mask
 
 from extract.failures import NoKernelError, has_no_plan
 
-FUSED = (
-    SDPBackend.FLASH_ATTENTION,
-    SDPBackend.CUDNN_ATTENTION,
-    SDPBackend.EFFICIENT_ATTENTION,
-)
+FUSED = (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION)
 """In the order of preference. Flash supports no masks, so packed suffixes go to cuDNN or the
 memory-efficient kernel. The math path is left out: it stores heads × length² scores, 128 GiB for 32
 heads at 32,768 tokens in float32 (computed)."""
@@ -134,8 +130,7 @@ def describe(
 
     Args:
         config: of the model's text part.
-        device: where attention is computed.
-        dtype: of keys and queries.
+        device, dtype: of keys and queries.
         kernels: fused ones that it may take, in the order of preference.
     """
     chosen = str(getattr(config, "_attn_implementation", "unknown"))

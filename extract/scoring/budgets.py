@@ -211,13 +211,8 @@ class Attempts:
 def refuse_large_caches(requests: Iterable[Request], bytes_per_token: int, free: int) -> None:
     """Stop early if the keys and values of a shared prefix alone exceed the free memory.
 
-    Args:
-        requests: to be scored, of which those with a prefix share its cache.
-        bytes_per_token: of the KV cache.
-        free: bytes that the device can still give.
-
     Raises:
-        DoesNotFitError: they are; what shares no prefix may still fit.
+        DoesNotFitError: they do; what shares no prefix may still fit.
     """
     tokens = max((len(r.prefix) + len(r.ids) for r in requests if r.prefix_length), default=0)
     if tokens * bytes_per_token > free:

@@ -262,9 +262,7 @@ class Engine:
         budgets = self.budgets
         if self.length_dependent or budgets.one_forward(len(ids), cached=cache is not None):
             output = self.backbone(
-                input_ids=self._ids(ids[None]),
-                past_key_values=cache,
-                use_cache=cache is not None,
+                input_ids=self._ids(ids[None]), past_key_values=cache, use_cache=cache is not None
             )
             return output.last_hidden_state[0]  # type: ignore[no-any-return]
         kept = DynamicCache() if cache is None else cache

@@ -71,38 +71,22 @@ class _Stops(StoppingCriteria):  # type: ignore[misc]  # transformers has no typ
         return torch.tensor(found, dtype=torch.bool, device=input_ids.device)
 
 
-@dataclass(frozen=True)
-class Written:
-    """An answer.
-
-    Attributes:
-        ids: shape (n,), up to the end of text, which is included, or to the last token computed.
-        states: shape (n, width), the hidden states that predicted each of them; None where there
-            is not one for each, as with beams.
-    """
-
-    ids: NDArray[np.int32]
-    states: Tensor | None
-
-
 @torch.inference_mode()
 def generate(
-    model: Any,
-    contexts: Sequence[Ids],
-    writing: Writing,
-    batch_tokens: int,
-) -> list[Written]:
-    """Generate text after each context, greedily unless the options say otherwise.
+    model: Any, contexts: Sequence[Ids], writing: Writing, batch_tokens: int
+) -> list[tuple[Ids, Tensor | None]]:
+    """Generate text after each context (shape (n,)), greedily unless the options say otherwise.
 
-    Args:
-        model: of transformers, in eval mode.
-        contexts: each of shape (n,), read whole.
-        writing: how.
-        batch_tokens: tokens that the engine runs at once; contexts may have more, padding included.
+    Contexts run together up to `batch_tokens` or `PROMPT_TOKENS`, padding included.
+
+    Returns:
+        Ids of each answer, shape (m,), up to the end of text, which is included, or to the last
+        token computed; and the hidden states that predicted them, shape (m, width), None where
+        there is not one for each, as with beams.
     """
     device = execution_device(model.get_input_embeddings())
     ends = _end_tokens(model, writing.tokenizer)
-    found: dict[int, Written] = {}
+    found: dict[int, tuple[Ids, Tensor | None]] = {}
     order = sorted(range(len(contexts)), key=lambda i: (-len(contexts[i]), i))
     torch.manual_seed(writing.seed)
     options = {"do_sample": False, **writing.options}
@@ -135,7 +119,7 @@ def generate(
             last = np.flatnonzero(np.isin(row_ids, ends))
             row_ids = row_ids[: last[0] + 1] if len(last) else row_ids
             own = torch.stack([s[row] for s in states[: len(row_ids)]]) if every else None
-            found[i] = Written(row_ids, own)
+            found[i] = row_ids, own
     return [found[i] for i in range(len(contexts))]
 
 
@@ -189,32 +173,25 @@ def write_answers(
         NonFiniteLogits: the model produced NaN or infinite logits.
     """
     written = generate(engine.model, contexts, writing, engine.budgets.batch_tokens)
-    if engine.scores_answers is False or any(each.states is None for each in written):
-        return [Answer(each.ids, None) for each in written]
+    unscored = [Answer(ids, None) for ids, _ in written]
+    if engine.scores_answers is False or any(states is None for _, states in written):
+        return unscored
+    head = engine.head
     scores = to_host(
         [
-            engine.head.score(
-                each.states,
-                torch.from_numpy(each.ids).long().to(engine.head.device),
-                engine.budgets.rows,
-            )
-            for each in written
+            head.score(states, torch.from_numpy(ids).long().to(head.device), engine.budgets.rows)
+            for ids, states in written
         ]
     )
     if not all(np.isfinite(each.logprob).all() for each in scores):
         raise NonFiniteLogits("the model produced NaN or infinite logits")
-    answers = [Answer(each.ids, own) for each, own in zip(written, scores, strict=True)]
     if engine.scores_answers is None:
         shortest = min(range(len(contexts)), key=lambda i: len(contexts[i]))
-        plain = _plain(engine, contexts[shortest], answers[shortest].ids)
-        engine.scores_answers = within_rounding(scores[shortest], plain, reference)
-    if engine.scores_answers:
-        return answers
-    return [Answer(each.ids, None) for each in answers]
-
-
-def _plain(engine: Any, context: Ids, ids: Ids) -> TokenScores:
-    nowhere = np.zeros(len(ids), dtype=np.int32)
-    request = Request(0, np.concatenate([context, ids]), len(context), nowhere, nowhere)
-    (scored,) = engine.score([request])
-    return scored.scores  # type: ignore[no-any-return]
+        context, ids = contexts[shortest], written[shortest][0]
+        nowhere = np.zeros(len(ids), dtype=np.int32)
+        request = Request(0, np.concatenate([context, ids]), len(context), nowhere, nowhere)
+        (plain,) = engine.score([request])
+        engine.scores_answers = within_rounding(scores[shortest], plain.scores, reference)
+    if not engine.scores_answers:
+        return unscored
+    return [Answer(ids, own) for (ids, _), own in zip(written, scores, strict=True)]

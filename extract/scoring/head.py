@@ -67,11 +67,7 @@ class VocabularyHead:
     """
 
     def __init__(
-        self,
-        head: nn.Linear,
-        transform: LogitTransform,
-        compiled: bool = False,
-        top_k: int = 0,
+        self, head: nn.Linear, transform: LogitTransform, compiled: bool = False, top_k: int = 0
     ) -> None:
         weight, bias = resident_weight(head)
         self.device = execution_device(head)

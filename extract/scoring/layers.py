@@ -31,13 +31,7 @@ def has_length_dependent_rope(config: Any) -> bool:
 
 
 def reset_frequencies(backbone: Any, device: torch.device, dtype: torch.dtype) -> None:
-    """Dynamic RoPE remembers the longest input; a one-token input makes it forget.
-
-    Args:
-        backbone: a decoder of transformers.
-        device: of its activations.
-        dtype: of its weights.
-    """
+    """Dynamic RoPE remembers the longest input; a one-token input makes it forget."""
     rotary = getattr(backbone, "rotary_emb", None)
     if rotary is None:
         return

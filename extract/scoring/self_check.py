@@ -258,10 +258,6 @@ def within_rounding(ours: TokenScores, other: TokenScores, own: Reference) -> bo
 def check_paths(engine: Any, reference: Reference) -> str:
     """Compare an engine's plain path and its shared-prefix paths with the model's own forward.
 
-    Args:
-        engine: of `extract.scoring.engine`.
-        reference: from `own_forward`.
-
     Returns:
         The engine's `prefixes`: `separate: …` for an architecture that supports no such mask.
 

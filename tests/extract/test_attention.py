@@ -13,7 +13,7 @@ from reference import assert_agree, references
 from tiny_requests import load, requests_of
 from transformers.integrations.sdpa_attention import repeat_kv
 
-from extract.backends.backend import ENGINE_VERSION
+from extract.backends.backend import ENGINE_VERSION, Loading
 from extract.checkpoints import Checkpoint
 from extract.cli import extract, status
 from extract.models.loading import load_model
@@ -94,10 +94,8 @@ def test_eager_attention_unasked_is_refused_for_the_locked_architectures(
         {"full_id": "tiny/x", "family": "tiny", "source": {"kind": "local", "path": folder}}
     )
     with pytest.raises(TokenmartError, match="tiny/x: transformers chose eager attention"):
-        load_model(Checkpoint(folder, "r"), spec, device="cpu", dtype="float32")
-    asked = load_model(
-        Checkpoint(folder, "r"), spec, device="cpu", dtype="float32", attention="eager"
-    )
+        load_model(Loading(spec, Checkpoint(folder, "r"), "cpu", "float32"))
+    asked = load_model(Loading(spec, Checkpoint(folder, "r"), "cpu", "float32", attention="eager"))
     assert Engine(asked).attention == "eager"
 
 

@@ -17,6 +17,7 @@ from gguf import GGUFWriter
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
+from extract.backends.backend import Loading
 from extract.checkpoints import Checkpoint, begin_texts, find_checkpoint
 from extract.models.loading import load_model
 from extract.tokenization import load_tokenizer
@@ -66,7 +67,7 @@ def test_pickled_weights_are_converted_once(
     found = find_checkpoint(spec, workspace, "tiny")
     assert not list(found.folder.glob("*.bin*"))
     assert len(list(found.folder.glob("*.safetensors"))) == shards
-    model = load_model(found, spec, device="cpu", dtype="float32")
+    model = load_model(Loading(spec, found, "cpu", "float32"))
     loaded = model.state_dict()
     assert set(weights) <= set(loaded)
     assert all(torch.equal(loaded[name], tensor) for name, tensor in weights.items())
@@ -164,7 +165,7 @@ def test_a_missing_shard_is_noticed(workspace: Workspace, pickled: Write) -> Non
 def test_float32_weights_load_into_the_asked_dtype(tiny_checkpoint: Callable[..., Path]) -> None:
     spec = spec_of(tiny_checkpoint())
     checkpoint = Checkpoint(tiny_checkpoint(), "r")
-    model = load_model(checkpoint, spec, device="cpu", dtype="bfloat16")
+    model = load_model(Loading(spec, checkpoint, "cpu", "bfloat16"))
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
 
 

@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 from tiny_models import make_checkpoint
 from tiny_runs import everything, forget_weights, ok, one_line_error, run
 
+from extract.backends.backend import Loading
 from extract.checkpoints import find_checkpoint
 from extract.models.loading import check_weights, load_model
 from extract.models.weights import load_weights
@@ -350,7 +351,7 @@ def test_a_tokenizer_with_more_tokens_than_embeddings(
         return
     # padding that was added for training; a text that has it is refused before the model runs
     ids = load_tokenizer(checkpoint, spec).encode("the token <more0> here").ids
-    engine = Engine(load_model(checkpoint, spec, device="cpu", dtype="float32"))
+    engine = Engine(load_model(Loading(spec, checkpoint, "cpu", "float32")))
     assert engine.weights == "complete"
     nowhere = np.zeros(len(ids) - 1, dtype=np.int32)
     with pytest.raises(TokenmartError, match=r"a text has token \d+, and the model has embedd"):

@@ -12,6 +12,7 @@ import torch
 from reference import assert_agree, references
 from tiny_requests import requests_of
 
+from extract.backends.backend import Loading
 from extract.checkpoints import Checkpoint
 from extract.models.interventions import quantized
 from extract.models.loading import load_model
@@ -35,7 +36,7 @@ def spec_of(folder: Path, *interventions: dict[str, Any]) -> ModelSpec:
 
 def load(folder: Path, *interventions: dict[str, Any]) -> Any:
     return load_model(
-        Checkpoint(folder, "r"), spec_of(folder, *interventions), device="cpu", dtype="float32"
+        Loading(spec_of(folder, *interventions), Checkpoint(folder, "r"), "cpu", "float32")
     )
 
 

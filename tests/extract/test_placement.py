@@ -40,7 +40,7 @@ def test_a_model_partly_on_disk_gives_the_same_statistics(
     plain = references(load(folder), requests)
     weights = sum(p.numel() * 4 for p in load(folder).parameters())
     monkeypatch.setattr("accelerate.utils.get_max_memory", lambda: {"cpu": weights // 2})
-    model = load_model(Checkpoint(folder, "0"), spec_of(folder), device="auto-map", dtype="float32")
+    model = load_model(Loading(spec_of(folder), Checkpoint(folder, "0"), "auto-map", "float32"))
     assert is_offloaded(model) and "disk" in model.hf_device_map.values()
     engine = Engine(model)
     assert engine.share_prefixes
@@ -56,10 +56,9 @@ def test_noise_is_refused_where_it_could_not_reach_the_weights(
     monkeypatch.setattr("accelerate.utils.get_max_memory", lambda: {"cpu": 100_000})
     with pytest.raises(TokenmartError, match="needs all weights in memory"):
         load_model(
-            Checkpoint(folder, "0"),
-            spec_of(folder, interventions=noise),
-            device="auto-map",
-            dtype="float32",
+            Loading(
+                spec_of(folder, interventions=noise), Checkpoint(folder, "0"), "auto-map", "float32"
+            )
         )
 
 
@@ -108,11 +107,7 @@ def test_attention_without_masks_serves_whole_texts_and_leaves_suffixes_to_sdpa(
             setattr(layer.self_attn, name, value)
     plain = references(plain_model, requests)
     model = load_model(
-        Checkpoint(folder, "0"),
-        spec_of(folder),
-        device="cpu",
-        dtype="float32",
-        attention="maskless",
+        Loading(spec_of(folder), Checkpoint(folder, "0"), "cpu", "float32", attention="maskless")
     )
     for name, value in settings.items():
         for layer in model.model.layers:

@@ -10,6 +10,7 @@ import torch
 from readings import reading_of
 from reference import assert_agree, references, target_logprobs
 
+from extract.backends.backend import Loading
 from extract.checkpoints import find_checkpoint
 from extract.models.loading import load_model
 from extract.scoring.engine import Engine
@@ -67,7 +68,7 @@ def test_log_probs_agree_at_every_position(
     pieces = [text[a:b] for a, b in zip(encoded.char_start, encoded.char_end, strict=True)]
     assert "".join(pieces[:TOKENS]) == text[: encoded.char_end[TOKENS - 1]]
 
-    own = load_model(checkpoint, spec, device="cpu", dtype="float32")
+    own = load_model(Loading(spec, checkpoint, "cpu", "float32"))
     cases = {tokenizer.bos: requests_of(tokens, tokenizer.bos)}
     cases[other_bos] = [requests_of(tokens[:64], other_bos)[0]]
     plain = {bos: references(own, requests) for bos, requests in cases.items()}
@@ -92,7 +93,7 @@ def test_bfloat16_is_as_near_to_float32_as_the_plain_forward_in_it(
     text = ensure_documents(problem, real_workspace)["text"][3].as_py()
     requests = full_requests(load_tokenizer(checkpoint, spec).encode(text).ids[:64], None)
     full, half = (
-        load_model(checkpoint, spec, device="cpu", dtype=dtype) for dtype in ("float32", "bfloat16")
+        load_model(Loading(spec, checkpoint, "cpu", dtype)) for dtype in ("float32", "bfloat16")
     )
     truth, plain = (target_logprobs(model, requests[0]) for model in (full, half))
     ours = Engine(half).score(requests)[0].scores.logprob
@@ -115,7 +116,7 @@ def test_an_attention_window_hides_earlier_tokens(real_workspace: Workspace) -> 
         }
     )
     checkpoint = find_checkpoint(spec, real_workspace, problem.name)
-    model = load_model(checkpoint, spec, device="cpu", dtype="float32")
+    model = load_model(Loading(spec, checkpoint, "cpu", "float32"))
     tokens = np.random.default_rng(0).integers(100, 40_000, 128).astype(np.int32)
     requests = requests_of(tokens, None)
     plain = references(model, requests)
@@ -151,7 +152,7 @@ def test_every_model_of_minilong_is_a_model_of_its_own(real_workspace: Workspace
     for spec in problem.ranked_models:
         checkpoint = find_checkpoint(spec, real_workspace, problem.name)
         ids = load_tokenizer(checkpoint, spec).encode(text).ids[:2300]
-        model = load_model(checkpoint, spec, device="cpu", dtype="float32")
+        model = load_model(Loading(spec, checkpoint, "cpu", "float32"))
         with torch.inference_mode():
             state = model.get_decoder()(torch.from_numpy(ids[None]).long()).last_hidden_state[0, -1]
         last[spec.full_id] = state.double().numpy()

@@ -16,7 +16,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 import extract.recall.measurement as run_module
-from extract.backends.backend import Scored, TokenScores
+from extract.backends.backend import Loading, Scored, TokenScores
 from extract.checkpoints import Checkpoint
 from extract.models.loading import load_model
 from extract.planning.plan import select
@@ -305,7 +305,7 @@ def test_the_first_token_is_scored_apart(tiny_checkpoint: Callable[..., Path]) -
 def test_scores_are_those_of_each_question_alone(tiny_checkpoint: Callable[..., Path]) -> None:
     folder = tiny_checkpoint()
     _, items = items_of(folder)
-    model = load_model(Checkpoint(folder, "r"), spec_of(folder), device="cpu", dtype="float32")
+    model = load_model(Loading(spec_of(folder), Checkpoint(folder, "r"), "cpu", "float32"))
     engine = Engine(model, suffix_tokens=50)
     table = score_items(engine, items, TARGET)
     assert table.schema.equals(DOWNSTREAM) and table.num_rows == len(items)
@@ -355,7 +355,7 @@ def test_answers_of_all_tasks_are_those_of_each_question_alone(
 ) -> None:
     folder = tiny_checkpoint()
     _, items = items_of(folder, ALL_TASKS)
-    model = load_model(Checkpoint(folder, "r"), spec_of(folder), device="cpu", dtype="float32")
+    model = load_model(Loading(spec_of(folder), Checkpoint(folder, "r"), "cpu", "float32"))
     engine = Engine(model)
     table = score_items(engine, items, ALL_TASKS)
     engine.prefixes = "separate: asked for here"

@@ -19,6 +19,7 @@ from readings import reading_of
 from reference import assert_agree, references
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from extract.backends.backend import Loading
 from extract.checkpoints import Checkpoint
 from extract.models.loading import load_config, load_model
 from extract.scoring.engine import Engine
@@ -77,7 +78,7 @@ def spec_of(folder: Path, **changes: Any) -> ModelSpec:
 
 def load(folder: Path, **changes: Any) -> Any:
     return load_model(
-        Checkpoint(folder, "r"), spec_of(folder, **changes), device="cpu", dtype="float32"
+        Loading(spec_of(folder, **changes), Checkpoint(folder, "r"), "cpu", "float32")
     )
 
 

@@ -13,6 +13,7 @@ import torch
 from tiny_requests import load
 from transformers import AutoModelForCausalLM
 
+from extract.backends.backend import Loading
 from extract.checkpoints import find_checkpoint
 from extract.models.loading import load_model
 from extract.scoring import self_check
@@ -158,7 +159,7 @@ def test_real_models_pass_and_a_missing_token_does_not(
     checkpoint = find_checkpoint(spec, real_workspace, problem.name)
     text = ensure_documents(problem, real_workspace)["text"][3].as_py()
     sample = load_tokenizer(checkpoint, spec).encode(text).ids
-    engine = Engine(load_model(checkpoint, spec, device="cpu", dtype=dtype), sample=sample)
+    engine = Engine(load_model(Loading(spec, checkpoint, "cpu", dtype)), sample=sample)
     assert engine.prefixes == "shared"
     (wrong,) = engine.score([missing_one_token(engine._reference.ids)])
     with pytest.raises(TokenmartError, match="suffix scoring differs"):

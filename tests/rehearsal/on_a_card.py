@@ -34,8 +34,8 @@ def main(name: str, *words: str) -> None:
     code: Any = 0
     with tempfile.TemporaryDirectory() as folder, fake_gpu(card) as meter:
 
-        def load_model(checkpoint: Any, spec: Any, **options: Any) -> Any:
-            return build(spec, Path(folder))
+        def load_model(loading: Any) -> Any:
+            return build(loading.spec, Path(folder))
 
         def check(engine: Engine) -> None:
             real_check(engine)

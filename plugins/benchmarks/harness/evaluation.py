@@ -21,7 +21,7 @@ from extract.devices import PeakMemory
 from extract.failures import DeviceLostError, Failure, explain, raise_if_lost
 from extract.models.loading import has_all_tensors, lacks_record
 from extract.planning.plan import Document, ModelPlan, Selection, Task
-from extract.unit_rows import ScoredUnit, unit_record, write_model
+from extract.unit_rows import Job, ScoredUnit, unit_record, write_model
 from extract.work_claims import claim
 from plugins.benchmarks.harness.encoding import PairEncoder, TooLong
 from plugins.benchmarks.harness.results import (
@@ -237,17 +237,12 @@ class EvalRun:
         )
         document = Document(unit.number, task.name, unit.sha256, "")
         processed = sum(result.tokens_processed for result in scored.results)
-        record = unit_record(
-            self.selection,
-            self.plan,
-            Task(document, {task.condition: self._fingerprint(unit)}, (condition,)),
-            ScoredUnit(
-                condition, scored.requests, scored.results, reason, processed, seconds, peak_bytes
-            ),
-            scored.rows.num_rows,
-            self.scorer if scored.results else None,
-            None,
+        whole = Task(document, {task.condition: self._fingerprint(unit)}, (condition,))
+        scored_unit = ScoredUnit(
+            condition, scored.requests, scored.results, reason, processed, seconds, peak_bytes
         )
+        job = Job(self.plan, whole, scorer=self.scorer if scored.results else None)
+        record = unit_record(self.selection, job, scored_unit, scored.rows.num_rows)
         longest = int(pc.max(scored.rows["position"]).as_py() or 0) + 1
         record = replace(record, document_tokens=longest, document_tokens_total=longest)
         # whole float32: choices may lie closer together than the documents' rounding
