@@ -69,15 +69,6 @@ def text_lines(path: Path) -> Iterator[tuple[str, str]]:
         raise _unreadable(path, error) from error
 
 
-def is_text(name: str) -> bool:
-    """Whether a name has no half surrogate pair, as names of files have that aren't UTF-8."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def parse_json(text: str, place: str, unique: bool = False) -> Any:
     """JSON from a text.
 
