@@ -7,6 +7,7 @@ import gc
 import os
 import platform
 import re
+import resource
 import sys
 import warnings
 from dataclasses import dataclass
@@ -18,7 +19,6 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from warehouse.errors import TokenmartError
-from warehouse.peak_memory import peak_bytes
 from warehouse.problem.models import ModelSpec
 
 if TYPE_CHECKING:
@@ -241,7 +241,9 @@ class PeakMemory:
         with contextlib.suppress(OSError, IndexError, ValueError):
             status = Path("/proc/self/status").read_text()
             return int(status.split("VmHWM:")[1].split()[0]) * 1024
-        return peak_bytes()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        # macOS counts in bytes, Linux and the BSDs in KiB
+        return peak if sys.platform == "darwin" else peak * 1024
 
 
 SUSTAINED = 0.5

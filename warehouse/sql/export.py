@@ -20,7 +20,7 @@ import duckdb
 from warehouse.errors import TokenmartError, visible
 from warehouse.files import appearing
 from warehouse.sql.statements import explain
-from warehouse.text_table import text_table
+from warehouse.sql.text_table import text_table
 
 if TYPE_CHECKING:
     import pyarrow as pa

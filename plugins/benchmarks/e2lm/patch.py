@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from warehouse.errors import TokenmartError
-from warehouse.text_file import is_text, read_text
+from warehouse.text_file import read_text
 
 TASKS = Path("lm_eval/tasks")
 LARGEST_TASK = 32_000_000
@@ -112,7 +112,7 @@ def task_files(task: Path) -> list[Path]:
             continue
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             raise TokenmartError(f"{path}: no plain file; a patch can't carry it, replace it")
-        if not is_text(path.name):
+        if path.name != path.name.encode("utf-8", "ignore").decode():
             raise TokenmartError(f"{path}: its name is not UTF-8; rename it")
         if path.is_file():
             found.append(path)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from warehouse.paths import Workspace
-from warehouse.text_table import text_table
+from warehouse.sql.text_table import text_table
 
 NAMES = ["model_id", "short_context_tokens", "mean", "words"]
 ROWS = [
