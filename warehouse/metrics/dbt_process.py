@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -75,37 +73,12 @@ def run_dbt(arguments: Sequence[str], workspace: Workspace) -> int:
         StorageError: the cache can't be written.
     """
     with one_at_a_time(workspace):
-        started = time.time()
         code = start_dbt(arguments, workspace)
     quiet = {"--quiet", "-q"} & set(arguments)
-    if code:
-        for line in failed_nodes(workspace, started):
-            click.echo(visible(f"error: {line}"), err=True)
-    elif {"build", "run"} & set(arguments) and not quiet:
+    if code == 0 and {"build", "run"} & set(arguments) and not quiet:
         for line in next_steps(workspace):
             click.echo(visible(line))
     return code
-
-
-def failed_nodes(workspace: Workspace, since: float) -> list[str]:
-    """Failures of dbt's last run, a line each with the start of dbt's message.
-
-    Args:
-        since: when the run was started, in seconds of the epoch; an older record is not its own.
-    """
-    folder = os.environ.get("DBT_TARGET_PATH", "target")
-    path = workspace.dbt_project / folder / "run_results.json"
-    try:
-        if path.stat().st_mtime < since:
-            return []
-        results = json.loads(path.read_text(encoding="utf-8"))["results"]
-        failed = [each for each in results if each["status"] in ("error", "fail")]
-        return [
-            f"{each['unique_id']}: {' '.join(str(each['message']).split())[:200]}"
-            for each in failed
-        ]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
 
 
 def next_steps(workspace: Workspace) -> list[str]:

@@ -201,7 +201,11 @@ _AROUND = ("select cast(", " as double)")
 
 
 class ExpressionChecker:
-    """Parses expressions in a database of its own, each text once."""
+    """Checks expressions by DuckDB's own parser, before anything runs, each text once.
+
+    An expression reads the columns of one row source and nothing else: a subquery or a table
+    function could read labels past dbt's lineage graph.
+    """
 
     def __init__(self) -> None:
         import duckdb

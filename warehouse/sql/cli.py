@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,7 +110,7 @@ def sql(
         from warehouse.sql.session import Limits
         from warehouse.sql.shell import run_shell
 
-        run_shell(find_workspace(), limit, Limits(timeout, memory), _leave, wide)
+        run_shell(find_workspace(), limit, Limits(timeout, memory), wide)
         return
     named_query = find_query(name) if name else None
     text = named_query.sql if named_query else _read_sql(file) if file else query or ""
@@ -127,7 +126,7 @@ def sql(
     check_problem(values, workspace)
     if out is not None:
         refuse_protected(out, workspace, force=force)
-    with Session(workspace, limits=Limits(timeout, memory), give_up=_leave) as session:
+    with Session(workspace, limits=Limits(timeout, memory), ends_process=True) as session:
         if named_query:
             values, note = parameters_of(named_query, values, session)
             if note:
@@ -151,13 +150,6 @@ def sql(
         click.echo(f"{visible(written.narrowed)}; --wide shows all", err=True)
     if written.left_out:
         click.echo(f"only {limit} rows shown; --limit 0 shows all, --out saves all", err=True)
-
-
-def _leave(why: TokenmartError) -> None:
-    """End the process: a query that can't be stopped would keep it."""
-    why.show()
-    sys.stdout.flush()
-    os._exit(why.exit_code)
 
 
 def _read_sql(file: Path) -> str:

@@ -36,11 +36,7 @@ create or replace macro main.paired_tokens(problem_name, short_condition) as tab
         macro_short.rank as short_rank,
         main.gain(macro_long.logprob, macro_short.logprob) as gain
     from main.tokens as macro_long
-    inner join main.tokens as macro_short
-        on macro_long.problem = macro_short.problem
-        and macro_long.model_id = macro_short.model_id
-        and macro_long.doc_id = macro_short.doc_id
-        and macro_long.position = macro_short.position
+    inner join main.tokens as macro_short using (problem, model_id, doc_id, position)
     where macro_long.problem = problem_name
         and macro_long.condition = 'full'
         and macro_short.condition = short_condition;

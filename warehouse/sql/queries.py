@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
+from warehouse.plugins import folders
 from warehouse.remote import footer
 
 if TYPE_CHECKING:
     from warehouse.sql.session import Session
     from warehouse.sql.statements import Value
 
-FOLDER = Path(__file__).parent / "cookbook"
 _PARAMETER = re.compile(r"-- param (\w+)(?: = (.*?))?(?:  -- (.*))?")
 _MODELS = ("model", "model_a", "model_b")
 _CONDITIONS = ("condition", "short", "with_document", "without_document")
@@ -108,7 +108,7 @@ def parse_value(text: str) -> Value:
 
 def list_queries() -> list[Query]:
     """All cookbook queries, by name."""
-    return [_read(path) for path in sorted(FOLDER.glob("*.sql"))]
+    return [_read(path) for _, path in sorted(_files().items())]
 
 
 def find_query(name: str) -> Query:
@@ -117,11 +117,17 @@ def find_query(name: str) -> Query:
     Raises:
         TokenmartError: no such query; the message names the closest.
     """
-    names = [path.stem for path in FOLDER.glob("*.sql")]
-    if name in names:
-        return _read(FOLDER / f"{name}.sql")
-    hint = did_you_mean(name, names).rstrip() or "see tokenmart sql --list"
+    files = _files()
+    if name in files:
+        return _read(files[name])
+    hint = did_you_mean(name, files).rstrip() or "see tokenmart sql --list"
     raise TokenmartError(f"--name {name}: no such query in the cookbook; {hint}")
+
+
+def _files() -> dict[str, Path]:
+    """Query → its file: in `cookbook/` beside this module, or in that of a plugin."""
+    tops = (Path(__file__).parent, *folders())
+    return {path.stem: path for top in tops for path in (top / "cookbook").glob("*.sql")}
 
 
 def _read(path: Path) -> Query:

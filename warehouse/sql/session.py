@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -63,9 +64,9 @@ class Session:
     Args:
         patience: seconds to wait for a writer; None for `connection.PATIENCE_SECONDS`.
         limits: of each question.
-        give_up: ends the process when an interrupted question continues: functions that compute
+        ends_process: end the process when an interrupted question continues: functions that compute
             one large value never look for an interrupt. The process is then bounded in its memory,
-            too. Without it the question is left behind, and the connection can't be used or closed
+            too. Otherwise the question is left behind, and the connection can't be used or closed
             any more.
     """
 
@@ -74,12 +75,13 @@ class Session:
         workspace: Workspace,
         patience: float | None = None,
         limits: Limits | None = None,
-        give_up: Callable[[TokenmartError], None] | None = None,
+        *,
+        ends_process: bool = False,
     ) -> None:
         self.workspace = workspace
         self._patience = patience
         self._limits = limits or Limits()
-        self._give_up = give_up
+        self._ends_process = ends_process
         self._connection = connect_to_parquet(workspace, self._limits.memory)
         self._deadline = 0.0
         self._lost = False
@@ -87,7 +89,7 @@ class Session:
         self._bounds = ExitStack()
 
     def __enter__(self) -> Session:
-        if self._give_up is not None:
+        if self._ends_process:
             self._bounds.enter_context(_process_memory(self._connection))
         return self
 
@@ -193,8 +195,10 @@ class Session:
                 running.exception(0.1)
                 return
         self._lost = True
-        if self._give_up is not None:
-            self._give_up(why)
+        if self._ends_process:
+            why.show()
+            sys.stdout.flush()
+            os._exit(why.exit_code)
 
     @contextmanager
     def _marts(self) -> Iterator[None]:

@@ -189,16 +189,10 @@ class _Shell:
         click.echo(f"wrote {out}: {written.rows:,} rows")
 
 
-def run_shell(
-    workspace: Workspace,
-    limit: int,
-    limits: Limits,
-    give_up: Callable[[TokenmartError], None],
-    wide: bool,
-) -> None:
+def run_shell(workspace: Workspace, limit: int, limits: Limits, wide: bool) -> None:
     """Read statements from the terminal, or from standard input, until it ends or `.quit`."""
     # Don't wait for a writer: queries that need no marts are answered immediately.
-    with Session(workspace, 0.0, limits, give_up) as session:
+    with Session(workspace, 0.0, limits, ends_process=True) as session:
         shell = _Shell(workspace, session, limit, wide)
         if sys.stdin.isatty():
             click.echo("Tokenmart, read-only. End statements with ; — .help, .cookbook, .quit")

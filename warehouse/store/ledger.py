@@ -26,6 +26,10 @@ DIGESTS_KEY = b"tokenmart.unit_digests"
 _LATER_FIELDS = ("weights", "reserved_bytes")
 
 
+class OtherVersionError(StorageError):
+    """A token file or folder was written by another version of Tokenmart."""
+
+
 @dataclass(frozen=True)
 class UnitRecord:
     """One finished or failed (model, condition, document): a row of `schema.UNITS`.
@@ -204,10 +208,6 @@ def damaged_file(path: Path, error: Exception) -> StorageError:
         "data check --repair` do it, and run the same command again: only what was lost "
         "is recomputed"
     )
-
-
-class OtherVersionError(StorageError):
-    """A token file or folder was written by another version of Tokenmart."""
 
 
 def refuse_version(path: Path, found: bytes | str | None) -> None:

@@ -97,11 +97,8 @@ def write_tables(
                     raise OSError(errno.ENOSPC, "disk full")
                 writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
             file.flush()
-            size = file.tell()
-            record = {"bytes": size, "sha256": sha256_of_beginning(draft, size)}
-            writer.add_key_value_metadata(
-                {**(schema.metadata or {}), DATA_KEY: json.dumps(record).encode()}
-            )
+            record = data_record(draft, file.tell())
+            writer.add_key_value_metadata({**(schema.metadata or {}), **record})
 
 
 def _row_groups(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -117,6 +114,16 @@ def _row_groups(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Ta
         held = held.slice(whole)
     if held.num_rows or not written:
         yield held.combine_chunks()
+
+
+def data_record(path: Path, size: int) -> dict[bytes, bytes]:
+    """Footer metadata for a file of which `size` bytes have been written.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    record = {"bytes": size, "sha256": sha256_of_beginning(path, size)}
+    return {DATA_KEY: json.dumps(record).encode()}
 
 
 def altered_files(paths: Iterable[Path]) -> list[Path]:

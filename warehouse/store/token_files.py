@@ -54,6 +54,9 @@ STEP_NATS = {"logprob": 2.0**-15, "top_logprob": 2.0**-15, "entropy": 2.0**-11}
 
 _PENDING_LEVEL = 3
 LOCK_NAME = ".publish.lock"
+TOP_K_KEY = b"tokenmart.top_k"
+"""Parquet footer key of top-k tokens: their number per position in the file."""
+
 _document = attrgetter("doc_id")
 _KEYS = [("doc_id", "ascending"), ("segment", "ascending"), ("position", "ascending")]
 
@@ -337,10 +340,6 @@ def publish_all(workspace: Workspace, problem: str | None = None) -> int:
     return sum(publish(workspace, *partition_keys(folder)) for folder in folders)
 
 
-TOP_K_KEY = b"tokenmart.top_k"
-"""Parquet footer key: number of top-k tokens per position in the file."""
-
-
 def top_tokens_path(
     workspace: Workspace, keys: tuple[str, str, str], doc_id: int, fingerprint: str
 ) -> Path:
@@ -370,6 +369,8 @@ def write_top_tokens(
     workspace: Workspace, unit: UnitRecord, rows: pa.Table | None, top_k: int
 ) -> None:
     """Store the top-k tokens of a unit, and remove those of an earlier unit of its document.
+
+    They are written before the unit itself: a finished unit for which they were requested has them.
 
     Args:
         rows: in the schema `TOP_TOKENS`; None for none.

@@ -15,14 +15,7 @@ with pairs as (
         b.logprob as logprob_b,
         a.logprob - b.logprob as difference
     from tokens as a
-    inner join tokens as b
-        on
-            a.problem = b.problem
-            and a.condition = b.condition
-            and a.doc_id = b.doc_id
-            and a.char_start = b.char_start
-            and a.char_end = b.char_end
-            and a.segment = b.segment
+    inner join tokens as b using (problem, condition, doc_id, char_start, char_end, segment)
     where
         a.problem = $problem
         and a.condition = $condition

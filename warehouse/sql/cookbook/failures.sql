@@ -8,7 +8,6 @@ select
     documents.name as document,
     units.reason
 from units
-left join documents
-    on units.problem = documents.problem and units.doc_id = documents.doc_id
+left join documents using (problem, doc_id)
 where units.problem = $problem and units.status = 'failed'
 order by units.model_id, units.condition, units.doc_id

@@ -8,8 +8,7 @@ select
     count(*) as tokens,
     avg(base.logprob::double - changed.logprob::double) as nll_added
 from models
-inner join tokens as changed
-    on models.problem = changed.problem and models.model_id = changed.model_id
+inner join tokens as changed using (problem, model_id)
 inner join tokens as base
     on
         models.problem = base.problem

@@ -27,8 +27,7 @@ shown as (
         metric_values.*,
         chosen.variant is not null as is_chosen
     from metric_values
-    left join chosen
-        on metric_values.metric = chosen.metric and metric_values.variant = chosen.variant
+    left join chosen using (metric, variant)
     where metric_values.problem = $problem
 )
 

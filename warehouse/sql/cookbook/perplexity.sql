@@ -14,8 +14,7 @@ with by_document as (
             max(tokens.char_end) - min(tokens.char_start)
         )) as bytes
     from tokens
-    inner join documents
-        on tokens.problem = documents.problem and tokens.doc_id = documents.doc_id
+    inner join documents using (problem, doc_id)
     where tokens.problem = $problem and tokens.condition = $condition
     group by tokens.model_id, tokens.doc_id
 )

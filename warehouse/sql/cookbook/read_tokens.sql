@@ -14,8 +14,7 @@ select
     exp(tokens.top_logprob) as first_choice_probability,
     tokens.context_tokens
 from tokens
-inner join documents
-    on tokens.problem = documents.problem and tokens.doc_id = documents.doc_id
+inner join documents using (problem, doc_id)
 where
     tokens.problem = $problem
     and tokens.model_id = $model

@@ -10,13 +10,7 @@ with pairs as (
         after_all.segment,
         avg(after_all.logprob::double - alone.logprob::double) as gain
     from tokens as after_all
-    inner join tokens as alone
-        on
-            after_all.problem = alone.problem
-            and after_all.model_id = alone.model_id
-            and after_all.doc_id = alone.doc_id
-            and after_all.segment = alone.segment
-            and after_all.position = alone.position
+    inner join tokens as alone using (problem, model_id, doc_id, segment, position)
     where
         after_all.problem = $problem
         and alone.problem = $problem

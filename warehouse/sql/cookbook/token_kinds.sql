@@ -10,8 +10,7 @@ with spelled as (
         long.logprob::double - short.logprob::double as gain,
         substring(documents.text, long.char_start + 1, long.char_end - long.char_start) as token
     from tokens as long
-    inner join documents
-        on long.problem = documents.problem and long.doc_id = documents.doc_id
+    inner join documents using (problem, doc_id)
     left join tokens as short
         on
             long.problem = short.problem
