@@ -337,7 +337,7 @@ def _fingerprint(facts: dict[str, Any], document: Document, condition: Condition
     kind = condition.kind
     parts = {**facts, "document": document.sha256, "kind": kind.name, "params": condition.params}
     if kind.revision > 1:
-        parts["revision"] = kind.revision
+        parts["kind_revision"] = kind.revision
     if kind.reads_foreign and document.foreign:
         parts["foreign"] = document.foreign.sha256
     return fingerprint(parts)
