@@ -4,7 +4,7 @@ OLMES writes `task-000-arc_easy-predictions.jsonl`, with `metrics` by name; `…
 same folder has the task's name, its primary metric and the means (github.com/allenai/olmes).
 olmo-eval writes `predictions/<model>/<task>_<hash>-predictions.jsonl`, with `instance_metrics` by
 metric and scorer, here `metric:scorer`; `metrics.json` two folders above has all tasks
-(github.com/allenai/olmo-eval).
+(github.com/allenai/olmo-eval). Run with OLMES 0.1.0 and olmo-eval 1.0.0.
 """
 
 from __future__ import annotations

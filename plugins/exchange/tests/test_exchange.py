@@ -7,6 +7,8 @@ import json
 import math
 import os
 import shutil
+import subprocess
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -132,6 +134,7 @@ REQUIRED = {
 
 def test_records_have_every_key_that_the_schema_requires(bundle: Path) -> None:
     for path in (bundle / "eval_results").rglob("*.json"):
+        assert uuid.UUID(path.stem).version == 4
         record = json.loads(path.read_text())
         parts = {"": [record], "evaluation_results": record["evaluation_results"]}
         parts |= {name: [record[name]] for name in ("source_metadata", "eval_library")}
@@ -389,3 +392,18 @@ def test_a_bundle_is_under_no_path_that_names_a_column(
     for address in ("lab", f"{tmp_path}/rank=0/lab", "s3://bucket/rank=0"):
         with pytest.raises(TokenmartError, match="rank=0 in it would be taken for a partition"):
             place_of(address)
+
+
+EVERY_EVAL_EVER = os.environ.get("EVERY_EVAL_EVER", "")
+
+
+@pytest.mark.skipif(not EVERY_EVAL_EVER, reason="set $EVERY_EVAL_EVER to the schema's own command")
+def test_the_schemas_own_command_accepts_the_records(bundle: Path, tmp_path: Path) -> None:
+    """`every_eval_ever validate` of version 0.3.0; it expects the folder `data`."""
+    shutil.copytree(bundle / "eval_results", tmp_path / "data")
+    names = sorted(str(p.relative_to(tmp_path)) for p in (tmp_path / "data").rglob("*.json"))
+    done = subprocess.run(
+        [EVERY_EVAL_EVER, "validate", *names],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 and f"{len(names)} passed" in done.stdout, done.stdout
