@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from warehouse.child_process import inherited
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.remote import RemotePath
@@ -267,6 +268,7 @@ def _is_tracked(path: Path) -> bool:
             ["git", "-C", path.parent, "ls-files", "--error-unmatch", "--", path.name],
             capture_output=True,
             check=False,
+            env=inherited("GIT_"),
         )
     except OSError:
         return False

@@ -190,4 +190,5 @@ def _value(where: str, value: Any) -> float:
             f"{where}: value is {number}, expected a finite number; write one, or {remedy} where "
             "a model has none"
         )
-    return float(f"{number:.9e}")
+    rounded = float(f"{number:.9e}")
+    return rounded if math.isfinite(rounded) else number

@@ -193,7 +193,7 @@ def _json_list(path: Path) -> Iterator[_Columns]:
     if not text.lstrip().startswith("["):
         yield from _json_lines(path)
         return
-    content = parse_json(text, str(path))
+    content = parse_json(text, str(path), unique=True)
     if not all(isinstance(row, dict) for row in content):
         raise TokenmartError(f"{path}: a row is not an object; write a list of objects")
     yield _by_column([{name: _text(value) for name, value in row.items()} for row in content])
