@@ -108,6 +108,8 @@ def connect_to_parquet(
         raise TokenmartError(
             f"--memory {memory}: not a size; give one such as 4GiB or 800MiB"
         ) from error
+    # days and hours are the same wherever a question is asked
+    connection.execute("set global TimeZone = 'UTC'")
     connection.execute(f"set temp_directory = {quoted(workspace.cache / 'duckdb')}")
     connection.execute("set parquet_metadata_cache = true")
     warnings = list(map(str, create_views(connection, workspace.store)))

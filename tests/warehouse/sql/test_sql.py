@@ -225,3 +225,19 @@ def test_it_starts_fast_and_without_torch(filled: Workspace) -> None:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
+
+
+def test_hours_are_of_no_place(filled: Workspace) -> None:
+    code = (
+        "import sys; from tokenmart import main; sys.argv[1:] = ['sql', \"select timestamptz"
+        " '2026-01-31 23:30:00+00' as t, (t)::date as day\", '--format', 'csv']; main()"
+    )
+    for zone in ("Asia/Kathmandu", "America/New_York"):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "TZ": zone},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.split() == ["t,day", "2026-01-31", "23:30:00+00,2026-01-31"]
