@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import visible
-from warehouse.options import ANY_PROBLEM, JSON
+from warehouse.options import ANY_PROBLEM, JSON, FiniteRange
 from warehouse.paths import Workspace, find_workspace
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def list_(
     "--threshold",
     default=0.99,
     show_default=True,
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     help="Variants with at least this absolute rank correlation are near-duplicates.",
 )
 @click.option(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import TokenmartError, visible
-from warehouse.options import FILE, FORCE
+from warehouse.options import FILE, FORCE, FiniteRange
 from warehouse.paths import find_workspace
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     "--timeout",
     default=600.0,
     show_default=True,
-    type=click.FloatRange(0),
+    type=FiniteRange(0),
     metavar="SECONDS",
     help="Time limit of a query; 0 for none.",
 )

@@ -34,7 +34,10 @@ def plain_table(path: Path) -> Iterator[Path]:
         table = Path(folder) / f"{path.stem}.csv"
         with table.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([_HEADER, *rows])
-        yield table
+        try:
+            yield table
+        except TokenmartError as error:  # the file that the user has, not this one
+            raise TokenmartError(error.message.replace(str(table), str(path))) from error
 
 
 def _rows(path: Path) -> Iterator[tuple[Any, ...]]:
