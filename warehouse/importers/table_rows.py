@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from warehouse.errors import TokenmartError
 from warehouse.terminal import counted
-from warehouse.text_file import ENCODING, parse_json, read_text, text_lines
+from warehouse.text_file import ENCODING, parse_json, read_text, refuse_no_file, text_lines
 
 SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
 
@@ -69,8 +69,7 @@ def _refuse_no_table(path: Path) -> None:
     """Refuse a missing file, a folder or an empty file."""
     if path.is_dir():
         raise TokenmartError(f"{path}: is a folder; name the table in it")
-    if not path.is_file():
-        raise TokenmartError(f"{path}: no such file; correct the path")
+    refuse_no_file(path)
     with path.open("rb") as file:
         if not file.read(1 << 16).strip():
             raise TokenmartError(f"{path}: is empty; name a file with rows")

@@ -12,6 +12,7 @@ import click
 from warehouse.errors import TokenmartError, visible
 from warehouse.options import FILE, FORCE, FiniteRange
 from warehouse.paths import find_workspace
+from warehouse.text_file import refuse_no_file
 
 if TYPE_CHECKING:
     from warehouse.sql.export import Format
@@ -163,6 +164,7 @@ def _leave(why: TokenmartError) -> None:
 def _read_sql(file: Path) -> str:
     if str(file) == "-":
         return sys.stdin.read()
+    refuse_no_file(file)
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
