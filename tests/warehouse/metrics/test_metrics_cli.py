@@ -359,6 +359,6 @@ def test_census_is_shown(cli: CliRunner, built: Warehouse) -> None:
 
 @pytest.mark.parametrize("words", [("show",), ("list", "--metric"), ("list", "--family")])
 def test_a_name_that_is_no_text_is_no_metric(words: tuple[str, ...]) -> None:
-    done = cli.invoke(metrics, [*words, "p\udcff"])
+    done = CliRunner().invoke(metrics, [*words, "p\udcff"])
     assert done.exit_code == 1
     assert done.stderr == "error: p\\udcff: no such metric; see `tokenmart metrics list`\n"
