@@ -58,7 +58,7 @@ def remembered(key: str, compute: Callable[[], str], workspace: Workspace) -> st
     memory = workspace.cache / "hashes.json"
     try:
         known: dict[str, str] = json.loads(memory.read_bytes())
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         known = {}
     if key not in known:
         known[key] = compute()
