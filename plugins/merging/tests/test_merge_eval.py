@@ -16,6 +16,7 @@ from tiny_models import make_checkpoint
 
 from plugins.merging.tasks import hidden_sets, validation_sets, write_tasks
 from tokenmart import cli
+from warehouse.sql.dataframes import query
 
 pytest.importorskip("mergekit")
 pytest.importorskip("lm_eval")
@@ -134,6 +135,6 @@ def test_prompts_that_were_cut_are_printed_and_recorded(
             done.stderr,
             re.MULTILINE,
         ), done.stderr
-    recorded = json.loads(ok("sql", "select probe_params as p from eval_units", "--format", "json"))
+    recorded = query("select probe_params as p from eval_units").to_pylist()
     cut = [json.loads(row["p"])["cut"] for row in recorded]
     assert sum(map(len, cut)) > 0 and all(tokens > 0 for each in cut for tokens in each.values())
