@@ -92,14 +92,6 @@ def test_a_tokenizer_model_alone_is_read_as_sentencepiece_reads_it(
 
 ALPHABET = [*"abc  \n\r\t.é€中文Ａ①½ﬁ\u00a0\u3000가\u200b", "e\u0301", "  ", " the ", "12"]
 ALPHABET += ["\r\n", "\r"]
-    *"abc  \n\t.é€中文Ａ①½ﬁ\u00a0\u3000가\u200b",
-    "e\u0301",
-    "  ",
-    " the ",
-    "12",
-    "\r\n",
-    "\r",
-]
 
 
 @pytest.mark.parametrize("rule", ["identity", "nfkc", "nmt_nfkc", "nmt_nfkc_cf"])
