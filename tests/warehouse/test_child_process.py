@@ -54,7 +54,7 @@ def test_a_folder_of_the_path_that_hides_ours_is_named(tmp_path: Path) -> None:
     (tmp_path / "analysis").mkdir()
     (tmp_path / "analysis" / "__init__.py").write_text("")
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
-    for command in (["-m", "tokenmart", "--help"], ["-c", "import tokenmart"]):
+    for command in (["-m", "tokenmart", "--help"], ["-c", "import tokenmart; tokenmart.correlate"]):
         done = subprocess.run(
             [sys.executable, *command],
             env={**os.environ, "PYTHONPATH": path},
