@@ -6,14 +6,52 @@ Rooms are imported only when one of their commands runs or one of their function
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from warehouse.errors import RenamedError, TokenmartError
-from warehouse.plugins import load, plugin_files, summary
+OUR_PACKAGES = ("analysis", "extract", "plugins", "warehouse")
+_IS_PROGRAM = Path((sys.argv or [""])[0]).stem in ("tokenmart", "tokenmart-lm-eval")
+
+
+def refuse_hidden_packages(names: Sequence[str]) -> None:
+    """Stop where a folder of PYTHONPATH, or the one of a notebook, has a package of our names.
+
+    Args:
+        names: those of our packages that are about to be imported.
+
+    Raises:
+        ImportError: it has; the message names it.
+    """
+    here = Path(__file__).resolve().parent
+    for name in names:
+        try:
+            found = importlib.util.find_spec(name)
+        except ValueError:  # a test's own module
+            continue
+        if found is None or found.origin is None:
+            continue
+        path = Path(found.origin).resolve()
+        if path.is_relative_to(here / name):
+            continue
+        said = (
+            f"{path}: is imported in place of Tokenmart's package {name!r}; take its folder out of "
+            "PYTHONPATH, or start in another folder"
+        )
+        if _IS_PROGRAM:
+            sys.exit(f"error: {said}")
+        raise ImportError(said)
+
+
+refuse_hidden_packages(OUR_PACKAGES if _IS_PROGRAM else ("plugins", "warehouse"))
+
+from warehouse.errors import RenamedError, TokenmartError  # noqa: E402
+from warehouse.plugins import load, plugin_files, summary  # noqa: E402
 
 if TYPE_CHECKING:
     from analysis.ranking.dataframes import correlate as correlate
@@ -107,8 +145,6 @@ RENAMED = {
     "warehouse publish": "data publish",
 }
 """Old command → the one that does the same now."""
-
-OUR_PACKAGES = ("analysis", "extract", "plugins", "warehouse")
 
 
 def plugin_commands() -> dict[str, Path]:
@@ -209,6 +245,7 @@ def __getattr__(name: str) -> Any:
     """One of `FUNCTIONS`, imported when it is first named."""
     if name not in FUNCTIONS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    refuse_hidden_packages([FUNCTIONS[name].split(".")[0]])
     return getattr(importlib.import_module(FUNCTIONS[name]), name)
 
 

@@ -22,6 +22,7 @@ from extract.planning.cost import planned_memory
 from extract.planning.memory import refuse_too_large
 from extract.planning.plan import Document, ModelPlan, Selection, plan_model
 from extract.tokenization import TokenizedDocument
+from warehouse.child_process import inherited, python_module
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.models import ModelSpec
@@ -173,11 +174,11 @@ class Prefetch:
         """Locate a model in a process of its own, which ends with this one, however that ends."""
         job = {"spec": spec.model_dump(mode="json"), "problem": self.selection.problem.name}
         child = subprocess.Popen(
-            [sys.executable, "-m", "extract.background"],
+            python_module("extract.background"),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **self.selection.workspace.environment()},
+            env={**inherited(), **self.selection.workspace.environment()},
             start_new_session=True,  # Ctrl-C is for us; the child is stopped below
         )
         assert child.stdin is not None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warehouse.errors import TokenmartError
-from warehouse.options import BACKEND, DEVICE, DTYPE, JSON, MODELS, PROBLEM, WIDE
+from warehouse.options import BACKEND, DEVICE, DTYPE, JSON, MODELS, PROBLEM, WIDE, FiniteRange
 from warehouse.terminal import counted, left_out_notes, print_columns, print_notes, terminal_console
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option(
     "--hours",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, min_open=True),
     help="Time budget: score documents in order, each with all models, and start none "
     "that would not finish in time.",
 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ import click
 from extract.devices import free_gpus
 from extract.failures import DeviceLostError, print_lines
 from extract.planning.tables import Plan
+from warehouse.child_process import inherited, python_module
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 from warehouse.progress import Progress, progress_bar
@@ -183,8 +183,8 @@ class Worker:
             self.log.parent.mkdir(parents=True, exist_ok=True)
             with self.log.open("ab" if self.restarted else "wb") as errors:
                 return subprocess.Popen(
-                    [sys.executable, "-m", "tokenmart", *self.arguments],
-                    env={**os.environ, **self.environment},
+                    [*python_module("tokenmart"), *self.arguments],
+                    env={**inherited(), **self.environment},
                     stdout=subprocess.DEVNULL,
                     stderr=errors,
                 )

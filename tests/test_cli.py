@@ -227,3 +227,21 @@ def test_an_option_has_the_same_help_in_all_commands() -> None:
                 helps.setdefault(option.opts[-1], set()).add(str(option.help))
     different = {name for name, texts in helps.items() if len(texts) > 1}
     assert different - OF_EACH_COMMAND == set()
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("sql", "select 1", "--timeout"),
+        ("extract", "--problem", "x", "--hours"),
+        ("metrics", "show", "longppl", "--threshold"),
+        ("preregister", "--problem", "x", "--level"),
+        ("merge", "reproduce", "x", "--tolerance"),
+        ("merge", "eval", "--problem", "x", "--weight"),
+    ],
+)
+def test_a_number_is_finite(words: tuple[str, ...], value: str) -> None:
+    done = CliRunner().invoke(cli, [*words, value])
+    assert done.exit_code == 2
+    assert f"Invalid value for '{words[-1]}': {value} is not" in done.output

@@ -21,7 +21,7 @@ from warehouse.errors import TokenmartError, visible
 from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
 from warehouse.store.token_files import published_path, read_rows, write_units
-from warehouse.terminal import Column, print_columns
+from warehouse.terminal import PIPED_WIDTH, Column, print_columns, terminal_console
 
 pytestmark = pytest.mark.hostile
 
@@ -167,3 +167,13 @@ def wait_for(state: Callable[[], bool], seconds: float = 60) -> None:
     while not state():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "-5", "x", "²", "9" * 40])
+def test_a_variable_that_is_no_width_is_as_none(
+    columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert terminal_console().width == PIPED_WIDTH
+    monkeypatch.setenv("COLUMNS", "40")
+    assert terminal_console().width == 40

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from warehouse.child_process import inherited
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.remote import RemotePath
@@ -57,7 +58,7 @@ def remembered(key: str, compute: Callable[[], str], workspace: Workspace) -> st
     memory = workspace.cache / "hashes.json"
     try:
         known: dict[str, str] = json.loads(memory.read_bytes())
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         known = {}
     if key not in known:
         known[key] = compute()
@@ -267,6 +268,7 @@ def _is_tracked(path: Path) -> bool:
             ["git", "-C", path.parent, "ls-files", "--error-unmatch", "--", path.name],
             capture_output=True,
             check=False,
+            env=inherited("GIT_"),
         )
     except OSError:
         return False

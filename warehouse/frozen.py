@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, Union
+from typing import Annotated, Any, ClassVar, Union, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from warehouse.plugins import kinds
 
@@ -27,6 +35,18 @@ class Frozen(BaseModel):
 
     may_be_huge: ClassVar[frozenset[str]] = frozenset()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_truth_value_for_a_number(cls, content: Any) -> Any:
+        """pydantic takes `yes` and `true` for 1."""
+        for name, value in content.items() if isinstance(content, dict) else ():
+            each = value if isinstance(value, (list, tuple)) else [value]
+            if name in cls.model_fields and any(type(one) is bool for one in each):
+                wanted = set(_types(cls.model_fields[name].annotation))
+                if wanted & {int, float} and bool not in wanted:
+                    raise ValueError(f"{name} must be a number; true, yes and on are none")
+        return content
+
     @field_validator("*")
     @classmethod
     def _fits_its_machine(cls, value: Any, info: ValidationInfo) -> Any:
@@ -39,6 +59,15 @@ class Frozen(BaseModel):
                 if type(each) is int:
                     _refuse_huge(each)
         return value
+
+
+def _types(annotation: Any) -> Iterator[Any]:
+    """The types in an annotation: `tuple[int, ...] | None` has int and None."""
+    parts = get_args(annotation)
+    if not parts:
+        yield annotation
+    for part in parts:
+        yield from _types(part)
 
 
 def _placed(path: Path, folder: Path | None) -> Path:

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import click
 
 FILE = click.Path(path_type=Path)
 PROBLEM_HELP = "Name of the problem, or path of its .yml file"
+
+
+class FiniteRange(click.FloatRange):
+    """A number in a range; `nan` and `inf`, which click lets through, are none."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
 
 
 def last_problem(context: click.Context, parameter: click.Parameter, given: str | None) -> str:

@@ -9,6 +9,9 @@ from pathlib import Path
 from warehouse.errors import TokenmartError
 from warehouse.remote import remote_path
 
+_TAKEN_BY_DUCKDB = ("", "main", "memory", "system", "temp")
+"""Names that a file's database can't have: DuckDB uses them, or would call it otherwise."""
+
 
 class StoreFolder:
     """A folder of the store, by default of the attribute's name."""
@@ -189,6 +192,11 @@ def find_workspace(start: Path | None = None) -> Workspace:
             "if it is new, or unset the variable"
         )
     database = os.environ.get("TOKENMART_DATABASE") or root / "warehouse" / "tokenmart.duckdb"
+    if Path(database).name.partition(".")[0].lower() in _TAKEN_BY_DUCKDB:
+        raise TokenmartError(
+            f"TOKENMART_DATABASE={database}: DuckDB has a database of this name of its own; give "
+            "the file another name"
+        )
     address = os.environ.get("TOKENMART_STORE", "").rstrip("/")
     if address:
         remote_path(address)  # a wrong one is named before any work

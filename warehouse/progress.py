@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -48,7 +49,9 @@ def progress_bar(total: int, noun: str, work: float | None = None) -> Iterator[P
     from rich.console import Console
 
     console = Console(stderr=True)
-    report = _Bar(total, noun, work, console) if console.is_terminal else _Lines(total, noun, work)
+    # rich takes a file for a terminal where the shell has FORCE_COLOR
+    on_terminal = sys.stderr.isatty()
+    report = _Bar(total, noun, work, console) if on_terminal else _Lines(total, noun, work)
     timer = threading.Timer(SECONDS_BEFORE_SHOWN, report.start)
     timer.daemon = True
     timer.start()

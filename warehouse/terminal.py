@@ -49,8 +49,11 @@ def terminal_console() -> Console:
     """A console as wide as the terminal; where there is none, as COLUMNS or `PIPED_WIDTH`."""
     from rich.console import Console
 
-    width = None if _has_width() else PIPED_WIDTH
-    return Console(markup=False, emoji=False, highlight=False, width=width)
+    width = int(given) if (given := _columns()) else PIPED_WIDTH
+    if not given and sys.stdout.isatty():
+        width = os.get_terminal_size(sys.stdout.fileno()).columns or 80
+    # with a height, too, rich asks neither the terminal nor COLUMNS
+    return Console(markup=False, emoji=False, highlight=False, width=width, height=25)
 
 
 def print_notes(console: Console, lines: Iterable[str], style: str = "") -> None:
@@ -60,7 +63,14 @@ def print_notes(console: Console, lines: Iterable[str], style: str = "") -> None
 
 
 def _has_width() -> bool:
-    return sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
+    return sys.stdout.isatty() or bool(_columns())
+
+
+def _columns() -> str:
+    """The value of COLUMNS; empty for what is no width that a table fits."""
+    given = os.environ.get("COLUMNS", "")
+    wide = given.isascii() and given.isdecimal() and len(given) < 6
+    return given if wide and int(given) >= NARROWEST_TEXT else ""
 
 
 def print_columns(

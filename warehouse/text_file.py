@@ -27,14 +27,28 @@ _LONG_NUMBER = re.compile(r"\d{300}")
 """As a decimal it would be infinite."""
 
 
+def refuse_no_file(path: Path) -> None:
+    """Refuse what is no file before anything opens it: reading a pipe would wait for a writer.
+
+    Raises:
+        TokenmartError: no such file, a folder, or a pipe.
+    """
+    if path.is_file():
+        return
+    if path.is_dir():
+        raise TokenmartError(f"{path}: is a folder; name a file in it")
+    if path.exists():
+        raise TokenmartError(f"{path}: is a pipe or a device; write it to a file, and name that")
+    raise TokenmartError(f"{path}: no such file; correct the path")
+
+
 def read_text(path: Path, most_bytes: int = LARGEST_BYTES) -> str:
     """The text of a file without its byte-order mark.
 
     Raises:
         TokenmartError: no such file, too large, or not UTF-8.
     """
-    if not path.is_file():
-        raise TokenmartError(f"{path}: no such file; correct the path")
+    refuse_no_file(path)
     try:
         size = path.stat().st_size
         if size > most_bytes:
@@ -53,6 +67,7 @@ def text_lines(path: Path) -> Iterator[tuple[str, str]]:
     Raises:
         TokenmartError: it can't be read, isn't UTF-8, or a line is too long.
     """
+    refuse_no_file(path)
     try:
         with path.open(encoding=ENCODING) as file:
             number = 0

@@ -111,7 +111,13 @@ def correlate(
 
 def _table(values: Mapping[str, float | None] | ArrowTable) -> pa.Table:
     if isinstance(values, Mapping):
-        return pa.table({"model_id": list(values), "value": list(values.values())})
+        try:
+            return pa.table({"model_id": list(values), "value": list(values.values())})
+        except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
+            raise TokenmartError(
+                f"values: not a number for each model ({str(error).splitlines()[0]}); give a "
+                "mapping of names to numbers"
+            ) from error
     if not hasattr(values, "__arrow_c_stream__"):
         raise TokenmartError(
             f"values: {type(values).__name__} is no table; give a mapping of model to number, or a "

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.metrics.tries import Try
+from warehouse.text_file import refuse_no_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,6 +67,7 @@ def idea_from_file(path: Path, problem: Ranked, name: str) -> list[Try]:
         TokenmartError: it can't be read, or its rows aren't one number per model.
     """
     option = f"--values {path}"
+    refuse_no_file(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = csv.reader(file)
@@ -190,4 +192,5 @@ def _value(where: str, value: Any) -> float:
             f"{where}: value is {number}, expected a finite number; write one, or {remedy} where "
             "a model has none"
         )
-    return float(f"{number:.9e}")
+    rounded = float(f"{number:.9e}")
+    return rounded if math.isfinite(rounded) else number

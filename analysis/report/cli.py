@@ -143,13 +143,13 @@ def show(
     tokenmart show --problem minilong --document 0 --model smollm2-135m --model gemma3-270m \\
         --measure gain --out tokens.html
     """
-    from rich.console import Console
 
     from analysis.report.viewer import first_shaded, load_view, print_view, view_page
     from warehouse.errors import TokenmartError
     from warehouse.files import refuse_protected, write_whole
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
+    from warehouse.terminal import terminal_console
 
     if len(models) > 2:
         raise TokenmartError(f"--model {models[2]}: give one model or two, not {len(models)}")
@@ -168,7 +168,7 @@ def show(
             f"{chosen.name}: no gain yet; extract a window condition and run `tokenmart dbt build`"
         )
     if out is None:
-        print_view(Console(), view, shaded_by, keys_only)
+        print_view(terminal_console(), view, shaded_by, keys_only)
         return
     page = view_page(view, shaded_by)
     write_whole(out, page)

@@ -41,7 +41,7 @@ def attached(workspace: Workspace) -> tuple[Attached, ...]:
         return tuple(Attached(**each) for each in found)
     except FileNotFoundError:
         return ()
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise StorageError(
             f"{path}: can't be read ({error}); delete it and attach the bundles again"
         ) from error

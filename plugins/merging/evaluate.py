@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from plugins.merging.make import Plan, environment
 from plugins.merging.problem import GIGABYTE, OVERALL, Limits, load_hidden_round
 from plugins.merging.tables.rankings import MERGE_RUNS, RANKING_COLUMNS
 from plugins.merging.watchdog import Cost, larger, run_within
+from warehouse.child_process import python_module
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.progress import without_library_bars
@@ -73,7 +73,7 @@ def evaluate(plan: Plan, round_: Round, workspace: Workspace, device: str) -> Co
     try:
         problem = folder / "problem.yml"
         problem.write_text(yaml.safe_dump(_problem(plan, folder)), encoding="utf-8")
-        command = [sys.executable, "-m", "tokenmart", "eval", "--problem", str(problem)]
+        command = [*python_module("tokenmart"), "eval", "--problem", str(problem)]
         command += ["--device", device, "--tasks", ",".join(round_.asked)]
         for each in round_.folders:
             command += ["--include-path", str(each.resolve())]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -22,6 +21,7 @@ from plugins.merging.problem import Expert, Merge, MergeProblem
 from plugins.merging.recipes import refuse_recipe
 from plugins.merging.training import RECORD as TRAINING
 from plugins.merging.watchdog import Cost, folder_bytes, run_within
+from warehouse.child_process import inherited, python_module
 from warehouse.errors import TokenmartError
 from warehouse.files import files_sha256, sha256_file, storage_errors, write_whole
 from warehouse.paths import Workspace
@@ -188,7 +188,7 @@ def _make(
     }
     write_whole(staging / "job.json", json.dumps(job))
     cost = run_within(
-        [sys.executable, "-m", "plugins.merging.worker", "job.json"],
+        [*python_module("plugins.merging.worker"), "job.json"],
         staging,
         plan.problem.limits,
         f"merge {plan.merge.name}",
@@ -208,7 +208,7 @@ def environment(workspace: Workspace) -> dict[str, str]:
     code = str(Path(__file__).parents[2])
     paths = [code, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
-        **os.environ,
+        **inherited(),
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONHASHSEED": "0",
         "HF_HUB_OFFLINE": "1",

@@ -53,15 +53,17 @@ def test_gain_and_bits_per_byte(built: Warehouse) -> None:
 def test_bits_per_byte_count_the_bytes_of_token_features(built: Warehouse) -> None:
     """Each byte that a token covers, once: those of `token_features`, as its own test has them."""
     found = built.rows(
-        "select bits_per_byte(logprob, bytes), -sum(logprob::double) / ln(2), sum(bytes)"
+        "select model_id, bits_per_byte(logprob, bytes), -sum(logprob::double) / ln(2), sum(bytes)"
         " from token_features"
         " inner join models using (problem, tokenizer_sha256)"
         " inner join tokens using (problem, model_id, doc_id, position)"
         " where condition = 'full' group by model_id"
     )
     assert found
-    for value, bits, size in found:
+    marts = built.values("perplexity")
+    for model, value, bits, size in found:
         assert value == pytest.approx(bits / size, rel=1e-12)
+        assert value == pytest.approx(marts["bits_per_byte", model], rel=1e-9)
 
 
 def test_token_text_and_snippet(built: Warehouse) -> None:

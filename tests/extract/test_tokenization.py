@@ -90,7 +90,8 @@ def test_a_tokenizer_model_alone_is_read_as_sentencepiece_reads_it(
         assert (found.char_start <= found.char_end).all()
 
 
-ALPHABET = [*"abc  \n\t.é€中文Ａ①½ﬁ\u00a0\u3000가\u200b", "e\u0301", "  ", " the ", "12"]
+ALPHABET = [*"abc  \n\r\t.é€中文Ａ①½ﬁ\u00a0\u3000가\u200b", "e\u0301", "  ", " the ", "12"]
+ALPHABET += ["\r\n", "\r"]
 
 
 @pytest.mark.parametrize("rule", ["identity", "nfkc", "nmt_nfkc", "nmt_nfkc_cf"])

@@ -27,6 +27,7 @@ from warehouse.plugins import kinds
 from warehouse.remote import footer
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM
+from warehouse.text_file import refuse_no_file
 
 IMPORT_KEY = b"tokenmart.import"
 """Parquet footer key: JSON with the format, the metric and the sha256 of the files imported."""
@@ -105,8 +106,7 @@ class Importer(StoringImporter):
         The same files once more change nothing.
         """
         for file in files:
-            if not file.is_file():
-                raise TokenmartError(f"{file}: no such file; correct the path")
+            refuse_no_file(file)
         path = (
             workspace.downstream / f"problem={problem}" / f"model_id={model_id}" / "items.parquet"
         )

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from warehouse.errors import TokenmartError
 from warehouse.terminal import counted
-from warehouse.text_file import ENCODING, parse_json, read_text, text_lines
+from warehouse.text_file import ENCODING, parse_json, read_text, refuse_no_file, text_lines
 
 SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
 
@@ -69,8 +69,7 @@ def _refuse_no_table(path: Path) -> None:
     """Refuse a missing file, a folder or an empty file."""
     if path.is_dir():
         raise TokenmartError(f"{path}: is a folder; name the table in it")
-    if not path.is_file():
-        raise TokenmartError(f"{path}: no such file; correct the path")
+    refuse_no_file(path)
     with path.open("rb") as file:
         if not file.read(1 << 16).strip():
             raise TokenmartError(f"{path}: is empty; name a file with rows")
@@ -193,7 +192,7 @@ def _json_list(path: Path) -> Iterator[_Columns]:
     if not text.lstrip().startswith("["):
         yield from _json_lines(path)
         return
-    content = parse_json(text, str(path))
+    content = parse_json(text, str(path), unique=True)
     if not all(isinstance(row, dict) for row in content):
         raise TokenmartError(f"{path}: a row is not an object; write a list of objects")
     yield _by_column([{name: _text(value) for name, value in row.items()} for row in content])

@@ -13,6 +13,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
+from warehouse.child_process import NOT_FROM_HERE
+
 DEVICE_TIMEOUT_SECONDS = 120
 DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 NEEDED_DRIVERS = {11: 450, 12: 525, 13: 580}
@@ -65,7 +67,7 @@ def gpu_checks() -> list[Check]:
     """
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _PROBE],
+            [sys.executable, "-c", NOT_FROM_HERE + _PROBE],
             capture_output=True,
             text=True,
             timeout=DEVICE_TIMEOUT_SECONDS,

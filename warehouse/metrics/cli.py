@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from warehouse.errors import visible
-from warehouse.options import ANY_PROBLEM, JSON
+from warehouse.errors import TokenmartError, visible
+from warehouse.options import ANY_PROBLEM, JSON, FiniteRange
 from warehouse.paths import Workspace, find_workspace
+from warehouse.text_file import is_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -55,6 +56,7 @@ def list_(
     """
     from warehouse.metrics import catalog
 
+    _refuse_no_text(metric or family or "")
     workspace = find_workspace()
     if problem is None:
         with _catalog(workspace) as connection:
@@ -82,7 +84,7 @@ def list_(
     "--threshold",
     default=0.99,
     show_default=True,
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     help="Variants with at least this absolute rank correlation are near-duplicates.",
 )
 @click.option(
@@ -113,6 +115,7 @@ def show(
     from warehouse.metrics.near_duplicates import correlate_variants, group_near_duplicates, ranked
     from warehouse.metrics.variant_files import read_variants
 
+    _refuse_no_text(name)
     metric, slash, rest = name.partition("/")
     variant = rest if slash else None
     workspace = find_workspace()
@@ -257,6 +260,11 @@ def dbt_command(arguments: tuple[str, ...]) -> None:
     from warehouse.metrics.dbt_process import run_dbt
 
     sys.exit(run_dbt(arguments, find_workspace()))
+
+
+def _refuse_no_text(name: str) -> None:
+    if not is_text(name):
+        raise TokenmartError(f"{name}: no such metric; see `tokenmart metrics list`")
 
 
 def _asked(problem: str | None, workspace: Workspace) -> str | None:

@@ -15,7 +15,7 @@ from warehouse.metrics.dbt_process import BYTES_CHECKED
 from warehouse.metrics.registry import find_families
 from warehouse.metrics.variant_files import check_variants
 from warehouse.paths import Workspace, find_workspace
-from warehouse.sql.connection import holder
+from warehouse.sql.connection import holder, no_locks
 from warehouse.sql.views import create_views, quoted, refuse_earlier_database
 
 STORAGE_VERSION = "v1.4.0"
@@ -51,6 +51,8 @@ class Plugin(BasePlugin):
             if path.is_file():
                 duckdb.connect(creds.path).close()
         except duckdb.IOException as error:
+            if (unlockable := no_locks(path, error)) is not None:
+                raise DbtRuntimeError(unlockable) from error
             if "lock" in str(error):
                 raise DbtRuntimeError(
                     f"{path}: open in {holder(error)}; close it there, then build again"

@@ -15,6 +15,7 @@ import click
 import duckdb
 from filelock import FileLock, Timeout
 
+from warehouse.child_process import inherited
 from warehouse.errors import TokenmartError, visible
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
@@ -159,9 +160,8 @@ def one_at_a_time(workspace: Workspace) -> Iterator[None]:
 
 
 def _environment(workspace: Workspace) -> dict[str, str]:
-    inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if name in _KEPT or not name.startswith("DBT_")
+    return {
+        **inherited("DBT_", _KEPT),
+        **workspace.environment(),
+        "TOKENMART_PARENT": str(os.getpid()),
     }
-    return {**inherited, **workspace.environment(), "TOKENMART_PARENT": str(os.getpid())}

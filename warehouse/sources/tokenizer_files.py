@@ -17,7 +17,7 @@ from warehouse.errors import TokenmartError
 # what implementations differ in: a word at the start, spaces there and inside, lines, digits, bytes
 _SAMPLES = (
     "Report to  the Congress\n\n\tof 2019: §5 naïve €", " a", "\n b", "中文 12345\u00a0x",
-    " two  spaces \nＦｕｌｌ e\u0301 ﬁne ½ ", "한국 \u3000①\u200b x  ",
+    " two  spaces \nＦｕｌｌ e\u0301 ﬁne ½ ", "한국 \u3000①\u200b x  ", "line\r\n\r\nend",
 )  # fmt: skip
 _TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
@@ -74,7 +74,7 @@ def _as_sentencepiece(backend: Any, folder: Path) -> Callable[[str], list[int]] 
     model = described.ModelProto.FromString(processor.serialized_model_proto())
     wrong = _first_difference(backend, processor)
     if wrong is not None:
-        _rebuild(backend, model)
+        _rebuild(backend, model, processor)
         wrong = _first_difference(backend, processor)
     if wrong is not None:
         raise TokenmartError(
@@ -91,13 +91,17 @@ def _first_difference(backend: Any, processor: Any) -> str | None:
     return next((text for text, found in pairs if found != processor.encode(text)), None)
 
 
-def _rebuild(backend: Any, model: Any) -> None:
+def _rebuild(backend: Any, model: Any, processor: Any) -> None:
     """Sentencepiece's steps in its order: characters, spaces, prefix; and its own table."""
     from tokenizers import Regex, models, normalizers
 
     rules, trained = model.normalizer_spec, model.trainer_spec
     steps: list[Any] = []
     if rules.precompiled_charsmap:
+        # by grapheme, \r\n is one character
+        carriage = processor.normalize("a\rb").replace("▁", " ").strip(" ")[1:-1]
+        if carriage != "\r":
+            steps.append(normalizers.Replace(Regex(r"\r(?=\n)"), carriage))
         steps.append(normalizers.Precompiled(rules.precompiled_charsmap))
     if rules.remove_extra_whitespaces:
         steps.append(normalizers.Replace(Regex(r"\A +| +\z"), ""))

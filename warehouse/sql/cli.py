@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import TokenmartError, visible
-from warehouse.options import FILE, FORCE
+from warehouse.options import FILE, FORCE, FiniteRange
 from warehouse.paths import find_workspace
+from warehouse.text_file import refuse_no_file
 
 if TYPE_CHECKING:
     from warehouse.sql.export import Format
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     "--timeout",
     default=600.0,
     show_default=True,
-    type=click.FloatRange(0),
+    type=FiniteRange(0),
     metavar="SECONDS",
     help="Time limit of a query; 0 for none.",
 )
@@ -155,6 +156,7 @@ def sql(
 def _read_sql(file: Path) -> str:
     if str(file) == "-":
         return sys.stdin.read()
+    refuse_no_file(file)
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import glob
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,11 @@ _LOCKED_FROM_THE_START = {
     "python_enable_replacements": "false",
 }
 _SPILLED = "50GiB"
+_DBT = ("dbt", "dbt.exe")
+_NO_LOCKS = re.compile(
+    r"Could not set lock on file .*: (Operation not supported|No locks available"
+    r"|Function not implemented)"
+)
 _SCHEMAS = ("main", "metrics", "intermediate", "staging")
 
 
@@ -103,6 +108,8 @@ def connect_to_parquet(
         raise TokenmartError(
             f"--memory {memory}: not a size; give one such as 4GiB or 800MiB"
         ) from error
+    # days and hours are the same wherever a question is asked
+    connection.execute("set global TimeZone = 'UTC'")
     connection.execute(f"set temp_directory = {quoted(workspace.cache / 'duckdb')}")
     connection.execute("set parquet_metadata_cache = true")
     warnings = list(map(str, create_views(connection, workspace.store)))
@@ -170,6 +177,8 @@ def _patiently(
             return connect()
         except duckdb.Error as error:
             message = str(error).splitlines()[0]
+            if (unlockable := no_locks(path, error)) is not None:
+                raise StorageError(unlockable) from error
             if "lock" not in message:
                 raise StorageError(
                     f"{path}: can't be opened ({message}); delete it and run `tokenmart dbt build`"
@@ -182,6 +191,17 @@ def _patiently(
         time.sleep(0.2)
 
 
+def no_locks(path: Path, error: duckdb.Error) -> str | None:
+    """What to do where a file system has no locks, by DuckDB's error; None for another error."""
+    found = _NO_LOCKS.search(str(error))
+    if found is None:
+        return None
+    return (
+        f"{path}: its file system can't lock files ({found[1].lower()}); set TOKENMART_DATABASE to "
+        "a file on a local disk"
+    )
+
+
 def holder(error: duckdb.Error) -> str:
     """The program that DuckDB's error about a lock names: `dbt (PID 1234)`."""
     named = re.search(r"held in (.+?) \(PID (\d+)\)", str(error))
@@ -191,10 +211,32 @@ def holder(error: duckdb.Error) -> str:
 
     program, pid = Path(named[1]).name, int(named[2])
     with suppress(psutil.Error):
-        # `dbt build`, `python -m dbt.cli.main build`, `tokenmart dbt build`
-        if any(re.match(r"dbt(\.|$)", Path(part).name) for part in psutil.Process(pid).cmdline()):
+        if _runs_dbt(psutil.Process(pid).cmdline()):
             program = "dbt"
     return f"{program} (PID {pid})"
+
+
+def _runs_dbt(words: Sequence[str]) -> bool:
+    """Whether a command line runs dbt: by its own name, as a module, or by code that starts it.
+
+    `duckdb dbt.duckdb` and a notebook in a folder `dbt` are something else.
+    """
+    rest = iter(words)
+    program = Path(next(rest, "")).name
+    if not program.lower().startswith(("python", "pypy")):
+        return program in _DBT
+    for word in rest:
+        if word in ("-W", "-X"):
+            next(rest, None)
+        elif word == "-m":
+            module, after = next(rest, ""), next(rest, "")
+            return module.split(".")[0] == "dbt" or (module, after) == ("tokenmart", "dbt")
+        elif word == "-c":
+            return "from dbt.cli" in next(rest, "")
+        elif not word.startswith("-"):
+            name = Path(word).name
+            return name in _DBT or (name == "tokenmart" and next(rest, "") == "dbt")
+    return False
 
 
 def _search(connection: duckdb.DuckDBPyConnection, places: list[tuple[str, str]]) -> None:

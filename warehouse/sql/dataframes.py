@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace
@@ -186,10 +187,23 @@ def check_kind(into: Kind) -> None:
 def converted(table: pa.Table, into: Kind) -> Any:
     """An Arrow table as the given kind; see `query`."""
     if into == "pandas":
-        return table.to_pandas()
+        return _pandas(table)
     if into == "polars":
         return importlib.import_module("polars").from_arrow(table)
     return table if into == "arrow" else duckdb.from_arrow(table)
+
+
+def _pandas(table: pa.Table) -> Any:
+    """A data frame; whole numbers beyond 2⁵³ beside nulls, which would be rounded, as nullable."""
+    frame = table.to_pandas()
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_integer(column.type) and column.null_count:
+            ends = pc.min_max(column).as_py().values()
+            if any(abs(end or 0) > 2**53 for end in ends):
+                kind = "UInt64" if pa.types.is_unsigned_integer(column.type) else "Int64"
+                dtype = importlib.import_module("pandas").api.types.pandas_dtype(kind)
+                frame[name] = column.to_pandas(types_mapper={column.type: dtype}.get)
+    return frame
 
 
 def _plain_integers(table: pa.Table) -> pa.Table:

@@ -21,6 +21,7 @@ from warehouse.errors import TokenmartError, visible
 from warehouse.files import appearing
 from warehouse.sql.statements import explain
 from warehouse.sql.text_table import text_table
+from warehouse.sql.views import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -154,6 +155,10 @@ def _copy(session: Session, format_: Format, reader: pa.RecordBatchReader, strea
     read_end, write_end = os.pipe()
     with duckdb.connect(":memory:") as writer, ThreadPoolExecutor(max_workers=1) as pool:
         writer.register("batches", reader)
+        zones = [getattr(field.type, "tz", None) for field in reader.schema]
+        # as the rows were asked for, not as the shell's TZ says
+        zone = next(filter(None, zones), "UTC")
+        writer.execute(f"set global TimeZone = {quoted(zone)}")
 
         def copy() -> int:
             target = f"'/dev/fd/{write_end}' ({_COPY_OPTIONS[format_]})"

@@ -12,7 +12,8 @@
 create or replace macro main.ppl(logprobs) as exp(-avg(logprobs::double));
 
 -- `bytes` counts every byte of the text once, as `token_features.bytes` does: a character that
--- several tokens share belongs to the first of them that reaches its end.
+-- several tokens share belongs to the first of them that reaches its end, what no token contains to
+-- the token behind it.
 create or replace macro main.bits_per_byte(logprobs, bytes) as
     -sum(logprobs::double) / ln(2) / sum(bytes);
 

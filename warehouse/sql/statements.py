@@ -73,6 +73,8 @@ def stream(
         *earlier, (statement, own) = _with_parameters(connection, sql, parameters)
         for step in earlier:
             connection.execute(*step)
+            # DuckDB 2 begins nothing else while a result is unread; before, there is no such method
+            getattr(connection, "complete", lambda: None)()
         relation = connection.sql(statement, params=own)
         return None if relation is None else relation.to_arrow_reader()
     except duckdb.Error as error:

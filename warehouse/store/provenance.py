@@ -10,6 +10,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from warehouse.child_process import inherited
+
 CODE_ROOT = Path(__file__).resolve().parents[2]
 CODE_FOLDERS = ("analysis", "dbt_project", "extract", "scripts", "warehouse", ":(glob)*.py")
 
@@ -99,6 +101,8 @@ def _git(root: Path, *arguments: str) -> str | None:
             text=True,
             timeout=30,
             check=True,
+            # a repository is named by its folder, not by what a hook has set
+            env=inherited("GIT_"),
         )
     except (OSError, subprocess.SubprocessError):
         return None

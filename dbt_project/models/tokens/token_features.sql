@@ -198,7 +198,7 @@ token_features as (
         in_words.byte_start,
         in_words.byte_end,
         greatest(
-            in_words.byte_end - greatest(in_words.byte_start, coalesce(in_words.bytes_covered, 0)),
+            in_words.byte_end - coalesce(in_words.bytes_covered, in_words.byte_start),
             0
         ) as bytes,
         in_words.shares_character,

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+_AROUND = ".,;:!?\"'。、，；：！？「」『』"
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+    "\uff66-\uff9d\U00020000-\U0003ffff]"
+)
+"""Letters of Thai, Lao, Burmese, Khmer, Japanese and Chinese."""
 
 
 @dataclass(frozen=True)
@@ -23,13 +31,18 @@ class PromptedItem:
 def stands_in(answer: str, prompt: str) -> bool:
     """Whether a prompt contains an answer as whole words, in any case.
 
-    `tin` is not found in `continue`; spaces and punctuation around the answer don't count.
+    `tin` is not found in `continue`; spaces and punctuation around the answer don't count. Scripts
+    that put no spaces between words have no whole words: there any place counts. Letters with
+    accents are equal to those with combining ones.
     """
-    words = answer.strip().strip(".,;:!?\"'").split()
+    prompt, answer = (unicodedata.normalize("NFC", text) for text in (prompt, answer))
+    words = answer.strip().strip(_AROUND).split()
     if not words:
         return False
     pattern = r"\s+".join(re.escape(word) for word in words)
-    return re.search(rf"(?<!\w){pattern}(?!\w)", prompt, re.IGNORECASE) is not None
+    before = "" if _UNSPACED.match(words[0][0]) else r"(?<!\w)"
+    after = "" if _UNSPACED.match(words[-1][-1]) else r"(?!\w)"
+    return re.search(before + pattern + after, prompt, re.IGNORECASE) is not None
 
 
 def leaking(items: Sequence[PromptedItem]) -> list[int]:

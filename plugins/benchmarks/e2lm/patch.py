@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from warehouse.child_process import inherited
 from warehouse.errors import TokenmartError
 from warehouse.text_file import read_text
 
@@ -63,15 +63,14 @@ def git(folder: Path, *arguments: str, given: bytes | None = None) -> bytes:
     Raises:
         TokenmartError: it fails, with its last line, or there is no git.
     """
-    # a clone is named by its folder, not by what a hook or an alias left in the environment
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(
             ["git", "-c", "core.hooksPath=/dev/null", "-C", str(folder), *arguments],
             input=given,
             capture_output=True,
             check=False,
-            env=kept,
+            # a clone is named by its folder, not by what a hook or an alias has set
+            env=inherited("GIT_"),
         )
     except FileNotFoundError as error:
         raise TokenmartError("git is not installed; install it") from error

@@ -7,7 +7,6 @@ benchmarks (`metrics`), `data` has for each model lists of one length, `gtokens`
 from __future__ import annotations
 
 import csv
-import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from warehouse.errors import TokenmartError
+from warehouse.text_file import parse_json, read_text
 
 _HEADER = ("model", "size", "arch", "tokens_bt", "benchmark", "score")
 
@@ -34,17 +34,18 @@ def plain_table(path: Path) -> Iterator[Path]:
         table = Path(folder) / f"{path.stem}.csv"
         with table.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([_HEADER, *rows])
-        yield table
+        try:
+            yield table
+        except TokenmartError as error:  # the file that the user has, not this one
+            raise TokenmartError(error.message.replace(str(table), str(path))) from error
 
 
 def _rows(path: Path) -> Iterator[tuple[Any, ...]]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8-sig"))
+        found = parse_json(read_text(path), str(path))
         benchmarks = found["metadata"]["metrics"]
         models = found["data"].items()
-    except OSError as error:
-        raise TokenmartError(f"{path}: can't be read ({error.strerror}); correct it") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise TokenmartError(
             f"{path}: is not the JSON of the competition's site (`metadata.metrics` and `data` by "
             "model); give a CSV, JSON lines or Parquet file"

@@ -19,6 +19,7 @@ from extract.run import Scheduler
 from extract.workers import POLL_SECONDS, worker_arguments
 from plugins.cluster.placement import costs, place
 from plugins.cluster.ray_cluster import PUBLIC_SETTINGS
+from warehouse.child_process import inherited, python_module
 from warehouse.errors import TokenmartError
 from warehouse.progress import progress_bar
 from warehouse.store.token_files import publish_all
@@ -132,9 +133,9 @@ def run_worker(arguments: Sequence[str], settings: Mapping[str, str], folder: st
         RuntimeError: it failed; the message is its last line.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "tokenmart", *arguments],
+        [*python_module("tokenmart"), *arguments],
         cwd=folder,
-        env={**os.environ, **settings},
+        env={**inherited(), **settings},
         stderr=subprocess.PIPE,
         text=True,
         check=False,

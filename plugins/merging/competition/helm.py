@@ -39,20 +39,26 @@ def plain_results(path: Path, metrics: Sequence[str] = ()) -> Iterator[Path]:
     Raises:
         TokenmartError: a file is none of HELM's, or no metric is named.
     """
-    if path.is_dir():
-        rows = list(_of_runs(path, metrics))
-    elif path.suffix.lower() == ".json":
-        rows = list(_of_tables(path))
-    else:
+    if not path.is_dir() and path.suffix.lower() != ".json":
         if metrics:
             raise TokenmartError("--metric is for a folder of HELM's runs; leave it out")
         yield path
         return
+    try:
+        rows = list(_of_runs(path, metrics) if path.is_dir() else _of_tables(path))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise TokenmartError(
+            f"{path}: a part of it is not as HELM writes it ({type(error).__name__}: {error}); "
+            "copy it again"
+        ) from error
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / f"{path.stem}.csv"
         with table.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([HEADER, *rows])
-        yield table
+        try:
+            yield table
+        except TokenmartError as error:  # the file that the user has, not this one
+            raise TokenmartError(error.message.replace(str(table), str(path))) from error
 
 
 def _of_tables(path: Path) -> Iterator[Result]:

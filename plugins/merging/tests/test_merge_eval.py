@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tiny_models import make_checkpoint
 
 from plugins.merging.tasks import hidden_sets, validation_sets, write_tasks
 from tokenmart import cli
+from warehouse.sql.dataframes import query
 
 pytest.importorskip("mergekit")
 pytest.importorskip("lm_eval")
@@ -92,3 +94,47 @@ def test_from_experts_to_a_ranking_and_back(
     (bundle / "merge.json").write_text(json.dumps(recorded))
     done = CliRunner().invoke(cli, ["merge", "reproduce", str(bundle)])
     assert done.exit_code == 1 and "differ" in done.stderr
+
+
+@pytest.mark.timeout(600)
+def test_prompts_that_were_cut_are_printed_and_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    monkeypatch.setenv("TOKENMART_HOME", str(PROJECT.parent))
+    monkeypatch.setenv("TOKENMART_DATA", str(data))
+    monkeypatch.setenv("TOKENMART_DATABASE", str(tmp_path / "t.duckdb"))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    for seed, name in enumerate(("one", "two")):
+        make_checkpoint(tmp_path / name, seed=seed)
+        config = json.loads((tmp_path / name / "config.json").read_text())
+        (tmp_path / name / "config.json").write_text(
+            json.dumps({**config, "max_position_embeddings": 48})
+        )
+    shutil.copy(tmp_path / "one" / "tokenizer.json", tmp_path / "two")
+    experts = [{"name": name, "source": local(tmp_path / name)} for name in ("one", "two")]
+    path = str(
+        write_problem(
+            tmp_path / "made.yml",
+            experts=experts,
+            merges=[merge_of("half", one=1, two=1)],
+            limits={"seconds": 500, "memory_gb": 100, "disk_gb": 10},
+        )
+    )
+    write_tasks(validation_sets(3, "0"), tmp_path / "open", "mini")
+    ok("merge", "run", "--problem", path)
+    words = ["--tasks", "mini_reading", "--include-path", str(tmp_path / "open")]
+    asked = ["merge", "eval", "--problem", path, "--round", "open", "--device", "cpu", *words]
+    for _ in range(2):  # units that were there already are told, too
+        done = CliRunner().invoke(cli, asked)
+        assert done.exit_code == 0, done.output
+        assert re.search(
+            r"^note: half, mini_reading: longer than the 48 tokens that the model reads: 3 items"
+            r" lost up to \d+ tokens \(see --too-long\)$",
+            done.stderr,
+            re.MULTILINE,
+        ), done.stderr
+    recorded = query("select probe_params as p from eval_units").to_pylist()
+    cut = [json.loads(row["p"])["cut"] for row in recorded]
+    assert sum(map(len, cut)) > 0 and all(tokens > 0 for each in cut for tokens in each.values())

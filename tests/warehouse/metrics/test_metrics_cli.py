@@ -355,3 +355,10 @@ def test_census_is_shown(cli: CliRunner, built: Warehouse) -> None:
     )
     assert shown.startswith(f"synthetic: {variants[0]} variants, ")
     assert "    alike: " in shown and "    no value (" in shown
+
+
+@pytest.mark.parametrize("words", [("show",), ("list", "--metric"), ("list", "--family")])
+def test_a_name_that_is_no_text_is_no_metric(words: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(metrics, [*words, "p\udcff"])
+    assert done.exit_code == 1
+    assert done.stderr == "error: p\\udcff: no such metric; see `tokenmart metrics list`\n"

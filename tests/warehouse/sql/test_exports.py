@@ -336,4 +336,14 @@ def test_sql_from_a_file_and_with_parameters(filled: Workspace, tmp_path: Path) 
     assert ask("--file", str(path), "--param", "n=21", "--param", "t=x=y") == [
         {"a": 42, "b": "x=y"}
     ]
-    assert "can't be read" in failure("--file", str(tmp_path / "none.sql"))[1]
+    assert "no such file" in failure("--file", str(tmp_path / "none.sql"))[1]
+    os.mkfifo(tmp_path / "pipe.sql")
+    assert "is a pipe" in failure("--file", str(tmp_path / "pipe.sql"))[1]
+
+
+@pytest.mark.parametrize("format_", ["table", "csv", "json"])
+def test_the_rows_are_those_of_the_last_statement(filled: Workspace, format_: str) -> None:
+    asked = "select i from range(3000000) as t(i); create macro f() as 7; select 1 as a; select f()"
+    done = CliRunner().invoke(cli, ["sql", f"{asked} as b", "--format", format_])
+    assert done.exit_code == 0, done.output
+    assert "7" in done.stdout and "a" not in done.stdout

@@ -11,9 +11,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import duckdb
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
@@ -23,7 +24,7 @@ from sql_samples import build_mart
 
 from tokenmart import cli
 from warehouse.paths import Workspace
-from warehouse.sql.connection import connect_read_only
+from warehouse.sql.connection import connect_read_only, holder, no_locks
 from warehouse.sql.shell import is_complete
 
 TOKENMART = [sys.executable, "-c", "from tokenmart import main; main()"]
@@ -159,11 +160,16 @@ print("done", flush=True)
 
 
 @contextlib.contextmanager
-def writing(database: Path, name: str = "x") -> Iterator[subprocess.Popen[str]]:
+def writing(
+    database: Path,
+    name: str = "x",
+    words: Sequence[str] = ("-c", WRITER),
+    folder: Path | None = None,
+) -> Iterator[subprocess.Popen[str]]:
     """Another process inside a transaction on the database, as dbt is."""
-    command = [sys.executable, "-c", WRITER, str(database), name]
+    command = [sys.executable, *words, str(database), name]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as writer:
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=folder) as writer:
         assert writer.stdout
         assert writer.stdout.readline() == "writing\n"
         yield writer
@@ -231,14 +237,40 @@ def test_one_question_while_dbt_writes(filled: Workspace) -> None:
         finish(writer)
 
 
-def test_dbt_is_named_where_it_is_dbt(filled: Workspace) -> None:
+def test_dbt_is_named_where_it_is_dbt(filled: Workspace, tmp_path: Path) -> None:
     build_mart(filled)
-    for name, said in (("dbt", "dbt"), ("dbtx", "python"), ("/usr/bin/dbt", "dbt")):
-        with writing(filled.database, name) as writer:
+    script = tmp_path / "dbt"
+    (tmp_path / "package" / "dbt").mkdir(parents=True)
+    for path in (script, tmp_path / "other", tmp_path / "package" / "dbt" / "__main__.py"):
+        path.write_text(WRITER)
+    child = f"if 0: from dbt.cli.main import cli\n{WRITER.strip()}"
+    for words, said in (
+        ([str(script)], "dbt"),
+        (["-W", "ignore", str(script)], "dbt"),
+        (["-m", "dbt"], "dbt"),
+        (["-c", child], "dbt"),  # `tokenmart dbt`
+        ([str(tmp_path / "other")], "python"),
+        (["-c", WRITER], "python"),
+    ):
+        # an argument that is called so is not dbt
+        with writing(filled.database, "dbt", words, tmp_path / "package") as writer:
             refused = CliRunner().invoke(cli, ["sql", "from metric_values"])
-            assert f"open for writing in {said}" in refused.output
+            assert f"open for writing in {said}" in refused.output, words
             assert f"(PID {writer.pid})" in refused.output
             finish(writer)
+
+
+def test_a_file_system_without_locks_is_named_as_that(tmp_path: Path) -> None:
+    path = tmp_path / "t.duckdb"
+    said = f'IO Error: Could not set lock on file "{path}": '
+    unlockable = no_locks(path, duckdb.IOException(f"{said}Operation not supported. See also x"))
+    assert unlockable == (
+        f"{path}: its file system can't lock files (operation not supported); set "
+        "TOKENMART_DATABASE to a file on a local disk"
+    )
+    held = f"{said}Conflicting lock is held in PID 0. See also x"
+    assert no_locks(path, duckdb.IOException(held)) is None
+    assert holder(duckdb.IOException(held)) == "another program"
 
 
 # A terminal

@@ -225,3 +225,39 @@ def test_it_starts_fast_and_without_torch(filled: Workspace) -> None:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
+
+
+def test_hours_are_of_no_place(filled: Workspace) -> None:
+    code = (
+        "import sys; from tokenmart import main; sys.argv[1:] = ['sql', \"select timestamptz"
+        " '2026-01-31 23:30:00+00' as t, (t)::date as day\", '--format', 'csv']; main()"
+    )
+    for zone in ("Asia/Kathmandu", "America/New_York"):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "TZ": zone},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.split() == ["t,day", "2026-01-31", "23:30:00+00,2026-01-31"]
+
+
+@pytest.mark.parametrize("name", ["memory", "Main", "temp.x", "system", ""])
+def test_a_database_has_no_name_of_duckdbs_own(
+    filled: Workspace, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("TOKENMART_DATABASE", str(filled.root / f"{name}.duckdb"))
+    code, output = failure("select 1")
+    assert code == 1 and "DuckDB has a database of this name" in output
+
+
+@pytest.mark.parametrize("name", ["select", "a b", "x'y\"z", "metrics", "tokens", "a.b"])
+def test_a_database_has_any_other_name(
+    filled: Workspace, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    build_mart(filled)
+    monkeypatch.setenv(
+        "TOKENMART_DATABASE", str(filled.database.rename(filled.root / f"{name}.duckdb"))
+    )
+    assert ask("select count(*) as n from metric_values") == [{"n": 2}]

@@ -32,6 +32,7 @@ from warehouse.errors import TokenmartError, visible
 from warehouse.importers.importer import Row, StoringImporter
 from warehouse.paths import Workspace
 from warehouse.terminal import counted
+from warehouse.text_file import refuse_no_file
 
 LEAST_BYTES = 3
 """Bytes of text that a token has at least, on average over a prompt of most languages."""
@@ -109,8 +110,7 @@ def import_answers(
     scores: dict[tuple[str, str], list[dict[str, Any]]] = {}
     notes: list[str] = []
     for file in files:
-        if not file.is_file():
-            raise TokenmartError(f"{file}: no such file; correct the path")
+        refuse_no_file(file)
         run: tuple[str, str] | None = None
         of_file: list[EvalAnswer] = []
         for row in reader.read(file):

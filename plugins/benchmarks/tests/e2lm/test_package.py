@@ -258,6 +258,22 @@ def test_names_of_tasks(tmp_path: Path) -> None:
         new_task("mine", "cloze", tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("answer", "prompt", "found"),
+    [
+        ("東京", "日本の首都は東京です。", True),
+        ("「東京」", "東京", True),
+        ("京都", "日本の首都は東京です。", False),
+        ("北京", "中国的首都是北京吗？", True),
+        ("caf\u00e9", "the cafe\u0301 is open", True),
+        ("caf", "the cafe\u0301 is open", False),
+        ("서울", "서울은 수도이다", False),  # Korean has spaces: `서울은` is another word
+    ],
+)
+def test_a_leak_in_a_script_without_spaces(answer: str, prompt: str, found: bool) -> None:
+    assert stands_in(answer, prompt) == found
+
+
 def test_a_leak_is_a_word_and_no_part_of_one() -> None:
     assert not stands_in("tin", "They continue.")
     assert stands_in(" Tin.", "Is it tin?") and stands_in("New York", "In new  york, who")

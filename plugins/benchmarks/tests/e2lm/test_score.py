@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -239,6 +240,13 @@ def test_the_json_of_the_site_is_the_same_table(write: Write, tmp_path: Path) ->
     columns["dense-1-arch1"]["q"] = [0.1]
     path.write_text(json.dumps({"metadata": {"metrics": ["q"]}, "data": columns}))
     with pytest.raises(TokenmartError, match="dense-1-arch1: 1 scores of q at 14 checkpoints"):
+        score_table(path, WORKSPACE)
+    columns["dense-1-arch1"]["q"] = [math.nan] * 14
+    path.write_text(json.dumps({"metadata": {"metrics": ["q"]}, "data": columns}))
+    with pytest.raises(TokenmartError, match=rf"{path}: row 1: score is nan, expected a finite"):
+        score_table(path, WORKSPACE)
+    path.write_text("[" * 2000)
+    with pytest.raises(TokenmartError, match=rf"{path}: not read as JSON \(nested too deeply"):
         score_table(path, WORKSPACE)
     path.write_text("[1]")
     with pytest.raises(TokenmartError, match="is not the JSON of the competition's site"):

@@ -1,0 +1,119 @@
+"""Child processes run our code and no file of the user's folder, and no variable of another
+project reaches them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from warehouse.child_process import NOT_FROM_HERE, inherited, python_module
+from warehouse.errors import TokenmartError
+from warehouse.files import refuse_protected
+from warehouse.paths import Workspace
+from warehouse.sources import packages
+from warehouse.store.provenance import code_revision, last_commit_of
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's folder with scripts that are called as our packages and Python's are."""
+    place = tmp_path / "mine"
+    place.mkdir()
+    for name in ("extract", "warehouse", "random", "tokenmart", "runpy", "json", "pip"):
+        (place / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write('{name}')\n")
+    monkeypatch.chdir(place)
+    return place
+
+
+def test_a_module_runs_whatever_the_folder_has(folder: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*python_module("tokenmart"), "sql", "--list"],
+        env=inherited(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "Perplexity and bits per byte" in done.stdout
+    code = f"{NOT_FROM_HERE}import json, random\nprint(random.__file__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not Path(done.stdout.strip()).is_relative_to(folder)
+    done = subprocess.run(
+        [*python_module("pip"), "--version"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0 or "No module named pip" in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_folder_of_the_path_that_hides_ours_is_named(tmp_path: Path) -> None:
+    (tmp_path / "analysis").mkdir()
+    (tmp_path / "analysis" / "__init__.py").write_text("")
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    for command in (["-m", "tokenmart", "--help"], ["-c", "import tokenmart; tokenmart.correlate"]):
+        done = subprocess.run(
+            [sys.executable, *command],
+            env={**os.environ, "PYTHONPATH": path},
+            cwd=tmp_path / "analysis",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said = f"{(tmp_path / 'analysis' / '__init__.py').resolve()}: is imported in place of"
+        assert done.returncode == 1 and said in done.stderr.splitlines()[-1]
+        assert command[0] == "-c" or done.stderr.startswith("error: ")
+
+
+def git(folder: Path, *words: str) -> None:
+    names = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "core.hooksPath=/dev/null"]
+    subprocess.run(
+        ["git", *names, "-C", str(folder), *words],
+        env=inherited("GIT_"),
+        check=True,
+        capture_output=True,
+    )
+
+
+@pytest.fixture
+def repositories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One of two repositories with a commit; a hook of the other one is running."""
+    for name in ("ours", "theirs"):
+        (tmp_path / name / "warehouse" / "store").mkdir(parents=True)
+        (tmp_path / name / "warehouse" / "store" / "provenance.py").write_text(name)
+        git(tmp_path / name, "init", "-q")
+        git(tmp_path / name, "add", ".")
+        git(tmp_path / name, "commit", "-qm", name)
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "theirs" / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path / "theirs"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "none"))
+    return tmp_path / "ours"
+
+
+def test_git_answers_for_its_folder_while_a_hook_of_another_runs(repositories: Path) -> None:
+    head = (repositories / ".git" / "HEAD").read_text().removeprefix("ref: ").strip()
+    commit = (repositories / ".git" / head).read_text().strip()
+    assert code_revision(repositories) == {"revision": commit, "dirty": False}
+    found = last_commit_of(repositories, [Path("warehouse/store/provenance.py")])
+    assert found and commit.startswith(found)
+
+
+def test_a_tracked_file_is_kept_while_a_hook_of_another_runs(repositories: Path) -> None:
+    place = Workspace(repositories, repositories / "data", repositories / "t.duckdb")
+    with pytest.raises(TokenmartError, match="git tracks it"):
+        refuse_protected(repositories / "warehouse" / "store" / "provenance.py", place, force=True)
+
+
+def test_variables_that_choose_another_package_do_not_reach_pip(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("REQUIREMENT", "PLATFORM", "NO_BINARY", "INDEX_URL", "CERT"):
+        monkeypatch.setenv(f"PIP_{name}", "x")
+    monkeypatch.setenv("PYTHONINSPECT", "1")
+    found = inherited("PIP_", packages.OF_THE_INDEX)
+    assert {name for name in found if name.startswith("PIP_")} <= {*packages.OF_THE_INDEX}
+    assert found["PIP_INDEX_URL"] == found["PIP_CERT"] == "x"
+    assert "PYTHONINSPECT" not in found and found["PATH"] == os.environ["PATH"]
