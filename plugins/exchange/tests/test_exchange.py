@@ -389,3 +389,20 @@ def test_a_bundle_is_under_no_path_that_names_a_column(
     for address in ("lab", f"{tmp_path}/rank=0/lab", "s3://bucket/rank=0"):
         with pytest.raises(TokenmartError, match="rank=0 in it would be taken for a partition"):
             place_of(address)
+
+
+def test_a_name_is_of_one_bundle_until_it_is_detached(
+    near: Lab, bundle: Path, tell: Run, tmp_path: Path
+) -> None:
+    for place in ("a", "b"):
+        shutil.copytree(bundle, tmp_path / place / "shared")
+    first, second = (str(tmp_path / place / "shared") for place in ("a", "b"))
+    assert json.loads(tell(near, "exchange", "attach", "--json").output) == []
+    tell(near, "exchange", "attach", first)
+    done = tell(near, "exchange", "attach", second, code=1)
+    assert f"shared is the name of {first}; give another one with --name" in done.output
+    tell(near, "exchange", "attach", first)
+    (known,) = json.loads(tell(near, "exchange", "attach", "--json").output)
+    assert (known["name"], known["address"]) == ("shared", first)
+    tell(near, "exchange", "detach", "shared")
+    tell(near, "exchange", "attach", second)
