@@ -22,6 +22,17 @@ LONGEST_LINE = 256 << 20
 DEEPEST = 64
 """Levels of JSON inside each other: no program that we read from writes more than ten."""
 
+_NOT_TEXT = (
+    (b"\x1f\x8b", "compressed with gzip", "decompress it with gunzip"),
+    (b"\x28\xb5\x2f\xfd", "compressed with zstd", "decompress it with unzstd"),
+    (b"BZh", "compressed with bzip2", "decompress it with bunzip2"),
+    (b"PK\x03\x04", "a zip archive", "unpack it"),
+    (b"PAR1", "Parquet, not text", "give it the suffix .parquet"),
+    (b"\xff\xfe", "UTF-16", "save it as UTF-8"),
+    (b"\xfe\xff", "UTF-16", "save it as UTF-8"),
+)
+"""First bytes of files that aren't text → what they are, and what to do."""
+
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _LONG_NUMBER = re.compile(r"\d{300}")
 """As a decimal it would be infinite."""
@@ -145,9 +156,12 @@ def _half_pair(content: Any) -> str | None:
 
 
 def _unreadable(path: Path, error: Exception) -> TokenmartError:
-    reason = (
-        "not UTF-8"
-        if isinstance(error, UnicodeDecodeError)
-        else getattr(error, "strerror", None) or str(error)
-    )
+    reason = getattr(error, "strerror", None) or str(error)
+    if isinstance(error, UnicodeDecodeError):
+        with path.open("rb") as file:
+            beginning = file.read(4)
+        for bytes_, what, remedy in _NOT_TEXT:
+            if beginning.startswith(bytes_):
+                return TokenmartError(f"{path}: can't be read ({what}); {remedy}")
+        reason = "not UTF-8"
     return TokenmartError(f"{path}: can't be read ({reason}); copy the file again, as UTF-8")

@@ -110,9 +110,17 @@ def store_columns(round_: Round, problem: str, workspace: Workspace) -> None:
     """Name what the entries of a round are ranked by; other rounds stay as they are.
 
     Raises:
-        TokenmartError: results of a problem of this name were imported.
+        TokenmartError: results of a problem of this name were imported, or a task lacks the metric
+            that entries are ranked by.
         StorageError: the data folder can't be written.
     """
+    for task in round_.tasks:
+        known = [METRIC] if task.task is None else list(task.task.aggregation())
+        if METRIC not in known:
+            raise TokenmartError(
+                f"task {task.name}: has no {METRIC}, by which a round ranks entries (its metrics: "
+                f"{', '.join(known)}); leave it out of the round"
+            )
     path = workspace.ranking_columns / f"problem={problem}" / "columns.parquet"
     if (workspace.ranking_results / f"problem={problem}").exists():
         raise TokenmartError(f"{problem}: has imported results; rename the problem")

@@ -227,6 +227,13 @@ class MergeProblem(Frozen):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two experts or merges are called {name!r}; rename one")
+        seen: dict[str, str] = {}
+        for name in names:
+            if (other := seen.setdefault(name.casefold(), name)) != name:
+                raise ValueError(
+                    f"{other!r} and {name!r} differ only in case, and would share a folder on some "
+                    "disks; rename one"
+                )
         known = [expert.name for expert in self.experts]
         used = [(f"expert {e.name}", e.base) for e in self.experts if e.base is not None]
         used += [("rules.bases", base) for base in self.rules.bases]

@@ -1,16 +1,25 @@
-"""Recipes judged before any weight is read: method, inputs, bases, shapes, tokenizers, layers."""
+"""Recipes judged before any weight is read: method, inputs, bases, shapes, tokenizers, layers.
+
+mergekit ignores a key that it does not know within a model or a slice, a filter that no tensor's
+name has, and a parameter of the whole merge that stands with one model: they are refused here.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
+
+from pydantic import ValidationError
 
 from plugins.merging.eligibility import ExpertFiles, shape_difference
 from plugins.merging.problem import Merge
 from warehouse.errors import TokenmartError, did_you_mean
 
 _LAYER = re.compile(r"\.layers\.(\d+)\.")
+_SHARES = {"density", "select_topk"}
+"""Parameters that are shares, from 0 to 1."""
 
 
 def refuse_recipe(merge: Merge, files: Mapping[str, ExpertFiles]) -> None:
@@ -31,6 +40,11 @@ def refuse_recipe(merge: Merge, files: Mapping[str, ExpertFiles]) -> None:
 def _mistakes(merge: Merge, files: Mapping[str, ExpertFiles]) -> Iterator[str]:
     specs = _methods()
     method = merge.method
+    if not method:
+        yield (
+            "it has no merge_method; recipes of mergekit-moe and mergekit's other programs can't "
+            "be merged here"
+        )
     if method not in specs:
         hint = did_you_mean(method, specs)
         yield f"unknown merge_method {method!r}; {hint}mergekit has: {', '.join(sorted(specs))}"
@@ -55,6 +69,8 @@ def _mistakes(merge: Merge, files: Mapping[str, ExpertFiles]) -> Iterator[str]:
         if name not in known:
             hint = did_you_mean(name, known)
             yield f"{method} has no parameter {name!r}; {hint}it has: {', '.join(sorted(known))}"
+    tensors = {tensor for name in names for tensor in files[name].tensors}
+    yield from _mistakes_in_parts(merge.recipe, spec, tensors)
     first = files[merge.base or names[0]]
     for name in names:
         each = files[name]
@@ -89,8 +105,30 @@ def _not_a_configuration(merge: Merge) -> Iterator[str]:
         yield "experts share one tokenizer here; leave tokenizer and tokenizer_source out"
     try:
         MergeConfiguration.model_validate(merge.recipe)
-    except Exception as error:  # pydantic's own, and what mergekit's validators raise
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        yield f"{place + ': ' if place else ''}{first['msg'].removeprefix('Value error, ')}"
+    except Exception as error:  # what mergekit's validators raise
         yield " ".join(str(error).split())[:200]
+    for model in _unnamed(merge.recipe):
+        yield (
+            f"model {model!r}, expected the name of an expert; mergekit's other forms of a model "
+            "are not read here"
+        )
+
+
+def _unnamed(value: Any) -> Iterator[Any]:
+    """Models of a recipe that are no names."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            if key in ("model", "base_model") and each is not None and not isinstance(each, str):
+                yield each
+            else:
+                yield from _unnamed(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _unnamed(each)
 
 
 def _parameter_names(value: Any) -> Iterator[str]:
@@ -107,10 +145,127 @@ def _parameter_names(value: Any) -> Iterator[str]:
 
 
 def _layers(merge: Merge, files: Mapping[str, ExpertFiles]) -> Iterator[str]:
-    for piece in merge.recipe.get("slices") or []:
-        for source in piece.get("sources") or []:
-            name, (start, end) = source["model"], source["layer_range"]
-            found = (_LAYER.search(tensor) for tensor in files[name].tensors)
-            layers = 1 + max((int(hit[1]) for hit in found if hit), default=-1)
-            if not 0 <= start < end <= layers:
-                yield f"layer_range [{start}, {end}] of {name}, which has {layers} layers"
+    modules = (merge.recipe.get("modules") or {}).values()
+    for whole in (merge.recipe, *modules):
+        for piece in whole.get("slices") or []:
+            for source in piece.get("sources") or []:
+                name, (start, end) = source["model"], source["layer_range"]
+                found = (_LAYER.search(tensor) for tensor in files[name].tensors)
+                layers = 1 + max((int(hit[1]) for hit in found if hit), default=-1)
+                if not 0 <= start < end <= layers:
+                    yield (
+                        f"layer_range [{start}, {end}] of {name}, which has {layers} layers (0 to "
+                        f"{layers}, the end not included)"
+                    )
+
+
+def _mistakes_in_parts(
+    recipe: Mapping[str, Any], spec: Any, tensors: Collection[str]
+) -> Iterator[str]:
+    """What is wrong in a recipe's models, slices and parameters, a line each.
+
+    Args:
+        recipe: mergekit's own YAML.
+        spec: of its method.
+        tensors: names of the experts' tensors.
+    """
+    yield from _unknown_keys(recipe)
+    yield from _dtypes(recipe)
+    parameters = {each.name: each for each in spec.parameters}
+    for place, of_model, given in _parameters(recipe, "", False):
+        for name, value in given.items():
+            if name not in parameters:
+                continue  # reported with the method's own
+            where = f"{place}parameters.{name}"
+            if of_model and parameters[name].scope.value == "shared":
+                yield (
+                    f"{where} is for the whole merge and has no effect with one model; write it "
+                    "into the recipe's own parameters"
+                )
+            yield from _value(where, name, value, parameters[name], tensors)
+
+
+def _unknown_keys(recipe: Mapping[str, Any]) -> Iterator[str]:
+    from mergekit.config import (
+        InputModelDefinition,
+        InputSliceDefinition,
+        OutputModuleDefinition,
+        OutputSliceDefinition,
+    )
+
+    kinds: dict[str, Any] = {
+        "models": InputModelDefinition,
+        "sources": InputSliceDefinition,
+        "slices": OutputSliceDefinition,
+        "modules": OutputModuleDefinition,
+    }
+    for place, kind, part in _parts(recipe, ""):
+        known = kinds[kind].model_fields
+        for key in part:
+            if key not in known:
+                hint = did_you_mean(str(key), list(known))
+                yield f"unknown key {place}{key}; {hint}it may have: {', '.join(known)}"
+
+
+def _parts(recipe: Mapping[str, Any], place: str) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Place, kind and content of every model, slice and module."""
+    for kind in ("models", "slices", "sources", "modules"):
+        found = recipe.get(kind)
+        named = found.items() if isinstance(found, Mapping) else enumerate(found or ())
+        for name, part in named:
+            if isinstance(part, Mapping):
+                where = f"{place}{kind}.{name}."
+                yield where, kind, part
+                yield from _parts(part, where)
+
+
+def _dtypes(recipe: Mapping[str, Any]) -> Iterator[str]:
+    from mergekit.common import dtype_from_name
+
+    for key in ("dtype", "out_dtype"):
+        try:
+            dtype_from_name(recipe.get(key))
+        except (RuntimeError, AttributeError):
+            yield f"{key} {recipe[key]!r}; mergekit has bfloat16, float16, float32 and float64"
+
+
+def _parameters(
+    part: Mapping[str, Any], place: str, of_model: bool
+) -> Iterator[tuple[str, bool, Mapping[str, Any]]]:
+    """Place and content of every `parameters`, and whether they are one model's."""
+    if isinstance(given := part.get("parameters"), Mapping):
+        yield place, of_model, given
+    for where, kind, inner in _parts(part, place):
+        if isinstance(given := inner.get("parameters"), Mapping):
+            yield where, kind in ("models", "sources"), given
+
+
+def _value(
+    where: str, name: str, value: Any, parameter: Any, tensors: Collection[str]
+) -> Iterator[str]:
+    if isinstance(value, list):
+        for each in value:
+            yield from _value(where, name, each, parameter, tensors)
+        return
+    if isinstance(value, Mapping):
+        chosen = value.get("filter")
+        if unknown := set(value) - {"filter", "value"}:
+            yield f"unknown key {min(unknown)!r} in {where}; it may have: filter, value"
+        if isinstance(chosen, str) and chosen != "*" and not any(chosen in t for t in tensors):
+            yield f"{where}: no tensor's name has the filter {chosen!r}"
+        yield from _value(where, name, value.get("value"), parameter, tensors)
+        return
+    try:
+        found = parameter.validate(value)
+    except (ValueError, TypeError, RuntimeError):
+        yield f"{where} is {value!r}, expected {_kind(parameter)}"
+        return
+    if isinstance(found, float) and not math.isfinite(found):
+        yield f"{where} is {value!r}, expected a finite number"
+    elif name in _SHARES and not 0 <= found <= 1:
+        yield f"{where} is {value!r}, expected a share from 0 to 1"
+
+
+def _kind(parameter: Any) -> str:
+    kinds = {float: "a number", int: "a whole number", bool: "true or false"}
+    return kinds.get(parameter.value_type, "another value")

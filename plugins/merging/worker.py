@@ -48,6 +48,28 @@ def run_job(job: dict[str, Any]) -> None:
             random_seed=job["seed"], write_model_card=False, quiet=True, device=job["device"]
         ),
     )
+    _refuse_not_finite(Path("merged"))
+
+
+def _refuse_not_finite(folder: Path) -> None:
+    """Stop at a merged model that is no model: one with NaN or infinite weights.
+
+    Raises:
+        TokenmartError: a tensor has such values.
+    """
+    from safetensors import safe_open
+
+    from warehouse.errors import TokenmartError
+
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118
+                tensor = file.get_tensor(name)
+                if tensor.is_floating_point() and not tensor.isfinite().all():
+                    raise TokenmartError(
+                        f"tensor {name} of the merged model has values that are not finite; "
+                        "weights that add up to 0 are divided by 0, and float16 ends at 65504"
+                    )
 
 
 def _refuse_incomplete_expert(name: str) -> None:

@@ -11,26 +11,30 @@ from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 
+import click
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import Field, ValidationError
 
 import warehouse.importers as package
-from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.errors import TokenmartError, did_you_mean, visible
 from warehouse.files import sha256_file
 from warehouse.frozen import LARGEST_NUMBER, Frozen
+from warehouse.importers.comparable import (
+    IMPORT_KEY,
+    Measure,
+    import_record,
+    other_items,
+    refuse_missing_or_twice,
+    refuse_other_measures,
+    refuse_several_models,
+)
 from warehouse.importers.plain_table import check_columns
 from warehouse.importers.table_rows import load_rows
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
-from warehouse.remote import footer
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM
-from warehouse.text_file import refuse_no_file
-
-IMPORT_KEY = b"tokenmart.import"
-"""Parquet footer key: JSON with the format, the metric and the sha256 of the files imported."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,14 @@ class Importer(StoringImporter):
             TokenmartError: it can't be read, or is not in this format.
         """
 
+    def model(self, path: Path) -> str | None:
+        """The model that a file is of; None where it names none."""
+        return None
+
+    def measures(self, path: Path) -> dict[str, Measure]:
+        """Task → what its scores in a file are; empty if the format doesn't show it."""
+        return {}
+
     def import_files(
         self,
         files: Sequence[Path],
@@ -105,25 +117,38 @@ class Importer(StoringImporter):
 
         The same files once more change nothing.
         """
-        for file in files:
-            refuse_no_file(file)
+        refuse_missing_or_twice(files)
         path = (
             workspace.downstream / f"problem={problem}" / f"model_id={model_id}" / "items.parquet"
         )
-        hashes = {file.name: sha256_file(file) for file in files}
-        record = {"format": self.kind, "metric": self.metric, "files": hashes}
+        same = Counter(file.name for file in files)
+        hashes = {
+            str(file) if same[file.name] > 1 else file.name: sha256_file(file) for file in files
+        }
+        record: dict[str, Any] = {"format": self.kind, "metric": self.metric, "files": hashes}
         items = _checked(row for file in files for row in self.read(file))
+        refuse_several_models({file: self.model(file) for file in files})
+        measured = _measured(self, files)
         if not items:
             names = ", ".join(str(file) for file in files)
             raise TokenmartError(f"{names}: contains no scored item; nothing was imported")
         if path.is_file() and not force:
-            found = _record(path)
-            if found == record:
+            found = import_record(path)
+            if found is not None and {name: found.get(name) for name in record} == record:
                 return Counter(item.task for item in items)
             how = f"imported from {', '.join(found['files'])}" if found else "measured"
             raise TokenmartError(
                 f"{path}: the model has scores already, {how}; --force replaces them"
             )
+        if not force:
+            refuse_other_measures(path, measured)
+        by_task: dict[str, set[int]] = {}
+        for item in items:
+            by_task.setdefault(item.task, set()).add(item.item)
+        for note in other_items(path, by_task):
+            click.echo(visible(f"note: {note}"), err=True)
+        if measured:
+            record["measured"] = {task: vars(measure) for task, measure in measured.items()}
         table = _table(items).replace_schema_metadata({IMPORT_KEY: json.dumps(record)})
         write_table(path, table)
         return Counter(item.task for item in items)
@@ -181,6 +206,25 @@ def importer(kind: str, metric: str | None = None) -> StoringImporter:
     return found()
 
 
+def _measured(reader: Importer, files: Sequence[Path]) -> dict[str, Measure]:
+    """Task → what its scores are.
+
+    Raises:
+        TokenmartError: lower values are better, which a target's are not.
+    """
+    found: dict[str, Measure] = {}
+    for file in files:
+        for task, measure in reader.measures(file).items():
+            if measure.lower_is_better:
+                raise TokenmartError(
+                    f"{file}: lower values of {measure.metric} are better, and a target is read as "
+                    "higher is better; import another metric, or a table of items with the sign "
+                    "reversed (--format items)"
+                )
+            found[task] = measure
+    return found
+
+
 def _checked(rows: Iterable[Row]) -> list[Item]:
     """The rows as items.
 
@@ -219,13 +263,3 @@ def _table(items: list[Item]) -> pa.Table:
         for item in items
     ]
     return pa.Table.from_pylist(rows, schema=DOWNSTREAM)
-
-
-def _record(path: Path) -> dict[str, dict[str, str]] | None:
-    """Source of an imported file of items; None if it was measured or can't be read."""
-    try:
-        metadata = pq.read_schema(footer(path)).metadata or {}
-    except (OSError, pa.ArrowException):
-        return None
-    found: dict[str, dict[str, str]] | None = json.loads(metadata.get(IMPORT_KEY, b"null"))
-    return found

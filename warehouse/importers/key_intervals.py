@@ -110,7 +110,9 @@ def _documents(workspace: Workspace, problem: str) -> list[dict[str, Any]]:
 
 def _of_table(path: Path, documents: list[dict[str, Any]]) -> Iterator[_Interval]:
     """The rows of a plain table."""
-    by_hash = {str(row["sha256"]): int(row["doc_id"]) for row in documents}
+    by_hash: dict[str, list[int]] = {}  # several documents may have one text
+    for row in documents:
+        by_hash.setdefault(str(row["sha256"]), []).append(int(row["doc_id"]))
     with duckdb.connect() as connection:
         read_plain(connection, path, COLUMNS, tuple(COLUMNS))
         rows = connection.execute(
@@ -125,7 +127,8 @@ def _of_table(path: Path, documents: list[dict[str, Any]]) -> Iterator[_Interval
             )
         if start is None or end is None:
             raise TokenmartError(f"{place}: char_start or char_end is missing; complete the row")
-        yield _Interval(place, by_hash[sha256], start, end)
+        for doc_id in by_hash[sha256]:
+            yield _Interval(place, doc_id, start, end)
 
 
 def _of_slice(path: Path, number: int, documents: list[dict[str, Any]]) -> Iterator[_Interval]:

@@ -122,6 +122,7 @@ def write_problem(
     if os.path.lexists(out):
         raise TokenmartError(f"{out}: there already; edit it, or give another name with --out")
     folder = out.absolute().parent
+    _refuse_twice(models)
     described = _told_apart([_described(model, folder) for model in models])
     # read with a window that fits anything: its length follows from the texts
     documents = _documents(texts, folder)
@@ -168,6 +169,16 @@ def cut_at(characters: int | None, lengths: Sequence[int]) -> list[int]:
     """Estimated tokens of documents of these lengths that are cut at so many characters."""
     most = None if characters is None else characters // CHARACTERS_PER_TOKEN
     return [n if most is None else min(n, most) for n in lengths]
+
+
+def _refuse_twice(models: Sequence[str]) -> None:
+    """Stop at a model that is named twice, by one path or two: it would count as two models."""
+    seen: set[str] = set()
+    for model in models:
+        place = str(Path(model).resolve()) if Path(model).exists() else model
+        if place in seen:
+            raise TokenmartError(f"--model {model}: is there already; name it once")
+        seen.add(place)
 
 
 def _told_apart(models: list[_Model]) -> list[_Model]:

@@ -271,7 +271,7 @@ def _clashes(full_ids: list[str]) -> Iterator[tuple[int, str, str]]:
     """Place, key and error of each model whose id or folder clashes with an earlier one."""
     seen: dict[str, str] = {}
     for index, full_id in enumerate(full_ids):
-        other = seen.setdefault(slug(full_id), full_id)
+        other = seen.setdefault(slug(full_id).casefold(), full_id)  # some disks ignore case
         if full_id in full_ids[:index]:
             yield index, "full_id", f"model {full_id!r} is listed twice; remove one"
         elif other != full_id:

@@ -109,6 +109,11 @@ def _unwrap(path: Path, content: Any) -> Any:
     """Step into a wrapper object: one that contains exactly one known key with a container."""
     if not isinstance(content, dict):
         return content
+    if content.get("lower_is_better") is True or content.get("higher_is_better") is False:
+        raise LockedFileError(
+            f"{path}: target file states that lower scores are better, and a target is read as "
+            "higher is better; reverse the sign of its scores"
+        )
     held = [key for key in WRAPPER_KEYS if isinstance(content.get(key), dict | list)]
     if len(held) > 1:
         raise LockedFileError(

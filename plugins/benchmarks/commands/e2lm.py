@@ -127,7 +127,7 @@ def collect(
     RESULTS are files or folders with results_….json, one per checkpoint. A problem of kind table
     reads the table. Checkpoints are identified by all model arguments in the files. With --problem,
     the table has the scores that `tokenmart eval` measured, after `tokenmart dbt run --select
-    tag:benchmarks+`.
+    tag:benchmarks`.
 
     \b
     tokenmart e2lm collect results --out scores.csv
@@ -135,6 +135,7 @@ def collect(
     """
     from plugins.benchmarks.scores.evaluated_scores import evaluated_scores
     from plugins.benchmarks.scores.harness_results import read_results
+    from warehouse.errors import TokenmartError, did_you_mean
 
     if bool(results) == (problem is not None):
         raise click.UsageError("give either RESULTS or --problem")
@@ -151,6 +152,13 @@ def collect(
         if problem is None
         else evaluated_scores(problem, workspace, better)
     )
+    metrics = {str(row["metric"]) for row in found.rows}
+    metrics |= {name.partition(",")[0] for name in metrics}
+    for name in better.keys() - metrics:
+        raise TokenmartError(
+            f"--direction {name}: no such metric; {did_you_mean(name, sorted(metrics))}the metrics "
+            f"are: {', '.join(sorted(metrics))}"
+        )
     say(found.notes)
     models = {row["model"] for row in found.rows}
     write_out(out, found.csv(), f" ({len(found.rows)} scores of {len(models)} models)")

@@ -118,7 +118,7 @@ def eval_command(
 
     Choices of an item share their prompt's KV cache, and prompts that begin with the same examples
     share these. A finished unit (32 documents of a task) is never computed again: interrupt at any
-    time and run the same command to resume. `tokenmart dbt run --select tag:benchmarks+` computes
+    time and run the same command to resume. `tokenmart dbt run --select tag:benchmarks` computes
     the metrics in the tables eval_metrics and eval_item_metrics.
 
     \b
@@ -211,7 +211,7 @@ def _next_step(problem: str, conditions: Collection[str]) -> str:
     """The commands that show the scores of these conditions."""
     names = ", ".join(f"'{name}'" for name in sorted(conditions))
     return (
-        "next: tokenmart dbt run --select tag:benchmarks+ && "
+        "next: tokenmart dbt run --select tag:benchmarks && "
         "tokenmart sql \"from eval_metrics where part = 'all' "
         f"and problem = '{problem}' and condition in ({names})\""
     )

@@ -37,12 +37,13 @@ def refuse_clashes(workspace: Workspace, problem: str, tasks: Iterable[tuple[str
     """
     seen: dict[str, str] = {}
     for name, condition in tasks:
-        if condition not in seen:
+        folder = condition.casefold()  # some disks ignore case
+        if folder not in seen:
             rows = stored_items(workspace, problem, condition)
-            seen[condition] = str(rows["task"][0]) if rows else name
-        if seen[condition] != name:
+            seen[folder] = str(rows["task"][0]) if rows else name
+        if seen[folder] != name:
             raise TokenmartError(
-                f"tasks {seen[condition]!r} and {name!r} would share the folder {condition!r}; "
+                f"tasks {seen[folder]!r} and {name!r} would share the folder {condition!r}; "
                 "keep them in two problems, or rename one"
             )
 

@@ -55,16 +55,22 @@ class EveryEvalEverImporter(Importer):
             chosen = chosen_metric(path, ids, wanted, None)
             kept = [(place, line) for place, line in of_name if str(_result(line)) == chosen]
             aggregate = _aggregate(own, name, chosen)
-            if aggregate.get("metric_config", {}).get("lower_is_better"):
+            config, details = (aggregate.get(key) for key in ("metric_config", "score_details"))
+            if isinstance(config, dict) and config.get("lower_is_better"):
                 refuse_lower(beside, name)
             rows = [
                 Row(place, {"task": name, "item": item,
                             "score": item_score(place, line["evaluation"], "score")})
                 for (place, line), item in zip(kept, _numbers(path, kept), strict=True)
             ]  # fmt: skip
-            score = aggregate.get("score_details", {}).get("score")
+            score = details.get("score") if isinstance(details, dict) else None
             refuse_other_mean(path, beside, name, [r.fields["score"] for r in rows], score)
             yield from rows
+
+    def model(self, path: Path) -> str | None:
+        """The models that the lines name."""
+        names = {str(line["model_id"]) for _, line in _lines(path) if line.get("model_id")}
+        return ", ".join(sorted(names)) or None
 
 
 def _result(line: dict[str, Any]) -> Any:
@@ -73,6 +79,8 @@ def _result(line: dict[str, Any]) -> Any:
 
 def _aggregate(results: Any, name: str, chosen: str) -> dict[str, Any]:
     """The aggregate of a result; empty where the file has none, or several by this name."""
+    if not isinstance(results, list) or not all(isinstance(each, dict) for each in results):
+        return {}
     found = [each for each in results if each.get("evaluation_result_id") == chosen]
     found = found or [each for each in results if each.get("evaluation_name") == name]
     return dict(found[0]) if len(found) == 1 else {}
@@ -125,4 +133,9 @@ def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                     f"{place}: {name!r} is missing; is it an instance-level file of Every Eval "
                     "Ever?"
                 )
+        if not isinstance(line["evaluation"], dict):
+            raise TokenmartError(
+                f"{place}: evaluation is {str(line['evaluation'])[:40]!r}, expected an object with "
+                "a score; remove the line"
+            )
         yield place, line

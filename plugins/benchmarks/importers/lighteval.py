@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from plugins.benchmarks.scores.metric_directions import direction_of
 from plugins.benchmarks.scores.own_aggregates import (
     aggregate_beside,
     chosen_metric,
@@ -27,6 +28,7 @@ from plugins.benchmarks.scores.own_aggregates import (
     refuse_other_mean,
 )
 from warehouse.errors import TokenmartError
+from warehouse.importers.comparable import Measure
 from warehouse.importers.importer import Importer, Row
 
 _NAME = re.compile(r"details_(?P<task>.+)_(?P<time>\d{4}-\d\d-\d\dT[\d.:-]+)\.parquet")
@@ -47,12 +49,7 @@ class LightevalImporter(Importer):
         Raises:
             TokenmartError: no file of details, no such metric, or another mean than lighteval's.
         """
-        named = _NAME.fullmatch(path.name)
-        if named is None:
-            raise TokenmartError(
-                f"{path}: expected a name such as details_TASK_2025-03-04T10-11-12.123456.parquet; "
-                "give the file as lighteval wrote it"
-            )
+        named = _named(path)
         metrics = _metrics(path)
         metric = chosen_metric(path, _averaged(path, metrics, self.metric), self.metric, None)
         task = named["task"]
@@ -66,9 +63,34 @@ class LightevalImporter(Importer):
         own = aggregate_beside(beside)
         if _is_lower(own, task, metric):
             refuse_lower(beside, metric)
-        mean = own.get("results", {}).get(task, {}).get(metric)
+        mean = _aggregate(own.get("results"), task).get(metric)
         refuse_other_mean(path, beside, metric, [r.fields["score"] for r in rows], mean)
         yield from rows
+
+    def measures(self, path: Path) -> dict[str, Measure]:
+        """The metric; a task's name has its few-shot examples."""
+        names = _averaged(path, _metrics(path), self.metric)
+        metric = chosen_metric(path, names, self.metric, None)
+        return {_named(path)["task"]: Measure(metric, direction_of(metric) == "lower")}
+
+
+def _named(path: Path) -> re.Match[str]:
+    """Task and time in the name of a file of details."""
+    named = _NAME.fullmatch(path.name)
+    if named is None:
+        raise TokenmartError(
+            f"{path}: expected a name such as details_TASK_2025-03-04T10-11-12.123456.parquet; "
+            "give the file as lighteval wrote it"
+        )
+    return named
+
+
+def _aggregate(results: Any, task: str) -> dict[str, Any]:
+    """The aggregates of a task, by its name in the name of a file: on the hub `|` is `_`."""
+    for name, means in results.items() if isinstance(results, dict) else ():
+        if task in (name, re.sub(r"[|:]", "_", name)) and isinstance(means, dict):
+            return dict(means)
+    return {}
 
 
 def _metrics(path: Path) -> list[dict[str, Any]]:

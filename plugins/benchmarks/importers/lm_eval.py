@@ -12,8 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plugins.benchmarks.harness.imports.sample_files import metrics_of, read_samples, task_of
+from plugins.benchmarks.harness.eval_answer import run_name
+from plugins.benchmarks.harness.imports.sample_files import (
+    RunFacts,
+    facts_of,
+    metrics_of,
+    model_of,
+    part_of,
+    read_samples,
+    results_beside,
+    task_of,
+)
+from plugins.benchmarks.scores.metric_directions import direction_of
 from warehouse.errors import TokenmartError
+from warehouse.importers.comparable import Measure
 from warehouse.importers.importer import Importer, Row
 
 
@@ -40,10 +52,7 @@ class LmEvalImporter(Importer):
             TokenmartError: not a file of samples, or the metric or filter isn't clear.
         """
         name = task_of(path)
-        metric, _, filter_name = (self.metric or "").partition(",")
-        samples = [_sample(*each) for each in read_samples(path)]
-        samples = _of_one_filter(path, samples, filter_name)
-        metric = metric or _only_metric(path, samples)
+        metric, samples = self._chosen(path)
         for sample in samples:
             task, key = name, metric
             if sample.length is not None:
@@ -55,6 +64,33 @@ class LmEvalImporter(Importer):
                 )
             fields = {"task": task, "item": sample.item, "score": sample.metrics[key]}
             yield Row(sample.place, {**fields, "context_tokens": sample.length})
+
+    def model(self, path: Path) -> str | None:
+        """The checkpoint that the file of results next to the samples names."""
+        return model_of(path)
+
+    def measures(self, path: Path) -> dict[str, Measure]:
+        """The metric, and from the file of results next to the samples how the task was run."""
+        task = task_of(path)
+        metric, samples = self._chosen(path)
+        if any(sample.length is not None for sample in samples):
+            return {}
+        results = results_beside(path)
+        facts = RunFacts() if results is None else facts_of(results[1], task)
+        higher = facts.better.get(metric)
+        lower = direction_of(metric) == "lower" if higher is None else not higher
+        version = part_of(results[1], "versions", task) if results else None
+        run = [*filter(None, [run_name(facts.shots, facts.chat)])]
+        run += [] if version is None else [f"version {version}"]
+        filters = "".join(sorted({f",{sample.filter}" for sample in samples} - {",none"}))
+        return {task: Measure(metric + filters, lower, ", ".join(run))}
+
+    def _chosen(self, path: Path) -> tuple[str, list[_Sample]]:
+        """The metric to import, empty for RULER's, and the samples that have it."""
+        metric, _, filter_name = (self.metric or "").partition(",")
+        samples = [_sample(*each) for each in read_samples(path)]
+        samples = _of_one_filter(path, samples, filter_name)
+        return metric or _only_metric(path, samples), samples
 
 
 def _sample(place: str, content: dict[str, Any]) -> _Sample:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from plugins.benchmarks.scores.metric_directions import direction_of
 from plugins.benchmarks.scores.own_aggregates import (
     aggregate_beside,
     chosen_metric,
@@ -25,6 +26,7 @@ from plugins.benchmarks.scores.own_aggregates import (
     say_if_lower,
 )
 from warehouse.errors import TokenmartError
+from warehouse.importers.comparable import Measure
 from warehouse.importers.importer import Importer, Row
 from warehouse.text_file import parse_json, text_lines
 
@@ -55,6 +57,28 @@ class OlmesImporter(Importer):
             TokenmartError: no file of predictions, no such metric, or another mean than the
                 program's.
         """
+        lines, own, documents, metric = self._chosen(path)
+        rows = [
+            Row(place, {"task": own.task, "item": line["doc_id"],
+                        "score": item_score(place, values, metric)})
+            for (place, line), values in zip(lines, documents, strict=True)
+        ]  # fmt: skip
+        refuse_other_count(path, own.beside, len(rows), own.items)
+        scores = [row.fields["score"] for row in rows]
+        refuse_other_mean(path, own.beside, metric, scores, own.means.get(metric))
+        say_if_lower(path, metric)
+        yield from rows
+
+    def measures(self, path: Path) -> dict[str, Measure]:
+        """The metric; olmo-eval's has its scorer behind a colon."""
+        _, own, _, metric = self._chosen(path)
+        lower = direction_of(metric.partition(":")[0]) == "lower"
+        return {own.task: Measure(metric, lower)}
+
+    def _chosen(
+        self, path: Path
+    ) -> tuple[list[tuple[str, dict[str, Any]]], _Own, list[dict[str, Any]], str]:
+        """The lines, the program's own account, the values of each line, and the metric."""
         named = _NAME.fullmatch(path.name)
         if named is None:
             raise TokenmartError(
@@ -68,16 +92,7 @@ class OlmesImporter(Importer):
         documents = [_flat(line) for _, line in lines]
         names = _names(documents, own.means, self.metric)
         metric = chosen_metric(path, names, self.metric, own.primary)
-        rows = [
-            Row(place, {"task": own.task, "item": line["doc_id"],
-                        "score": item_score(place, values, metric)})
-            for (place, line), values in zip(lines, documents, strict=True)
-        ]  # fmt: skip
-        refuse_other_count(path, own.beside, len(rows), own.items)
-        scores = [row.fields["score"] for row in rows]
-        refuse_other_mean(path, own.beside, metric, scores, own.means.get(metric))
-        say_if_lower(path, metric)
-        yield from rows
+        return lines, own, documents, metric
 
 
 def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

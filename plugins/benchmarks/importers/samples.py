@@ -25,6 +25,7 @@ from plugins.benchmarks.harness.imports.sample_files import (
     facts_beside,
     facts_of,
     metrics_of,
+    model_of,
     read_samples,
     results_beside,
     task_of,
@@ -77,6 +78,12 @@ class HarnessSamples(EvalImporter):
         seen: set[tuple[int, str]] = set()
         common = {"task": task, "backend": "lm_eval", "shots": facts.shots, "chat": facts.chat}
         for place, sample in _named(path, facts):
+            if "arguments" not in sample and "prompt_0" in sample:
+                raise TokenmartError(
+                    f"{place}: an answer as lm-evaluation-harness wrote it before 0.4 (--write_out)"
+                    ", which lacks the continuations; run the task again with --log_samples of 0.4 "
+                    "or later, or import its metrics (--format lm-eval)"
+                )
             try:
                 item, asked = sample["doc_id"], arguments_of(sample)
                 if (item, str(sample["filter"])) in seen:
@@ -108,6 +115,10 @@ class HarnessSamples(EvalImporter):
         """The task's own metrics, as logged: see `logged_scores`."""
         facts = facts_beside(path, task_of(path))
         yield from logged_scores(_named(path, facts), facts)
+
+    def model(self, path: Path) -> str | None:
+        """The checkpoint that the file of results next to the samples names."""
+        return model_of(path)
 
     def longest(self, path: Path) -> int | None:
         """`max_length` in the file of results next to the samples."""

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from plugins.benchmarks.harness.eval_answer import ROUNDING
 from plugins.benchmarks.harness.imports.imported_answers import EvalImporter
 from warehouse.errors import TokenmartError
 from warehouse.importers.importer import Row
@@ -84,5 +85,28 @@ def with_tokens(place: str, content: dict[str, Any]) -> dict[str, Any]:
         dict(zip((LISTS[name] for name in lists), values, strict=True))
         for values in zip(*lists.values(), strict=True)
     ]
+    for number, token in enumerate(tokens):
+        _check(f"{place}: token {number} (from 0)", token)
     rest = {name: value for name, value in content.items() if name not in LISTS}
     return {**rest, "tokens": tokens}
+
+
+def _check(place: str, token: dict[str, Any]) -> None:
+    """Refuse log-probabilities that contradict themselves; set what rounding put above 0 to 0."""
+    own, top, rank = (token.get(name) for name in ("logprob", "top_logprob", "rank"))
+    if not isinstance(own, int | float):
+        return  # reported with the other fields, as is one above 0
+    if own == float("-inf"):
+        raise TokenmartError(
+            f"{place}: its log-probability is -inf: the program left tokens out, or its logits "
+            "overflowed; score the request again without filters of tokens, or leave it out"
+        )
+    if 0 < own <= ROUNDING:
+        token["logprob"] = 0.0
+    if isinstance(top, int | float) and top == top:
+        if top < own - ROUNDING or (rank == 1 and top > own + ROUNDING):
+            raise TokenmartError(
+                f"{place}: its log-probability is {own:g}, its rank {rank} and the top one "
+                f"{top:g}, which contradict each other; correct them"
+            )
+        token["top_logprob"] = min(top, 0.0)

@@ -47,6 +47,12 @@ def _fields(place: str, content: dict[str, Any]) -> dict[str, Any]:
     given = content["prompt_logprobs"]
     if len(ids) != len(given):
         raise ValueError(f"{len(ids)} ids, {len(given)} log-probs")
+    if "choices" in content and not content.get("continuation"):
+        raise TokenmartError(
+            f"{place}: it is an answer of vLLM's server: write on its line, too: task, item, "
+            "choice, context, continuation and is_gold, and leave out what else the server gave"
+        )
+    _refuse_gaps(place, ids, given)
     first = content.get("first_token")
     if first is None:
         first = _first_token(place, ids, given, content.get("continuation", ""))
@@ -57,6 +63,12 @@ def _fields(place: str, content: dict[str, Any]) -> dict[str, Any]:
         if choices is None:
             raise ValueError("a scored token without log-prob")
         own = choices[str(token_id)]
+        if own["logprob"] == float("-inf"):
+            raise TokenmartError(
+                f"{place}: the log-probability of token {token_id} is -inf: the server left tokens "
+                "out (by a logits processor, allowed tokens, top_k or top_p); score it again "
+                "without, with logprobs_mode raw_logprobs"
+            )
         top = max(choice["logprob"] for choice in choices.values())
         if top > ROUNDING:
             raise TokenmartError(
@@ -97,8 +109,27 @@ def _elsewhere(content: dict[str, Any], name: str) -> str:
     if name in content:
         return f"{name} is {str(content[name])[:40]!r}, expected a list with one value a token"
     return (
-        f"field {name!r} is missing; write prompt_token_ids and prompt_logprobs as vLLM gave them"
+        f"field {name!r} is missing; write prompt_token_ids and prompt_logprobs as vLLM gave them, "
+        "or use --format token-logprobs for what another program gave"
     )
+
+
+def _refuse_gaps(place: str, ids: list[int], given: list[Any]) -> None:
+    """Stop at a token after the first that has no log-probability, or one without a rank."""
+    for number, (token_id, choices) in enumerate(zip(ids, given, strict=True)):
+        own = choices.get(str(token_id)) if isinstance(choices, dict) else None
+        if number and choices is None:
+            raise TokenmartError(
+                f"{place}: token {number} (from 0) has no log-probability, and only the first may "
+                "have none: vLLM does not score what it has in its prefix cache; score it again "
+                "with enable_prefix_caching off"
+            )
+        if isinstance(own, int | float):
+            raise TokenmartError(
+                f"{place}: token {number} (from 0) is given as {own}, expected an object with "
+                "logprob, rank and decoded_token, as newer versions of vLLM give it; score it "
+                "again with one"
+            )
 
 
 def _first_token(place: str, ids: list[int], given: list[Any], continuation: str) -> int:

@@ -12,6 +12,7 @@ from plugins.benchmarks.e2lm.score import WEIGHTS
 from plugins.benchmarks.items.held_out import Fold, held_out
 from plugins.benchmarks.items.item_scores import ItemScores
 from plugins.benchmarks.model_sql import ModelSql
+from plugins.benchmarks.scores.metric_directions import direction_of
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 
@@ -123,6 +124,12 @@ def _weights(scores: ItemScores, choice: Choice) -> tuple[float, float]:
 
 def _eligible(scores: ItemScores, choice: Choice) -> int:
     """Number of items that may be chosen."""
+    if scores.metric is not None and direction_of(scores.metric) == "lower":
+        raise TokenmartError(
+            f"{scores.path}: lower values of {scores.metric} are better, and items are chosen "
+            "whose scores rise; reverse the sign of the scores under another name of the metric, "
+            "or choose another metric"
+        )
     column = METHODS[choice.method]
     if column is not None and column not in scores.has:
         raise TokenmartError(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import duckdb
 
+from plugins.benchmarks.scores.score_table import refuse_two_orders
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.importers.plain_table import check_columns
 from warehouse.importers.table_rows import load_rows
@@ -25,12 +26,13 @@ class ItemScores:
     Columns: model, checkpoint, progress, item, score, subject, characters, recipe, shape (size and
     architecture), confidence, prompt_score. Every item is there at every checkpoint of every model.
 
-    path: where they were read. models: their names. checkpoints: how many each has. shapes: model →
-        its shape. recipes: those of the models. has: which of `NUMBERS` the table has. notes: what
-        was left out.
+    path: where they were read. metric: its name, if the table gives one. models: their names.
+        checkpoints: how many each has. shapes: model → its shape. recipes: those of the models.
+        has: which of `NUMBERS` the table has. notes: what was left out.
     """
 
     path: Path
+    metric: str | None
     database: duckdb.DuckDBPyConnection
     models: tuple[str, ...]
     checkpoints: dict[str, int]
@@ -58,9 +60,11 @@ def read_items(path: Path, metric: str | None) -> ItemScores:
     if database.execute("select count(*) from given").fetchall() == [(0,)]:
         raise TokenmartError(f"{path}: contains no row; nothing to choose from")
     progress = _check_columns(path, columns)
-    _one_metric(database, path, metric, columns)
+    metric = _one_metric(database, path, metric, columns)
     _type(database, path, progress, columns)
-    return _complete(database, path, frozenset(columns).intersection(NUMBERS))
+    if set(PROGRESS) <= set(columns):
+        refuse_two_orders(database, path, "given")
+    return _complete(database, path, frozenset(columns).intersection(NUMBERS), metric)
 
 
 def _check_columns(path: Path, columns: list[str]) -> str:
@@ -73,12 +77,12 @@ def _check_columns(path: Path, columns: list[str]) -> str:
 
 def _one_metric(
     database: duckdb.DuckDBPyConnection, path: Path, wanted: str | None, columns: list[str]
-) -> None:
-    """Keep the rows of one reading."""
+) -> str | None:
+    """Keep the rows of one scoring method; its name, if the table has it."""
     if "metric" not in columns:
         if wanted is not None:
             raise TokenmartError(f"--metric {wanted}: {path} has no column 'metric'; leave it out")
-        return
+        return None
     rows = database.execute("select distinct metric from given order by 1").fetchall()
     known = [str(name) for (name,) in rows]
     if wanted is None and len(known) > 1:
@@ -92,6 +96,7 @@ def _one_metric(
         )
     if wanted is not None:
         database.execute("delete from given where metric is distinct from ?", [wanted])
+    return wanted or known[0]
 
 
 def _type(
@@ -167,7 +172,9 @@ def _type(
         )
 
 
-def _complete(database: duckdb.DuckDBPyConnection, path: Path, has: frozenset[str]) -> ItemScores:
+def _complete(
+    database: duckdb.DuckDBPyConnection, path: Path, has: frozenset[str], metric: str | None
+) -> ItemScores:
     """Keep the items that every model answered at each of its checkpoints."""
     database.execute(
         """
@@ -224,6 +231,7 @@ def _complete(database: duckdb.DuckDBPyConnection, path: Path, has: frozenset[st
         )
     return ItemScores(
         path=path,
+        metric=metric,
         database=database,
         models=tuple(row[0] for row in rows),
         checkpoints={row[0]: row[1] for row in rows},

@@ -10,7 +10,7 @@ from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_read_only
 
-BUILD = "tokenmart dbt run --select tag:benchmarks+"
+BUILD = "tokenmart dbt run --select tag:benchmarks"
 
 PREFERRED = ("acc_norm", "acc", "exact_match", "f1", "bits_per_byte", "perplexity")
 """Default metrics of a page: the first of these that a task has."""

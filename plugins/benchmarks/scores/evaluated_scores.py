@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import duckdb
 
-from plugins.benchmarks.scores.checkpoint_names import checkpoint_of
+from plugins.benchmarks.scores.checkpoint_names import Checkpoint, checkpoint_of
 from plugins.benchmarks.scores.harness_results import HarnessResults, ScoreRow, sorted_rows
 from plugins.benchmarks.scores.metric_directions import direction_of
 from warehouse.errors import TokenmartError
@@ -15,7 +16,7 @@ from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import load_problem
 from warehouse.sql.connection import connect_read_only
 
-_BUILD = "tokenmart dbt run --select tag:benchmarks+"
+_BUILD = "tokenmart dbt run --select tag:benchmarks"
 
 
 def evaluated_scores(
@@ -65,7 +66,7 @@ def evaluated_scores(
     better |= directions or {}
     found: list[ScoreRow] = []
     notes = []
-    named = {model.model_id: _checkpoint(model) for model in chosen.models}
+    named = _checkpoints(chosen.models)
     for model_id, condition, metric, filter_name, value, stderr, reason in rows:
         if value is None:
             notes.append(f"{model_id}, {condition}: {metric} left out ({reason or 'no value'})")
@@ -97,12 +98,36 @@ def evaluated_scores(
     return HarnessResults(sorted_rows(found), tuple(notes))
 
 
-def _checkpoint(model: ModelSpec) -> tuple[str, int | None, float | None]:
-    """Name of the run, step and tokens of a model."""
-    revision = getattr(model.source, "revision", None)
+def _checkpoints(
+    models: Sequence[ModelSpec],
+) -> dict[str, tuple[str, int | None, float | None]]:
+    """Model id → name of its run, step and tokens; two that would be one keep their full ids."""
+    read = [(model, _checkpoint(model)) for model in models]
+    rests: dict[str, set[str]] = {}
+    for _, each in read:
+        rests.setdefault(each.model, set()).add(each.rest)
+    found = {
+        model.model_id: (
+            f"{each.model}@{each.rest}" if each.rest and len(rests[each.model]) > 1 else each.model,
+            each.step,
+            each.tokens,
+        )
+        for model, each in read
+    }
+    counts = Counter(found.values())
+    for model in models:
+        name, step, tokens = found[model.model_id]
+        if counts[name, step, tokens] > 1:
+            found[model.model_id] = model.full_id, step, tokens
+    return found
+
+
+def _checkpoint(model: ModelSpec) -> Checkpoint:
+    """The checkpoint that a model is by its full id, else by its revision."""
     by_name = checkpoint_of(model.full_id, None)
-    by_revision = checkpoint_of(model.full_id, {"revision": revision})
+    by_revision = checkpoint_of(
+        model.full_id, {"revision": getattr(model.source, "revision", None)}
+    )
     assert by_name is not None and by_revision is not None
     counted = by_name.step is not None or by_name.tokens is not None
-    found = by_name if counted else by_revision
-    return found.model, found.step, found.tokens
+    return by_name if counted else by_revision

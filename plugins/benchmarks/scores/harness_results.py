@@ -2,6 +2,7 @@
 
 One file is one model, or one checkpoint of a run: see `checkpoint_names`. Files of every version
 are read: before 0.4 metrics have no filter, before 0.4.3 no direction and no name of the model.
+Results of one checkpoint that differ in prompts, backend, seeds or a task's version are different.
 """
 
 from __future__ import annotations
@@ -9,14 +10,26 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plugins.benchmarks.scores.checkpoint_names import Checkpoint, checkpoint_of
+from plugins.benchmarks.harness.eval_answer import run_name
+from plugins.benchmarks.harness.imports.sample_files import facts_of, part_of
+from plugins.benchmarks.scores.checkpoint_names import checkpoint_of
 from plugins.benchmarks.scores.metric_directions import direction_of
+from plugins.benchmarks.scores.result_runs import (
+    SHOWN,
+    Score,
+    differences,
+    not_tokens,
+    runs_of,
+    some,
+    whole_names,
+)
 from warehouse.errors import TokenmartError
 from warehouse.text_file import parse_json, read_text
 
@@ -25,7 +38,13 @@ ScoreRow = dict[str, str | int | float | None]
 FIELDS = ("model", "step", "tokens", "benchmark", "metric", "direction", "score", "stderr")
 """Of a row, by the names of a plain table."""
 
-_SHOWN = 5
+_NAMED = re.compile(r"results.*|.*_\d{4}-\d\d-\d\dT[\d.-]+")
+"""Names of files of results: with `--output_path out.json` it is `out_<date>.json`."""
+
+_SEEDS = {"random_seed": 0, "numpy_seed": 1234, "torch_seed": 1234, "fewshot_seed": 1234}
+"""Seed → the harness's default."""
+_COUNTS = {"alias", "name", "sample_len", "sample_count", "samples"}
+"""What stands among a task's metrics and is none."""
 
 
 @dataclass(frozen=True)
@@ -44,25 +63,6 @@ class HarnessResults:
         return text.getvalue()
 
 
-@dataclass(frozen=True)
-class _Score:
-    """One number of a file."""
-
-    file: Path
-    date: float
-    checkpoint: Checkpoint
-    benchmark: str
-    metric: str
-    direction: str | None
-    score: float
-    stderr: float | None
-
-    @property
-    def point(self) -> tuple[Any, ...]:
-        """Position in a table; two checkpoints at one position are distinguished by their run."""
-        return self.checkpoint.step, self.checkpoint.tokens, self.benchmark, self.metric
-
-
 def read_results(
     paths: Sequence[Path], directions: Mapping[str, str] | None = None
 ) -> HarnessResults:
@@ -70,7 +70,7 @@ def read_results(
 
     A benchmark is named with its worked examples (`arc_easy-0shot`), a metric with its filter
     unless that is `none` (`exact_match,strict-match`). Of several results for one checkpoint the
-    latest counts, with a note.
+    latest counts, with a note; those of a part of the items never replace those of all.
 
     Args:
         paths: files or folders.
@@ -82,20 +82,22 @@ def read_results(
     """
     files: set[Path] = set()
     for path in paths:
-        found = sorted(path.rglob("results*.json")) if path.is_dir() else [path]
+        found = [path]
+        if path.is_dir():
+            found = [each for each in path.rglob("*.json") if _NAMED.fullmatch(each.stem)]
         if not found:
             raise TokenmartError(
                 f"{path}: no results_*.json in it; run the harness with --output_path, or name "
                 "its files"
             )
         files.update(found)
-    latest: dict[tuple[Any, ...], _Score] = {}
+    latest: dict[tuple[Any, ...], Score] = {}
     notes: list[str] = []
     for file in sorted(files):
         tree = _tree(file)
         try:
             limit = float(tree["config"].get("limit") or 0)
-            own = list(_scores(file, tree, notes))
+            own = list(_scores(file, tree, limit, notes))
         except (AttributeError, TypeError, ValueError) as error:
             raise _no_result(file, f"a part of it is not what it should be ({error})") from error
         if limit:
@@ -105,13 +107,13 @@ def read_results(
             key = (score.checkpoint.identity, score.benchmark, score.metric)
             before = latest.setdefault(key, score)
             if before is not score:
-                early, latest[key] = sorted((before, score), key=lambda each: each.date)
-                replaced[early.file] = _replaced(early, latest[key])
+                latest[key], gone, why = _of_two(before, score)
+                replaced[gone.file] = f"{gone.file}: {why}"
         notes += replaced.values()
     if not latest:
         raise TokenmartError(
             f"{', '.join(map(str, paths))}: no score in {'it' if len(files) == 1 else 'them'}"
-            f"{''.join(f'; {note}' for note in notes[:_SHOWN])}; name files with results"
+            f"{''.join(f'; {note}' for note in notes[:SHOWN])}; name files with results"
         )
     rows = _rows(list(latest.values()), directions or {}, notes)
     return HarnessResults(sorted_rows(rows), tuple(notes))
@@ -124,21 +126,36 @@ def sorted_rows(rows: Iterable[ScoreRow]) -> tuple[ScoreRow, ...]:
     )
 
 
-def _replaced(early: _Score, late: _Score) -> str:
-    """Why a number isn't in the table.
+def _of_two(one: Score, other: Score) -> tuple[Score, Score, str]:
+    """The number of a checkpoint that counts, the one that doesn't, and why.
 
     Raises:
-        TokenmartError: it is unknown which of two numbers is the later one.
+        TokenmartError: they are of different tasks, or it is unknown which of them is the later.
     """
+    both = f"{one.file} and {other.file}: both give {other.metric} of {other.benchmark} at one "
+    both += f"checkpoint of {other.checkpoint.model}"
+    if one.version and other.version and one.version != other.version:
+        raise TokenmartError(
+            f"{both}, of versions {one.version} and {other.version} of the task; leave one out"
+        )
+    if one.limit != other.limit:
+        if one.limit and other.limit:
+            raise TokenmartError(
+                f"{both}, with --limit {one.limit:g} and {other.limit:g}; leave one out"
+            )
+        part, whole = (one, other) if one.limit else (other, one)
+        if part.date >= whole.date:
+            return whole, part, f"{whole.file} has results of the same checkpoint on all items"
+        return whole, part, "a later file has results of the same checkpoint"
+    early, late = sorted((one, other), key=lambda each: each.date)
     if early.date < late.date:
-        return f"{early.file}: a later file has results of the same checkpoint"
+        return late, early, "a later file has results of the same checkpoint"
     if early.score != late.score:
         raise TokenmartError(
-            f"{early.file} and {late.file}: both give {late.metric} of {late.benchmark} at one "
-            f"checkpoint of {late.checkpoint.model} ({early.score:g} and {late.score:g}), and no "
-            "date shows which is later; leave one out"
+            f"{both} ({early.score:g} and {late.score:g}), and no date shows which is later; "
+            "leave one out"
         )
-    return f"{early.file}: has the same results as {late.file}"
+    return late, early, f"has the same results as {late.file}"
 
 
 def _tree(path: Path) -> dict[str, Any]:
@@ -156,10 +173,25 @@ def _no_result(path: Path, why: str) -> TokenmartError:
     )
 
 
-def _scores(path: Path, tree: dict[str, Any], notes: list[str]) -> Iterator[_Score]:
+def _settings(config: Mapping[str, Any]) -> dict[str, object]:
+    """What sets results of one model apart, apart from its arguments; None for a default."""
+    backend = str(config.get("model") or "")
+    seeds = {
+        name: None if config.get(name) in (None, default) else config[name]
+        for name, default in _SEEDS.items()
+    }
+    return {
+        "backend": None if not backend or backend.startswith(("hf", "huggingface")) else backend,
+        "gen_kwargs": config.get("gen_kwargs") or None,
+        **seeds,
+    }
+
+
+def _scores(path: Path, tree: dict[str, Any], limit: float, notes: list[str]) -> Iterator[Score]:
     """The numbers of a file; notes name what is left out of it."""
     name, config = tree.get("model_name"), tree["config"]
-    checkpoint = checkpoint_of(name if isinstance(name, str) else None, config.get("model_args"))
+    name = name if isinstance(name, str) else None
+    checkpoint = checkpoint_of(name, config.get("model_args"), _settings(config))
     if checkpoint is None:
         raise TokenmartError(
             f"{path}: neither model_name nor config.model_args names a model; add a line "
@@ -167,11 +199,23 @@ def _scores(path: Path, tree: dict[str, Any], notes: list[str]) -> Iterator[_Sco
         )
     old = "n-shot" not in tree and "configs" not in tree and "num_fewshot" in config
     for task, values in tree["results"].items():
-        shots = config["num_fewshot"] if old else (tree.get("n-shot") or {}).get(task)
-        better = (tree.get("higher_is_better") or {}).get(task) or {}
+        shots = config["num_fewshot"] if old else part_of(tree, "n-shot", task)
+        if isinstance(shots, list):
+            notes.append(
+                f"{path}: {task}: num_fewshot is {shots}, which doesn't show those of this task; "
+                "its name in the table has none"
+            )
+        better = part_of(tree, "higher_is_better", task) or {}
+        run = run_name(shots if isinstance(shots, int) else None, facts_of(tree, task).chat)
+        plain = [key for key in values if "," not in key and key not in _COUNTS]
+        if plain and not old:
+            notes.append(
+                f"{path}: {task}: {some(plain)}: no metric of the harness, whose names have an "
+                "answer filter behind a comma; left out"
+            )
         for key, value in values.items():
             metric, comma, chosen = key.partition(",")
-            if not (comma or old) or metric.endswith("_stderr") or metric == "alias":
+            if not (comma or old) or metric.endswith("_stderr") or metric in _COUNTS:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float):
                 notes.append(f"{path}: {task}: {key} is {value!r}, no number; left out")
@@ -182,11 +226,14 @@ def _scores(path: Path, tree: dict[str, Any], notes: list[str]) -> Iterator[_Sco
             stderr = values.get(f"{metric}_stderr{comma}{chosen}")
             known = isinstance(stderr, int | float) and math.isfinite(stderr)
             said = better.get(metric)
-            yield _Score(
+            yield Score(
                 file=path,
                 date=float(tree.get("date") or 0),
+                limit=limit,
+                version=str(part_of(tree, "versions", task) or ""),
+                harness=str(tree.get("lm_eval_version") or ""),
                 checkpoint=checkpoint,
-                benchmark=task if shots is None else f"{task}-{shots}shot",
+                benchmark=f"{task}-{run}" if run else task,
                 metric=metric if chosen in ("", "none") else key,
                 direction=("higher" if said else "lower") if isinstance(said, bool) else None,
                 score=value,
@@ -195,24 +242,28 @@ def _scores(path: Path, tree: dict[str, Any], notes: list[str]) -> Iterator[_Sco
 
 
 def _rows(
-    scores: Sequence[_Score], directions: Mapping[str, str], notes: list[str]
+    scores: Sequence[Score], directions: Mapping[str, str], notes: list[str]
 ) -> Iterator[ScoreRow]:
     better = _directions(scores, directions)
-    by_model: dict[str, list[_Score]] = defaultdict(list)
+    by_model: dict[str, list[Score]] = defaultdict(list)
     for score in scores:
         by_model[score.checkpoint.model].append(score)
     for model, own in by_model.items():
-        runs = _runs(model, own)
+        runs = runs_of(model, own)
         if len(runs) > 1:
             notes.append(
-                f"{model}: its files are of {len(runs)} runs, named {_some(runs)} in the table"
+                f"{model}: its files are of {len(runs)} runs, named {some(runs)} in the table"
             )
         for run, members in runs.items():
+            notes += [*differences(run, members), *whole_names(members)]
             stepless = {s.file for s in members if s.checkpoint.step is None}
             every = all(s.checkpoint.tokens is not None for s in members)
-            if stepless and not every and len({s.checkpoint.identity for s in members}) > 1:
+            if every and (said := not_tokens(members)):
+                notes.append(f"{run}: {said}")
+                every = False
+            elif stepless and not every and len({s.checkpoint.identity for s in members}) > 1:
                 notes.append(
-                    f"{_some(sorted(map(str, stepless)))}: no training step in the name or "
+                    f"{some(sorted(map(str, stepless)))}: no training step in the name or "
                     f"revision; the row of {run} has none: write it into the table"
                 )
             elif not every and any(s.checkpoint.tokens is not None for s in members):
@@ -230,14 +281,21 @@ def _rows(
                 }
 
 
-def _directions(scores: Sequence[_Score], given: Mapping[str, str]) -> dict[str, str]:
+def _directions(scores: Sequence[Score], given: Mapping[str, str]) -> dict[str, str]:
     """Metric → higher or lower: as given, else as stated in a file, else by its name."""
     found: dict[str, str] = {}
     unknown: set[str] = set()
     for score in scores:
         name = score.metric.partition(",")[0]
-        direction = given.get(score.metric) or given.get(name) or score.direction
-        direction = direction or found.get(score.metric) or direction_of(name)
+        asked = given.get(score.metric) or given.get(name)
+        own = direction_of(name)
+        direction = asked or score.direction or found.get(score.metric) or own
+        # a metric that is called a score may be one of anything
+        if own and name != "score" and not asked and direction != own:
+            raise TokenmartError(
+                f"{score.file}: {direction} values of {score.metric} are better, by its name {own} "
+                f"ones; give --direction {name}={own}, or ={direction} if the file is right"
+            )
         if direction is None:
             unknown.add(score.metric)
         elif found.setdefault(score.metric, direction) != direction:
@@ -248,62 +306,8 @@ def _directions(scores: Sequence[_Score], given: Mapping[str, str]) -> dict[str,
             )
     if missing := sorted(unknown - set(found)):
         raise TokenmartError(
-            f"{_some(missing)}: neither the files nor the harness's registry say whether higher "
+            f"{some(missing)}: neither the files nor the harness's registry say whether higher "
             f"or lower values are better; give --direction {missing[0].partition(',')[0]}=higher "
             "or =lower" + (", and so for each" if len(missing) > 1 else "")
         )
     return found
-
-
-def _runs(model: str, scores: Sequence[_Score]) -> dict[str, list[_Score]]:
-    """Scores by run: separate if the rest of the name, or else the model arguments, differ.
-
-    Raises:
-        TokenmartError: two checkpoints would be one, and nothing distinguishes them.
-    """
-    several = len({score.checkpoint.rest for score in scores}) > 1
-    found: dict[str, list[_Score]] = defaultdict(list)
-    for score in scores:
-        rest = score.checkpoint.rest
-        found[f"{model}@{rest}" if several and rest else model].append(score)
-    runs: dict[str, list[_Score]] = {}
-    for run, members in found.items():
-        if _clash(members) is None:
-            runs[run] = members
-            continue
-        arguments = {score.checkpoint.other_arguments for score in members}
-        common = set.intersection(*map(set, arguments))
-        apart: dict[str, list[_Score]] = defaultdict(list)
-        for score in members:
-            own = [pair for pair in score.checkpoint.other_arguments if pair not in common]
-            listed = ",".join(f"{key}={value}" for key, value in own)
-            apart[f"{run}[{listed}]" if listed else run].append(score)
-        if again := next(filter(None, map(_clash, apart.values())), None):
-            one, other = again
-            raise TokenmartError(
-                f"{one.file} and {other.file}: two checkpoints of {run} at one step "
-                f"({_different(one, other)}); collect them apart"
-            )
-        runs |= apart
-    return runs
-
-
-def _clash(scores: Iterable[_Score]) -> tuple[_Score, _Score] | None:
-    """Two numbers of different checkpoints at one point of a table."""
-    seen: dict[tuple[Any, ...], _Score] = {}
-    for score in scores:
-        before = seen.setdefault(score.point, score)
-        if before.checkpoint.identity != score.checkpoint.identity:
-            return before, score
-    return None
-
-
-def _different(one: _Score, other: _Score) -> str:
-    first, second = (set(each.checkpoint.identity) for each in (one, other))
-    return " and ".join(f"{key}={value}" for key, value in sorted(first ^ second))
-
-
-def _some(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
-    return ", ".join(listed[:_SHOWN]) + more

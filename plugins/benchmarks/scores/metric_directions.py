@@ -1,8 +1,8 @@
 """Whether higher or lower values of a metric are better, by its name.
 
 Names and directions are those that lm-evaluation-harness registers (`lm_eval/api/metrics.py`,
-0.4.13; `ppl` is its name before 0.4), and names of errors and losses in common use. A name that is
-not listed has no direction here: its table states it.
+0.4.13; `ppl` is its name before 0.4), and names of errors, losses and costs in common use. A name
+that is not listed has no direction here: its table states it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Literal
 Direction = Literal["higher", "lower"]
 
 _LOWER = re.compile(
-    r"(.*_)?(perplexity|ppl|bits_per_(byte|character|char|token|word)|bp[bc]|nll|loss|"
+    r"(.*_)?(perplexity|ppl|bits_per_\w+|bp[bc]|nll|loss|"
     r"cross_?entropy|brier(_score)?|error|err|error_rate|ece|calibration_error|[twcm]er|"
-    r"r?mse|mae)|(perplexity|ppl|bpb|nll|loss)_.*",
+    r"r?mse|mae|latency|time|seconds|duration|cost|energy|emissions)"
+    r"|(perplexity|ppl|bpb|nll|loss)_.*",
     re.IGNORECASE,
 )
 _HIGHER = re.compile(

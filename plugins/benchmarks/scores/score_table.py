@@ -109,6 +109,53 @@ def _check_rows(connection: duckdb.DuckDBPyConnection, path: Path, point: Sequen
     _complete_directions(connection, path)
     _refuse_rows(connection, path, point)
     _refuse_runs(connection, path)
+    refuse_two_orders(connection, path, "scores")
+
+
+def refuse_two_orders(connection: duckdb.DuckDBPyConnection, path: Path, table: str) -> None:
+    """Refuse checkpoints that tokens and steps put into different orders.
+
+    Args:
+        connection: with the table.
+        path: for the message.
+        table: with row_number, model, tokens and step.
+
+    Raises:
+        TokenmartError: more steps have fewer tokens; the message names two rows.
+    """
+    found = connection.execute(
+        f"""
+        with points as (
+            select
+                model,
+                try_cast(step as double) as step,
+                try_cast(tokens as double) as tokens,
+                min(row_number) as row
+            from {table}
+            group by all
+        ),
+
+        pairs as (
+            select
+                model,
+                row,
+                tokens,
+                lag(row) over by_step as row_before,
+                lag(tokens) over by_step as tokens_before
+            from points
+            where step is not null and tokens is not null
+            window by_step as (partition by model order by step, tokens)
+        )
+
+        select model, row_before, row from pairs where tokens < tokens_before order by row limit 1
+        """
+    ).fetchone()
+    if found:
+        model, before, row = found
+        raise TokenmartError(
+            f"{path}: row {row} of {model} has more steps and fewer tokens than row {before}; "
+            "correct one of them"
+        )
 
 
 def _refuse_plain_counts(connection: duckdb.DuckDBPyConnection, path: Path) -> None:

@@ -95,3 +95,22 @@ def test_chosen_items_keep_their_lines_and_order(tmp_path: Path) -> None:
     for item in (3, "task/1", "-1", "٣"):
         with pytest.raises(TokenmartError, match=r"has no line for item .* 3 lines, for items 0"):
             chosen_lines(path, [item])
+
+
+def test_two_checkpoints_of_one_name_and_step_stay_two(built: Workspace, tmp_path: Path) -> None:
+    """A step in a name and in a revision may be those of one run, or of two stages."""
+    text = PROBLEM.replace("revision: step2000", "revision: stage2-step1000")
+    text = text.replace("org/m-step2000", "org/m")
+    (built.problems / "runs.yml").write_text(text)
+    with duckdb.connect(str(built.database)) as connection:
+        connection.execute(
+            "update eval_metrics set model_id = 'org--m' where model_id = 'org--m-step2000'"
+        )
+    out = tmp_path / "scores.csv"
+    assert collected("--problem", "runs", "--out", str(out)).exit_code == 0
+    rows = [(row["full_id"], row["step"]) for row in read_scores(out).to_pylist()]
+    assert sorted(set(rows))[:2] == [("org/m", 1000), ("org/m@stage2", 1000)]
+    (built.problems / "runs.yml").write_text(text.replace("stage2-step1000", "step1000"))
+    assert collected("--problem", "runs", "--out", str(out)).exit_code == 0
+    rows = [(row["full_id"], row["step"]) for row in read_scores(out).to_pylist()]
+    assert sorted(set(rows))[:2] == [("org/m", 1000), ("org/m-step1000", 1000)]

@@ -241,3 +241,127 @@ def test_directions_are_the_harness_s_own() -> None:
         "chrf", "ter", "brier_score",
     ):  # fmt: skip
         assert (direction_of(name) == "higher") is bool(is_higher_better(name)), name
+
+
+def scores(*files: Path) -> dict[tuple[Any, ...], Any]:
+    return {(r["model"], r["step"], r["benchmark"]): r["score"] for r in read_results(files).rows}
+
+
+def test_results_in_a_chat_are_of_another_benchmark(tmp_path: Path) -> None:
+    plain = written(tmp_path, "m", {"acc,none": 0.5})
+    chat = written(tmp_path, "m", {"acc,none": 0.25}, date=2.0, chat_template_sha="ab" * 32)
+    found = scores(plain, chat)
+    assert found["m", None, "arc_easy-0shot"] == 0.5 and len(found) == 2
+    assert [key[2] for key in found if "-0shot-chat" in key[2]]
+
+
+@pytest.mark.parametrize("whole_first", [True, False])
+def test_a_part_of_the_items_never_replaces_all(tmp_path: Path, whole_first: bool) -> None:
+    part = {"model": "hf", "model_args": {"pretrained": "m"}, "limit": 9.0}
+    whole = written(tmp_path, "m", {"acc,none": 0.5}, date=1.0 if whole_first else 3.0)
+    some = written(tmp_path, "m", {"acc,none": 0.75}, date=2.0, config=part)
+    found = read_results([whole, some])
+    assert [row["score"] for row in found.rows] == [0.5]
+    assert f"{some}: run with --limit 9, on a part of the items" in found.notes
+    fewer = written(tmp_path, "m", {"acc,none": 0.25}, config={**part, "limit": 2})
+    with pytest.raises(TokenmartError, match="with --limit 9 and 2; leave one out"):
+        read_results([some, fewer])
+
+
+def test_versions_of_a_task_are_not_one(tmp_path: Path) -> None:
+    one = written(tmp_path, "m", {"acc,none": 0.5}, versions={"arc_easy": 1})
+    other = written(tmp_path, "m", {"acc,none": 0.25}, versions={"arc_easy": 2}, date=2.0)
+    with pytest.raises(TokenmartError, match="of versions 1 and 2 of the task; leave one out"):
+        read_results([one, other])
+    later = written(tmp_path, "m/step9", {"acc,none": 0.25}, versions={"arc_easy": 2})
+    first = written(tmp_path, "m/step8", {"acc,none": 0.25}, versions={"arc_easy": 1})
+    (note,) = read_results([first, later]).notes
+    assert note == "m: its results differ in version of arc_easy-0shot (1, 2)"
+
+
+@pytest.mark.parametrize(
+    ("setting", "name"),
+    [
+        ({"model": "vllm"}, "m[backend=vllm]"),
+        ({"gen_kwargs": "temperature=1"}, "m[gen_kwargs=temperature=1]"),
+        ({"fewshot_seed": 7}, "m[fewshot_seed=7]"),
+    ],
+)
+def test_backends_and_seeds_are_runs(tmp_path: Path, setting: dict[str, Any], name: str) -> None:
+    config = {"model": "hf", "model_args": {"pretrained": "m"}, "fewshot_seed": 1234}
+    one = written(tmp_path, "m", {"acc,none": 0.5}, config=config)
+    other = written(tmp_path, "m", {"acc,none": 0.25}, config={**config, **setting}, date=2.0)
+    assert {key[0]: value for key, value in scores(one, other).items()} == {"m": 0.5, name: 0.25}
+
+
+def test_what_is_behind_a_step_and_does_not_grow_is_no_count_of_tokens(tmp_path: Path) -> None:
+    files = [written(tmp_path, f"org/m-step{step}-1b", {"acc,none": 0.5}) for step in (100, 200)]
+    found = read_results(files)
+    assert [(row["step"], row["tokens"]) for row in found.rows] == [(100, None), (200, None)]
+    assert "(1e+09 at step 100, 1e+09 at step 200) doesn't grow" in found.notes[0]
+
+
+@pytest.mark.parametrize("name", ["org/Step-2-mini", "org/checkpoint1-7b-chat"])
+def test_a_name_that_begins_like_a_step_is_a_name(tmp_path: Path, name: str) -> None:
+    (row,) = read_results([written(tmp_path, name, {"acc,none": 0.5})]).rows
+    assert (row["model"], row["step"], row["tokens"]) == (name, None, None)
+
+
+def test_a_name_that_is_only_a_step_is_said(tmp_path: Path) -> None:
+    found = read_results([written(tmp_path, "org/step3", {"acc,none": 0.5})])
+    assert found.notes == (
+        "org/step3: read as step 3 of org; if it is the name of a model, correct the table",
+    )
+
+
+def test_steps_of_adapters_and_names_with_an_at_are_read(tmp_path: Path) -> None:
+    files = []
+    for step in (100, 200):
+        arguments = {"pretrained": "m", "peft": f"lora/checkpoint-{step}"}
+        config = {"model_args": arguments, "limit": None}
+        files.append(written(tmp_path, "m", {"acc,none": 0.5}, config=config))
+    assert [row["step"] for row in read_results(files).rows] == [100, 200]
+    (row,) = read_results([written(tmp_path, "m@step5", {"acc,none": 0.5})]).rows
+    assert (row["model"], row["step"]) == ("m", 5)
+
+
+def test_files_named_by_output_path_are_found(tmp_path: Path) -> None:
+    path = written(tmp_path / "a", "m", {"acc,none": 0.5})
+    path.rename(path.with_name("out_2026-01-02T03-04-05.678901.json"))
+    (path.with_name("samples.json")).write_text("[]")
+    assert [row["score"] for row in read_results([tmp_path]).rows] == [0.5]
+
+
+def test_numbers_that_are_no_metric_are_named(tmp_path: Path) -> None:
+    """Other programs write into this form without answer filters."""
+    path = written(tmp_path, "m", {"acc,none": 0.5, "accuracy_avg": 0.25, "samples": 9})
+    (note,) = read_results([path]).notes
+    assert note.startswith(f"{path}: arc_easy: accuracy_avg: no metric of the harness")
+
+
+def test_a_direction_that_the_name_contradicts_is_asked_for(tmp_path: Path) -> None:
+    path = written(tmp_path, "m", {"ter,none": 80.0}, higher_is_better={"arc_easy": {"ter": True}})
+    with pytest.raises(TokenmartError, match="give --direction ter=lower, or =higher if the file"):
+        read_results([path])
+    assert [row["direction"] for row in read_results([path], {"ter": "lower"}).rows] == ["lower"]
+
+
+def test_a_list_of_few_shot_examples_names_none(tmp_path: Path) -> None:
+    old = {
+        "results": {"qa": {"acc": 0.25}},
+        "config": {"model_args": "pretrained=m", "num_fewshot": [2, 3]},
+    }
+    path = tmp_path / "results_x.json"
+    path.write_text(json.dumps(old))
+    found = read_results([path])
+    assert [row["benchmark"] for row in found.rows] == ["qa"]
+    assert "num_fewshot is [2, 3], which doesn't show those of this task" in found.notes[0]
+
+
+def test_a_direction_of_no_metric_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, "m", {"acc,none": 0.5})
+    out = tmp_path / "x.csv"
+    words = ["e2lm", "collect", str(path), "--out", str(out), "--direction", "accc=lower"]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 1 and "--direction accc: no such metric; did you mean" in done.output
+    assert not out.exists()

@@ -117,6 +117,13 @@ def prompt_of_vllm(**changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def with_last(value: Any) -> dict[str, Any]:
+    """The same with another value for the last token."""
+    row = prompt_of_vllm()
+    row["prompt_logprobs"] = [*row["prompt_logprobs"][:-1], value]
+    return row
+
+
 def test_prompts_of_vllm_are_cut_at_the_continuation(workspace: Workspace, tmp_path: Path) -> None:
     assert run("vllm", written(tmp_path / "x.jsonl", prompt_of_vllm()))[0] == 0
     query = (
@@ -141,6 +148,17 @@ WRONG = [
     ("token-logprobs", {**CHOICE, "logprobs": [-0.5]}, "token_ids 2, logprobs 1"),
     ("token-logprobs", {**CHOICE, "logprobs": [-0.5, 0.5]}, "tokens.1.logprob"),
     ("token-logprobs", {**CHOICE, "logprobs": [-0.5, math.nan]}, "tokens.1.logprob"),
+    ("token-logprobs", {**CHOICE, "logprobs": [-0.5, -math.inf]}, "token 1 (from 0): its log-prob"),
+    (
+        "token-logprobs",
+        {**CHOICE, "top_logprobs": [-0.25, -0.5]},
+        "token 0 (from 0): its log-probability is -0.5, its rank 1 and the top one -0.25",
+    ),
+    (
+        "token-logprobs",
+        {**CHOICE, "top_logprobs": [-0.5, -2.5]},
+        "its rank 3 and the top one -2.5, which contradict each other",
+    ),
     ("token-logprobs", {k: v for k, v in CHOICE.items() if k != "ranks"}, "'ranks' is missing"),
     ("token-logprobs", {k: v for k, v in CHOICE.items() if k != "backend"}, "backend"),
     ("token-logprobs", {**CHOICE, "item": -1}, "item"),
@@ -156,6 +174,23 @@ WRONG = [
     ),
     ("vllm", {"id": "cmpl-1", "choices": [{"text": ""}]}, "prompt_logprobs: 1"),
     ("vllm", prompt_of_vllm(prompt_logprobs=3), "prompt_logprobs is '3', expected a list"),
+    ("vllm", with_last(None), "token 4 (from 0) has no log-probability, and only the first may"),
+    ("vllm", with_last({"5": -0.5}), "token 4 (from 0) is given as -0.5, expected an object with"),
+    (
+        "vllm",
+        with_last({"5": {"logprob": -math.inf, "rank": 2, "decoded_token": "es"}}),
+        "the log-probability of token 5 is -inf: the server left tokens out",
+    ),
+    (
+        "vllm",
+        {
+            name: value
+            for name, value in prompt_of_vllm(choices=[]).items()
+            if name != "continuation"
+        },
+        "it is an answer of vLLM's server: write on its line, too: task, item",
+    ),
+    ("vllm", {"meta_info": {}}, "or use --format token-logprobs for what another program gave"),
 ]
 
 
@@ -198,3 +233,28 @@ def test_tasks_that_would_share_a_folder_are_refused(
         code, output = run("token-logprobs", other, *force)
         assert (code, said in output) == (1, True), output
     assert asked(workspace, "select distinct task from eval_items") == [(first,)]
+
+
+def test_tasks_that_differ_in_case_only_are_two_imports(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """Some disks ignore case."""
+    both = written(tmp_path / "x.jsonl", *({**CHOICE, "task": name} for name in ("ARC", "arc")))
+    code, output = run("token-logprobs", both)
+    assert code == 1 and "tasks 'ARC' and 'arc' would share the folder" in output
+
+
+def test_runs_of_one_file_and_items_without_a_right_choice(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    rows = [
+        {**CHOICE, "shots": 0, "logprobs": [1e-4, -1.5], "top_logprobs": [1e-4, -0.5]},
+        {**CHOICE, "shots": 5, "item": 1, "choice": 0, "is_gold": False},
+        {**CHOICE, "shots": 5, "item": 1, "choice": 1, "is_gold": False},
+    ]
+    path = written(tmp_path / "x.jsonl", *rows)
+    code, output = run("token-logprobs", path)
+    assert code == 0, output
+    assert "1 of 2 items have no right choice: each counts as wrong" in output
+    found = asked(workspace, "select distinct shots from eval_items order by 1")
+    assert found == [(0,), (5,)]

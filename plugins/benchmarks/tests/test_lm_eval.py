@@ -126,3 +126,86 @@ def test_a_metric_that_is_no_number_is_named(
     with pytest.raises(TokenmartError, match=message):
         importer("lm-eval").import_files([path], workspace, "tiny", "org--a")
     assert not workspace.downstream.exists()
+
+
+def results(path: Path, name: str = "org/a", shots: int = 0, **more: Any) -> Path:
+    """The file of results next to samples."""
+    tree = {
+        "results": {"arc_easy": {"acc,none": 1.0}},
+        "n-shot": {"arc_easy": shots},
+        "config": {"model_args": {"pretrained": name}},
+        "model_name": name,
+        **more,
+    }
+    beside = path.with_name(path.stem.replace("samples_arc_easy", "results") + ".json")
+    beside.write_text(json.dumps(tree))
+    return path
+
+
+def bring(workspace: Workspace, model: str, *files: Path, metric: str = "acc", **more: Any) -> Any:
+    return importer("lm-eval", metric).import_files(files, workspace, "p", model, **more)
+
+
+def test_a_target_has_one_metric_and_one_run(workspace: Workspace, tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).mkdir()
+    line = sample(0, acc=1.0, acc_norm=0.0)
+    bring(workspace, "a", results(write(tmp_path / "a", line)))
+    with pytest.raises(TokenmartError, match=r"scores here are acc_norm \(0shot\), those of"):
+        bring(workspace, "b", results(write(tmp_path / "b", line)), metric="acc_norm")
+    with pytest.raises(TokenmartError, match=r"are acc \(5shot\), those of a are acc \(0shot\)"):
+        bring(workspace, "b", results(write(tmp_path / "b", line), shots=5))
+    bring(workspace, "b", results(write(tmp_path / "b", line), shots=5), force=True)
+    # what no file shows is not another run
+    assert bring(workspace, "c", write(tmp_path / "c", line), force=True) == {"arc_easy": 1}
+
+
+def test_lower_values_are_no_target(workspace: Workspace, tmp_path: Path) -> None:
+    path = write(tmp_path, sample(0, perplexity=-3.5, acc=1.0, odd=1.0))
+    with pytest.raises(TokenmartError, match="lower values of perplexity are better, and a target"):
+        bring(workspace, "a", path, metric="perplexity")
+    results(path, higher_is_better={"arc_easy": {"odd": False}})
+    with pytest.raises(TokenmartError, match="lower values of odd are better"):
+        bring(workspace, "a", path, metric="odd")
+
+
+def test_files_of_two_models_are_refused(workspace: Workspace, tmp_path: Path) -> None:
+    one = results(write(tmp_path, sample(0, acc=1.0)))
+    (tmp_path / "b").mkdir()
+    other = write(tmp_path / "b", sample(0, acc=1.0), name=NAME.replace("arc_easy", "piqa"))
+    results(tmp_path / "b" / NAME, "org/b")
+    with pytest.raises(TokenmartError, match=f"{one} is of org/a, {other} of org/b: import the"):
+        bring(workspace, "a", one, other)
+
+
+def test_other_items_than_another_model_s_are_said(
+    workspace: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "b").mkdir()
+    bring(workspace, "a", write(tmp_path, *(sample(n, acc=1.0) for n in range(3))))
+    assert capsys.readouterr().err == ""
+    bring(workspace, "b", write(tmp_path / "b", sample(1, acc=1.0), sample(9, acc=1.0)))
+    assert "arc_easy: 2 items here, 3 of a, 1 of them the same" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("beginning", "said"),
+    [
+        (b"\x1f\x8b\xff", "compressed with gzip"),
+        ("x".encode("utf-16"), "UTF-16"),
+        (b"\xff", "UTF-8"),
+    ],
+)
+def test_what_is_no_text_is_named(tmp_path: Path, beginning: bytes, said: str) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(beginning)
+    with pytest.raises(TokenmartError, match=said):
+        read(path)
+    path.rename(compressed := path.with_name(f"{NAME}.gz"))
+    with pytest.raises(TokenmartError, match="is compressed; decompress it"):
+        read(compressed)
+
+
+def test_a_date_with_colons_is_a_date(tmp_path: Path) -> None:
+    path = write(tmp_path, sample(0, acc=1.0), name=NAME.replace("T10-11-12", "T10:11:12"))
+    assert read(path)[0]["task"] == "arc_easy"

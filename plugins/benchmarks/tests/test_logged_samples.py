@@ -410,3 +410,35 @@ def test_hostile_text_is_one_line(problem: Workspace, tmp_path: Path, text: str,
         command = ["data", "import", "--problem", "tiny", "--model", "org/a", "--format", kind]
         result = CliRunner().invoke(cli, [*command, str(path)])
         assert result.exit_code == 1 and said in result.output, (kind, result.output)
+
+
+def test_texts_that_look_like_lists_are_texts(tmp_path: Path) -> None:
+    texts = [" [0, 1]", " [1, 0]"]
+    right_ones = [sample(n, text, [-1 - n, -2], texts, acc=1.0 - n) for n, text in
+                  enumerate(["[0, 1]", "[0, 1]"])]  # fmt: skip
+    right_ones[1] = sample(1, "[0, 1]", [-3, -2], texts, acc=0.0)
+    assert right(write(tmp_path, *right_ones)) == [0, 0]
+    alike = [sample(n, text.strip(), [-1 - 2 * n, -2], texts, acc=1.0) for n, text in
+             enumerate(texts)]  # fmt: skip
+    with pytest.raises(TokenmartError, match="is the text of choice 0 and the number of choice"):
+        right(write(tmp_path, *alike))
+
+
+def test_answers_of_before_0_4_are_named(tmp_path: Path) -> None:
+    old = {"doc_id": 0, "prompt_0": "Q", "logit_0": -3.5, "truth": "0", "acc": "1.0"}
+    path = tmp_path / "samples_qa.json"
+    path.write_text(json.dumps([old]))
+    with pytest.raises(TokenmartError, match=r"before 0\.4 \(--write_out\), which lacks the cont"):
+        list(HarnessSamples().read(path))
+    rows = [row.fields for row in importer("lm-eval", "acc").read(path)]
+    assert [(row["task"], row["score"]) for row in rows] == [("qa", "1.0")]
+
+
+def test_choices_of_one_log_likelihood_are_said(workspace: Workspace, tmp_path: Path) -> None:
+    (workspace.problems / "tiny.yml").write_text(PROBLEM)
+    path = write(tmp_path, *(sample(n, n % 2, [0.0, 0.0], [" a", " b"], acc=1.0 - n % 2)
+                             for n in range(4)))  # fmt: skip
+    words = ["--problem", "tiny", "--model", "org/a", "--format", "samples", str(path)]
+    done = CliRunner().invoke(cli, ["data", "import", *words])
+    assert done.exit_code == 0, done.output
+    assert "4 of 4 items have one log-likelihood for all choices: the program" in done.stderr

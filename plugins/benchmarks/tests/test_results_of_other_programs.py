@@ -14,6 +14,7 @@ import pytest
 
 from warehouse.errors import TokenmartError
 from warehouse.importers.importer import importer
+from warehouse.paths import Workspace
 
 RIGHT = [1, 0, 1, 1, 0]
 TIME = "2025-03-04T10-11-12.123456"
@@ -371,3 +372,37 @@ def test_wrong_files_are_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"predictions": [1]}), path)
     with pytest.raises(TokenmartError, match="no column 'metric'"):
         read("lighteval", path)
+
+
+def test_one_file_of_two_models_is_refused(workspace: Workspace, tmp_path: Path) -> None:
+    paths = []
+    for name in "ab":
+        row = {"evaluation_name": name, "sample_id": "1", "evaluation": {"score": 1.0}}
+        paths.append(lines(tmp_path / f"{name}_samples.jsonl", [{**row, "model_id": name}]))
+    with pytest.raises(TokenmartError, match=r"a_samples.jsonl is of a, .*b_samples.jsonl of b"):
+        importer("every-eval-ever").import_files(paths, workspace, "p", "a")
+
+
+def test_other_forms_of_every_eval_ever_are_named(tmp_path: Path) -> None:
+    row = {"evaluation_name": "qa", "sample_id": "1", "evaluation": None}
+    path = lines(tmp_path / "x_samples.jsonl", [row])
+    with pytest.raises(TokenmartError, match=r"jsonl:1: evaluation is 'None', expected an object"):
+        read("every-eval-ever", path)
+    lines(path, [{**row, "evaluation": {"score": 1.0}}])
+    for aggregates in ({"x": 1}, [3], [{"evaluation_name": "qa", "score_details": 3}]):
+        (tmp_path / "x.json").write_text(json.dumps({"evaluation_results": aggregates}))
+        assert [each["score"] for each in read("every-eval-ever", path)] == [1.0]
+
+
+def test_details_from_the_hub_are_checked(tmp_path: Path) -> None:
+    path = lighteval(tmp_path, own=0.8)
+    path = path.rename(path.with_name(path.name.replace("|", "_")))
+    with pytest.raises(TokenmartError, match=r"over 5 items is 0\.6, and .*json has 0\.8"):
+        read("lighteval", path, "acc")
+
+
+def test_lower_values_are_no_target(workspace: Workspace, tmp_path: Path) -> None:
+    path = lighteval(tmp_path)
+    pq.write_table(pa.Table.from_pylist([{"metric": {"brier_score": 0.5}}]), path)
+    with pytest.raises(TokenmartError, match="lower values of brier_score are better, and a targ"):
+        importer("lighteval").import_files([path], workspace, "p", "a")

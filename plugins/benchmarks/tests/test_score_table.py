@@ -158,3 +158,11 @@ def test_a_wide_table_is_made_long_by_the_command_of_its_message(tmp_path: Path,
         "m,2,arc easy,0.6",
         "m,2,boolq,1.0",
     ]
+
+
+def test_steps_and_tokens_have_one_order(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    rows = "m,b,acc,1,5,0.5\nm,b,acc,3,6,0.5\nm,b,acc,2,9,0.5\n"
+    path.write_text("model,benchmark,metric,step,tokens,score\n" + rows)
+    with pytest.raises(TokenmartError, match="row 2 of m has more steps and fewer tokens than"):
+        read_scores(path)

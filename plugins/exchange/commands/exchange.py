@@ -123,17 +123,27 @@ def attach(address: str | None, name: str | None, as_json: bool) -> None:
     from warehouse.progress import progress_bar
 
     workspace = find_workspace()
+    known = attached(workspace)
     if address is None:
-        for bundle in attached(workspace):
+        if as_json:
+            click.echo(json.dumps([vars(bundle) for bundle in known], indent=1))
+        for bundle in () if as_json else known:
             click.echo(visible(f"{bundle.name}  {bundle.address}"))
         return
     called = name or re.sub(r"[^a-z0-9]+", "_", address.rstrip("/").rpartition("/")[2].lower())
     check_name(called)
+    place = str(place_of(address))
+    for bundle in known:
+        if bundle.name == called and bundle.address != place:
+            raise TokenmartError(
+                f"{address}: {called} is the name of {bundle.address}; give another one with "
+                f"--name, or first `tokenmart exchange detach {called}`"
+            )
     manifest, sha256 = read_manifest(address)
     with progress_bar(len(manifest.files), "files") as progress:
         verify(address, manifest, progress)
     found = _differences(workspace, manifest)
-    remember(workspace, Attached(called, str(place_of(address)), sha256))
+    remember(workspace, Attached(called, place, sha256))
     if as_json:
         click.echo(json.dumps({"name": called, "problems": found}, indent=1))
         return

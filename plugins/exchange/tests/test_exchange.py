@@ -407,3 +407,20 @@ def test_the_schemas_own_command_accepts_the_records(bundle: Path, tmp_path: Pat
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0 and f"{len(names)} passed" in done.stdout, done.stdout
+
+
+def test_a_name_is_of_one_bundle_until_it_is_detached(
+    near: Lab, bundle: Path, tell: Run, tmp_path: Path
+) -> None:
+    for place in ("a", "b"):
+        shutil.copytree(bundle, tmp_path / place / "shared")
+    first, second = (str(tmp_path / place / "shared") for place in ("a", "b"))
+    assert json.loads(tell(near, "exchange", "attach", "--json").output) == []
+    tell(near, "exchange", "attach", first)
+    done = tell(near, "exchange", "attach", second, code=1)
+    assert f"shared is the name of {first}; give another one with --name" in done.output
+    tell(near, "exchange", "attach", first)
+    (known,) = json.loads(tell(near, "exchange", "attach", "--json").output)
+    assert (known["name"], known["address"]) == ("shared", first)
+    tell(near, "exchange", "detach", "shared")
+    tell(near, "exchange", "attach", second)

@@ -291,7 +291,7 @@ def eval_command(
 
     Each model runs in its own process, which is ended if it exceeds the problem's limits. Finished
     units are never computed again. To rank the models, run
-    `tokenmart dbt run --select tag:benchmarks+ tag:rankings+`, then `tokenmart rank show`.
+    `tokenmart dbt run --select tag:benchmarks tag:rankings`, then `tokenmart rank show`.
     Organisers evaluate hidden rounds with $TOKENMART_DATA set to their own folder.
 
     \b

@@ -87,7 +87,7 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
     click.echo(
         f"{name}: {table.results.num_rows:,} results of {entries} entries in "
         f"{table.columns.num_rows} columns; next: "
-        "tokenmart dbt run --select tag:benchmarks+ tag:rankings+"
+        "tokenmart dbt run --select tag:benchmarks tag:rankings"
     )
 
 

@@ -38,7 +38,7 @@ _NO_RUNS = pa.schema([pa.field("model_id", pa.string()), *MERGE_RUNS]).empty_tab
 OPEN = "open"
 """The round whose items participants have, and tune on."""
 
-BUILD = "tokenmart dbt run --select tag:benchmarks+ tag:rankings+"
+BUILD = "tokenmart dbt run --select tag:benchmarks tag:rankings"
 """Builds the marts of rankings."""
 
 

@@ -30,6 +30,10 @@ CHOICE, TEXT = "multiple_choice", "generation"
 ENDINGS = {CHOICE: "choice", TEXT: "text"}
 
 _NAMES = re.compile(r"[^a-z0-9]+")
+_MISSING = {"#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "None",
+            "n/a", "nan", "null"}  # fmt: skip
+"""Texts that pandas reads as missing values, unless it is told not to."""
+
 _SHOWN = 5
 
 
@@ -189,13 +193,18 @@ def check_submission(path: Path, items: Sequence[KitItem]) -> list[str]:
                 f"{path}: id {item.id}: prediction is {said!r}, expected the index of a choice, 0 "
                 f"to {len(item.choices) - 1}"
             )
-    empty = [item.id for item in items if not found[item.id]["prediction"].strip()]
-    if not empty:
-        return []
-    return [
-        f"{len(empty)} predictions are empty (first: id {empty[0]}); a site that reads the file "
-        "with pandas takes them for missing values"
-    ]
+    texts = {item.id: found[item.id]["prediction"].strip() for item in items}
+    notes = []
+    for what, ids in (
+        ("empty", [name for name, text in texts.items() if not text]),
+        ("words such as NA and None", [name for name, text in texts.items() if text in _MISSING]),
+    ):
+        if ids:
+            notes.append(
+                f"{len(ids)} predictions are {what} (first: id {ids[0]}); a site that reads the "
+                "file with pandas takes them for missing values"
+            )
+    return notes
 
 
 def _rows(path: Path, wanted: Sequence[str]) -> list[dict[str, str]]:

@@ -141,6 +141,9 @@ def test_wrong_submissions(tmp_path: Path) -> None:
     assert "1 predictions are empty (first: id d)" in write_submission(
         out, items, right | {"d": " "}
     )[0]  # fmt: skip
+    assert "1 predictions are words such as NA and None (first: id d)" in write_submission(
+        out, items, right | {"d": "None"}
+    )[0]  # fmt: skip
     with pytest.raises(TokenmartError, match="1 of 4 items have no prediction"):
         write_submission(out, items, {k: v for k, v in right.items() if k != "c"})
     for text, message in (

@@ -14,6 +14,7 @@ from dbt_harness import PROJECT, Warehouse
 from merge_samples import local, write_problem
 from tiny_models import make_checkpoint
 
+from plugins.merging.kit.kit_files import write_kit_tasks
 from plugins.merging.tasks import hidden_sets, validation_sets, write_tasks
 from tokenmart import cli
 from warehouse.sql.dataframes import query
@@ -138,3 +139,24 @@ def test_prompts_that_were_cut_are_printed_and_recorded(
     recorded = query("select probe_params as p from eval_units").to_pylist()
     cut = [json.loads(row["p"])["cut"] for row in recorded]
     assert sum(map(len, cut)) > 0 and all(tokens > 0 for each in cut for tokens in each.values())
+
+
+def test_a_task_without_the_metric_of_a_round_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every entry would be without a value, and all alike."""
+    monkeypatch.setenv("TOKENMART_HOME", str(PROJECT.parent))
+    monkeypatch.setenv("TOKENMART_DATA", str(tmp_path))
+    make_checkpoint(tmp_path / "one")
+    experts = [{"name": "one", "source": local(tmp_path / "one")}]
+    merges = [merge_of("alone", one=1)]
+    path = str(write_problem(tmp_path / "made.yml", experts=experts, merges=merges))
+    kit = tmp_path / "kit.csv"
+    kit.write_text("id,input,eval_type,answer_choices,target\n1,Say it:,generation,,it\n")
+    (name,) = write_kit_tasks(kit, tmp_path / "tasks", 4).values()
+    words = ["merge", "eval", "--problem", path, "--round", "open", "--tasks", name]
+    done = CliRunner().invoke(cli, [*words, "--include-path", str(tmp_path / "tasks")])
+    assert done.exit_code == 1, done.output
+    assert (
+        f"task {name}: has no acc, by which a round ranks entries (its metrics: ex" in done.stderr
+    )

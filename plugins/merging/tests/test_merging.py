@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable
@@ -290,6 +291,57 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "layer_range [0, 9] of one, which has 3 layers",
     ),
     "nothing to merge": ({"merge_method": "linear"}, "Exactly one of"),
+    "weight beside parameters": (
+        {"merge_method": "linear", "models": [{"model": "one", "weight": 0.5}]},
+        "unknown key models.0.weight; it may have: model, parameters",
+    ),
+    "a mistyped key of a slice": (
+        {
+            "merge_method": "passthrough",
+            "slices": [
+                {"sources": [{"model": "one", "layer_range": [0, 1], "parameter": {"scale": 1}}]}
+            ],
+        },
+        "unknown key slices.0.sources.0.parameter; did you mean 'parameters'?",
+    ),
+    "a decimal comma": (
+        {**LINEAR, "models": models(one={"weight": "0,5"}, two={"weight": 1})},  # type: ignore[dict-item]
+        "models.0.parameters.weight is '0,5', expected a number",
+    ),
+    "a weight that is none": (
+        {**LINEAR, "models": models(one={"weight": math.nan}, two={"weight": 1})},
+        "models.0.parameters.weight is nan, expected a finite number",
+    ),
+    "a density above 1": (
+        {**TIES, "models": models(one={"weight": 1, "density": 5})},
+        "models.0.parameters.density is 5, expected a share from 0 to 1",
+    ),
+    "a filter without tensors": (
+        {**LINEAR, "parameters": {"weight": [{"filter": "self_atn", "value": 1}, {"value": 0}]}},
+        "parameters.weight: no tensor's name has the filter 'self_atn'",
+    ),
+    "a parameter of the merge with a model": (
+        {**LINEAR, "models": models(one={"weight": 1, "normalize": False}, two={"weight": 1})},
+        "models.0.parameters.normalize is for the whole merge and has no effect with one model",
+    ),
+    "a dtype that mergekit lacks": ({**LINEAR, "dtype": "bf16"}, "dtype 'bf16'; mergekit has"),
+    "a model that is no name": (
+        {**LINEAR, "models": [{"model": {"model": {"path": "one"}}}]},
+        "expected the name of an expert",
+    ),
+    "experts of a mixture": (
+        {"gate_mode": "hidden", "experts": [{"source_model": "one"}]},
+        "it has no merge_method; recipes of mergekit-moe",
+    ),
+    "layers of a module": (
+        {
+            "merge_method": "passthrough",
+            "modules": {
+                "default": {"slices": [{"sources": [{"model": "one", "layer_range": [0, 9]}]}]}
+            },
+        },
+        "layer_range [0, 9] of one, which has 3 layers",
+    ),
 }
 
 
@@ -304,6 +356,20 @@ def test_a_recipe_that_cannot_work_is_refused_before_weights(
     assert done.exit_code == 1 and said in done.stderr, done.output
     assert len(refusals(done.stderr)) == 1
     assert not list((workspace.cache / "merges").glob("*"))
+
+
+def test_weights_that_are_not_finite_are_no_merge(experts: Path, workspace: Workspace) -> None:
+    """Weights that add up to 0 are divided by it."""
+    recipe = {**LINEAR, "models": models(one={"weight": 1.0}, two={"weight": -1.0})}
+    done = invoke(problem_of(experts, workspace, {"name": "m", "recipe": recipe}))
+    assert done.exit_code == 1 and "has values that are not finite" in done.stderr, done.output
+    assert [each for each in (workspace.cache / "merges").iterdir() if each.is_dir()] == []
+
+
+def test_names_that_differ_in_case_only_are_refused(experts: Path, workspace: Workspace) -> None:
+    path = problem_of(experts, workspace, *({"name": n, "recipe": LINEAR} for n in ("m", "M")))
+    done = invoke(path)
+    assert done.exit_code != 0 and "'m' and 'M' differ only in case" in done.stderr, done.output
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from tokenmart import cli
+from warehouse.errors import TokenmartError
+from warehouse.importers.importer import importer
 from warehouse.paths import Workspace
 from warehouse.store.schema import DOWNSTREAM
 
@@ -202,3 +205,19 @@ def test_what_is_imported_is_said(workspace: Workspace, tmp_path: Path) -> None:
     assert result.output == (
         "target: imported for 1 of 2 models (tokenmart data import --problem tiny)\n"
     )
+
+
+def test_files_of_one_name_are_two(workspace: Workspace, tmp_path: Path) -> None:
+    paths = []
+    for task in ("one", "two"):
+        path = tmp_path / task / "items.csv"
+        path.parent.mkdir()
+        path.write_text(f"task,item,score\n{task},0,1\n")
+        paths.append(path)
+    bring = partial(importer("items").import_files, workspace=workspace, problem="p", model_id="a")
+    assert bring(paths) == bring(paths) == {"one": 1, "two": 1}
+    paths[0].write_text("task,item,score\none,0,0\n")
+    with pytest.raises(TokenmartError, match="the model has scores already"):
+        bring(paths)
+    with pytest.raises(TokenmartError, match=f"{paths[0]}: was given before; name it once"):
+        bring([paths[0], paths[0]])

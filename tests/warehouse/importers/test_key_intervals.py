@@ -122,3 +122,16 @@ def test_documents_come_first(workspace: Workspace, tmp_path: Path) -> None:
     (tmp_path / "slice_0.txt").write_text("[0, 3]")
     status, output = run(tmp_path / "slice_0.txt")
     assert status == 1 and "tokenmart data fetch --problem tiny --only documents" in output
+
+
+def test_documents_of_one_text_have_the_same_intervals(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    path = workspace.documents / "problem=tiny" / "documents.parquet"
+    rows = pq.read_table(path, partitioning=None).to_pylist()
+    rows.append({**rows[0], "doc_id": 2, "name": "again"})
+    pq.write_table(pa.Table.from_pylist(rows, DOCUMENTS), path)
+    table = tmp_path / "keys.csv"
+    table.write_text(f"document_sha256,char_start,char_end\n{sha256(TEXTS[0])},4,10\n")
+    assert run(table)[0] == 0
+    assert stored(workspace) == [(0, 4, 10), (2, 4, 10)]

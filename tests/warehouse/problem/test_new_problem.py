@@ -231,6 +231,15 @@ def test_folders_of_one_name_get_different_names(own: Path, workspace: Workspace
     assert ids == ["run", "run-2"]
 
 
+def test_one_model_is_not_two(own: Path) -> None:
+    """Under two paths, it would count as two models."""
+    checkpoint(own / "m")
+    for model in ("m", "./m/../m"):
+        done = new("mine", "--texts", "texts", "--model", "m", "--model", model)
+        assert done.exit_code == 1 and f"--model {model}: is there already" in done.stderr
+    assert not (own / "mine.yml").exists()
+
+
 def test_a_snapshot_of_the_hub_keeps_its_name(own: Path, workspace: Workspace) -> None:
     snapshot = checkpoint(own / "models--Qwen--Qwen2-0.5B" / "snapshots" / ("a" * 40))
     assert new("mine", "--texts", "texts", "--model", str(snapshot)).exit_code == 0

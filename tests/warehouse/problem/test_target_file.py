@@ -52,6 +52,7 @@ REFUSED = [
     ('[{"model": "a", "overall": 1}, {"model": "a", "overall": 1}]', "row 1 repeats"),
     ('{"models": {"a": 1}, "scores": {"a": 2}}', "several candidates"),
     ("", "is empty"),
+    ('{"scores": {"lab/a": 1}, "lower_is_better": true}', "states that lower scores are better"),
 ]
 
 

@@ -137,7 +137,10 @@ def _read(sample: ChoiceSample, texts_first: bool) -> list[int] | None:
         return None
     found: list[int] = []
     texts = [text.strip() for text in sample.continuations]
-    for each in _parts(sample.target):
+    whole = str(sample.target).strip()
+    # a choice's text may look like a list
+    parts = [whole] if texts_first and whole in texts else _parts(sample.target)
+    for each in parts:
         text = str(each).strip()
         number = _number(each)
         if isinstance(each, str) and text in texts and (texts_first or number is None):

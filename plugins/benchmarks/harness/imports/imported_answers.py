@@ -29,10 +29,10 @@ from plugins.benchmarks.harness.stored_items import (
     stored_items,
 )
 from warehouse.errors import TokenmartError, visible
+from warehouse.importers.comparable import refuse_missing_or_twice, refuse_several_models
 from warehouse.importers.importer import Row, StoringImporter
 from warehouse.paths import Workspace
 from warehouse.terminal import counted
-from warehouse.text_file import refuse_no_file
 
 LEAST_BYTES = 3
 """Bytes of text that a token has at least, on average over a prompt of most languages."""
@@ -55,6 +55,10 @@ class EvalImporter(StoringImporter):
         Without those that name the requests. A file that gives any has one task.
         """
         yield from ()
+
+    def model(self, path: Path) -> str | None:
+        """The model that a file is of; None where it names none."""
+        return None
 
     def longest(self, path: Path) -> int | None:
         """Tokens that the model read at once, where the program cut longer prompts unrecorded."""
@@ -109,8 +113,9 @@ def import_answers(
     by_run: dict[tuple[str, str], dict[tuple[int, int, bool], EvalAnswer]] = {}
     scores: dict[tuple[str, str], list[dict[str, Any]]] = {}
     notes: list[str] = []
+    refuse_missing_or_twice(files)
+    refuse_several_models({file: reader.model(file) for file in files})
     for file in files:
-        refuse_no_file(file)
         run: tuple[str, str] | None = None
         of_file: list[EvalAnswer] = []
         for row in reader.read(file):
@@ -126,6 +131,7 @@ def import_answers(
         if run is not None:
             scores.setdefault(run, []).extend(reader.scores(file))
             notes += _perhaps_cut(file, of_file, reader.longest(file))
+            notes += _undecided(file, of_file)
     if not by_run:
         names = ", ".join(str(file) for file in files)
         raise TokenmartError(f"{names}: contains no answer; nothing was imported")
@@ -143,7 +149,7 @@ def import_answers(
         before = stored_items(workspace, problem, condition)
         if before is not None and not before.equals(items) and not force:
             raise TokenmartError(_other_requests(task, ending, before, items))
-        prepared.append((condition, answers, items, scores[task, ending]))
+        prepared.append((condition, answers, items, scores.get((task, ending), [])))
     store_groups = [
         group.stored(workspace, problem, condition_of_run, force=force)
         for group in reader.groups(files)
@@ -174,6 +180,30 @@ def _perhaps_cut(file: Path, answers: Sequence[EvalAnswer], longest: int | None)
             f"{file}: {count} of {counted(len(asked), 'request')} have more than {LEAST_BYTES} "
             f"bytes for each of the {longest:,} tokens that the model read: their prompts were "
             "probably cut, which the file does not record (tokens_cut stays empty)"
+        )
+
+
+def _undecided(file: Path, answers: Sequence[EvalAnswer]) -> Iterator[str]:
+    """What to know of items without a right choice, or with one log-likelihood for all choices."""
+    right: dict[int, list[bool | None]] = {}
+    for each in answers:
+        if each.request_type == "multiple_choice":
+            right.setdefault(each.item, []).append(each.is_gold)
+    if count := sum(set(found) == {False} for found in right.values()):
+        yield (
+            f"{file}: {count} of {counted(len(right), 'item')} have no right choice: each counts "
+            "as wrong"
+        )
+    choices: dict[int, dict[tuple[str, str], float]] = {}
+    for each in answers:
+        if each.loglikelihood is not None and not each.unconditional:
+            asked = each.context, each.continuation
+            choices.setdefault(each.item, {})[asked] = each.loglikelihood
+    several = [found for found in choices.values() if len(found) > 1]
+    if count := sum(len(set(found.values())) == 1 for found in several):
+        yield (
+            f"{file}: {count} of {counted(len(several), 'item')} have one log-likelihood for all "
+            "choices: the program counted the first choice as the model's"
         )
 
 

@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from plugins.benchmarks.scores.checkpoint_names import checkpoint_of
 from warehouse.errors import TokenmartError
 from warehouse.text_file import ENCODING, parse_json, read_text, text_lines
 
 _NAME = re.compile(
-    r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}(\.\d+)?))?\.jsonl?"
+    r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d{2}-\d{2}T\d{2}[-:]\d{2}[-:]\d{2}(\.\d+)?))?"
+    r"\.jsonl?"
 )
 _BOOKKEEPING = {
     "doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics",
@@ -52,6 +54,8 @@ def task_of(path: Path) -> str:
         TokenmartError: it is not named as the harness names them.
     """
     name = _NAME.fullmatch(path.name)
+    if path.suffix in (".gz", ".zst", ".bz2", ".zip"):
+        raise TokenmartError(f"{path}: is compressed; decompress it")
     if name is None:
         raise TokenmartError(
             f"{path}: its name gives no task, expected samples_<task>_<date>.jsonl; rename it to "
@@ -174,6 +178,23 @@ def facts_of(results: Mapping[str, Any], task: str) -> RunFacts:
         better=better if isinstance(better, dict) else {},
         longest=longest if isinstance(longest := results.get("max_length"), int) else None,
     )
+
+
+def model_of(path: Path) -> str | None:
+    """The checkpoint that the file of results next to samples names; None where there is none.
+
+    Raises:
+        TokenmartError: that file can't be read.
+    """
+    found = results_beside(path)
+    if found is None:
+        return None
+    name, config = found[1].get("model_name"), found[1].get("config")
+    checkpoint = checkpoint_of(
+        name if isinstance(name, str) else None,
+        config.get("model_args") if isinstance(config, dict) else None,
+    )
+    return None if checkpoint is None else checkpoint.place
 
 
 def part_of(results: Mapping[str, Any], name: str, task: str) -> Any:

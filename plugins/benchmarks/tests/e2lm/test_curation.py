@@ -324,3 +324,17 @@ def test_the_command_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert done.exit_code == 0, done.output
     assert "optimism" in done.output and "physics" in done.output
     assert len(json.loads(Path("chosen.json").read_text())["items"]) == 100
+
+
+def test_scores_of_which_lower_is_better_are_not_chosen_from(tmp_path: Path) -> None:
+    rows = [["m", at, f"q{item}", 2.5, "nll"] for at in range(3) for item in range(4)]
+    path = write(tmp_path / "x.csv", rows, ("model", "tokens", "item", "score", "metric"))
+    with pytest.raises(TokenmartError, match="lower values of nll are better, and items are cho"):
+        curate(read_items(path, None), 2, 3)
+
+
+def test_steps_and_tokens_have_one_order(tmp_path: Path) -> None:
+    rows = [["m", 10 - at, at, f"q{item}", 1] for at in range(3) for item in range(4)]
+    path = write(tmp_path / "x.csv", rows, ("model", "tokens", "step", "item", "score"))
+    with pytest.raises(TokenmartError, match=r"row 5 of m has more steps and fewer tokens than"):
+        read_items(path, None)

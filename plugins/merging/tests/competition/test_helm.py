@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 from win_rate_oracle import win_rates
 
+from plugins.merging.competition.helm import plain_results
 from plugins.merging.competition.standings import Standings, rank_file
 from tokenmart import cli
 from warehouse.errors import TokenmartError
@@ -140,3 +141,70 @@ def test_other_json_is_refused(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(TokenmartError, match=message):
             rank_file(path, WORKSPACE)
+
+
+def test_a_result_that_is_there_twice_is_named_by_helm_s_files(tmp_path: Path) -> None:
+    """Two suites of the same runs, or a model served in two ways."""
+    for suite in ("v1", "v2"):
+        run(tmp_path / "runs" / suite, "org/a", "law", {"": 0.5})
+    with pytest.raises(TokenmartError, match=r"runs/v1/\S+ and \S+runs/v2/\S+ both give exact_"):
+        rank_file(tmp_path / "runs", WORKSPACE, draws=0, metrics=["exact_match"])
+    path = tmp_path / "core.json"
+    twice = table("Accuracy", {"MMLU - EM": {"a": 0.5, "b": 0.25}})
+    twice["rows"].append(twice["rows"][0])
+    path.write_text(json.dumps(twice))
+    with pytest.raises(
+        TokenmartError, match=r"row 1, column 3 .* and row 3, column 3 .* both give"
+    ):
+        rank_file(path, WORKSPACE, draws=0)
+    twice["rows"][2] = [{"value": "c"}, {"value": None}, {"value": "0.5"}, {"value": 9}]
+    path.write_text(json.dumps(twice))
+    with pytest.raises(TokenmartError, match=r"core.json: row 3, column 3 .* is '0.5', expected a"):
+        rank_file(path, WORKSPACE, draws=0)
+
+
+def test_columns_without_a_direction_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "core.json"
+    path.write_text(json.dumps(table("Accuracy", {"MMLU - EM": {"a": 0.5, "b": 0.25}})))
+    found = rank_file(path, WORKSPACE, draws=0)
+    assert found.notes == ("direction none: Accuracy (# eval) left out of the ranking",)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"header": ["Model", "EM"], "rows": []},
+        {
+            "header": [{"value": "Model"}, {"value": "EM", "lower_is_better": False}],
+            "rows": [[{}, None]],
+        },
+        {"header": [{"value": "Model"}, {"value": "EM", "lower_is_better": False}], "rows": {}},
+    ],
+)
+def test_tables_in_another_form_are_one_line(tmp_path: Path, content: dict[str, Any]) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(TokenmartError, match=r"x.json: (not in the form of|contains no result)"):
+        rank_file(path, WORKSPACE, draws=0)
+
+
+@pytest.mark.parametrize("spec", [[1], {"name": "x"}])
+def test_runs_in_another_form_are_one_line(tmp_path: Path, spec: Any) -> None:
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "stats.json").write_text("[]")
+    (tmp_path / "r" / "run_spec.json").write_text(json.dumps(spec))
+    with pytest.raises(TokenmartError, match="not in the form of HELM's files"):
+        rank_file(tmp_path, WORKSPACE, draws=0, metrics=["exact_match"])
+
+
+def test_a_validation_split_is_another_task_than_a_test_split(tmp_path: Path) -> None:
+    for model, split in (("org/a", "test"), ("org/b", "valid")):
+        folder = tmp_path / model
+        folder.mkdir(parents=True)
+        spec = {"name": f"qa:model={model}", "adapter_spec": {"model": model}}
+        (folder / "run_spec.json").write_text(json.dumps(spec))
+        name = {"name": "exact_match", "split": split}
+        (folder / "stats.json").write_text(json.dumps([{"name": name, "count": 1, "mean": 0.5}]))
+    with plain_results(tmp_path, ["exact_match"]) as table:
+        text = table.read_text()
+    assert "org/a,unperturbed,qa," in text and "org/b,unperturbed,qa (valid)," in text
