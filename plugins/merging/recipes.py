@@ -1,4 +1,4 @@
-"""Recipes judged before any weight is read: method, inputs, bases, shapes, tokenizers, layers."""
+"""Check recipes before weights are read: method, inputs, bases, shapes, tokenizers, layers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _LAYER = re.compile(r"\.layers\.(\d+)\.")
 
 
 def refuse_recipe(merge: Merge, files: Mapping[str, ExpertFiles]) -> None:
-    """Stop at a recipe that can't work.
+    """Refuse an invalid recipe.
 
     Args:
-        merge: with its recipe.
-        files: headers by expert; an adapter's are those of its base, which it is merged into.
+        merge: the merge with its recipe.
+        files: headers by expert; for an adapter, those of its base, which it is merged into.
 
     Raises:
-        TokenmartError: mergekit is not installed, or the first thing that is wrong: one line.
+        TokenmartError: mergekit is not installed, or the recipe is invalid (the first error).
     """
     wrong = next(_mistakes(merge, files), None)
     if wrong is not None:
@@ -89,7 +89,7 @@ def _not_a_configuration(merge: Merge) -> Iterator[str]:
         yield "experts share one tokenizer here; leave tokenizer and tokenizer_source out"
     try:
         MergeConfiguration.model_validate(merge.recipe)
-    except Exception as error:  # pydantic's own, and what mergekit's validators raise
+    except Exception as error:  # errors of pydantic and of mergekit's validators
         yield " ".join(str(error).split())[:200]
 
 

@@ -52,8 +52,8 @@ class OlmesImporter(Importer):
         """The documents of one task.
 
         Raises:
-            TokenmartError: no file of predictions, no such metric, or another mean than the
-                program's.
+            TokenmartError: the file has no predictions or no such metric, or the mean differs from
+                that of the program.
         """
         named = _NAME.fullmatch(path.name)
         if named is None:

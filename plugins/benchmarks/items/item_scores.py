@@ -23,11 +23,12 @@ class ItemScores:
     """A database with `items`: a row per model, checkpoint and item.
 
     Columns: model, checkpoint, progress, item, score, subject, characters, recipe, shape (size and
-    architecture), confidence, prompt_score. Every item is there at every checkpoint of every model.
+    architecture), confidence, prompt_score. Every item has a row for every checkpoint of every
+    model.
 
-    path: where they were read. models: their names. checkpoints: how many each has. shapes: model →
-        its shape. recipes: those of the models. has: which of `NUMBERS` the table has. notes: what
-        was left out.
+    path: the file. models: their names. checkpoints: number of checkpoints of each model. shapes:
+        model → its shape. recipes: recipes of the models. has: the columns of `NUMBERS` in the
+        table. notes: rows that were left out.
     """
 
     path: Path
@@ -47,11 +48,12 @@ def read_items(path: Path, metric: str | None) -> ItemScores:
     Args:
         path: CSV, Parquet or JSON lines with `model`, `item`, `score`, and `tokens` or `step`;
             `subject`, `characters` (of the right answer), `metric`, `recipe`, `size`,
-            `architecture`, `confidence` and `prompt_score` may be there too.
-        metric: which reading, where the table has several.
+            `architecture`, `confidence` and `prompt_score` are optional.
+        metric: scoring method to use, if the table has several.
 
     Raises:
-        TokenmartError: other columns, a value that is none, a row given twice, or nothing left.
+        TokenmartError: the table has other columns, an invalid value, a duplicate row, or no
+            complete item.
     """
     database = duckdb.connect()
     columns = load_rows(database, path, "given")
@@ -74,7 +76,7 @@ def _check_columns(path: Path, columns: list[str]) -> str:
 def _one_metric(
     database: duckdb.DuckDBPyConnection, path: Path, wanted: str | None, columns: list[str]
 ) -> None:
-    """Keep the rows of one reading."""
+    """Keep the rows of one scoring method."""
     if "metric" not in columns:
         if wanted is not None:
             raise TokenmartError(f"--metric {wanted}: {path} has no column 'metric'; leave it out")
@@ -168,7 +170,7 @@ def _type(
 
 
 def _complete(database: duckdb.DuckDBPyConnection, path: Path, has: frozenset[str]) -> ItemScores:
-    """Keep the items that every model answered at each of its checkpoints."""
+    """Keep the items that have a score at every checkpoint of every model."""
     database.execute(
         """
         create table items as

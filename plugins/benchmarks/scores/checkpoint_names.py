@@ -1,7 +1,7 @@
-"""Which checkpoint a result belongs to: its full identity, and the step and tokens in its name.
+"""Identify the checkpoint of a result, and its step and tokens from its name.
 
-Two results are of one checkpoint only if all model arguments of the harness are equal. Steps and
-tokens are read from the forms in use: `step5000`, `stage1-step5000-tokens21B`, `ckpt_005`,
+Two results belong to one checkpoint only if all model arguments of the harness are equal. Step and
+tokens are read from these forms of names: `step5000`, `stage1-step5000-tokens21B`, `ckpt_005`,
 `iter_0002000`, `checkpoint-500`, `global_step1000`, `x_step60900-hf`, `intermediate-step-480k-1T`,
 `240b_tokens`.
 """
@@ -28,19 +28,19 @@ _TOKENS_BEHIND_STEP = re.compile(
 _SIZES = {"k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _PLACES = ("subfolder", "revision")
 _NAMES = ("peft", "delta", "pretrained", "model", "path", "engine")
-"""Arguments that name a model, in the order in which the harness takes one for its name."""
+"""Arguments that name a model, in the order in which the harness uses them for its name."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint, as named in the arguments of the harness.
+    """A checkpoint, as given in the arguments of the harness.
 
     Attributes:
-        model: name of the run, without what counts its checkpoints.
-        rest: what else names it, without step and tokens: the stage of a revision, for one.
-        step: training step; None where no known form is found.
-        tokens: tokens it was trained on, likewise.
-        identity: everything that distinguishes it.
+        model: name of the run, without step and tokens.
+        rest: further parts of the name without step and tokens, such as the stage of a revision.
+        step: training step; None if the name has no known form.
+        tokens: number of training tokens; None if the name has no known form.
+        identity: all arguments that distinguish it.
     """
 
     model: str
@@ -56,11 +56,11 @@ class Checkpoint:
 
 
 def checkpoint_of(name: str | None, arguments: object) -> Checkpoint | None:
-    """The checkpoint that a file of results is of; None where nothing names a model.
+    """The checkpoint of a file of results; None if the file names no model.
 
     Args:
-        name: `model_name`, which files since 0.4.3 have.
-        arguments: `model_args`: text with `key=value` and commas between, or an object.
+        name: `model_name`, in files since 0.4.3.
+        arguments: `model_args`: text with `key=value` separated by commas, or an object.
     """
     given = _arguments(arguments)
     name = name or next((given[key] for key in _NAMES if given.get(key)), None)

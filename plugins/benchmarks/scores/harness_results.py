@@ -1,7 +1,8 @@
-"""Result files of lm-evaluation-harness (`results_<date>.json`), as rows of a plain table.
+"""Rows of a plain table from result files of lm-evaluation-harness (`results_<date>.json`).
 
 One file is one model, or one checkpoint of a run: see `checkpoint_names`. Files of every version
-are read: before 0.4 metrics have no filter, before 0.4.3 no direction and no name of the model.
+are read: before 0.4, metrics have no filter; before 0.4.3, files have no directions and no model
+name.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from warehouse.text_file import parse_json, read_text
 ScoreRow = dict[str, str | int | float | None]
 
 FIELDS = ("model", "step", "tokens", "benchmark", "metric", "direction", "score", "stderr")
-"""Of a row, by the names of a plain table."""
+"""Columns of a row, named as in a plain table."""
 
 _SHOWN = 5
 
@@ -46,7 +47,7 @@ class HarnessResults:
 
 @dataclass(frozen=True)
 class _Score:
-    """One number of a file."""
+    """One score of a file."""
 
     file: Path
     date: float
@@ -66,19 +67,19 @@ class _Score:
 def read_results(
     paths: Sequence[Path], directions: Mapping[str, str] | None = None
 ) -> HarnessResults:
-    """The scores in result files, each file's own or, in folders, those at any depth.
+    """The scores in result files; folders are searched at any depth.
 
-    A benchmark is named with its worked examples (`arc_easy-0shot`), a metric with its filter
-    unless that is `none` (`exact_match,strict-match`). Of several results for one checkpoint the
-    latest counts, with a note.
+    A benchmark is named with its number of few-shot examples (`arc_easy-0shot`), a metric with its
+    filter unless that is `none` (`exact_match,strict-match`). If a checkpoint has several results,
+    the latest is used, with a note.
 
     Args:
         paths: files or folders.
         directions: metric → higher or lower, if neither file nor name states it.
 
     Raises:
-        TokenmartError: no such file, no result file in a folder, a file that is none, a metric
-            of unknown direction, or no score at all.
+        TokenmartError: a file is missing or is not a result file, a folder has no result file, the
+            direction of a metric is unknown, or there are no scores.
     """
     files: set[Path] = set()
     for path in paths:
@@ -125,10 +126,10 @@ def sorted_rows(rows: Iterable[ScoreRow]) -> tuple[ScoreRow, ...]:
 
 
 def _replaced(early: _Score, late: _Score) -> str:
-    """Why a number isn't in the table.
+    """Reason why a score isn't in the table.
 
     Raises:
-        TokenmartError: it is unknown which of two numbers is the later one.
+        TokenmartError: the order of two results is unknown.
     """
     if early.date < late.date:
         return f"{early.file}: a later file has results of the same checkpoint"
@@ -157,7 +158,7 @@ def _no_result(path: Path, why: str) -> TokenmartError:
 
 
 def _scores(path: Path, tree: dict[str, Any], notes: list[str]) -> Iterator[_Score]:
-    """The numbers of a file; notes name what is left out of it."""
+    """The scores of a file; notes list what is left out."""
     name, config = tree.get("model_name"), tree["config"]
     checkpoint = checkpoint_of(name if isinstance(name, str) else None, config.get("model_args"))
     if checkpoint is None:
@@ -231,7 +232,7 @@ def _rows(
 
 
 def _directions(scores: Sequence[_Score], given: Mapping[str, str]) -> dict[str, str]:
-    """Metric → higher or lower: as given, else as stated in a file, else by its name."""
+    """Metric → higher or lower: from the option, otherwise from a file, otherwise from its name."""
     found: dict[str, str] = {}
     unknown: set[str] = set()
     for score in scores:
@@ -259,7 +260,7 @@ def _runs(model: str, scores: Sequence[_Score]) -> dict[str, list[_Score]]:
     """Scores by run: separate if the rest of the name, or else the model arguments, differ.
 
     Raises:
-        TokenmartError: two checkpoints would be one, and nothing distinguishes them.
+        TokenmartError: two checkpoints can't be distinguished.
     """
     several = len({score.checkpoint.rest for score in scores}) > 1
     found: dict[str, list[_Score]] = defaultdict(list)
@@ -289,7 +290,7 @@ def _runs(model: str, scores: Sequence[_Score]) -> dict[str, list[_Score]]:
 
 
 def _clash(scores: Iterable[_Score]) -> tuple[_Score, _Score] | None:
-    """Two numbers of different checkpoints at one point of a table."""
+    """Two scores of different checkpoints at one point of a table."""
     seen: dict[tuple[Any, ...], _Score] = {}
     for score in scores:
         before = seen.setdefault(score.point, score)

@@ -1,8 +1,9 @@
-"""HELM's output as a table of results: its summarised tables, or the `stats.json` of its runs.
+"""Convert HELM's output to a table of results: summary tables, or the `stats.json` of runs.
 
-A summarised table (`groups/….json`) has a header whose cells state whether lower is better, and a
-row for each model; each table is a group: accuracy, robustness, fairness. In `stats.json` perturbed
-values have the perturbation's name, which is their group. Formats: github.com/stanford-crfm/helm.
+A summary table (`groups/….json`) has a header whose cells state whether lower is better, and a
+row for each model; each table is a group: accuracy, robustness, fairness. In `stats.json`,
+perturbed values have the name of the perturbation, which becomes their group. Formats:
+github.com/stanford-crfm/helm.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ Result = tuple[str, str, str, str, str, Any]
 
 @contextmanager
 def plain_results(path: Path, metrics: Sequence[str] = ()) -> Iterator[Path]:
-    """The path of a plain table of results; what HELM wrote is rewritten as one, others stay.
+    """The path of a plain table of results; HELM's output is converted, other files are kept.
 
     Args:
-        path: a plain table, a JSON file of summarised tables, or a folder of runs.
-        metrics: of runs: rank by these.
+        path: a plain table, a JSON file of summary tables, or a folder of runs.
+        metrics: metrics of runs to rank by.
 
     Raises:
-        TokenmartError: a file is none of HELM's, or no metric is named.
+        TokenmartError: a file is not from HELM, or no metric is given.
     """
     if path.is_dir():
         rows = list(_of_runs(path, metrics))
@@ -133,13 +134,13 @@ def _task(name: str) -> str:
 
 
 def _values(stats: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
-    """Metric, group and value of a run's statistics, of the test split where there is one."""
+    """Metric, group and value of a run's statistics, for the test split if there is one."""
     named = [each for each in stats if "sub_split" not in each["name"]]
     splits = {each["name"].get("split") for each in named}
     split = next((name for name in _SPLITS if name in splits), None)
     for each in named:
         name, perturbation = each["name"], each["name"].get("perturbation") or {}
-        # of a perturbation, what HELM ranks by is the worst of an item's variants
+        # HELM ranks perturbations by the worst of an item's variants
         if name.get("split") != split or perturbation.get("computed_on", "worst") != "worst":
             continue
         value = each["mean"] if each.get("count") else None

@@ -75,7 +75,7 @@ def submission(
         plan = plan_merge(problem, problem.merge(name), workspace)
         if plan.record is None:
             raise TokenmartError(
-                f"merge {name}: not made yet; `tokenmart merge run --problem {problem_name} "
+                f"merge {name}: not merged yet; run `tokenmart merge run --problem {problem_name} "
                 f"--merge {name}`"
             )
         predictions, cost = predict(plan, kit, items, workspace, device, max_tokens)
