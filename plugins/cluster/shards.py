@@ -224,7 +224,7 @@ def _run(plan: Sequence[Shard], workspace: Workspace, runner: Runner) -> list[tu
                 if error:
                     failed.append((shard, error))
                     if not last:
-                        click.echo(f"shard {shard.number}: {error}; once more", err=True)
+                        click.echo(f"shard {shard.number}: {error}; building it again", err=True)
             waiting = [shard for shard, _ in failed]
             if not waiting:
                 break

@@ -153,7 +153,7 @@ def judge(
     ]
     if not FEWEST <= len(items) <= MOST:
         raise TokenmartError(
-            f"{name}: {len(items)} samples; the rules want {FEWEST} to {MOST:,}: "
+            f"{name}: {len(items)} samples; the rules require {FEWEST} to {MOST:,}: "
             f"{'add some' if len(items) < FEWEST else '`tokenmart e2lm curate` chooses some'}"
         )
     metric = _metric(name, wish.metric, found["results"])

@@ -98,7 +98,7 @@ def _averaged(path: Path, metrics: Sequence[dict[str, Any]], wanted: str | None)
     """Metrics with a number for each document.
 
     Raises:
-        TokenmartError: the wanted one, or all, are computed from all documents together.
+        TokenmartError: the given metric, or every metric, is computed from all documents together.
     """
     numbers = sorted({name for each in metrics for name in each if is_number(each[name])})
     others = sorted({name for each in metrics for name in _has(each)} - {*numbers})

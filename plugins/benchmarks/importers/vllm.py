@@ -110,7 +110,7 @@ def _first_token(place: str, ids: list[int], given: list[Any], continuation: str
     if not continuation or text.lstrip() != continuation.lstrip():
         raise TokenmartError(
             f"{place}: its last tokens read {text[-40:]!r}, the continuation is "
-            f"{continuation[:40]!r}; say in `first_token` which token it begins with"
+            f"{continuation[:40]!r}; add `first_token`, the index of its first token"
         )
     return first
 
@@ -134,6 +134,6 @@ def _refuse_cut_prompt(place: str, context: str, ids: list[int], given: list[Any
     if words and whole.endswith(read) and len(whole) - len(read) > len(words[0]):
         raise TokenmartError(
             f"{place}: the prompt begins with {context[:30]!r}, but the server read its end only "
-            f"(the last {len(read)} characters, and a token before): send it whole, without "
+            f"(the last {len(read)} characters, and a token before): send all of it, without "
             "truncate_prompt_tokens, or write in tokens_cut how many of its tokens were not read"
         )

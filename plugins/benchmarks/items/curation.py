@@ -165,8 +165,8 @@ def _folds(scores: ItemScores, most: int) -> list[Fold]:
         if not halves:
             what = f"one {column}" if column == "model" else "models of one size and architecture"
             raise TokenmartError(
-                f"{what} with {min(scores.checkpoints.values())} checkpoints; to try a choice on "
-                f"what had no part in it takes 2 {column}s, or {_HALF} checkpoints"
+                f"{what} with {min(scores.checkpoints.values())} checkpoints; a held-out "
+                f"evaluation needs 2 {column}s, or {_HALF} checkpoints"
             )
         return [Fold("odd checkpoints", even, odd), Fold("even checkpoints", odd, even)]
     count = min(most, len(units))

@@ -245,11 +245,11 @@ def _directions(scores: Sequence[_Score], given: Mapping[str, str]) -> dict[str,
             raise TokenmartError(
                 f"{score.file}: {direction} values of {score.metric} are better, in other files "
                 f"{found[score.metric]} ones; give --direction {name}={direction}, or collect "
-                "them apart"
+                "them separately"
             )
     if missing := sorted(unknown - set(found)):
         raise TokenmartError(
-            f"{_some(missing)}: neither the files nor the harness's registry say whether higher "
+            f"{_some(missing)}: neither the files nor the harness's registry state whether higher "
             f"or lower values are better; give --direction {missing[0].partition(',')[0]}=higher "
             "or =lower" + (", and so for each" if len(missing) > 1 else "")
         )
@@ -283,7 +283,7 @@ def _runs(model: str, scores: Sequence[_Score]) -> dict[str, list[_Score]]:
             one, other = again
             raise TokenmartError(
                 f"{one.file} and {other.file}: two checkpoints of {run} at one step "
-                f"({_different(one, other)}); collect them apart"
+                f"({_different(one, other)}); collect them separately"
             )
         runs |= apart
     return runs

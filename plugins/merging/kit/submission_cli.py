@@ -63,7 +63,7 @@ def submission(
     items = read_kit(kit)
     if checked is not None and problem_name is None and name is None:
         notes = check_submission(checked, items)
-        click.echo(f"{checked}: {len(items)} predictions, as the kit wants them")
+        click.echo(f"{checked}: {len(items)} predictions, valid for the kit")
     elif checked is None and problem_name is not None and name is not None:
         from plugins.merging.kit.predictions import predict
         from plugins.merging.make import plan_merge

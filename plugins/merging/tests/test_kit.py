@@ -109,7 +109,7 @@ def test_predictions_are_those_of_the_harness(
     for sample in found["samples"]["all_text"]:
         assert ours[sample["doc"]["id"]] == sample["resps"][0][0]
     checked = invoke("merge", "submission", "--kit", str(file), "--check", str(out))
-    assert checked.exit_code == 0 and "4 predictions, as the kit wants them" in checked.output
+    assert checked.exit_code == 0 and "4 predictions, valid for the kit" in checked.output
 
 
 @pytest.mark.parametrize(
