@@ -119,7 +119,8 @@ def _option(option: click.Option, context: click.Context) -> str:
     record = option.get_help_record(context)
     assert record is not None
     names, text = record
-    return f"| `{names}` | {_cell(text)} |"
+    spaced = names.replace("|", " | ")  # a narrow column breaks at spaces
+    return f"| `{spaced}` | {_cell(text)} |"
 
 
 def problem_page() -> str:
