@@ -5,8 +5,8 @@ minilong's texts are from, and keeps 16 checkpoints of each. `tokenmart e2lm new
 that gets 300 items from pages no model was trained on: how does this sentence end? The answer is
 its last one to eight words, the wrong choices end other sentences. In every fourth item the right
 answer is drawn by lot, as if it was mislabelled: nothing can be learnt there. `tokenmart eval`
-scores every checkpoint, dbt makes the readings, `tokenmart e2lm curate` chooses items on some runs
-and checkpoints and evaluates them on the others. All texts, models and seeds are fixed.
+scores every checkpoint, dbt computes the metrics, `tokenmart e2lm curate` chooses items on some
+runs and checkpoints and evaluates them on the others. All texts, models and seeds are fixed.
 
     python benchmarks/curate_series.py --out benchmarks/curate_series.json
 """
@@ -67,7 +67,7 @@ MISLABELLED = 4
 """Every so-manieth item."""
 
 TASK = "sentence_ends"
-READINGS = ("acc", "acc_norm", "norm_correct_prob", "correct_loglik")
+METHODS = ("acc", "acc_norm", "norm_correct_prob", "correct_loglik")
 SCORES = f"""
     select
         regexp_extract(model_id, '^(.*)-step', 1) as model,
@@ -78,7 +78,7 @@ SCORES = f"""
         answer_characters as characters,
         metric
     from eval_item_metrics
-    where condition = '{TASK}-0shot' and metric in {READINGS}
+    where condition = '{TASK}-0shot' and metric in {METHODS}
 """
 LENGTHS = f"""
     select
@@ -147,16 +147,16 @@ def measured(work: Path) -> dict[str, Any]:
         "items": ITEMS,
         "mislabelled": len(range(0, ITEMS, MISLABELLED)),
         "runs": losses,
-        "readings": {reading: curated(reading, work, tokenmart) for reading in READINGS},
+        "scoring_methods": {method: curated(method, work, tokenmart) for method in METHODS},
         "by_length_at_the_end": json.loads((work / "lengths.json").read_text("utf-8")),
     }
 
 
-def curated(reading: str, work: Path, tokenmart: Any) -> dict[str, Any]:
+def curated(method: str, work: Path, tokenmart: Any) -> dict[str, Any]:
     """What `curate` found, without the single items."""
-    out = work / f"{reading}.json"
+    out = work / f"{method}.json"
     tokenmart(
-        "e2lm", "curate", "--items", work / "scores.parquet", "--metric", reading, "--out", out
+        "e2lm", "curate", "--items", work / "scores.parquet", "--metric", method, "--out", out
     )
     found = json.loads(out.read_text("utf-8"))
     return {
@@ -180,12 +180,12 @@ def docs_tables(record: dict[str, Any]) -> tuple[str, str]:
         "optimism | better than all |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
-    for reading, found in record["readings"].items():
+    for method, found in record["scoring_methods"].items():
         row = found["held_out"]["sq"]
         values = (f"{row[key]:.3f}" for key in ("all", "random", "chosen", "in_sample"))
         optimism = f"{row['optimism']:+.3f}".replace("-", "−")
         better = f"{row['better']} of {row['compared']}"
-        worth.append(f"| `{reading}` | {' | '.join(values)} | {optimism} | {better} |")
+        worth.append(f"| `{method}` | {' | '.join(values)} | {optimism} | {better} |")
     by_metric: dict[str, dict[str, dict[str, Any]]] = {}
     for row in record["by_length_at_the_end"]:
         by_metric.setdefault(row["metric"], {})[row["characters"]] = row

@@ -40,17 +40,18 @@ def section(record: dict[str, Any]) -> str:
                 "model": "{model}",
                 "numbers:": "{numbers}",
                 "empty, with a reason:": "{empty}",
-                "largest difference, accuracy-like (goal ≤ 1e-6):": "{alike:.1e}",
-                "others, relative (goal ≤ 1e-4):": "{relative:.1e}",
-                "the same numbers imported:": "{imported} equal",
+                "largest difference, accuracies (goal ≤ 1e-6):": "{alike:.1e}",
+                "largest relative difference, other metrics (goal ≤ 1e-4):": "{relative:.1e}",
+                "numbers equal after import:": "{imported}",
             },
             map(equality, models),
         ),
         "",
         f"Tasks: {', '.join(f'`{name}`' for name in forms)}.",
         "",
-        "Time of all requests of some tasks, models loaded. The ratio is the median of the turns', "
-        "of processor time, and in brackets of time by the clock.",
+        "The next table has the time of all requests of some tasks, without loading the models. "
+        "The ratio is the median over repetitions of Tokenmart's time divided by the harness's, in "
+        "processor time and, in brackets, in elapsed time.",
         "",
         *table(
             {

@@ -78,7 +78,7 @@ def run_parts(found: Run) -> Iterator[list[str]]:
         yield from build_parts(found)
     if shards := pieces(found, "shards"):
         lines = [
-            "| build in shards | shards | s | beside one after another |",
+            "| build in shards | shards | s | compared with one after another |",
             "|---|---:|---:|---:|",
         ]
         here = next(piece["seconds"] for piece in shards.values() if not piece["workers"])
@@ -208,7 +208,7 @@ def reckoning_block(runs: Sequence[Run]) -> str:
     case = reckoning(runs)
     lines = [
         f"| {LAB['models']:,} models of {LAB['parameters'] / 1e9:.0f}B × {LAB['documents']:,} "
-        f"documents × {LAB['tokens'] // 1024}k tokens, each read whole | | dollars |",
+        f"documents × {LAB['tokens'] // 1024}k tokens, probe `full` | | dollars |",
         "|---|---:|---:|",
         f"| token rows | {case['rows']:.2e} | |",
         f"| GPU hours at {assumed_speed('cuda', 'bfloat16')[1]} | {case['gpu_hours']:,.0f} | "
@@ -217,10 +217,10 @@ def reckoning_block(runs: Sequence[Run]) -> str:
         f"{case['storage_dollars']:,.0f} a month |",
         f"| processor hours of a build from nothing | {case['core_hours']:,.0f} | "
         f"{case['core_dollars']:,.0f} |",
-        f"| shards as large as the largest build that was measured | {case['shards']:,.0f} | |",
+        f"| shards, each as large as the largest measured build | {case['shards']:,.0f} | |",
         f"| minutes of such a shard on {case['shard_cores']} cores | "
         f"{case['shard_minutes']:.1f} | |",
-        f"| values per document that the marts are built from | {case['values']:.1e} | |",
+        f"| values per document, the input of the marts | {case['values']:.1e} | |",
         f"| minutes to open `tokenmart sql` | {case['open_minutes']:.0f} | |",
         f"| minutes of `tokenmart status` | {case['status_minutes']:.0f} | |",
     ]

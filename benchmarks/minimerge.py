@@ -213,7 +213,7 @@ def run_all(arguments: argparse.Namespace) -> dict[str, Any]:
     for skill in SKILLS:
         words = ["--problem", problem, "--steps", str(arguments.steps)]
         stages.run(f"train {skill}", participant, "merge", "train", skill, *words)
-    stages.run("check", participant, "merge", "check", problem)
+    stages.run("check", participant, "merge", "check", "--problem", problem)
     stages.run("merge", participant, "merge", "run", "--problem", problem)
     words = ["--out", str(open_tasks), "--count", str(arguments.items)]
     open_names = [f"mini_{skill}" for skill in SKILLS]

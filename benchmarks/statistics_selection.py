@@ -282,8 +282,9 @@ def equal_entries(groups: int, studies: int, entries: int = 6) -> dict[str, Any]
 def results_block(tables: dict[str, Any]) -> str:
     """The tables as `RESULTS.md` shows them, from the JSON alone."""
     lines = [
-        f"`{tables['command']}`, {tables['cpu_seconds'] / 60:.0f} min of processor time. Percent "
-        "of studies; the Monte-Carlo standard error of a share p over N studies is √(p(1 − p)/N): "
+        f"`{tables['command']}`, {tables['cpu_seconds'] / 60:.0f} min of processor time. Cells are "
+        "percentages of studies. The Monte-Carlo standard error of a share p over N studies is "
+        "√(p(1 − p)/N): "
         "of 1,000, 0.7 points at 5% and 1.6 at 50%; of 300, 1.3 and 2.9; of 150, 1.8 and 4.1.",
         "",
         "| models | metrics | studies | false claim | best tracks (over all models alone) "
@@ -310,12 +311,14 @@ def results_block(tables: dict[str, Any]) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     lines += [
         "",
-        "Metrics named beforehand: confirmed by the one-sided permutation test of series within "
-        "families of equally many models; ahead of a baseline by the difference of z, over all "
-        f"models or within families (one-sided 5%). Rho 0: {NULL_TIMES} times as many studies:",
+        "Preregistered metrics. *Confirmed* is the result of the one-sided permutation test, which "
+        "exchanges series of one family with the same number of models. *Ahead* is the result of "
+        "the one-sided test of the difference of z from a baseline at 5%, over all models or "
+        "within "
+        f"families. The column rho 0 has {NULL_TIMES} times as many studies:",
         "",
-        "| models | studies | confirmed: rho 0 | .8 | .9 | .9, one of 5 named "
-        "| ahead: .5 and .5 | .9 and .9 | .9 and .5 |",
+        "| models | studies | confirmed: rho 0 | .8 | .9 | .9, one of 5 "
+        "preregistered | ahead: .5 and .5 | .9 and .9 | .9 and .5 |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     names = (
@@ -327,9 +330,9 @@ def results_block(tables: dict[str, Any]) -> str:
         lines.append(f"| {row['design']} | {row['studies']:,} | {' | '.join(cells)} |")
     lines += [
         "",
-        "Equal entries of a ranking, exact sign-flip test over groups of tasks: one pair is called "
-        "distinguishable, or any of the 15 pairs of six entries (Holm); "
-        f"{tables['rank'][0]['studies']:,} studies:",
+        "Equal entries of a ranking, compared by the exact sign-flip test over groups of tasks: "
+        "percentage of studies in which one given pair is reported as distinguishable, or any of "
+        f"the 15 pairs of six entries (Holm); {tables['rank'][0]['studies']:,} studies:",
         "",
         "| groups of tasks | one pair | any pair |",
         "|---:|---:|---:|",

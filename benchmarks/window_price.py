@@ -185,9 +185,10 @@ def section(found: dict[str, Any]) -> str:
     lines = [
         f"`python benchmarks/window_price.py --folder /tmp/window_price --documents "
         f"{found['documents']} --write`: {len(MODELS)} models, {documents} of {TOKENS:,} tokens. "
-        "Price: tokens read for each one scored, and FLOPs at the lengths of no4k "
-        f"({SCALE:.1f} times these, a 7B model), in those of `full`; measured time beside it, in "
-        "that of `full` on this processor.",
+        "The column *tokens* has the number of processed tokens per scored token. *FLOPs* are "
+        f"those of a 7B model at the lengths of no4k ({SCALE:.1f} times the lengths in the table), "
+        "divided by those of the probe `full`. *Seconds* are measured at the lengths in the "
+        "table, divided by the seconds of `full`.",
         "",
         *table(
             {
@@ -201,11 +202,12 @@ def section(found: dict[str, Any]) -> str:
             rows,
         ),
         "",
-        "Mean values over the models, mean absolute difference from the first row's in brackets "
-        f"(standard deviation between models: {spread['context_gain']:.3f} nats, "
-        f"{spread['key_share']:.4f}, {spread['longppl']:.3f}), and the rank correlation between "
-        f"models of all {rows[0]['variants']} variants that compare a window with the document, "
-        "each with its own in the first row.",
+        "The next table has the mean value of three metrics over the models, with the mean "
+        "absolute difference from the first row in brackets. (The standard deviation between "
+        f"models is {spread['context_gain']:.3f} nats, {spread['key_share']:.4f} and "
+        f"{spread['longppl']:.3f}.) *rho* is the rank correlation over models between a variant's "
+        "values in this row and in the first row, for the "
+        f"{rows[0]['variants']} variants that compare a window with the document.",
         "",
         *table(
             {
@@ -215,7 +217,7 @@ def section(found: dict[str, Any]) -> str:
                 "`key_share`:": "{key_share:.4f} ({key_share_off:.4f})",
                 "`longppl`:": "{longppl:.3f} ({longppl_off:.3f})",
                 "rho, median:": "{median:.2f}",
-                "rho, least:": "{least:.2f}",
+                "rho, lowest:": "{least:.2f}",
             },
             rows,
         ),

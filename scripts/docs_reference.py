@@ -1,8 +1,8 @@
-"""The reference pages of the documentation site, made from the code.
+"""Generate the reference pages of the documentation site from the code.
 
 Commands come from click, keys of problem files from pydantic, tables and columns from the schema
 of the store and from dbt's YAML, metrics from their descriptions, Python functions from their
-docstrings (mkdocstrings). Nothing here is written by hand, so nothing here can be out of date.
+docstrings (mkdocstrings). Nothing is written by hand, so the pages are always up to date.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def navigation() -> list[Any]:
 
 @cache
 def pages() -> dict[str, str]:
-    """Place on the site → Markdown, of every generated page."""
+    """Path on the site → Markdown, for every generated page."""
     return {
         "reference/cli/index.md": command_index(),
         **{f"reference/cli/{name}.md": command_page(name, each) for name, each in top_commands()},
@@ -119,7 +119,8 @@ def _option(option: click.Option, context: click.Context) -> str:
     record = option.get_help_record(context)
     assert record is not None
     names, text = record
-    return f"| `{names.replace('|', chr(92) + '|')}` | {_cell(text)} |"
+    spaced = names.replace("|", " | ")  # a narrow column breaks at spaces
+    return f"| `{spaced}` | {_cell(text)} |"
 
 
 def problem_page() -> str:
@@ -143,7 +144,7 @@ def problem_page() -> str:
 
 
 def _model(title: str, model: type[BaseModel], seen: set[type[BaseModel]]) -> list[str]:
-    """A section for a model, then one for each model that its fields name."""
+    """A section for a model, then one for each model in its fields."""
     if model in seen:
         return []
     seen.add(model)
@@ -268,20 +269,41 @@ def dbt_page() -> str:
     return "\n".join(lines)
 
 
+KEYS = {
+    "problem": "Name of the problem.",
+    "model_id": "Partition key of the model.",
+    "condition": "Context condition.",
+    "condition_kind": "Kind of the context condition.",
+    "doc_id": "Number of the document.",
+    "segment": "Number of the model input within the document.",
+    "position": "Index of the token.",
+    "pair": "Pair of contexts, named after the short one.",
+    "metric": "Name of the metric.",
+    "variant": "Name of the variant.",
+    "benchmark": "Name of the benchmark.",
+    "task": "Name of the task.",
+    "item": "Number of the item within the task.",
+    "filter": "Answer filter; `none` is the unfiltered answer.",
+    "round": "Name of the round.",
+    "entry": "Name of the entry.",
+}
+"""Column that identifies rows → its meaning in tables whose YAML does not describe it."""
+
+
 def _dbt_model(model: dict[str, Any]) -> list[str]:
     lines = [f"### {model['name']}", "", _paragraphs(_expanded(model)), ""]
     columns = model.get("columns", [])
     if columns:
         lines += ["| column | type | meaning |", "|---|---|---|"]
         for column in columns:
-            meaning = _cell(_expanded(column))
+            meaning = _cell(_expanded(column)) or KEYS.get(column["name"], "")
             lines.append(f"| `{column['name']}` | {column.get('data_type', '')} | {meaning} |")
         lines.append("")
     return lines
 
 
 def metrics_page(project: Path = DBT) -> str:
-    """Every metric with formula, description and variants; a new metric may have no core."""
+    """Every metric with formula, description and variants; new metrics may have no core."""
     lines = [
         "# Metrics",
         "",
@@ -350,8 +372,9 @@ def _paragraphs(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text for a cell of a Markdown table."""
-    return _escaped(" ".join(text.split())).replace("|", r"\|")
+    """Text for a cell of a Markdown table; a | in code needs no escape."""
+    parts = re.split(r"(`[^`]*`)", _escaped(" ".join(text.split())))
+    return "".join(part if part.startswith("`") else part.replace("|", r"\|") for part in parts)
 
 
 def _escaped(text: str) -> str:

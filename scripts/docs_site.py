@@ -1,9 +1,10 @@
 """MkDocs hook of the documentation site: generated pages, pages from outside docs/, and links.
 
 `mkdocs.yml` names this file. It adds the README as the home page, the pages of `studies/`, the
-benchmark results, and the reference that `docs_reference.py` makes from the code. Links in
-Markdown lead to files of the repository, so they work where the repository is browsed. Here, a link
-to a page becomes a link to its place on the site; a link to any other file becomes its path.
+benchmark results, and the reference that `docs_reference.py` generates from the code. Links in
+Markdown point to files of the repository, so that they work in a browser of the repository. On the
+site, a link to a page becomes a link to the page's path on the site, and a link to any other file
+becomes the file's path as text.
 """
 
 from __future__ import annotations
@@ -36,23 +37,29 @@ OUTSIDE = {
     "plugins/cluster/README.md": "reference/plugins/cluster.md",
     "plugins/exchange/README.md": "reference/plugins/exchange.md",
 }
-"""File of the repository → its place on the site; those of `studies/` are added to it."""
+"""File of the repository → its path on the site; pages of `studies/` are added."""
 
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 FENCE = re.compile(r"(^```.*?^```\s*?$)", re.MULTILINE | re.DOTALL)
 
 
 def outside_pages() -> dict[str, str]:
-    """Markdown files outside docs/ that are there → their place on the site."""
+    """Markdown files outside docs/ that exist → their path on the site, studies first.
+
+    Studies are in the order of the findings page.
+    """
+    overview = (ROOT / "docs" / "findings" / "index.md").read_text("utf-8")
     studies = {
         path.relative_to(ROOT).as_posix(): f"findings/{path.parent.name}/index.md"
-        for path in sorted(ROOT.glob("studies/*/README.md"))
+        for path in sorted(
+            ROOT.glob("studies/*/README.md"), key=lambda path: overview.find(path.parent.name)
+        )
     }
     return {path: to for path, to in {**studies, **OUTSIDE}.items() if (ROOT / path).is_file()}
 
 
 def outside_images() -> dict[str, str]:
-    """Pictures of the studies → their place on the site."""
+    """Images of the studies → their path on the site."""
     return {
         path.relative_to(ROOT).as_posix(): f"findings/{path.parent.name}/{path.name}"
         for suffix in ("svg", "png")
@@ -103,15 +110,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def rewritten(match: re.Match[str], source: str, here: str) -> str:
-    """One link of a Markdown file, as the site needs it.
+    """One link of a Markdown file, rewritten for the site.
 
     Args:
         match: a match of `LINK`.
         source: the file in the repository that contains the link.
-        here: the place of its page on the site.
+        here: the path of its page on the site.
 
     Raises:
-        PluginError: it leads to a file that does not exist.
+        PluginError: the file does not exist.
     """
     target, text = match["target"], match["text"]
     if re.match(r"[a-z]+:|#", target):
@@ -127,6 +134,9 @@ def rewritten(match: re.Match[str], source: str, here: str) -> str:
         relative = os.path.relpath(to, posixpath.dirname(here) or ".").replace(os.sep, "/")
         return f"{match['image']}[{text}]({relative}{'#' + fragment if fragment else ''})"
     if not (ROOT / path).exists():
-        raise PluginError(f"{source}: the link to {target!r} leads to no file of the repository")
+        raise PluginError(f"{source}: the link {target!r} points to a file that does not exist")
     plain = text.strip("`")
-    return f"`{path}`" if plain in (path, posixpath.basename(path)) else f"{text} (`{path}`)"
+    if plain in (path, posixpath.basename(path)):
+        return f"`{path}`"
+    in_brackets = match.string[match.end() : match.end() + 1] == ")"
+    return f"{text}: `{path}`" if in_brackets else f"{text} (`{path}`)"

@@ -1,6 +1,6 @@
-"""Rows of published tables of models: perplexity by document, benchmarks, compression.
+"""Convert published tables of models: perplexity by document, benchmarks, compression.
 
-`published_tables.py` writes them.
+`published_tables.py` writes the rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCALING = "eval_results/base_llm_benchmark_eval.csv"
 SIZE_IN_NAME = re.compile(
     r"(?<![\dx.])(?P<number>\d+(?:[._]\d+)?)(?P<unit>[bBmM])(?P<tenths>\d?)(?![A-Za-z])"
 )
-# names in the compression leaderboard → full ids, as the table of benchmarks has them
+# names in the compression leaderboard → full ids in the table of benchmarks
 COMPRESSED = {
     "Llama-3-70b": "meta-llama/Meta-Llama-3-70B",
     "Mixtral-8x22B-v0.1": "mistralai/Mixtral-8x22B-v0.1",
@@ -59,8 +59,8 @@ CORPORA = ("common_crawl", "python", "arxiv_math")
 def perplexity_rows(files: Files) -> Iterator[Row]:
     """Perplexity correlations: bits per byte of 263 documents, and benchmarks, of 89 models.
 
-    A model listed in two families with the same values is one model, of the first family. Errors
-    become accuracies. Parameters are those that a model's name states.
+    A model listed in two families with the same values is one model of the first family. Errors are
+    converted to accuracies. Numbers of parameters are those in the models' names.
 
     Raises:
         ValueError: a model has two columns that differ.
@@ -95,7 +95,7 @@ def _perplexity_measure(path: str, name: str, value: float) -> Row:
 
 
 def size_in_name(model: str) -> int | None:
-    """Number of parameters that a model's name states, as in `7b1` or `1_6b`; None without one."""
+    """Number of parameters in a model's name, as in `7b1` or `1_6b`; None if it has none."""
     found = SIZE_IN_NAME.search(model.rpartition("/")[2])
     if found is None:
         return None
@@ -131,7 +131,7 @@ def scaling_rows(files: Files) -> Iterator[Row]:
 
 
 def compression_rows(files: Files) -> Iterator[Row]:
-    """Compression and intelligence: bits per character of three corpora, of 28 models."""
+    """Compression and intelligence: bits per character of three corpora for 28 models."""
     ((_, content),) = files
     for line in content.decode().splitlines():
         name, *cells = [cell.strip() for cell in line.strip("| ").split("|")]

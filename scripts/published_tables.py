@@ -1,11 +1,11 @@
-"""Make data/published/ from clones of the repositories that published the scores.
+"""Write data/published/ from clones of the repositories that published the scores.
 
     python scripts/published_tables.py --ladder CLONE --pythia CLONE --dclm CLONE
     python scripts/published_tables.py --perplexity CLONE --scaling CLONE --compression CLONE
 
-A clone is a folder that git can read (a bare one will do) and that contains the commit named below.
-Each table is one Parquet file in the columns of a plain table of scores; `sources.json` in the same
-folder names repository, commit, licence, rows, bytes and sha256.
+A clone is a git folder (it may be bare) that contains the commit below. Each table is one Parquet
+file with the columns of a plain table of scores; `sources.json` in the same folder has repository,
+commit, licence, rows, bytes and sha256.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ DCLM_SIZES = {411_616_256: "400M", 1_439_795_200: "1B", 6_889_410_560: "7B"}
 
 @dataclass(frozen=True)
 class Source:
-    """A repository, the commit that was read, and what of it."""
+    """A repository, its commit, and the files that are read."""
 
     repository: str
     commit: str
@@ -117,7 +117,7 @@ def archive(clone: Path, source: Source) -> Files:
 
 
 def ladder_rows(files: Files) -> Iterator[Row]:
-    """OLMo ladder: runs named SIZE-MULTIPLE, validation losses and 20 tasks read four ways."""
+    """OLMo ladder: runs named SIZE-MULTIPLE, losses, and 20 tasks by four scoring methods."""
     for path, content in files:
         name = Path(path).stem
         size = LADDER_TARGETS.get(name) or name.split("-")[0]
@@ -207,11 +207,11 @@ def dclm_rows(files: Files) -> Iterator[Row]:
             "parameters": int(setting["params"]),
             "tokens": float(setting["tokens"]),
         }
-        readings = {
+        scores_by_metric = {
             "accuracy": (file["eval_metrics"]["icl"], "higher"),
             "task_loss": (file["eval_metrics"].get("downstream_perpexity") or {}, "lower"),
         }
-        for metric, (scores, direction) in readings.items():
+        for metric, (scores, direction) in scores_by_metric.items():
             for task, score in scores.items():
                 if isinstance(score, int | float) and np.isfinite(score):
                     measure = {"benchmark": task, "metric": metric, "direction": direction}
@@ -296,7 +296,7 @@ SCHEMA = pa.schema(
 
 
 def compact(rows: Iterator[Row]) -> pa.Table:
-    """The rows as a sorted table: without empty columns, floats in half the width where exact."""
+    """The rows as a sorted table without empty columns; floats are float32 if this is exact."""
     table = pa.Table.from_pylist(list(rows), SCHEMA)
     order = ("benchmark", "metric", "model", "document", "tokens", "step")
     table = table.sort_by([(name, "ascending") for name in order])
@@ -335,7 +335,7 @@ def main(
     compression: Path | None,
     out: Path,
 ) -> None:
-    """Write the tables whose clones are given; the record of the others is kept."""
+    """Write the tables whose clones are given; records of other tables are kept."""
     clones = {
         "olmo_ladder": ladder,
         "pythia": pythia,

@@ -1,7 +1,7 @@
 """Official scorer of the locked problem: `python scripts/verify_locked_no4k.py --help`.
 
-It reads the locked files of its own repository: no environment variable changes that (`tokenmart
-verify` follows them, and is not official).
+It always reads the locked files of its own repository. (`tokenmart verify` uses the paths in
+environment variables, and is not official.)
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def main(
     """Correlate a submission of the 17 locked models with the locked downstream target.
 
     \b
-    Exit code 0: computed, and saved where asked
-              1: --out names a file that the project keeps
-              2: bad submission, or a wrong option
+    Exit code 0: computed, and saved if --out is given
+              1: --out names a protected file, such as one tracked by git
+              2: the submission or an option is invalid
               3: the locked target is missing or changed
-              4: --out can't be written, or names an input
+              4: --out can't be written, or is one of the inputs
     """
     from analysis.submission.verifier import show_result, verify_problem
 

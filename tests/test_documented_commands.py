@@ -133,7 +133,7 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         None,
         "needs evaluated models; plugins/benchmarks/tests/test_evaluated_scores.py",
     ),
-    "e2lm curate --items item_scores.parquet --task-items task/items.jsonl "
+    "e2lm curate --items item_scores.parquet --task-items element_symbols/items.jsonl "
     "--chosen-items shorter/items.jsonl": (
         None,
         "needs scores of items; plugins/benchmarks/tests/test_evaluated_scores.py",
@@ -169,6 +169,7 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
             "eval --problem minilong --tasks arc_easy,hellaswag --limit 100",
             "eval --problem minilong --tasks element_symbols --include-path element_symbols "
             "--model smollm2-135m",
+            "eval --problem runs.yml --tasks element_symbols --include-path element_symbols",
             "eval --problem minilong --tasks my_task --include-path tasks",
             "eval --problem minilong --tasks my_task --include-path tasks --apply-chat-template",
             "eval --problem minilong --tasks my_task --include-path tasks --dry-run",
@@ -185,11 +186,14 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
             "files of other programs: plugins/benchmarks/tests/test_imported_answers.py",
         ),
     ),
-    "e2lm readings --out readings.json": (None, "takes half a minute; run below for one problem"),
+    "e2lm scoring-methods --out scoring_methods.json": (
+        None,
+        "takes half a minute; another example runs it for one problem",
+    ),
     **dict.fromkeys(
         (
             "merge bundle --problem minimerge --merge task-arithmetic --out winner",
-            "merge check minimerge",
+            "merge check --problem minimerge",
             "merge eval --problem minimerge --hidden-round hidden/final/final.yml",
             "merge eval --problem minimerge --hidden-round hidden/leaderboard/leaderboard.yml",
             "merge eval --problem minimerge --round open "

@@ -64,7 +64,7 @@ def test_the_guide_says_what_choosing_items_was_worth(curate_series: Any) -> Non
     millions = sorted({f"{run['parameters'] / 1e6:.1f}" for run in record["runs"].values()})
     assert f"{' and '.join(millions)} million parameters" in text
 
-    found = record["readings"]
+    found = record["scoring_methods"]
     labels = {
         reading: {row["group"]: row for row in of["by_subject"]} for reading, of in found.items()
     }

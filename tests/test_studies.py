@@ -109,24 +109,25 @@ def minilong_claims() -> list[str]:
         f"| all | {f['models']} | {cells({name: of[name]['all'] for name in shown})} |",
         f"exact one-sided p is {new['p']:.3f} for retrieval gain and {new['p_bits_per_byte']:.3f} "
         "for bits per byte",
-        f"has p {f['registered_p']:.4f};",
+        f"has p {f['registered_p']:.4f}.",
         f"then rejects in {cause[1]['rejected']:.0%} of simulated studies",
         f"deviation of {cause[1]['noise']}; {cause[2]['rejected']:.0%} with {cause[2]['noise']}, "
         f"{cause[0]['rejected']:.0%} with {cause[0]['noise']}).",
         f"the correlation is {s(gain['series_means'])} over {f['series']} series (one-sided p "
         f"{f['series_means_p']:.3f})",
         f"the choice among {f['variants']} variants",
-        f"rests on {f['text_key_tokens'][0]} tokens a model ({f['text_key_tokens'][1]} for some)",
-        f"retrieval gain between {s(two['retrieval_gain']['lowest'][0])} and "
-        f"{s(two['retrieval_gain']['highest'][0])}, and perplexity between "
-        f"{s(two['bits_per_byte']['lowest'][0])} and {s(two['bits_per_byte']['highest'][0])}.",
+        f"computed from {f['text_key_tokens'][0]} tokens per model "
+        f"({f['text_key_tokens'][1]} for some)",
+        f"correlation of retrieval gain is between {s(two['retrieval_gain']['lowest'][0])} and "
+        f"{s(two['retrieval_gain']['highest'][0])}, and that of perplexity between "
+        f"{s(two['bits_per_byte']['lowest'][0])} and {s(two['bits_per_byte']['highest'][0])},",
         f"{cost['tokens_processed']:,} tokens were processed in {cost['hours']:.1f} hours",
-        f"Mean number of places (of {f['models']})",
+        f"mean number of ranks (of {f['models']})",
     ]
     # "the 95% intervals of all differences between the first five contain 0"
     for pair, (low, high) in f["leads"].items():
         assert ("bits_per_byte" in pair) or low < 0 < high
-    # "it is that without attention windows and dropped layers"
+    # "perplexity has its highest value without attention windows and dropped layers"
     assert set(two["bits_per_byte"]["highest"][1]) == {"window", "drop-last"}
     metrics = script(MINILONG).METRICS
     for name, row in of.items():
@@ -266,22 +267,27 @@ def early_claims() -> list[str]:
         f"Of the target's {pythia['tasks_in_the_mean']} tasks, {pythia['tasks']} have both",
     ]
     compute, two = olmo["compute_minus"], olmo["first_minus_second"]
+    compared = "parameters × planned tokens"
     claims += [
-        points(compute["5%"]["bpb"]["single"]) + " on single tasks",
-        points(compute["5%"]["bpb"]["mean"]) + " on the mean",
-        f"{points(compute['25%']['bpb']['single'])} and {points(compute['25%']['bpb']['mean'])}",
-        "not distinguishable from 0, " + points(compute["25%"]["accuracy"]["mean"]),
-        "not distinguishable from 0, " + points(pythia["compute_minus"]["10%"]["acc"]["single"]),
-        "on single tasks, " + points(two["5%"]["single"]),
-        "on the mean over tasks, " + points(two["5%"]["mean"]),
+        f"| {name} | {at} | {points(row['single'])} | {points(row['mean'])} |"
+        for name, at, row in (
+            (f"OLMo: {compared} − bits per byte", "5%", compute["5%"]["bpb"]),
+            (f"OLMo: {compared} − bits per byte", "25%", compute["25%"]["bpb"]),
+            (f"OLMo: {compared} − accuracy", "25%", compute["25%"]["accuracy"]),
+            ("Pythia: parameters − `acc`", "10%", pythia["compute_minus"]["10%"]["acc"]),
+            ("OLMo: bits per byte − accuracy", "5%", two["5%"]),
+        )
     ]
     excludes_0 = [
         *(compute[at]["bpb"][part] for at in ("5%", "25%") for part in ("single", "mean")),
         two["5%"]["single"],
     ]
     assert all(low > 0 for _, low, _ in excludes_0)
-    contains_0 = (compute["25%"]["accuracy"]["mean"], two["5%"]["mean"],
-                  pythia["compute_minus"]["10%"]["acc"]["single"])  # fmt: skip
+    contains_0 = (
+        compute["25%"]["accuracy"]["mean"],
+        two["5%"]["mean"],
+        *(pythia["compute_minus"]["10%"]["acc"][part] for part in ("single", "mean")),
+    )
     assert all(low < 0 < high for _, low, high in contains_0)
     # the words of the summary
     for part in ("single", "mean"):
@@ -337,8 +343,8 @@ def models90_claims() -> list[str]:
         f"that were not drawn ({out['models_scored']:.0f} on average)",
         f"Given the mean of all documents, {of['lambada_openai']['beyond_mean_unadjusted']} of "
         f"{count} documents",
-        f"for mean accuracy they are {mean['beyond_mean_unadjusted']}. Under the null the expected "
-        f"number is {0.05 * count:.0f},",
+        f"for mean accuracy, {mean['beyond_mean_unadjusted']} documents have one. Under the null, "
+        f"{0.05 * count:.0f} are expected,",
         f"({within['models']} models of {within['families']} families with two or more) the ranks "
         f"correlate at {s(within['rho'])}.",
         f"({merged['families']} families), the 95% CI of the mean is {ci3(merged['interval'])}.",
@@ -426,13 +432,12 @@ STATED = re.compile(r"[+−][\d.]+|\d+\.\d+|\d+%")
 QUOTED = {
     MINILONG: [
         "at +0.89, and bits per byte had +0.30",  # the README of commit 7189a07
-        "95% CI", "95% intervals", "level 5%", "Chance isn't 0.1",
+        "95% CI", "95% intervals", "level 5%", "The chance level is not 0.1",
 "SmolLM2-135M", "Gemma 3 270M",
     ],
     MODELS90: ["A 95% CI", "own 95% CI", "95% CI |", "95% of splits |", "central 95%", "(10%)",
                "abs/2409.05816", "abs/2404.09937"],
-    EARLY: ["(95%)", "95% CI", "chance is 50%", "at 5% of OLMo", "at 5% of training",
-            "at 25% the differences", "at 10% is"],
+    EARLY: ["95% intervals", "95% CI", "chance is 50%"],
 }  # fmt: skip
 
 
@@ -513,34 +518,36 @@ def test_the_first_screen_states_what_the_studies_state() -> None:
     best = many["held_out"]["mean"]["best document"]
     orders = [(row["single"], row["mean"]) for row in (first["bpb"], first["accuracy"], bare)]
     claims = (
-        f"Of {f['models']} models (two 4-bit checkpoints of 135M and 270M, and {f['models'] - 2} "
-        "modified versions): retrieval gain, the log-probability that a repeated passage gains "
-        "from the document before it, correlates with measured recall, "
-        f"mostly copying of planted digits, at Spearman {s(of['retrieval_gain']['all'])} (95% CI "
-        f"{ci(of['retrieval_gain']['interval'])}), bits per byte at "
-        f"{s(of['bits_per_byte']['all'])} ({ci(of['bits_per_byte']['interval'])}); the difference, "
-        f"{s(lead['value'])} ({ci(lead['interval'])}), is not distinguishable from 0",
-        f"On the {new['models']} models that were not used to propose it, retrieval gain has "
-        f"{s(new['retrieval_gain'])} (p {new['p']:.3f}) and bits per byte "
-        f"{s(new['bits_per_byte'])}. On all {f['models']}",
-        f"LongPPL ({s(of['longppl']['all'])}) and context gain ({s(of['context_gain']['all'])}) "
-        "are not distinguishable from retrieval gain. With exact matches as the target (one "
-        f"context, exploratory), retrieval gain has {s(exact['retrieval_gain']['rho'])}, LongPPL "
-        f"{s(exact['longppl']['rho'])}.",
+        f"There are {f['models']} models: two 4-bit checkpoints of 135M and 270M parameters, and "
+        f"{f['models'] - 2} modified versions. {new['models']} of them were not used to propose",
+        f"| metric | Spearman, {f['models']} models | 95% CI | Spearman, {new['models']} models |",
+        *(
+            f"| {name.replace('_', ' ').replace('longppl', 'LongPPL')} | {s(of[name]['all'])} | "
+            f"{ci(of[name]['interval'])} | {s(new[name])}{p} |"
+            for name, p in (
+                ("retrieval_gain", f" (p {new['p']:.3f})"),
+                ("longppl", ""),
+                ("context_gain", ""),
+                ("bits_per_byte", ""),
+            )
+        ),
+        f"for bits per byte it is {s(lead['value'])} ({ci(lead['interval'])}). With exact matches "
+        "as the target (one context, exploratory), retrieval gain has "
+        f"{s(exact['retrieval_gain']['rho'])} and LongPPL {s(exact['longppl']['rho'])}.",
         f"On {many['models']} published models of {many['families']} families, the mean bits per "
         f"byte of {many['documents']} synthetic documents correlates with the accuracy on three "
         f"short benchmarks at Spearman {s3(mean['mean'])} (95% CI {ci3(mean['interval'])}). "
-        f"Parameters alone have {s(size['size_alone'])}, on the {size['models']} models",
-        f"the best document minus the mean of all is {s3(best['minus_mean'])} "
+        f"The number of parameters has {s(size['size_alone'])}, on the {size['models']} models",
+        f"its Spearman minus that of the mean is {s3(best['minus_mean'])} "
         f"({ci3(best['interval'])} in 95% of splits)",
-        f"On published scores of {early['runs']} OLMo runs, early bits per byte order "
-        f"{orders[0][0]:.0%} of pairs after 5% of training on single tasks, accuracy "
-        f"{orders[1][0]:.0%}, and parameters × planned tokens, without any evaluation, "
-        f"{orders[2][0]:.0%}; on the mean over tasks {orders[0][1]:.0%}, {orders[1][1]:.0%} and "
-        f"{orders[2][1]:.0%}",
+        f"On published scores of {early['runs']} OLMo runs, bits per byte after 5% of training "
+        f"order {orders[0][0]:.0%} of pairs of runs as the final scores of single tasks do, "
+        f"accuracy {orders[1][0]:.0%}, and parameters × planned tokens, without any evaluation, "
+        f"{orders[2][0]:.0%}. For the mean over tasks, these are {orders[0][1]:.0%}, "
+        f"{orders[1][1]:.0%} and {orders[2][1]:.0%}",
     )
-    for lead_of in ("longppl", "context_gain"):
-        low, high = f["leads"][f"retrieval_gain - {lead_of}"]
+    for other in ("longppl", "context_gain", "bits_per_byte"):
+        low, high = f["leads"][f"retrieval_gain - {other}"]
         assert low < 0 < high
     for claim in claims:
         assert claim in text, claim

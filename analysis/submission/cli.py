@@ -55,7 +55,7 @@ def verify(
     """Score a submission against the locked target of a problem.
 
     \b
-    Exit code 0: computed, and saved where asked
+    Exit code 0: computed, and saved if --out is given
               1: no such problem or no target, or --out names a file that the project keeps
               2: bad submission, or a wrong option
               3: a locked file is missing or changed

@@ -1,7 +1,7 @@
-"""The warehouse's own SQL models on tables at hand, without dbt: a score in a second.
+"""Run the dbt project's SQL models on given tables, without dbt, in about a second.
 
-The text of the models is that of dbt_project; only `ref`, `source`, `var` and `config` are filled
-in here. Tests hold the marts that dbt builds and these to the same values.
+The models are those of dbt_project; this module only replaces `ref`, `source`, `var` and `config`.
+Tests compare the results with the marts that dbt builds.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from warehouse.plugins import folders
 
 
 class ModelSql:
-    """Builds models of a dbt project in a DuckDB database, each once, with all they read.
+    """Builds models of a dbt project in a DuckDB database, each once, with their inputs.
 
     Args:
-        connection: contains a table or view by the name of each source table that is read.
-        workspace: whose dbt project it is.
-        variables: dbt variables; what isn't named keeps the default that the SQL gives.
+        connection: has a table or view with the name of each source table.
+        workspace: the checkout with the dbt project.
+        variables: dbt variables; others keep the default in the SQL.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ModelSql:
         self._environment = Environment(undefined=StrictUndefined, autoescape=False)
 
     def build(self, name: str) -> str:
-        """Build a model and what it reads; returns its name as SQL.
+        """Build a model and its inputs; returns its name as SQL.
 
         Raises:
             TokenmartError: there is no such model.
@@ -60,7 +60,7 @@ class ModelSql:
         return found[0]
 
     def render(self, text: str, name: str = "") -> str:
-        """A model's text as SQL, all that it reads being built."""
+        """A model's text as SQL, after its inputs have been built."""
 
         def config(materialized: str = "table") -> str:
             if materialized == "view":
@@ -72,5 +72,5 @@ class ModelSql:
             source=lambda _, table: f'"{table}"',
             var=lambda key, default: self._variables.get(key, default),
             config=config,
-            context={},  # here no plugin adds relations
+            context={},  # plugins add no relations here
         )

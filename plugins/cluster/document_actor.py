@@ -1,4 +1,4 @@
-"""One actor's work: documents of a model that stays loaded as long as they are of the same one."""
+"""Score documents in an actor, which keeps its model loaded while documents are of that model."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from warehouse.progress import no_progress
 class Report:
     """Result of one task.
 
-    units, tokens: computed by it.
-    elsewhere: units claimed by another process, to be checked again.
+    units, tokens: numbers of computed units and tokens.
+    elsewhere: number of units claimed by another process, to be checked again.
     failures: as reported by `Extraction`.
     notes: warnings of libraries.
-    loads: how often this seat has loaded a checkpoint so far.
+    loads: number of checkpoints that this actor has loaded so far.
     """
 
     units: int
@@ -38,7 +38,7 @@ class Report:
 
 
 class _OneModel(Extraction):
-    """An extraction of one model that is asked for its documents one by one."""
+    """An extraction of one model, called for one document at a time."""
 
     wanted = -1
     loads = 0
@@ -49,14 +49,14 @@ class _OneModel(Extraction):
     def _plan(self, spec: ModelSpec) -> ModelPlan:
         if self._whole is None:
             self._whole = super()._plan(spec)
-        # a copy keeps the tokenizer that the plan has loaded
+        # a copy keeps the tokenizer that the plan loaded
         plan = copy(self._whole)
         mine = tuple(task for task in plan.tasks if task.document.doc_id == self.wanted)
         object.__setattr__(plan, "tasks", mine)
         return plan
 
     def _load(self, plan: ModelPlan, first: TokenizedDocument, needed: Footprint | None) -> Scorer:
-        if self._failure:  # it would fail again, document after document
+        if self._failure:  # it would fail again for each document
             raise TokenmartError(self._failure)
         if self._scorer is None:
             try:
@@ -68,7 +68,7 @@ class _OneModel(Extraction):
         return self._scorer
 
     def _publish(self, plan: ModelPlan) -> None:
-        """Left to the head, once for each model: publishing rewrites whole files."""
+        """Do nothing: the head publishes each model once, because publishing rewrites files."""
 
 
 class DocumentActor:
@@ -84,16 +84,16 @@ class DocumentActor:
         self._loads = 0
 
     def score(self, model: str, document: int) -> Report:
-        """Score what is missing of one document of one model, and store it.
+        """Score the missing conditions of one document of one model, and store the rows.
 
         Raises:
-            StorageError: it can't be stored.
+            StorageError: the rows can't be stored.
         """
         spec = self._selection.problem.model(model)
         run = self._run
         if run is None or run.selection.models != (spec,):
             self._loads += run.loads if run else 0
-            # the last model's memory is needed for this one
+            # release the previous model's memory first
             self._run = run = None
             release_memory()
             chosen = replace(self._selection, models=(spec,))

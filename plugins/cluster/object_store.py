@@ -1,4 +1,4 @@
-"""The connection to an object store, and what its failures mean to a user: one line each."""
+"""Connection to an object store, and error messages of one line for its failures."""
 
 from __future__ import annotations
 
@@ -66,13 +66,14 @@ def _filesystem(process: int) -> Any:
         config_kwargs={"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 3}},
     )
     store.retries = 2
-    # a lost connection is reported by the call that needed it, not by the event loop as well
+    # a lost connection is reported by the failing call, not by the event loop too
     store.loop.call_soon_threadsafe(store.loop.set_exception_handler, lambda *_: None)
     return store
 
 
 def filesystem() -> Any:
-    """This process's s3fs; keys and endpoint come from the environment, as for every AWS tool.
+    """This process's s3fs; credentials and endpoint come from the environment, as for every AWS
+    tool.
 
     Raises:
         TokenmartError: s3fs isn't installed.

@@ -1,4 +1,4 @@
-"""Which actor takes which units: a checkpoint is loaded by as few as its work needs."""
+"""Divide units among actors so that each checkpoint is loaded by as few actors as possible."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from extract.planning.tables import Plan
 
 Unit = tuple[str, int]
-"""Full id of the model, and the document: all its missing conditions are one task."""
+"""Full id of the model, and document; all missing conditions of the document are one task."""
 
 
 LEAST_SHARE = 0.01
-"""Least share of work counted for a model: finding its files takes time, too."""
+"""Minimum share of work of a model, because finding its files takes time too."""
 
 
 def costs(plan: Plan) -> dict[str, float]:
-    """Of one document of each model, in proportion to what seems left of the model."""
+    """Cost of one document of each model, in proportion to the remaining work of the model."""
     return {
         model.spec.full_id: max(model.left, LEAST_SHARE) * (model.cost.seconds or 1.0)
         for model in plan.models
@@ -26,27 +26,27 @@ def costs(plan: Plan) -> dict[str, float]:
 
 
 def place(
-    work: Mapping[str, Sequence[int]], cost: Mapping[str, float], seats: int
+    work: Mapping[str, Sequence[int]], cost: Mapping[str, float], count: int
 ) -> list[list[Unit]]:
-    """Cut the work, model after model, into parts of about equal cost.
+    """Divide the work, model by model, into parts of about equal cost.
 
-    A model is split only where a cut falls inside it: with S seats and M models there are at most
+    A model is split only if a cut falls inside it: with S actors and M models there are at most
     M + S - 1 loads.
 
     Args:
-        work: documents left of each model.
-        cost: of one document of each model, in any unit.
-        seats: how many parts.
+        work: remaining documents of each model.
+        cost: cost of one document of each model, in any unit.
+        count: number of parts.
     """
-    # the largest first: the last cuts fall among small models
+    # the largest models first, so that the last cuts fall among small models
     models = sorted(work, key=lambda name: (-cost[name] * len(work[name]), name))
     units = [(name, document) for name in models for document in work[name]]
     total = sum(cost[name] for name, _ in units)
-    parts: list[list[Unit]] = [[] for _ in range(seats)]
+    parts: list[list[Unit]] = [[] for _ in range(count)]
     so_far = 0.0
     for unit in units:
         middle = so_far + cost[unit[0]] / 2
-        parts[min(seats - 1, int(middle * seats / total))].append(unit)
+        parts[min(count - 1, int(middle * count / total))].append(unit)
         so_far += cost[unit[0]]
     return parts
 
@@ -55,27 +55,28 @@ class Queues:
     """Queues of the actors; idle actors take from the longest queue."""
 
     def __init__(self, parts: Sequence[Sequence[Unit]]) -> None:
-        self.parts = {seat: deque(part) for seat, part in enumerate(parts)}
+        self.parts = {number: deque(part) for number, part in enumerate(parts)}
 
-    def next_for(self, seat: int) -> Unit | None:
-        """The seat's next unit: its own, else the last half of the longest queue of the others.
+    def next_for(self, number: int) -> Unit | None:
+        """The actor's next unit; an idle actor takes the last half of the longest other queue.
 
-        One that is alone in its queue stays: another load of the checkpoint would take longer.
+        A single unit in a queue is not moved, because another load of its checkpoint would take
+        longer.
         """
-        own = self.parts[seat]
+        own = self.parts[number]
         if not own:
             longest = max(self.parts.values(), key=len)
             taken = [longest.pop() for _ in range(len(longest) // 2)]
             own.extend(reversed(taken))
         return own.popleft() if own else None
 
-    def again(self, seat: int, unit: Unit) -> None:
-        """Put a unit at the end of a seat's queue."""
-        self.parts[seat].append(unit)
+    def again(self, number: int, unit: Unit) -> None:
+        """Add a unit at the end of an actor's queue."""
+        self.parts[number].append(unit)
 
-    def close(self, seat: int, unit: Unit | None) -> None:
-        """Give what a lost seat had, and the unit it was at, to the shortest queue."""
-        left = list(self.parts.pop(seat))
+    def close(self, number: int, unit: Unit | None) -> None:
+        """Move the units of a lost actor, and the one it was scoring, to the shortest queue."""
+        left = list(self.parts.pop(number))
         if self.parts:
             heir = min(self.parts.values(), key=len)
             heir.extend([unit, *left] if unit else left)

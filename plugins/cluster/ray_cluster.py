@@ -1,4 +1,4 @@
-"""A connection to a Ray cluster, which comes with the extra `ray`."""
+"""Connection to a Ray cluster; needs the extra `ray`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import click
 from warehouse.errors import TokenmartError
 
 PUBLIC_SETTINGS = ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE")
-"""Beginnings of variables about a bucket that other machines are given. Keys are not: Ray shows
-what it passes on, and each machine has its own."""
+"""Prefixes of the bucket's environment variables that are passed to other machines. Credentials are
+not passed, because Ray shows the variables; each machine needs its own."""
 
 NODE_LOSSES = 3
-"""How many lost nodes a task may have: it is restarted after each."""
+"""Maximum number of times that a task is restarted after a lost node."""
 
 
 @contextmanager
@@ -25,11 +25,11 @@ def cluster(address: str | None) -> Iterator[Any]:
     """The module `ray`, connected; disconnected when the block ends.
 
     Args:
-        address: of a running cluster, such as `head:6379` or `auto`, of which this machine is a
-            node; None starts one on this machine.
+        address: address of a running cluster that includes this machine, such as `head:6379` or
+            `auto`; None starts a cluster on this machine.
 
     Raises:
-        TokenmartError: Ray isn't installed, or doesn't answer, or another kind of address.
+        TokenmartError: Ray isn't installed or doesn't answer, or the address is invalid.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")

@@ -1,7 +1,7 @@
-"""`tokenmart shards run --count N`: the same dbt project, for some models at a time.
+"""`tokenmart shards run --count N`: build the dbt project for some models at a time.
 
-Each shard has a database of its own and the memory limit of one build, and hands on its models'
-values per document. The marts are then built from these, in the workspace's database.
+Each shard has its own database and the memory limit of one build, and writes its models' values per
+document to files. The marts are then built from these files in the workspace's database.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from warehouse.progress import progress_bar
 from warehouse.sql.views import create_views, quoted
 
 HANDED_ON = ("metric_documents", "position_profile")
-"""Tables that the marts are made from."""
+"""Tables that the marts are built from."""
 
 ATTEMPTS = 2
 """Number of attempts before a shard counts as failed."""
@@ -33,23 +33,23 @@ _IN_SHARDS = (
     *("models/tokens", "models/probes"),
     *("models/marts/metrics", "models/marts/custom", "models/marts/views"),
 )
-"""Folders of what only shards build."""
+"""Folders of SQL models that only shards build."""
 
 _TESTS = {
     "run": (),
     "build": ("--exclude-resource-type", "unit_test", "--indirect-selection", "cautious"),
 }
-"""dbt's command → which tests run: those of data whose tables are all there."""
+"""dbt's command → selection of its tests: data tests whose tables all exist."""
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Some models' build.
+    """The build of some models.
 
-    folder: absolute; its database, its log and what it hands on lie there.
-    models: model_ids whose rows it hands on.
+    folder: absolute path of the folder with its database, log and output files.
+    models: model_ids whose rows it writes.
     verb: dbt's command, `run` or `build`.
-    variables: dbt's, in addition to `models`.
+    variables: dbt variables, in addition to `models`.
     """
 
     number: int
@@ -59,35 +59,36 @@ class Shard:
     variables: Mapping[str, Any]
 
     def file(self, table: str) -> Path:
-        """The files that a shard hands on of one of `HANDED_ON`."""
+        """The files that a shard writes for a table of `HANDED_ON`."""
         return Path(self.folder) / f"{table}.parquet"
 
 
 Runner = Callable[[Sequence[Shard], Workspace], Iterator[tuple[Shard, str]]]
-"""Builds shards, in any order; each comes back with its error, empty when it is built."""
+"""Builds shards, in any order; yields each with its error, empty if the build succeeded."""
 
 
 def build_sharded(
     verb: str, variables: Mapping[str, Any], workspace: Workspace, shards: int, runner: Runner
 ) -> int:
-    """Build everything: tokens and metrics in shards, then the marts from what they hand on.
+    """Build tokens and metrics in shards, then the marts from the files of the shards.
 
-    A shard that fails is built once more. Failing again it is named, its models' values have that
-    reason, and the others count. The workspace's database has the marts and no table of tokens.
+    A shard that fails is built a second time. If it fails again, an error names it, the values of
+    its models are null with that reason, and the marts are built from the other shards. The
+    workspace's database has the marts, but no table of tokens.
 
     Args:
         verb: dbt's command, `run` or `build`.
-        variables: dbt's.
+        variables: dbt variables.
         workspace: the checkout.
-        shards: into how many the models are divided, at most; models stay where they were.
-        runner: builds them.
+        shards: maximum number of shards; models stay in the shard of an earlier build.
+        runner: builds the shards.
 
     Returns:
-        0 when all is built, 1 when a shard or a mart failed.
+        0 if all builds succeeded, 1 if a shard or a mart failed.
 
     Raises:
         TokenmartError: dbt isn't installed, nothing was extracted, or a file of the store is
-            foreign or damaged.
+            not in the ledger or damaged.
         StorageError: a file can't be read or written.
     """
     with one_at_a_time(workspace):
@@ -112,7 +113,7 @@ def run_here(shards: Sequence[Shard], workspace: Workspace) -> Iterator[tuple[Sh
 
 
 def build_shard(shard: Shard, workspace: Workspace) -> str:
-    """Build one shard and write what it hands on; returns its error, empty when it is built."""
+    """Build one shard and write its output files; returns its error, empty on success."""
     folder = Path(shard.folder)
     own = replace(workspace, database=folder / workspace.database.name)
     variables = {**shard.variables, "models": list(shard.models)}
@@ -144,14 +145,15 @@ def assign_models(
     shards: int,
     before: Sequence[Sequence[str]] = (),
 ) -> list[list[str]]:
-    """Divide models among shards of about equal size; models that share a tokenizer lie together.
+    """Divide models among shards of about equal size, with models of one tokenizer together.
 
     Args:
         sizes: model_id → bytes.
-        tokenizers: model_id → its tokenizer; a model without one is alone with its own.
-        shards: how many; some stay empty when there are fewer models.
-        before: the last division. With as many shards, models stay where they were, and each new
-            one goes to the smallest shard: what is built of the others stays good.
+        tokenizers: model_id → its tokenizer; a model without an entry has a tokenizer of its own.
+        shards: number of shards; some are empty if there are fewer models.
+        before: the previous division. If the number of shards is the same, models stay in their
+            shards, and each new model goes to the smallest shard, so that the other shards don't
+            have to be rebuilt.
     """
     if len(before) == shards:
         divided = [[model for model in part if model in sizes] for part in before]
@@ -196,7 +198,7 @@ def _plan(
             ) from error
         divided = assign_models(sizes, dict(known), shards, before)
         write_whole(path, json.dumps(divided, indent=0))
-        for table in HANDED_ON:  # what is of no use now, or is about to be written
+        for table in HANDED_ON:  # files that are not used any more, or will be written again
             for left in top.glob(f"*/{table}.parquet"):
                 left.unlink()
         plan = []
@@ -222,7 +224,7 @@ def _run(plan: Sequence[Shard], workspace: Workspace, runner: Runner) -> list[tu
                 if error:
                     failed.append((shard, error))
                     if not last:
-                        click.echo(f"shard {shard.number}: {error}; once more", err=True)
+                        click.echo(f"shard {shard.number}: {error}; building it again", err=True)
             waiting = [shard for shard, _ in failed]
             if not waiting:
                 break
@@ -239,7 +241,7 @@ def _build_marts(
         path.stem
         for folder in _IN_SHARDS
         for path in sorted((workspace.dbt_project / folder).rglob("*.sql"))
-        if path.stem != "token_units"  # shows for which problems the evaluator is there
+        if path.stem != "token_units"  # problems for which the evaluator is in the shard
     ]
     words = ["--quiet", verb, "--exclude", *left_out, *_TESTS[verb], "--vars"]
     words.append(json.dumps({**variables, "shards": str(_folder(workspace))}))
@@ -250,7 +252,7 @@ def _build_marts(
             "select schema_name, view_name, 'view' from duckdb_views() where not internal union "
             "all select schema_name, table_name, 'table' from duckdb_tables()"
         ).fetchall()
-        for schema, name, kind in kinds:  # of an earlier build of the whole: its rows are old
+        for schema, name, kind in kinds:  # tables of an earlier unsharded build, with outdated rows
             if name in left_out:
                 connection.execute(f'drop {kind} "{schema}"."{name}"')
         for shard, error in failed:

@@ -1,6 +1,6 @@
-"""Shards on a Ray cluster: one task each, placed where its memory fits.
+"""Build shards on a Ray cluster: one task per shard, placed on a node with enough memory.
 
-Every node sees the workspace's folders under the same path and has Tokenmart installed.
+Every node needs the workspace's folders under the same path, and an installation of Tokenmart.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 
 PASSED_ON = ("TOKENMART", *PUBLIC_SETTINGS)
-"""Beginnings of variables that shards on other machines are given."""
+"""Prefixes of environment variables that are passed to shards on other machines."""
 
 _BESIDE_DUCKDB = 1 << 30
-"""Bytes that a shard's process needs beyond DuckDB's limit: dbt itself, and what DuckDB doesn't
-count."""
+"""Bytes that a shard's process needs beyond DuckDB's limit: dbt itself, and memory that DuckDB
+doesn't count."""
 
 
 def on_ray(address: str | None) -> Runner:
-    """A runner that sends shards to a cluster.
+    """A runner that builds shards on a cluster.
 
     Args:
-        address: of a running cluster; None starts one on this machine, for as long as it is used.
+        address: address of a running cluster; None starts a temporary one on this machine.
     """
 
     def run(shards: Sequence[Shard], workspace: Workspace) -> Iterator[tuple[Shard, str]]:
@@ -61,10 +61,10 @@ def on_ray(address: str | None) -> Runner:
 
 
 def duckdb_limit() -> int:
-    """Bytes of memory that each build's DuckDB may use: $TOKENMART_MEMORY, as profiles.yml has it.
+    """DuckDB's memory limit of a build in bytes: $TOKENMART_MEMORY, as in profiles.yml.
 
     Raises:
-        TokenmartError: it is not a size.
+        TokenmartError: the value is not a size.
     """
     import duckdb
 

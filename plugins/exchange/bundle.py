@@ -1,4 +1,4 @@
-"""Contents of a bundle according to its `manifest.json`; nothing else of it is opened."""
+"""Read the contents of an export from its `manifest.json`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SHARED = (
     "tokens", "top_tokens", "documents", "condition_pairs", "lineup", "models", "downstream",
     "recall_items",
 )  # fmt: skip
-"""Tables of the store that a bundle may contain; benchmarks' tables contain texts of unknown
-licence.
+"""Tables of the store that an export may contain; tables of benchmarks contain texts with unknown
+licences.
 """
 
 VALUES = {
@@ -46,7 +46,7 @@ VALUES = {
         "score": pa.float64(), "stderr": pa.float64(), "items": pa.int64(),
     },
 }  # fmt: skip
-"""Tables built by dbt in a bundle, one file each, with the columns that are read."""
+"""Tables built by dbt in an export, one file each, with their columns."""
 
 _LARGEST_MANIFEST = 256 << 20
 _NAME = r"(?!\.\.?(?:/|$))[A-Za-z0-9._@+=-]{1,255}"
@@ -55,7 +55,7 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class BundleFile(Frozen):
-    """One file: where, how large, what it hashes to."""
+    """One file: path, size and sha256."""
 
     may_be_huge: ClassVar[frozenset[str]] = frozenset({"bytes"})
 
@@ -65,14 +65,14 @@ class BundleFile(Frozen):
 
 
 class Condition(Frozen):
-    """Settings of reading tokens that must be equal to compare two labs' values."""
+    """Settings that must be equal to compare the token values of two labs."""
 
     kind: str
     params: str
 
 
 class SharedModel(Frozen):
-    """A model whose rows or values are in the bundle; `kind` is its series of doses."""
+    """A model whose rows or values are in the export; `kind` is its series."""
 
     may_be_huge: ClassVar[frozenset[str]] = frozenset({"parameters"})
 
@@ -86,12 +86,12 @@ class SharedModel(Frozen):
 
 
 class SharedProblem(Frozen):
-    """A problem, as far as another lab needs it to decide what is comparable.
+    """Facts about a problem that another lab needs to compare results.
 
     corpus: hash over ids and sha256 of all documents.
-    texts: whether documents' texts and token rows are here; without, hashes and values alone.
-    tasks: of the measured target, each with its number of items.
-    rows: scored tokens.
+    texts: whether the export has documents' texts and token rows; otherwise only hashes and values.
+    tasks: tasks of the measured target, each with its number of items.
+    rows: number of scored tokens.
     """
 
     may_be_huge: ClassVar[frozenset[str]] = frozenset({"rows"})
@@ -108,7 +108,7 @@ class SharedProblem(Frozen):
 
 
 class Manifest(Frozen):
-    """All of `manifest.json`."""
+    """Contents of `manifest.json`."""
 
     format: Literal["tokenmart-bundle"]
     version: Literal[1]
@@ -129,10 +129,10 @@ def corpus_sha256(documents: list[tuple[int, str]]) -> str:
 
 
 def place_of(address: str) -> Path:
-    """A folder of this machine or a bucket, from what a user wrote.
+    """The folder or bucket of an address.
 
     Raises:
-        TokenmartError: it is no such address, or none that Parquet's folders go with.
+        TokenmartError: the address is invalid, or not allowed in names of Parquet partitions.
     """
     place = remote_path(address) if "://" in address else Path(address).absolute()
     refuse_partitions(str(place), "rename the folder, or take another")
@@ -140,10 +140,10 @@ def place_of(address: str) -> Path:
 
 
 def read_manifest(address: str) -> tuple[Manifest, str]:
-    """The manifest of a bundle and its sha256; its files aren't looked at.
+    """The manifest of an export and its sha256, without checking the files.
 
     Raises:
-        TokenmartError: none there, not one of ours, or of another version.
+        TokenmartError: the manifest is missing, of another program or of another version.
         StorageError: a bucket can't be read.
     """
     top = place_of(address)
@@ -187,10 +187,10 @@ def read_manifest(address: str) -> tuple[Manifest, str]:
 
 
 def unchanged(bundle: Attached) -> Manifest:
-    """The manifest of an attached bundle.
+    """The manifest of an attached export.
 
     Raises:
-        TokenmartError: it is gone, or is another than the one that was checked.
+        TokenmartError: the manifest is missing, or has changed since it was checked.
         StorageError: a bucket can't be read.
     """
     manifest, sha256 = read_manifest(bundle.address)
@@ -203,10 +203,10 @@ def unchanged(bundle: Attached) -> Manifest:
 
 
 def verify(address: str, manifest: Manifest, progress: Progress) -> None:
-    """Compare every file with the manifest, and Parquet with the schema; read once, in full.
+    """Compare every file with the manifest, and Parquet files with the schema; reads all files.
 
     Raises:
-        StorageError: a file is missing, a link, cut off, changed, or in the wrong place.
+        StorageError: a file is missing, truncated, changed, misplaced, or a link.
     """
     top = place_of(address)
     for file in manifest.files:
@@ -222,7 +222,7 @@ def verify(address: str, manifest: Manifest, progress: Progress) -> None:
 
 
 def _wrong(path: Path, file: BundleFile) -> str:
-    """The fault of a file; empty if it is intact."""
+    """The defect of a file; empty if it is intact."""
     try:
         size = path.stat().st_size
         if size != file.bytes:
@@ -249,7 +249,7 @@ def _wrong(path: Path, file: BundleFile) -> str:
 
 
 def has_a_place(path: str) -> bool:
-    """Whether a bundle has a file of this name."""
+    """Whether an export has a file of this name."""
     parts = path.split("/")
     if parts[0] == "data" and len(parts) > 2 and parts[1] in SHARED:
         keys = TABLES[parts[1]].keys
@@ -268,10 +268,10 @@ def has_a_place(path: str) -> bool:
 
 
 def refuse_link(top: Path, path: Path) -> None:
-    """Stop at a link inside a bundle: it could lead anywhere on this machine.
+    """Refuse a link inside an export, because it could point to any file of this machine.
 
     Raises:
-        StorageError: the file, or a folder above it in the bundle, is one.
+        StorageError: the file, or a folder above it in the export, is a link.
     """
     if isinstance(path, RemotePath):
         return

@@ -1,4 +1,4 @@
-"""The card of a bundle, in the form of a Hugging Face data set's README."""
+"""The card of an export, in the format of a Hugging Face dataset's README."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SIZES = ((3, "n<1K"), (4, "1K<n<10K"), (5, "10K<n<100K"), (6, "100K<n<1M"), (7,
 
 
 def card(problems: Mapping[str, SharedProblem], values: Collection[str]) -> str:
-    """Front matter and text; a data-set viewer takes each table as a configuration.
+    """Front matter and text; a dataset viewer shows each table as a configuration.
 
     Args:
-        problems: what is in the bundle.
+        problems: contents of the export.
         values: tables that dbt built.
     """
     licences = sorted({each.licence for each in problems.values()})

@@ -1,4 +1,4 @@
-"""Comparison of two labs' shares of a problem: common parts, and differences."""
+"""Compare the results of two labs on a problem: common parts and differences."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference; with `apart`, values computed so are never compared."""
+    """A difference; if `apart` is set, values with this difference are never compared."""
 
     what: str
     apart: bool
 
 
 def describe(connection: duckdb.DuckDBPyConnection, problem: Problem, texts: bool) -> SharedProblem:
-    """A problem as this store has it.
+    """Facts about a problem in this store.
 
     Args:
-        connection: with the public views.
-        problem: from its file.
+        connection: a connection with the public views.
+        problem: the problem.
         texts: whether documents' texts are shared.
     """
     documents = connection.execute(
@@ -85,7 +85,7 @@ def describe(connection: duckdb.DuckDBPyConnection, problem: Problem, texts: boo
 
 
 def differences(own: SharedProblem, other: SharedProblem) -> list[Difference]:
-    """Differences between one's own share of a problem and another lab's."""
+    """Differences between this lab's results on a problem and another lab's."""
     found = []
     if own.corpus != other.corpus:
         found.append(

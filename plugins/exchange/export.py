@@ -1,7 +1,7 @@
-"""`tokenmart exchange export`: what others need to ask SQL over a store, and nothing they may not.
+"""`tokenmart exchange export`: write the files for SQL over a store that may be shared.
 
-A file that is there already is left alone, and the manifest is written last: an export that was
-cut off is no bundle, and the same command resumes it.
+Existing files are kept, and the manifest is written last: an interrupted export is incomplete, and
+the same command resumes it.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ from warehouse.store.survey import survey
 from warehouse.store.token_files import pending_files
 
 OPEN = ("apache-", "bsd-", "cc-by", "cc0", "mit", "odc-by", "pddl", "public domain", "unlicense")
-"""Beginnings of SPDX names of licences that let texts be passed on; cc-by-nc and -nd don't count:
-who reads the bundle may not be who they allow."""
+"""Prefixes of SPDX names of licences that permit sharing texts with anyone; cc-by-nc and -nd are
+excluded, because they don't permit every use."""
 
 _NOT_OPEN = ("-nc", "-nd")
 _OF_TEXTS = ("tokens", "top_tokens")
-"""Token ids are the text in another spelling."""
+"""Tables with token ids, which reveal the text."""
 
 _FOLDERS = ("data", "metrics", "eval_results")
 _MADE_ANEW = ("metrics/", "eval_results/tokenmart-")
 _DRAFT = re.compile(r"\.[0-9a-f]{32}\.tmp")
-"""Name of what a killed process was writing; see `warehouse.files.appearing`."""
+"""Name of a temporary file that an ended process left; see `warehouse.files.appearing`."""
 
 Texts = Literal["licence", "never"]
 
@@ -66,8 +66,8 @@ Texts = Literal["licence", "never"]
 class Export:
     """Contents of a planned or finished export.
 
-    problems: name → its facts in the manifest.
-    files: path in the bundle → the store's file.
+    problems: name → its entry in the manifest.
+    files: path in the export → the store's file.
     size: bytes of these files.
     """
 
@@ -77,7 +77,7 @@ class Export:
 
 
 def may_share_texts(licence: str) -> bool:
-    """Whether texts under this licence may be passed on to anyone."""
+    """Whether texts under this licence may be shared with anyone."""
     name = licence.strip().lower()
     return name.startswith(OPEN) and not any(part in name for part in _NOT_OPEN)
 
@@ -130,19 +130,19 @@ def write_export(
     progress: Progress,
     force: bool = False,
 ) -> Manifest:
-    """Write a bundle into a folder or a bucket.
+    """Write an export to a folder or a bucket.
 
     Args:
         workspace: the store, and the database for values.
         export: from `plan_export`.
-        address: folder or s3:// address; empty, or an earlier export's.
-        organisation: who evaluated, for the records.
+        address: folder or s3:// address; empty, or of an earlier export.
+        organisation: evaluating organisation, for the records.
         progress: called as files are written.
-        force: replace a finished export; what this one doesn't hold is removed.
+        force: replace a finished export; files that the new one doesn't have are removed.
 
     Raises:
-        TokenmartError: something else is there.
-        StorageError: it can't be written, or dbt is writing the database.
+        TokenmartError: the address contains other files.
+        StorageError: a file can't be written, or dbt is writing the database.
     """
     top = place_of(address)
     _refuse_other(workspace, top, address)
@@ -194,9 +194,9 @@ def _refuse_other(workspace: Workspace, top: Path, address: str) -> None:
 
 
 def _remove_earlier(export: Export, top: Path, address: str, force: bool) -> None:
-    """Take away the manifest and the files that only an earlier export has.
+    """Remove the manifest and the files that only an earlier export has.
 
-    They could be the token rows that this one leaves out, and would be published with it.
+    Otherwise token rows that this export leaves out could be shared with it.
     """
     finished = (top / MANIFEST).is_file()
     if finished and not force:
@@ -215,7 +215,7 @@ def _remove_earlier(export: Export, top: Path, address: str, force: bool) -> Non
                 raise TokenmartError(
                     f"{address}: contains other files ({place}); give a new or empty folder"
                 )
-            # without a manifest these files may be someone's only rows
+            # without a manifest, these files may not be an export
             if not draft and not finished and not place.startswith(_MADE_ANEW):
                 raise TokenmartError(
                     f"{address}: {place} is not part of this export; delete it, or give a "
@@ -260,7 +260,7 @@ def _put(top: Path, place: str, content: bytes) -> BundleFile:
 
 
 def _values(workspace: Workspace, problems: Sequence[str]) -> dict[str, pa.Table]:
-    """The values that dbt has built for these problems; none before the first build."""
+    """Metric values that dbt has built for these problems; none before the first build."""
     if not workspace.database.is_file():
         return {}
     found = {}

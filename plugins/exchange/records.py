@@ -27,15 +27,15 @@ def records(
     organisation: str,
     version: str,
 ) -> Iterator[tuple[str, str]]:
-    """Path in the bundle and JSON of each model's record.
+    """Path in the export and JSON of each model's record.
 
     Args:
-        problem: its name.
-        shared: what it is.
+        problem: name of the problem.
+        shared: its entry in the manifest.
         scores: rows of `downstream_scores`.
         values: rows of `metric_values` with the direction and formula of the catalogue.
-        organisation: who evaluated.
-        version: of Tokenmart.
+        organisation: evaluating organisation.
+        version: version of Tokenmart.
     """
     for model in shared.models:
         results = [_of_score(problem, row) for row in scores if row["model_id"] == model.model_id]
@@ -48,7 +48,7 @@ def records(
         now = f"{datetime.now(timezone.utc).timestamp():.6f}"
         developer, _, name = model.full_id.rpartition("/")
         developer = developer or model.family
-        # the same results have the same name: a second export replaces the first
+        # the same results have the same name, so that a second export replaces the first
         content = json.dumps([problem, model.model_id, results], sort_keys=True)
         # (the schema's validator accepts names of version 4 only)
         number = uuid.UUID(bytes=hashlib.sha256(content.encode()).digest()[:16], version=4)
@@ -135,5 +135,5 @@ def _of_metric(problem: str, shared: SharedProblem, row: Mapping[str, Any]) -> d
 
 
 def _plain(name: str) -> str:
-    """A name as one folder of a bundle."""
+    """A name that is valid as one folder of an export."""
     return "".join(c if (c.isalnum() and c.isascii()) or c in "._-" else "-" for c in name) or "-"

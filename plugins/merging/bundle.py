@@ -1,6 +1,6 @@
-"""Bundles of a merge: all that is needed to make it again, and what it should then be.
+"""Bundles: the files needed to reproduce a merge, and its expected results.
 
-A bundle is a folder with the problem file as it was read, the adapters, and `merge.json`.
+A bundle is a folder with the problem file, the adapters, and `merge.json`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Scores = dict[str, dict[str, float]]
 
 
 def stored_scores(problem: str, entry: str, workspace: Workspace) -> Scores:
-    """Round → task → mean accuracy that the warehouse has of an entry; empty before it is built."""
+    """Round → task → mean accuracy of an entry in the warehouse; empty before the first build."""
     if not workspace.database.is_file():
         return {}
     found: Scores = {}
@@ -50,15 +50,15 @@ def stored_scores(problem: str, entry: str, workspace: Workspace) -> Scores:
 
 
 def write_bundle(plan: Plan, workspace: Workspace, out: Path) -> None:
-    """Write the bundle of a merge that was made.
+    """Write the bundle of a finished merge.
 
     Raises:
-        TokenmartError: it was not made yet, or the folder contains something already.
+        TokenmartError: the merge was not run yet, or the folder contains something already.
         StorageError: the folder can't be written.
     """
     if plan.record is None:
         raise TokenmartError(
-            f"merge {plan.merge.name}: not made yet; `tokenmart merge run --problem "
+            f"merge {plan.merge.name}: not merged yet; run `tokenmart merge run --problem "
             f"{plan.problem.asked} --merge {plan.merge.name}` makes it"
         )
     if out.exists() and any(out.iterdir()):
@@ -78,7 +78,7 @@ def write_bundle(plan: Plan, workspace: Workspace, out: Path) -> None:
 
 
 def _portable(problem: MergeProblem, plan: Plan) -> dict[str, Any]:
-    """The problem with this one merge and its experts; adapters are in the file's folder."""
+    """The problem with only this merge and its experts; adapters are in the file's folder."""
     raw: dict[str, Any] = problem.model_dump(mode="json", exclude_defaults=True)
     raw["kind"] = problem.kind
     raw["merges"] = [plan.merge.model_dump(mode="json")]
@@ -104,7 +104,7 @@ def read_bundle(folder: Path) -> dict[str, Any]:
     """Read the record of a bundle.
 
     Raises:
-        TokenmartError: it is none, or damaged.
+        TokenmartError: the folder is not a bundle, or is damaged.
     """
     if not (folder / PROBLEM).is_file():
         raise TokenmartError(f"{folder}: no bundle of a merge (no {PROBLEM}); correct the path")
@@ -125,14 +125,14 @@ def read_bundle(folder: Path) -> dict[str, Any]:
 
 
 def make_again(folder: Path, workspace: Workspace) -> tuple[Plan, dict[str, Any], list[str]]:
-    """Make a bundle's merge again from its experts, in a cache of its own.
+    """Recompute a bundle's merge from its experts, in a cache of its own.
 
     Returns:
-        The plan, the promised content, and what is other than it was, a sentence each.
+        The plan, the bundle's content, and one sentence per difference from the bundle.
 
     Raises:
-        TokenmartError: no bundle, an expert is not the one that was merged, or it can't be made
-            within the limits.
+        TokenmartError: the folder is not a bundle, an expert has changed, or the merge exceeds the
+            limits.
     """
     content = read_bundle(folder)
     record = content["record"]
@@ -160,10 +160,10 @@ def make_again(folder: Path, workspace: Workspace) -> tuple[Plan, dict[str, Any]
 def largest_difference(one: Path, other: Path) -> float:
     """Largest absolute difference of two checkpoints' weights, tensor by tensor.
 
-    Infinite where a difference is no number: no finite tolerance is wide enough for it.
+    Infinite if a difference is NaN, so that it exceeds every tolerance.
 
     Raises:
-        TokenmartError: they have other tensors, or one of another shape.
+        TokenmartError: names or shapes of their tensors differ.
     """
     from safetensors import safe_open
 
@@ -193,10 +193,11 @@ def largest_difference(one: Path, other: Path) -> float:
 def scores_again(
     plan: Plan, promised: Scores, folders: list[Path], workspace: Workspace, device: str
 ) -> list[tuple[str, float, float]]:
-    """Task, promised and new mean accuracy, of the promised tasks that the folders have.
+    """Task, mean accuracy in the bundle and new mean accuracy, for the bundle's tasks in the
+    folders.
 
     Raises:
-        TokenmartError: none of them is there, or the evaluation failed or exceeded the limits.
+        TokenmartError: no task is found, or the evaluation failed or exceeded the limits.
     """
     import tempfile
 

@@ -1,4 +1,4 @@
-"""Which experts may take part: each rule judged on evidence from files, not on what is claimed."""
+"""Check experts against the rules of a problem, on evidence from their files."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Finding:
     Attributes:
         expert: its name.
         rule: parameters, licence, published, base, architecture, tokenizer or files.
-        allowed: whether it may take part, as far as this rule goes.
-        evidence: what was found, and where a rule refuses, what it asks for.
+        allowed: whether the rule allows the expert.
+        evidence: what was found; if the rule refuses, also its requirement.
     """
 
     expert: str
@@ -38,14 +38,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class ExpertFiles:
-    """An expert's files on this machine, as described by their headers.
+    """An expert's files on this machine, and their headers.
 
     Attributes:
         folder: checkpoint or adapter.
-        tensors: of the folder itself.
+        tensors: tensors of this folder, without the base.
         config: config.json, or adapter_config.json.
-        tokenizer: sha256 of tokenizer.json; None for an adapter, or where there is none.
-        architecture: of config.json; an adapter's is its base's.
+        tokenizer: sha256 of tokenizer.json; None for an adapter, or without that file.
+        architecture: architecture in config.json; for an adapter, that of its base.
     """
 
     folder: Path
@@ -56,10 +56,10 @@ class ExpertFiles:
 
 
 def find_folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -> Path:
-    """The folder of an expert, where it is on this machine.
+    """The folder of an expert on this machine.
 
     Raises:
-        TokenmartError: missing; the message states what to do.
+        TokenmartError: the folder is missing; the message has the remedy.
     """
     place = Place(workspace, problem.name)
     if expert.adapter is not None:
@@ -76,7 +76,7 @@ def find_folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -> 
     if found is None:
         need = expert.source.need(expert.name, place)
         fetched = f"`tokenmart merge run --problem {problem.asked}` fetches them"
-        # `data fetch` knows problems with documents
+        # `data fetch` supports only problems with documents
         remedy = fetched if place.fetch_command in need.remedy else need.remedy
         raise TokenmartError(f"{expert.name}: its weights are not here ({need.path}); {remedy}")
     if found.is_file():
@@ -120,7 +120,7 @@ def _tokenizer_sha256(folder: Path) -> str | None:
 
 
 def judge_experts(problem: MergeProblem, workspace: Workspace) -> list[Finding]:
-    """Every rule of a problem on every expert, in the file's order; damaged files are findings."""
+    """Results of every rule for every expert, in the file's order; including damaged files."""
     files: dict[str, ExpertFiles] = {}
     broken: dict[str, str] = {}
     for expert in problem.experts:
@@ -193,12 +193,12 @@ def _tokenizer(name: str, first: str, files: dict[str, ExpertFiles]) -> Finding:
 
 
 def _same_shapes(mine: ExpertFiles, base: ExpertFiles) -> str | None:
-    """Why two checkpoints can't be merged tensor by tensor; None where they can."""
+    """Reason why two checkpoints can't be merged tensor by tensor; None if they can."""
     return shape_difference(mine.tensors, base.tensors)
 
 
 def shape_difference(mine: dict[str, Tensor], other: dict[str, Tensor]) -> str | None:
-    """The first tensor in which two checkpoints differ by name or shape, in words."""
+    """A message on the first tensor whose name or shape differs between two checkpoints."""
     for name in sorted(mine.keys() | other.keys()):
         if name not in mine or name not in other:
             where = "its base" if name not in mine else "it"
@@ -210,7 +210,7 @@ def shape_difference(mine: dict[str, Tensor], other: dict[str, Tensor]) -> str |
 
 
 def _adapter_fits(adapter: ExpertFiles, base: ExpertFiles) -> str | None:
-    """Why an adapter's matrices don't go with a base's; None where they do."""
+    """Reason why an adapter's matrices don't fit the base; None if they do."""
     if adapter.config.get("peft_type") != "LORA":
         return f"an adapter of kind {adapter.config.get('peft_type')!r}; only LORA is merged"
     for name, tensor in sorted(adapter.tensors.items()):

@@ -1,4 +1,4 @@
-"""Merged checkpoints on tasks, each in a process of its own within the problem's limits."""
+"""Evaluate merged checkpoints on tasks, each in its own process within the problem's limits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ METRIC = "acc"
 
 @dataclass(frozen=True)
 class Round:
-    """Tasks that entries are ranked by together, and what they weigh in the overall score."""
+    """Tasks of a round, and its weight in the overall score."""
 
     name: str
     weight: float
@@ -41,10 +41,10 @@ class Round:
 
     @staticmethod
     def of_tasks(name: str, weight: float, asked: Sequence[str], folders: Sequence[Path]) -> Round:
-        """The round of tasks that the harness has or finds in folders.
+        """A round with tasks of the harness or of given folders.
 
         Raises:
-            TokenmartError: the name is taken, or a task can't be loaded.
+            TokenmartError: the name is reserved, or a task can't be loaded.
         """
         if name == OVERALL:
             raise TokenmartError(f"--round {OVERALL}: that name is for all rounds; choose another")
@@ -56,7 +56,7 @@ class Round:
         """The round of a problem file, whose tasks are in the same folder.
 
         Raises:
-            TokenmartError: the file is wrong, or a task can't be loaded.
+            TokenmartError: the file is invalid, or a task can't be loaded.
         """
         said = load_hidden_round(path, workspace)
         return Round.of_tasks(said.name, said.weight, said.tasks, [path.resolve().parent])
@@ -66,8 +66,8 @@ def evaluate(plan: Plan, round_: Round, workspace: Workspace, device: str) -> Co
     """Run `tokenmart eval` on one merged checkpoint; finished units are not run again.
 
     Raises:
-        OverLimitError: it took more than the problem's limits; finished units are kept.
-        TokenmartError: it failed.
+        OverLimitError: the problem's limits were exceeded; finished units are kept.
+        TokenmartError: the evaluation failed.
     """
     folder = Path(tempfile.mkdtemp(prefix="tokenmart-merge-"))
     try:
@@ -91,7 +91,7 @@ def evaluate(plan: Plan, round_: Round, workspace: Workspace, device: str) -> Co
 
 
 def _problem(plan: Plan, folder: Path) -> dict[str, Any]:
-    """An ordinary problem with the checkpoint as its one model; its documents are never read."""
+    """A problem of kind documents with the checkpoint as its model; documents are never read."""
     model = {
         "full_id": plan.merge.name,
         "family": plan.problem.name,
@@ -107,7 +107,7 @@ def _problem(plan: Plan, folder: Path) -> dict[str, Any]:
 
 
 def store_columns(round_: Round, problem: str, workspace: Workspace) -> None:
-    """Name what the entries of a round are ranked by; other rounds stay as they are.
+    """Store the ranking criteria of a round; those of other rounds are kept.
 
     Raises:
         TokenmartError: results of a problem of this name were imported, or a task lacks the metric
@@ -147,18 +147,18 @@ def store_columns(round_: Round, problem: str, workspace: Workspace) -> None:
 def store_run(
     plan: Plan, stage: str, round_name: str, cost: Cost, workspace: Workspace, ended: str = ""
 ) -> None:
-    """Write down what a merge or an evaluation took.
+    """Record the cost of a merge or an evaluation.
 
-    An evaluation that found all units there already keeps the cost of the one that ran them: the
-    larger number of seconds stays. One that resumes an interrupted evaluation adds to it.
+    If all units of an evaluation were stored already, the cost of the run that computed them is
+    kept (the larger number of seconds). A resumed evaluation adds to the cost.
 
     Args:
         plan: the merge.
         stage: merge or evaluation.
-        round_name: of an evaluation.
-        cost: what it took.
-        workspace: where it is written down.
-        ended: why it was ended; empty when it was not.
+        round_name: round of an evaluation.
+        cost: the cost.
+        workspace: the checkout.
+        ended: reason why it was ended early; empty otherwise.
 
     Raises:
         StorageError: the data folder can't be written.

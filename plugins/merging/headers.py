@@ -1,4 +1,4 @@
-"""Contents of safetensors files, from their headers: no weight is read.
+"""Read the headers of safetensors files, without reading weights.
 
 Format: 8 bytes of header length (little endian), the header as JSON, the tensors' bytes.
 """
@@ -17,14 +17,14 @@ from warehouse.errors import TokenmartError
 from warehouse.sources.checkpoint_files import SAFETENSORS, has_weights, refuse_missing_shards
 
 _LARGEST_HEADER = 100_000_000
-"""Bytes; the format's own limit."""
+"""Maximum size of a header in bytes, the limit of the format."""
 _BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1}
 _AGAIN = "fetch it again"
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of floats: its format's name in the file, and its shape."""
+    """A tensor of floats: its data type in the file, and its shape."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -36,7 +36,7 @@ class Tensor:
 
 
 def count_parameters(tensors: Mapping[str, Tensor]) -> int:
-    """Stored parameters; weights that are tied are stored once."""
+    """Number of stored parameters; tied weights are stored once."""
     return sum(tensor.parameters for tensor in tensors.values())
 
 
@@ -44,8 +44,8 @@ def read_headers(folder: Path) -> dict[str, Tensor]:
     """Every tensor of a folder's safetensors files, by name.
 
     Raises:
-        TokenmartError: no such files or not all, one is damaged or cut short, a tensor is given
-            twice, or weights are quantised (their number doesn't follow from their shapes).
+        TokenmartError: files are missing, damaged or truncated, a tensor occurs twice, or weights
+            are quantised (their number doesn't follow from their shapes).
     """
     refuse_missing_shards(str(folder), folder, SAFETENSORS)
     if not has_weights(folder, SAFETENSORS):

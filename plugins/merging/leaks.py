@@ -1,7 +1,7 @@
-"""Hidden items in a participant's folder: every file is looked into, packed ones unpacked.
+"""Search a participant's folder for hidden items: in every file, also inside archives.
 
-Texts are compared by their ASCII letters and digits alone, in lower case: quoting, escapes, line
-ends and UTF-16 change none of them. What can't be looked into is refused, not passed over.
+Only the ASCII letters and digits of texts are compared, in lower case, so that quoting, escapes,
+line ends and UTF-16 make no difference. A file that can't be inspected is an error.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from warehouse.progress import Progress, no_progress, progress_bar
 
 _CHUNK = 1 << 22
 _CARRIED = 1 << 14
-"""Bytes of a chunk that are read again with the next: more than an item takes in any encoding."""
+"""Overlap of two chunks in bytes: more than the size of an item in any encoding."""
 _MOST_UNPACKED = 1 << 33
 _DEEPEST = 5
 FEWEST_LETTERS = 8
-"""Minimum letters and digits of a text to search for: it is identified by the first of them."""
+"""Minimum number of letters and digits of a text to search for; the first ones identify it."""
 _DROPPED = bytes(set(range(256)) - set((string.ascii_letters + string.digits).encode()))
 _LOWER = bytes.maketrans(string.ascii_uppercase.encode(), string.ascii_lowercase.encode())
 _OPENERS: dict[bytes, Any] = {
@@ -53,16 +53,17 @@ _UNREADABLE = (
 
 
 def refuse_leaks(folder: Path, out: Path, items: Sequence[Item], secret: str) -> None:
-    """Stop when a participant's folder contains a hidden item or the secret; shows its progress.
+    """Refuse a participant's folder that contains a hidden item or the secret; shows progress.
 
     Args:
         folder: the participant's.
-        out: where hidden sets are about to be written.
-        items: of the hidden sets.
-        secret: what they were drawn by.
+        out: folder of the hidden sets.
+        items: items of the hidden sets.
+        secret: the secret that they were drawn with.
 
     Raises:
-        TokenmartError: it contains one, can't be looked into, is no folder, or `out` is inside it.
+        TokenmartError: the folder contains one, can't be inspected or is not a folder, or `out` is
+            inside it.
     """
     if not folder.is_dir():
         raise TokenmartError(f"--participant {folder}: no such folder; correct the path")
@@ -84,14 +85,14 @@ def leaks(
     """Files of a participant's folder that contain a hidden item or the secret.
 
     Args:
-        folder: looked through with all folders in it; links to folders are not followed.
-        items: hidden ones.
-        secret: what they were drawn by; with fewer than `FEWEST_LETTERS` it is not looked for.
-        progress: called for each file; see `files_of` for how many there are.
+        folder: the folder, with all its subfolders; links to folders are not followed.
+        items: hidden items.
+        secret: the secret; not searched for if it has fewer than `FEWEST_LETTERS`.
+        progress: called for each file of `files_of`.
 
     Raises:
-        TokenmartError: a file can't be looked into: unreadable, encrypted, damaged, packed too
-            often, or too large unpacked.
+        TokenmartError: a file can't be inspected: unreadable, encrypted, damaged, nested too
+            deeply, or too large when unpacked.
     """
     keys = {_letters(_shown(item).encode()) for item in items} | {_letters(secret.encode())}
     needles = _Needles(key for key in keys if len(key) >= FEWEST_LETTERS)
@@ -103,7 +104,7 @@ def leaks(
                 if any(needles.are_in(stream) for stream in _Looking(path).streams(file)):
                     found.append(name)
         except FileNotFoundError:
-            continue  # gone meanwhile
+            continue  # the file was removed meanwhile
         except _UNREADABLE as error:
             why = " ".join(str(error).split())[:200] or type(error).__name__
             raise TokenmartError(
@@ -114,10 +115,10 @@ def leaks(
 
 
 def files_of(folder: Path) -> list[Path]:
-    """Regular files of a folder and all folders in it, in order; no pipes, no devices.
+    """Regular files of a folder and its subfolders, in order; no pipes or devices.
 
     Raises:
-        TokenmartError: it, or a folder in it, can't be read.
+        TokenmartError: the folder or a subfolder can't be read.
     """
 
     def stop(error: OSError) -> None:
@@ -133,19 +134,19 @@ def files_of(folder: Path) -> list[Path]:
             try:
                 regular = stat.S_ISREG(path.stat().st_mode)
             except OSError:
-                continue  # a link that leads nowhere, or round in a circle
+                continue  # a broken or circular link
             if regular:
                 found.append(path)
     return sorted(found)
 
 
 def _shown(item: Item) -> str:
-    """A prompt without its template: the part that identifies an item wherever it was copied."""
+    """A prompt without its template: the part that identifies a copied item."""
     return "\n".join(item.prompt.split("\n")[:-1]).removeprefix("Question: ")
 
 
 def _letters(data: bytes) -> bytes:
-    """Letters and digits of a text; those of the escapes of JSON are none."""
+    """Letters and digits of a text, without those of JSON escapes."""
     data = data.translate(None, b"\x00")
     for escape in (rb"\n", rb"\r", rb"\t"):
         data = data.replace(escape, b"")
@@ -153,7 +154,7 @@ def _letters(data: bytes) -> bytes:
 
 
 class _Needles:
-    """Texts that are searched for together: by pairs of letters first, which few places match."""
+    """Texts to search for together; pairs of letters select the few positions to compare."""
 
     def __init__(self, keys: Iterable[bytes]) -> None:
         starts: dict[bytes, list[bytes]] = {}
@@ -166,7 +167,7 @@ class _Needles:
                 table[int.from_bytes(start[2 * place : 2 * place + 2], "big")] = True
 
     def are_in(self, stream: Iterable[bytes]) -> bool:
-        """Whether any of them is in a stream of bytes."""
+        """Whether a stream of bytes contains any of the texts."""
         carried = b""
         for chunk in stream:
             data = carried + chunk
@@ -191,14 +192,14 @@ class _Needles:
 
 
 class _Looking:
-    """One file, with what is packed in it; how much that comes to is bounded."""
+    """One file with its packed contents, whose total size is limited."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.left = _MOST_UNPACKED
 
     def streams(self, file: IO[bytes], depth: int = 0) -> Iterator[Iterable[bytes]]:
-        """The bytes as they are, then those of each thing that is packed in them."""
+        """The bytes of the file, then the bytes of each packed file in it."""
         yield iter(lambda: file.read(_CHUNK), b"")
         file.seek(0)
         head = file.read(512)
@@ -250,7 +251,7 @@ def _parquet(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _database(path: Path) -> Iterator[Iterator[bytes]]:
-    """Rows of each table of a DuckDB database as text; nothing outside of it is read."""
+    """Rows of each table of a DuckDB database as text; no other file is read."""
     with duckdb.connect(str(path), True, {"enable_external_access": False}) as connection:
         tables = connection.execute(
             "select schema_name, table_name from duckdb_tables() where not internal"

@@ -1,4 +1,4 @@
-"""Merged checkpoints: made once from experts, kept in the cache under what they depend on."""
+"""Merge experts, and store the merged checkpoints in the cache under a hash of their inputs."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _IN_ADAPTERS = (".json", ".safetensors")
 
 @dataclass(frozen=True)
 class Plan:
-    """A merge that can work: what it depends on, and where its result is stored.
+    """A valid merge, its inputs, and the folder of its result.
 
     Attributes:
         problem: its problem.
-        merge: with its recipe.
+        merge: the merge with its recipe.
         folders: expert → checkpoint or adapter.
-        revisions: expert → hash of its files; bases of adapters, too.
+        revisions: expert → hash of its files, also for bases of adapters.
         fingerprint: hash of recipe, revisions, seed and versions.
-        folder: of the result.
+        folder: folder of the result.
     """
 
     problem: MergeProblem
@@ -56,8 +56,8 @@ class Plan:
 
     @property
     def record(self) -> dict[str, Any] | None:
-        """What was written down when it was made; None before, or where that was done by an
-        earlier version, which did not make sure that the experts had all their tensors.
+        """Record of the finished merge; None if it is not finished, or was computed by an earlier
+        version, which did not check that the experts have all their tensors.
         """
         path = self.folder / RECORD
         found = dict(json.loads(path.read_bytes())) if path.is_file() else {}
@@ -65,7 +65,7 @@ class Plan:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what a merge's numbers depend on."""
+    """Versions of the packages that affect a merge's weights."""
     return {name: version(name) for name in _PACKAGES}
 
 
@@ -75,13 +75,13 @@ def plan_merge(
     """Check a merge without reading weights, and return where its result is stored.
 
     Args:
-        problem: with rules and experts.
+        problem: the problem with rules and experts.
         merge: one of its merges.
-        workspace: where files are, and the cache.
-        fetch: whether missing experts are fetched and converted; else they are refused as missing.
+        workspace: the checkout with files and cache.
+        fetch: download and convert missing experts; otherwise a missing expert is an error.
 
     Raises:
-        TokenmartError: an expert is missing or refused by a rule, or the recipe can't work.
+        TokenmartError: an expert is missing or refused by a rule, or the recipe is invalid.
     """
     names = _with_bases(problem, merge.models())
     if fetch:
@@ -91,7 +91,7 @@ def plan_merge(
         if finding.expert in names and not finding.allowed:
             raise TokenmartError(
                 f"merge {merge.name}: expert {finding.expert} is refused, {finding.rule}: "
-                f"{finding.evidence}; see `tokenmart merge check {problem.asked}`"
+                f"{finding.evidence}; see `tokenmart merge check --problem {problem.asked}`"
             )
     folders = {name: expert_folder(problem.expert(name), problem, workspace) for name in names}
     files = {name: _as_merged(problem.expert(name), problem, workspace) for name in names}
@@ -115,10 +115,10 @@ def _with_bases(problem: MergeProblem, names: list[str]) -> list[str]:
 
 
 def expert_folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -> Path:
-    """An expert's checkpoint, fetched and converted where needed; an adapter's folder as it is.
+    """An expert's checkpoint, downloaded and converted if needed; an adapter's folder unchanged.
 
     Raises:
-        TokenmartError: its files are missing and can't be fetched.
+        TokenmartError: its files are missing and can't be downloaded.
     """
     if expert.source is None:
         assert expert.adapter is not None
@@ -139,7 +139,7 @@ def _revision(folder: Path, workspace: Workspace) -> str:
     files = [
         path
         for path in sorted(folder.iterdir())
-        if path.suffix in _IN_ADAPTERS and path.name != TRAINING  # it has seconds in it
+        if path.suffix in _IN_ADAPTERS and path.name != TRAINING  # it contains the seconds
     ]
     return files_sha256(files, workspace)
 
@@ -147,11 +147,11 @@ def _revision(folder: Path, workspace: Workspace) -> str:
 def make_merge(
     plan: Plan, workspace: Workspace, tick: Callable[[float], None] = lambda seconds: None
 ) -> dict[str, Any]:
-    """The record of a merged checkpoint, made now unless it is in the cache.
+    """The record of a merged checkpoint, which is computed unless it is in the cache.
 
     Raises:
-        OverLimitError: it took more than the problem's limits.
-        TokenmartError: mergekit failed; nothing is kept of it.
+        OverLimitError: the problem's limits were exceeded.
+        TokenmartError: mergekit failed; no result is kept.
         StorageError: the cache can't be written.
     """
     with storage_errors(plan.folder):
@@ -204,7 +204,7 @@ def _make(
 
 
 def environment(workspace: Workspace) -> dict[str, str]:
-    """Variables of a worker: it finds our code wherever it runs, and orders sets alike."""
+    """Environment of a worker: import path of Tokenmart, and a fixed hash seed."""
     code = str(Path(__file__).parents[2])
     paths = [code, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {

@@ -26,9 +26,9 @@ from warehouse.problem.problem_files import paths_start, read_problem_file
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 GIGABYTE = 10**9
 MOST_TRIALS = 1000
-"""Combinations of a search that are all made; of a larger grid some are drawn."""
+"""Maximum number of combinations of a search; trials of a larger grid are drawn at random."""
 OVERALL = "overall"
-"""The ranking over all rounds; no round may have its name."""
+"""Name of the ranking over all rounds, which no round may have."""
 
 
 class Expert(Frozen):
@@ -87,7 +87,7 @@ class Merge(Frozen):
     seed: int = Field(default=0, ge=0)
 
     def models(self) -> list[str]:
-        """Names of the experts in its recipe, each once, in order."""
+        """Names of the experts in its recipe, in order, without duplicates."""
         return list(dict.fromkeys(_models(self.recipe)))
 
     @property
@@ -97,7 +97,7 @@ class Merge(Frozen):
 
     @property
     def base(self) -> str | None:
-        """The expert that differences are taken from, where the method has one."""
+        """The base expert, if the method has one."""
         found = self.recipe.get("base_model")
         return None if found is None else str(found)
 
@@ -117,8 +117,8 @@ def _models(value: Any) -> Iterator[str]:
 class Search(Frozen):
     """A recipe with variables (`$weight`), and their values: each combination is a merge.
 
-    trials: number of combinations, drawn at random; the whole grid if left out.
-    seed: of the draw, and of the merges.
+    trials: number of combinations, drawn at random; the complete grid if left out.
+    seed: random seed of the draw and of the merges.
     """
 
     name: Name
@@ -179,9 +179,9 @@ def _filled(value: Any, values: Mapping[str, Any]) -> Any:
 
 
 class HiddenRound(Frozen):
-    """Tasks of a round, whose items are in this file's folder, which only the organiser has.
+    """Tasks of a hidden round; the items are in this file's folder, which only the organiser has.
 
-    weight: what the round counts in the overall score; 0 leaves it out.
+    weight: weight of the round in the overall score; 0 leaves it out.
     """
 
     kind: Literal["merge_round"]
@@ -266,7 +266,7 @@ class MergeProblem(Frozen):
         """The merge of this name.
 
         Raises:
-            ProblemFileError: there is none; the message lists what there is.
+            ProblemFileError: there is none; the message lists the merges.
         """
         for merge in self.entries:
             if merge.name == name:
@@ -282,8 +282,8 @@ def load_merge_problem(name: str, workspace: Workspace) -> MergeProblem:
     """Read and check a problem of kind `merge` by name or path.
 
     Raises:
-        ProblemFileError: another kind, unreadable or wrong; the message has file, line, key, value
-            and remedy.
+        ProblemFileError: the file has another kind, is unreadable or invalid; the message has file,
+            line, key, value and remedy.
     """
     tree = read_problem_file(name, workspace)
     if tree.value.get("kind") != "merge":
@@ -300,7 +300,7 @@ def load_hidden_round(path: Path, workspace: Workspace) -> HiddenRound:
     """Read and check a round's problem file, as `tokenmart merge tasks --secret` writes it.
 
     Raises:
-        ProblemFileError: another kind, unreadable or wrong.
+        ProblemFileError: the file has another kind, is unreadable or invalid.
     """
     tree = read_problem_file(str(path.resolve()), workspace)
     if tree.value.get("kind") != "merge_round":

@@ -1,8 +1,8 @@
-"""The real validation sets: BoolQ, MAWPS, SVAMP and GSM8K, downloaded from one pinned commit.
+"""Download real validation sets (BoolQ, MAWPS, SVAMP and GSM8K) from one pinned commit.
 
 The files are `dataset/*/test.json` of github.com/AGI-Edgerunners/LLM-Adapters (data under ODC-By
-1.0, code under Apache-2.0). They are kept in the cache and never ship with Tokenmart. Of BoolQ only
-the questions are there, without the passages that answer them.
+1.0, code under Apache-2.0). They are kept in the cache and never ship with Tokenmart. The file of
+BoolQ has only the questions, without the passages.
 """
 
 from __future__ import annotations
@@ -59,19 +59,19 @@ def real_sets(
 ) -> tuple[dict[str, list[Item]], list[str]]:
     """Items of real sets, at most `count` of each, and a note on each set.
 
-    Which items a seed draws doesn't depend on how many: the first are those with the smallest md5
-    of seed and prompt. Answers of word problems are written without a fraction of zero; items whose
-    answer has more than two decimals, which no model writes so, and repeated ones are left out.
+    Items are sorted by the md5 hash of seed and prompt, and the first ones are used, so a larger
+    `count` adds items. Answers of word problems are written without a fraction of zero. Items whose
+    answer has more than two decimals, and repeated items, are left out.
 
     Args:
-        names: of `SETS`.
-        count: items of a set.
-        seed: of the draw.
-        workspace: whose cache keeps the downloads.
+        names: names of `SETS`.
+        count: number of items of a set.
+        seed: random seed.
+        workspace: the checkout whose cache stores the downloads.
 
     Raises:
-        DownloadError: no network, or the file is another one than the pinned one.
-        TokenmartError: a file has other rows than it had.
+        DownloadError: there is no network, or a file differs from the pinned one.
+        TokenmartError: the rows of a file differ from the expected ones.
     """
     sets, notes = {}, []
     for name in names:
@@ -94,7 +94,7 @@ def real_sets(
 
 
 def _fetched(name: str, workspace: Workspace) -> Path:
-    """The set's file in the cache, downloaded if it isn't there, and in any case hashed."""
+    """The set's file in the cache, downloaded if it is missing; its checksum is always verified."""
     wanted = SETS[name]
     path = workspace.cache / "real_sets" / COMMIT[:7] / f"{name}.json"
     if not path.is_file():

@@ -23,14 +23,14 @@ _SHARES = {"density", "select_topk"}
 
 
 def refuse_recipe(merge: Merge, files: Mapping[str, ExpertFiles]) -> None:
-    """Stop at a recipe that can't work.
+    """Refuse an invalid recipe.
 
     Args:
-        merge: with its recipe.
-        files: headers by expert; an adapter's are those of its base, which it is merged into.
+        merge: the merge with its recipe.
+        files: headers by expert; for an adapter, those of its base, which it is merged into.
 
     Raises:
-        TokenmartError: mergekit is not installed, or the first thing that is wrong: one line.
+        TokenmartError: mergekit is not installed, or the recipe is invalid (the first error).
     """
     wrong = next(_mistakes(merge, files), None)
     if wrong is not None:

@@ -1,4 +1,4 @@
-"""Generated items as tasks of lm-evaluation-harness: open ones, and hidden ones."""
+"""Write generated items as tasks of lm-evaluation-harness, open or hidden."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def load(**_):
 
 
 def validation_sets(count: int, seed: str) -> dict[str, list[Item]]:
-    """Open items by skill; participants may look at them as they like.
+    """Open items by skill, which participants may read.
 
     Raises:
         TokenmartError: a skill has fewer.
@@ -69,13 +69,12 @@ def hidden_sets(
     """Items of the leaderboard and of the final, by skill.
 
     Args:
-        count: items of a skill in each set.
-        secret: who knows it can draw the same items.
-        overlap: share of the final's items that the leaderboard has, too.
+        count: number of items per skill in each set.
+        secret: random seed of the items; everyone who has it can draw the same items.
+        overlap: share of the final's items that are also in the leaderboard.
 
     Raises:
-        TokenmartError: the share is none, the secret is too short to be one or can't be looked
-            for, or a skill has fewer items.
+        TokenmartError: the share is invalid, the secret is too short, or a skill has fewer items.
     """
     if not 0 <= overlap <= 1:
         raise TokenmartError(f"--overlap {overlap}: must be between 0 and 1")

@@ -1,7 +1,7 @@
-"""Generated items of three skills for small experts: reading, arithmetic, code.
+"""Generate items of three skills for small experts: reading, arithmetic, code.
 
-An item belongs to one of three parts by the md5 of its prompt, so that what trains an expert is
-never what it is judged by, whatever the seeds.
+The md5 hash of its prompt assigns an item to one of three splits, so that training and test items
+never overlap, whatever the seeds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Literal
 from warehouse.errors import TokenmartError
 
 _MOST_IN_VAIN = 200_000
-"""Draws without a new item after which a skill counts as exhausted; `code` has about 20,000."""
+"""Number of draws without a new item after which a skill is exhausted; `code` has about 20,000."""
 
 Part = Literal["training", "validation", "hidden"]
 _PARTS: tuple[Part, ...] = ("training", "training", "training", "validation", "hidden")
@@ -24,7 +24,7 @@ _PARTS: tuple[Part, ...] = ("training", "training", "training", "validation", "h
 
 @dataclass(frozen=True)
 class Item:
-    """A prompt and its right answer; `choices` where the answer is one of them."""
+    """A prompt and its right answer; `choices` if the answer is one of several."""
 
     prompt: str
     answer: str
@@ -32,7 +32,7 @@ class Item:
 
     @property
     def part(self) -> Part:
-        """The split that it belongs to: training, validation or hidden."""
+        """The split of the item: training, validation or hidden."""
         return _PARTS[int(hashlib.md5(self.prompt.encode()).hexdigest(), 16) % len(_PARTS)]
 
 
@@ -105,7 +105,7 @@ _THINGS = [
 
 
 def _reading(draw: random.Random) -> Item:
-    """A passage on two people and a yes/no question on one of them, in BoolQ's form."""
+    """A passage on two people and a yes/no question on one of them, in the form of BoolQ."""
     first, second = draw.sample(_NAMES, 2)
     pools = {
         "lives in": _TOWNS,
@@ -135,7 +135,7 @@ def _reading(draw: random.Random) -> Item:
 
 
 def _maths(draw: random.Random) -> Item:
-    """A word problem of one step whose answer is a whole number up to 81, in MAWPS's form."""
+    """A word problem of one step with an integer answer up to 81, in the form of MAWPS."""
     one, other = draw.sample(_NAMES, 2)
     thing = draw.choice(_THINGS)
     a, b = draw.randint(2, 9), draw.randint(2, 9)
@@ -156,7 +156,7 @@ def _maths(draw: random.Random) -> Item:
 
 
 def _code(draw: random.Random) -> Item:
-    """A Python function whose last line is missing."""
+    """A Python function without its last line."""
     noun = draw.choice(["price", "score", "speed", "width", "height", "count", "weight", "size"])
     first, second = draw.sample(["alpha", "beta", "left", "right", "old", "new", "low", "high"], 2)
     number = draw.randint(2, 40)
@@ -183,7 +183,7 @@ SKILLS: dict[str, Callable[[random.Random], Item]] = {
 
 
 def draw_items(skill: str, part: Part, seed: str) -> Iterator[Item]:
-    """Items of a skill, each once, until no new one turns up; the same for the same seed."""
+    """Distinct items of a skill, until no new one is found; they depend only on the seed."""
     draw = random.Random(f"{seed}/{skill}/{part}")
     seen: set[str] = set()
     in_vain = 0

@@ -1,4 +1,4 @@
-"""Small experts: LoRA adapters trained on generated items, seeded and resumable."""
+"""Train small experts: LoRA adapters on generated items, seeded and resumable."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _LARGEST = 16 << 20
 
 @dataclass(frozen=True)
 class Training:
-    """Settings of an expert's training; losses are of answer tokens only, in nats.
+    """Settings of an expert's training; losses are computed on answer tokens only, in nats.
 
-    skill: of `SKILLS`.
-    steps: optimiser steps.
-    batch: items a step.
-    items: training items that batches are drawn from.
-    rate: highest learning rate of AdamW: reached over the first steps, then falling to a tenth.
-        Twice what LoRA's authors took for models of this size (Hu et al. 2021: 4e-4 to 5e-4), for
-        few steps; at 2e-3 losses jumped.
-    rank: of the LoRA matrices, on all linear layers; alpha is twice that.
-    seed: of items, batches and matrices.
+    skill: one of `SKILLS`.
+    steps: number of optimiser steps.
+    batch: items per step.
+    items: number of training items that batches are drawn from.
+    rate: highest learning rate of AdamW, reached after the warm-up and then reduced to a tenth. It
+        is twice the rate of LoRA's authors for models of this size (Hu et al. 2021: 4e-4 to 5e-4),
+        because there are few steps; with 2e-3 the loss was unstable.
+    rank: rank of the LoRA matrices, on all linear layers; alpha is twice the rank.
+    seed: random seed of items, batches and matrices.
     """
 
     skill: str
@@ -56,21 +56,21 @@ def train_expert(
     tick: Callable[[int, float], None] = lambda step, loss: None,
     keep_every: int = 10,
 ) -> dict[str, Any]:
-    """Train an adapter of a base, or go on where a stopped training was; write it in peft's form.
+    """Train an adapter of a base, or resume an interrupted training; write it in peft's format.
 
     Args:
-        training: how.
+        training: the settings.
         base: checkpoint folder.
-        folder: of the adapter; while it trains it contains the state to go on from.
-        tick: called after each step with the mean loss of its answers, in nats a token.
-        keep_every: steps between states that are kept.
+        folder: folder of the adapter; during training it also contains the saved state.
+        tick: called after each step with the mean loss of its answers, in nats per token.
+        keep_every: number of steps between saved states.
 
     Returns:
-        What was recorded: settings, losses, seconds in all.
+        The record: settings, losses, total seconds.
 
     Raises:
-        TokenmartError: no such skill, or the folder has another training (by settings, texts or
-            base).
+        TokenmartError: the skill is unknown, or the folder has a training with other settings,
+            texts or base.
         StorageError: the folder can't be written.
     """
     import torch
@@ -131,12 +131,12 @@ def train_expert(
 
 
 def _share(step: int, steps: int) -> float:
-    """Of the highest learning rate at a step: up over `WARMING` of them, then down to a tenth."""
+    """Factor of the learning rate at a step: rises over `WARMING` steps, then falls to 0.1."""
     return min(1.0, (step + 1) / max(1, WARMING * steps)) * (1 - 0.9 * step / steps)
 
 
 def _fresh(training: Training, items: list[Item], base: Path) -> dict[str, Any]:
-    """The record of a training that is about to begin, with hashes of what it learns from."""
+    """The record of a new training, with hashes of its texts and base."""
     texts = json.dumps([[item.prompt, item.answer] for item in items])
     weights = hashlib.sha256()
     for path in sorted(base.glob("*.safetensors")):
@@ -152,10 +152,10 @@ def _fresh(training: Training, items: list[Item], base: Path) -> dict[str, Any]:
 
 
 def _finished(folder: Path, fresh: dict[str, Any]) -> dict[str, Any] | None:
-    """The record of a training that ended in this folder; None before that.
+    """The record of a finished training in this folder; None if there is none.
 
     Raises:
-        TokenmartError: it was another training.
+        TokenmartError: the folder has another training.
     """
     if not (folder / RECORD).is_file():
         with storage_errors(folder):
@@ -170,10 +170,10 @@ def _finished(folder: Path, fresh: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _state(folder: Path, fresh: dict[str, Any]) -> dict[str, Any] | None:
-    """State from which an interrupted training in this folder resumes; None without one.
+    """Saved state of an interrupted training in this folder; None if there is none.
 
     Raises:
-        TokenmartError: it was another training, or the state is damaged.
+        TokenmartError: the folder has another training, or the state is damaged.
     """
     import torch
 
@@ -182,7 +182,7 @@ def _state(folder: Path, fresh: dict[str, Any]) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] = torch.load(folder / STATE, weights_only=True)
         record = json.loads(found["record"])
-    except Exception as error:  # zip's, pickle's and torch's own
+    except Exception as error:  # errors of zip, pickle and torch
         raise TokenmartError(
             f"{folder / STATE}: can't be read; remove it, and the training starts again"
         ) from error
@@ -191,7 +191,7 @@ def _state(folder: Path, fresh: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _refuse_another(found: Any, fresh: dict[str, Any], folder: Path) -> None:
-    """Stop when a folder's training had other settings, texts or base than the one asked for."""
+    """Refuse a folder whose training has other settings, texts or base."""
     before = found if isinstance(found, dict) else {}
     for key, what in (
         ("training", "with other settings"),
@@ -206,7 +206,7 @@ def _refuse_another(found: Any, fresh: dict[str, Any], folder: Path) -> None:
 
 
 def tokenized(tokenizer: Any, items: list[Item]) -> list[tuple[list[int], int]]:
-    """Token ids of each item and how many of them are prompt; an end of text follows the answer."""
+    """Token ids of each item, and its prompt length; an end-of-text token follows the answer."""
     rows = []
     for item in items:
         prompt = tokenizer(item.prompt)["input_ids"]

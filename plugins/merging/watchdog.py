@@ -1,4 +1,4 @@
-"""A process that is ended, with all its children, when it takes more than it may."""
+"""Run a process, and end it with all its children if it exceeds its limits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Cost:
 
 
 class OverLimitError(TokenmartError):
-    """It took more than it may and was ended; `cost` is what it had taken by then."""
+    """A process exceeded its limits and was ended; `cost` is its cost until then."""
 
     def __init__(self, message: str, cost: Cost) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class OverLimitError(TokenmartError):
 
 
 def raise_all(failures: Sequence[TokenmartError]) -> None:
-    """Show all failures of several runs but the last, which is raised."""
+    """Print all failures of several runs but the last, which is raised."""
     for failure in failures[:-1]:
         failure.show()
     if failures:
@@ -51,9 +51,9 @@ def raise_all(failures: Sequence[TokenmartError]) -> None:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Bytes of the files in a folder; what links lead to is not counted."""
+    """Size of the files in a folder in bytes; targets of links are not counted."""
     total = 0
-    # unlike `rglob`, `walk` passes over a folder that is gone meanwhile
+    # unlike `rglob`, `walk` ignores a folder that was removed meanwhile
     for place, _, names in os.walk(folder):
         for name in names:
             with suppress(OSError):
@@ -74,17 +74,17 @@ def run_within(
     """Run a command in a folder; its output goes to `log.txt` there.
 
     Args:
-        command: its words.
-        folder: where it runs, and whose files count as its disk space.
-        limits: those of one run.
-        what: names it in messages.
-        environment: its variables.
+        command: the command's words.
+        folder: its working folder; files in it count as its disk space.
+        limits: limits of the run.
+        what: its name in messages.
+        environment: its environment variables.
         tick: called while it runs, with the seconds so far.
-        kept: what a failure leaves, in words.
+        kept: text on the files that a failure leaves.
 
     Raises:
-        OverLimitError: it took more than it may; the whole tree of processes was ended.
-        TokenmartError: it failed; its last line of output is in the message.
+        OverLimitError: a limit was exceeded; the process and all its children were ended.
+        TokenmartError: the command failed; the message has its last line of output.
     """
     started = time.monotonic()
     peak = disk = 0
@@ -117,7 +117,7 @@ def run_within(
 
 
 def over_limit(cost: Cost, limits: Limits) -> str | None:
-    """The first limit that a cost exceeds, in words; None where it is within all."""
+    """A message on the first limit that a cost exceeds; None if it exceeds none."""
     for name, used, allowed in (
         ("seconds", cost.seconds, limits.seconds),
         ("GB of memory", cost.peak_bytes / GIGABYTE, limits.memory_gb),
@@ -145,7 +145,7 @@ def _resident(pid: int) -> int:
 
 
 def _gpu_bytes(pid: int) -> int | None:
-    """Memory of all GPUs used by the tree of processes; None without a GPU."""
+    """Memory on all GPUs used by the process and its children; None without a GPU."""
     if not Path("/dev/nvidiactl").exists():
         return None
     ids = {process.pid for process in _tree(pid)}
@@ -158,12 +158,12 @@ def _gpu_bytes(pid: int) -> int | None:
 
 
 def larger(one: int | None, other: int | None) -> int | None:
-    """The larger of two peaks; None where neither was measured."""
+    """The larger of two peaks; None if neither was measured."""
     return other if one is None else max(one, other or 0)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and its children, kindly first."""
+    """End a process and its children, first with SIGTERM."""
     tree = _tree(process.pid) if process.poll() is None else []
     for each in tree:
         with suppress(psutil.Error):

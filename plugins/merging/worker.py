@@ -1,6 +1,6 @@
-"""A merge in a process of its own, which a watchdog may end: `python -m … JOB`.
+"""Run one merge in a separate process that a watchdog may end: `python -m … JOB`.
 
-The folder it runs in holds `experts/NAME`, links to checkpoints; the result is written to `merged`.
+Its working folder contains `experts/NAME`, links to checkpoints; the result is written to `merged`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def merge_adapter(base: Path, adapter: Path, out: Path) -> None:
     refuse_incomplete(str(adapter), asked - there, there - asked)
     adapted.merge_and_unload().save_pretrained(out)
     AutoTokenizer.from_pretrained(base).save_pretrained(out)
-    # the base's own file, byte for byte: a library may write it otherwise
+    # copy the base's own file, because a library may write it differently
     (out / "tokenizer.json").write_bytes((base / "tokenizer.json").read_bytes())
 
 
 def run_job(job: dict[str, Any]) -> None:
-    """Merge adapters into their bases, then the experts by the recipe."""
+    """Merge adapters into their bases, then merge the experts by the recipe."""
     from mergekit.config import MergeConfiguration
     from mergekit.merge import run_merge
     from mergekit.options import MergeOptions
@@ -73,10 +73,10 @@ def _refuse_not_finite(folder: Path) -> None:
 
 
 def _refuse_incomplete_expert(name: str) -> None:
-    """Stop at an expert that mergekit would take for whole; no weights are read.
+    """Refuse an incomplete expert that mergekit would accept; no weights are read.
 
     Raises:
-        TokenmartError: its files have not all tensors, or wrappers of torch changed their names.
+        TokenmartError: tensors are missing, or wrappers of torch changed their names.
     """
     from extract.models.weights import COMPLETE, load_weights
     from warehouse.errors import TokenmartError
@@ -105,5 +105,5 @@ if __name__ == "__main__":
     try:
         run_job(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     except TokenmartError as error:
-        # the last line is what the parent repeats
+        # the parent process prints the last line
         sys.exit(error.format_message())

@@ -1,6 +1,7 @@
 """Recompute every figure of this study from data/published, with NumPy and PyArrow alone.
 
-Nothing of Tokenmart is imported: `tokenmart e2lm readings` is checked by a second implementation.
+Nothing of Tokenmart is imported: `tokenmart e2lm scoring-methods` is checked by a second
+implementation.
 
     python studies/early_decisions/recompute.py     # writes figures.json
 """
@@ -21,7 +22,7 @@ PUBLISHED = FOLDER.parents[1] / "data" / "published"
 SEED = 0
 RESAMPLES = 10_000
 CLOSE = 2.0
-"""Pairs of runs whose compute differs by at most this factor are looked at apart."""
+"""Pairs of runs whose compute differs by at most this factor are also evaluated separately."""
 
 DCLM_CORE = (
     *("agi_eval_lsat_ar", "arc_challenge", "arc_easy", "bigbench_cs_algorithms"),
@@ -41,7 +42,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class Table:
-    """Oriented scores (higher is better) of runs over training, and what was planned for each.
+    """Oriented scores (higher is better) of runs over training, and the planned compute.
 
     scores: run, benchmark, scoring method → `(tokens, score)` by tokens.
     compute: `[runs]` parameters × tokens at the end of the run. size: `[runs]` parameters.
@@ -53,7 +54,7 @@ class Table:
     size: Floats
 
     def early(self, method: str, benchmark: str, share: float) -> Floats:
-        """`[runs]` the last score at up to `share` of each run's tokens; NaN where none is."""
+        """`[runs]` the last score at up to `share` of each run's tokens; NaN if there is none."""
         found = []
         for run in self.runs:
             series = self.scores.get((run, benchmark, method), [])
@@ -80,19 +81,19 @@ def table(name: str) -> Table:
 
 
 def agreement(early: Floats, final: Floats) -> Floats:
-    """`[runs, runs]`: 1 where both order a pair alike, 0 where not, a tie on one side is half."""
+    """`[runs, runs]`: 1 if both order a pair in the same way, otherwise 0; 0.5 for one tie."""
     one, other = (np.sign(v[:, None] - v[None, :]) for v in (early, final))
     return (1 + one * other) / 2
 
 
 def share(matrix: Floats, mask: np.ndarray[Any, np.dtype[np.bool_]] | None = None) -> float:
-    """Mean over pairs of different runs, each once, of those in `mask`."""
+    """Mean over the pairs of different runs in `mask`."""
     pairs = np.triu(np.ones(matrix.shape, dtype=bool), 1)
     return float(matrix[pairs if mask is None else pairs & mask].mean())
 
 
 def interval(matrices: Sequence[Floats]) -> list[float]:
-    """95% percentile interval of the first less the second (if given), runs drawn again."""
+    """95% percentile interval of the first minus the second (if given), with resampled runs."""
     random = np.random.default_rng(SEED)
     runs = len(matrices[0])
     counts = random.multinomial(runs, np.full(runs, 1 / runs), RESAMPLES).astype(float)
@@ -106,11 +107,11 @@ def interval(matrices: Sequence[Floats]) -> list[float]:
 def over_training(
     name: str, methods: Sequence[str], final: str, shares: Sequence[float], tasks: Sequence[str]
 ) -> dict[str, Any]:
-    """Decision accuracy on single tasks and on their mean, beside rankings without an evaluation.
+    """Decision accuracy on single tasks and on their mean, and rankings without an evaluation.
 
     Args:
-        name: of the table. methods: scoring methods compared. final: that of the final score.
-        shares: of training at which is decided. tasks: the problem's; all where empty.
+        name: name of the table. methods: compared scoring methods. final: scoring method of the
+        final score. shares: shares of training. tasks: the problem's tasks; all if empty.
     """
     data = table(name)
     asked = list(tasks) or sorted({b for _, b, method in data.scores if method == final})
@@ -170,7 +171,7 @@ def over_training(
 
 
 def over_sizes() -> dict[str, Any]:
-    """DCLM: do 400M and 1B models order data recipes as the 7B models do?"""
+    """DCLM: decision accuracy of 400M and 1B models for the order of data recipes at 7B."""
     scores: dict[tuple[str, str, str, str], list[float]] = {}
     for row in pq.read_table(PUBLISHED / "dclm.parquet").to_pylist():
         if row["recipe"] is not None:
@@ -218,7 +219,7 @@ def figures() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write figures.json beside this file."""
+    """Write figures.json to the folder of this file."""
     text = json.dumps(figures(), indent=1)
     (FOLDER / "figures.json").write_text(text + "\n", "utf-8")
     print(text)

@@ -411,8 +411,9 @@ def picture() -> str:
             f"{words}</text>"
         )
         for share in (0.0, 0.5, 1.0):
-            at, value = left + 10 + share * (width - 20), abs(low + share * (high - low))
-            parts.append(f'<text x="{at:.0f}" y="256" text-anchor="middle">{value:.2g}</text>')
+            at, value = left + 10 + share * (width - 20), low + share * (high - low)
+            shown = f"{-value if name == 'bits_per_byte' else value:.2g}".replace("-", "−")
+            parts.append(f'<text x="{at:.0f}" y="256" text-anchor="middle">{shown}</text>')
         for score in (0.2, 0.4, 0.6, 0.8):
             up = 240 - score * 240
             parts.append(
@@ -428,16 +429,18 @@ def picture() -> str:
                 f'<circle cx="{at:.1f}" cy="{240 - y[i] * 240:.1f}" r="4.5" fill="{fill}" '
                 f'stroke="#1f5fa8" stroke-width="1.6"><title>{model}</title></circle>'
             )
-    legend = "measured recall; filled: the 15 models published before the registration, open: the 8"
+    turned = 'transform="translate(18 130) rotate(-90)"'
+    parts.append(f'<text {turned} text-anchor="middle">measured recall</text>')
+    legend = "filled: the 15 models published before the registration; open: the 8 that were not"
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" width="680" height="310" '
         'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="#ffffff"/>'
-        f'{"".join(parts)}<text x="60" y="300">{legend} that were not</text></svg>\n'
+        f'{"".join(parts)}<text x="60" y="300">{legend}</text></svg>\n'
     )
 
 
 def main() -> None:
-    """Write figures.json and recall.svg beside this file."""
+    """Write figures.json and recall.svg to the folder of this file."""
     text = json.dumps(figures(), indent=1)
     (FOLDER / "figures.json").write_text(text + "\n", "utf-8")
     (FOLDER / "recall.svg").write_text(picture(), "utf-8")

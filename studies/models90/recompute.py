@@ -22,10 +22,10 @@ PUBLISHED = FOLDER.parents[1] / "data" / "published"
 SEED = 0
 RESAMPLES = 1000
 TOP = 26
-"""Documents, a tenth, that the source's linear projection keeps if none may weigh over 1/26."""
+"""Number of documents that the source's linear projection keeps, with weights of at most 1/26."""
 
 LEAST = 8
-"""Models that a split is scored on, at least."""
+"""Minimum number of models that a split is scored on."""
 
 TASKS = ("arc_easy", "piqa", "sciq")
 """The target is the mean accuracy: `target.benchmarks` of the problem file."""
@@ -40,7 +40,7 @@ CONTINUED = {
     "bigcode": "starcoder",
     "gpt-neo": "pythia",
 }
-"""Families whose models continue the training of another family's, or come from its makers."""
+"""Families whose models continue the training of another family, or have the same makers."""
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -48,8 +48,8 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 class Models:
     """Published models, their scores on documents and benchmarks.
 
-    bits: `[models, documents]`, negated so that more is better. accuracy, perplexity: benchmark →
-    `[models]`. parameters: NaN where a name states none. tokens: of training, NaN where unknown.
+    bits: `[models, documents]`, negated so that higher is better. accuracy, perplexity: benchmark →
+    `[models]`. parameters: NaN if the name has none. tokens: training tokens, NaN if unknown.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Models:
         self.tokens = np.array([known.get(name, math.nan) for name in self.names])
 
     def targets(self) -> dict[str, Floats]:
-        """What is predicted; more is better."""
+        """The predicted scores; higher is better."""
         found = {"mean": np.mean([self.accuracy[task] for task in TASKS], axis=0)}
         found |= {task: self.accuracy[task] for task in TASKS}
         return found | {"lambada_openai": -np.log(self.perplexity["lambada_openai"])}
@@ -103,19 +103,19 @@ def pearson(x: Floats, y: Floats) -> Floats:
 
 
 def partial(x: Floats, y: Floats, given: Sequence[Floats]) -> Floats:
-    """Spearman of each column of `x` with `y`, ranks less their least-squares fit on ranks."""
+    """Partial Spearman of each column of `x` with `y`, from residuals of ranks."""
     return partial_of_ranks(rankdata(x, axis=0), rankdata(y), [rankdata(part) for part in given])
 
 
 def partial_of_ranks(x: Floats, y: Floats, given: Sequence[Floats]) -> Floats:
-    """The same of ranks."""
+    """The same from ranks."""
     fit = np.column_stack([np.ones(len(y)), *given])
     left = [part - fit @ np.linalg.lstsq(fit, part, rcond=None)[0] for part in (x, y)]
     return pearson(left[0], left[1])
 
 
 def draws(families: Sequence[str], resamples: int) -> list[list[int]]:
-    """Models of as many families as there are, drawn with replacement."""
+    """Models of families drawn with replacement; the number of families is unchanged."""
     rng = np.random.default_rng(SEED)
     groups = [[i for i, f in enumerate(families) if f == name] for name in sorted(set(families))]
     picks = rng.integers(len(groups), size=(resamples, len(groups)))
@@ -123,7 +123,7 @@ def draws(families: Sequence[str], resamples: int) -> list[list[int]]:
 
 
 class Drawn:
-    """A statistic `[K]` and what it is when families are drawn again."""
+    """A statistic `[K]`, and its values for resampled families."""
 
     def __init__(self, value: Floats, again: Floats) -> None:
         self.value, self.again = value, again[np.isfinite(again).all(axis=1)]
@@ -133,7 +133,7 @@ class Drawn:
         return [float(q) for q in np.quantile(self.again[:, at], [0.025, 0.975])]
 
     def excludes_0(self) -> tuple[int, int]:
-        """How many of the K are above and below 0, all 95% intervals holding at once.
+        """How many of the K are above and below 0 by simultaneous 95% intervals.
 
         On Fisher's scale: the 95% quantile of the largest |z* − z| in standard errors.
         """
@@ -150,13 +150,13 @@ class Drawn:
 
 
 def drawn_again(statistic: Callable[[list[int]], Floats], families: Sequence[str]) -> Drawn:
-    """A statistic of some models, of all and of models of drawn families."""
+    """A statistic of all models, and of models of drawn families."""
     again = [statistic(each) for each in draws(families, RESAMPLES)]
     return Drawn(statistic(list(range(len(families)))), np.array(again))
 
 
 def methods(ranks: Floats, y: Floats) -> dict[str, Floats]:
-    """Document weights `[documents]` that each way of combining takes from models.
+    """Weights of documents `[documents]` for each method, computed from some models.
 
     projected: the source's sign estimator and its linear projection, which gives the same weight to
     the TOP documents. weighted: the estimate as weight. best document: that of the largest
@@ -185,7 +185,7 @@ def top(values: Floats, count: int) -> Floats:
 
 
 def held_out(bits: Floats, targets: dict[str, Floats], families: Sequence[str]) -> dict[str, Any]:
-    """Each way of combining, chosen on drawn families and scored on those that weren't drawn.
+    """Each method, chosen on drawn families and scored on the other families.
 
     Intervals are percentiles over the draws, of the difference to the mean's rho.
     """
@@ -223,7 +223,7 @@ def held_out(bits: Floats, targets: dict[str, Floats], families: Sequence[str]) 
 
 
 def of_targets(models: Models, targets: dict[str, Floats]) -> dict[str, Any]:
-    """What documents tell of each target: alone, against their mean, and beyond it."""
+    """Correlation of documents with each target: alone, minus their mean, and given their mean."""
     x = np.column_stack([models.bits.mean(axis=1), models.bits])
     alone: dict[str, list[Floats]] = {name: [] for name in targets}
     beyond: dict[str, list[Floats]] = {name: [] for name in targets}
@@ -260,7 +260,7 @@ def of_targets(models: Models, targets: dict[str, Floats]) -> dict[str, Any]:
 
 
 def given_size(models: Models, y: Floats) -> dict[str, Any]:
-    """How much is size, and training tokens, of the models for which they are known."""
+    """Correlations given size and training tokens, over the models for which they are known."""
     bits, mean = models.bits, models.bits.mean(axis=1)
     found: dict[str, Any] = {}
     for name, given in (
@@ -290,7 +290,7 @@ def given_size(models: Models, y: Floats) -> dict[str, Any]:
 
 
 def one_factor(bits: Floats) -> dict[str, float]:
-    """How alike documents are: the first principal component of ranks, and pairs of documents."""
+    """Similarity of documents: first principal component of ranks, and pairs of documents."""
     ranks = rankdata(bits, axis=0)
     ranks = (ranks - ranks.mean(axis=0)) / ranks.std(axis=0)
     variances = np.linalg.svd(ranks, compute_uv=False) ** 2
@@ -304,7 +304,7 @@ def one_factor(bits: Floats) -> dict[str, float]:
 
 
 def within_families(x: Floats, y: Floats, families: Sequence[str]) -> dict[str, Any]:
-    """Pearson of ranks less their family means, over families of two models or more."""
+    """Pearson correlation of ranks minus family means, over families of two or more models."""
     ranks = [rankdata(part) for part in (x, y)]
     groups = {name: [i for i, f in enumerate(families) if f == name] for name in families}
     several = [i for group in groups.values() if len(group) > 1 for i in group]
@@ -319,7 +319,7 @@ def within_families(x: Floats, y: Floats, families: Sequence[str]) -> dict[str, 
 
 
 def compression() -> dict[str, Any]:
-    """Bits per character of three corpora against benchmarks, of large models."""
+    """Correlation of bits per character of three corpora with benchmarks, for large models."""
     scores: dict[tuple[str, str, str], float] = {}
     families: dict[str, str] = {}
     for name in ("observational_scaling", "compression_intelligence"):
@@ -358,7 +358,7 @@ def compression() -> dict[str, Any]:
 
 
 def benchmarks() -> dict[str, Any]:
-    """What predicts GSM8K among 148 models: other benchmarks, and parameters."""
+    """Correlation of GSM8K with other benchmarks and with parameters, over 148 models."""
     rows = scaling()
     scores = {(r["model"], r["metric"], r["benchmark"]): r["score"] for r in rows}
     families = {r["model"]: r["family"] for r in rows}
@@ -379,7 +379,7 @@ def benchmarks() -> dict[str, Any]:
 
 
 def fewer_documents(bits: Floats, y: Floats) -> dict[str, list[float]]:
-    """Median rho, and its 5% quantile, of the mean over so many documents drawn at random."""
+    """Median and 5% quantile of rho for the mean over randomly drawn documents."""
     rng = np.random.default_rng(SEED)
     found = {}
     for count in (1, 3, 10, 30):
@@ -454,10 +454,14 @@ def picture() -> str:
         parts.append(f'<line x1="400" x2="670" y1="{up:.0f}" y2="{up:.0f}" stroke="#e6e9ee"/>'
                      f'<text x="394" y="{up + 4:.0f}" text-anchor="end">{value:g}'
                      "</text>")  # fmt: skip
+    for x, words in ((18, "mean accuracy, 89 models"), (365, "Spearman of each document")):
+        parts.append(
+            f'<text transform="translate({x} 130) rotate(-90)" text-anchor="middle">{words}</text>'
+        )
     legend = (
-        '<text x="60" y="300">left: mean accuracy of 89 models; right: Spearman of each of 263 '
-        'documents <tspan fill="#1f5fa8">with accuracy</tspan> and <tspan fill="#c2662d">given the '
-        "mean over documents</tspan></text>"
+        '<text x="670" y="300" text-anchor="end">Spearman '
+        '<tspan fill="#1f5fa8">with accuracy</tspan>, and '
+        '<tspan fill="#c2662d">given the mean of the documents</tspan></text>'
     )
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" width="700" height="310" '
@@ -467,7 +471,7 @@ def picture() -> str:
 
 
 def main() -> None:
-    """Write figures.json and documents.svg beside this file."""
+    """Write figures.json and documents.svg to the folder of this file."""
     text = json.dumps(figures(), indent=1)
     (FOLDER / "figures.json").write_text(text + "\n", "utf-8")
     (FOLDER / "documents.svg").write_text(picture(), "utf-8")

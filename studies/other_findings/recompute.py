@@ -39,10 +39,10 @@ def overall(right: Floats) -> Floats:
 
 
 def merges() -> dict[str, Any]:
-    """Scores of the nine entries, and how often one is above another in binomial draws.
+    """Scores of the nine entries, and the share of binomial draws in which one is above another.
 
-    Draws of the entries are independent. Entries answer the same items, so that paired draws, as
-    `tokenmart dbt run` makes them, vary less.
+    Draws of the entries are independent. Entries answer the same items, so the paired draws of
+    `tokenmart dbt run` vary less.
     """
     rows = json.loads((BENCHMARKS / "minimerge.json").read_text("utf-8"))["accuracy"]
     entries = sorted({row["entry"] for row in rows})
@@ -85,7 +85,7 @@ def chosen_items() -> dict[str, Any]:
     """Held-out signal quality (SQ) of chosen items, and the part of the gain that is optimism."""
     found = {}
     record = json.loads((BENCHMARKS / "curate_series.json").read_text("utf-8"))
-    for method, row in record["readings"].items():
+    for method, row in record["scoring_methods"].items():
         of = row["held_out"]
         quality = {
             name: (of["monotonicity"][name] + of["autocorrelation"][name]) / 2
@@ -106,7 +106,7 @@ def figures() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write figures.json beside this file."""
+    """Write figures.json to the folder of this file."""
     text = json.dumps(figures(), indent=1)
     (FOLDER / "figures.json").write_text(text + "\n", "utf-8")
     print(text)

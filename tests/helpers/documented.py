@@ -134,8 +134,7 @@ class Desk:
             "texts.jsonl": lambda path: path.write_text(json.dumps(make_text(0)) + "\n"),
             "checkpoints/my-model": self._checkpoint,
             "models/my-checkpoint": self._checkpoint,
-            "mine.yml": self._mine,
-            "my.yml": self._imported,
+            "mine.yml": self._imported if "import" in words else self._mine,
             "numbers.csv": self._numbers,
             "secret.txt": lambda path: path.write_text("correct horse battery staple"),
             "results.csv": lambda path: path.write_text(
@@ -154,7 +153,7 @@ class Desk:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 makers[word](path)
         if "import" in words and "mine" in words:
-            self._imported(self.workspace.problems / "mine.yml", "mine")
+            self._imported(self.workspace.problems / "mine.yml", "org/model")
         if words[0] in ("verify", "submit", "reproduce"):
             self._labels()
         if words[0] == "preregister":  # shown twice, but nothing is registered twice
@@ -164,7 +163,7 @@ class Desk:
         """Take out of the checkout what belongs to this reader alone."""
         (self.workspace.problems / "mine.yml").unlink(missing_ok=True)
         (self.workspace.root / TARGET_PATH).unlink(missing_ok=True)
-        for name in ("mine", "my", "challenge"):
+        for name in ("mine", "challenge"):
             for folder in self.workspace.data.glob(f"*/problem={name}"):
                 shutil.rmtree(folder)
 
@@ -187,10 +186,9 @@ class Desk:
         shutil.copytree(self.checkpoint, path.with_name("my-model"))
         run(["data", "new", "mine", "--texts", "texts", "--model", "my-model"])
 
-    def _imported(self, path: Path, name: str = "my") -> None:
-        model = "org/model" if name == "mine" else "me/model"
+    def _imported(self, path: Path, model: str = "my-model") -> None:
         path.write_text(
-            f"name: {name}\ntitle: t\ndocuments: {{kind: folder, path: texts}}\n"
+            "name: mine\ntitle: t\ndocuments: {{kind: folder, path: texts}}\n"
             f"models: [{{full_id: {model}, family: f, source: {{kind: hub}}}}]\n"
             "probes: [{kind: full}]\ntarget: {kind: imported}\n"
         )

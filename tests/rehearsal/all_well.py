@@ -278,8 +278,11 @@ class AllWell:
         stock = self.difference(model, variant, plain, full)
         require(stock <= TOLERANCE, f"{variant}: {stock:.2g} nats off")
         apart = self.difference(model, model.full_id, plain, full)
-        require(apart > 100 * TOLERANCE, "the two readings are not distinguishable")
-        return f"{stock:.1e} nats off; the readings are up to {apart:.2g} apart"
+        require(
+            apart > 100 * TOLERANCE,
+            "the results of the two position encodings are not distinguishable",
+        )
+        return f"{stock:.1e} nats off; the two position encodings differ by up to {apart:.2g}"
 
     def difference(
         self, model: LookAlike, full_id: str, plain: Any, conditions: list[Condition] | None = None

@@ -45,7 +45,7 @@ def init(folder: Path) -> None:
     """Make a workspace in FOLDER: the dbt project, problem files and a place for data.
 
     For an installation without a checkout. Commands that are started in the folder, or below it,
-    use it; $TOKENMART_HOME names it from elsewhere. Nothing that is there is replaced.
+    use it; $TOKENMART_HOME names it from elsewhere. Existing files are kept.
 
     \b
     tokenmart init study

@@ -52,7 +52,7 @@ def data() -> None:
 def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path | None) -> None:
     """Write a problem file for your own texts and models. It runs without changes.
 
-    In a terminal, the command asks for missing arguments. It downloads and loads nothing.
+    In a terminal, the command prompts for missing arguments. It downloads and loads nothing.
 
     \b
     tokenmart data new mine --texts texts --model models/my-checkpoint

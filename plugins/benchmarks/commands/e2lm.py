@@ -1,4 +1,4 @@
-"""Judge benchmarks by their scores over training."""
+"""Evaluate benchmarks by the signal of their scores early in training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN_REASONS = 5
 
 @click.group()
 def e2lm() -> None:
-    """Judge benchmarks by the signal that their scores give early in training."""
+    """Evaluate benchmarks by the signal of their scores early in training."""
 
 
 e2lm.add_command(new)
@@ -164,13 +164,17 @@ def collect(
     write_out(out, found.csv(), f" ({len(found.rows)} scores of {len(models)} models)")
 
 
-@e2lm.command(short_help="Write a page with curves, signal and decisions, or of models in pairs.")
+@e2lm.command(short_help="Write an HTML page for a table of scores, or for pairs of models.")
 @click.option(
     "--problem",
     help="Name of the problem, or path of its .yml file: one of kind table, or with results of "
     "`tokenmart eval`.",
 )
-@click.option("--scores", type=FILE, help="Table of `tokenmart e2lm score`, instead of --problem.")
+@click.option(
+    "--scores",
+    type=FILE,
+    help="Table in the format of `tokenmart e2lm score`, instead of --problem.",
+)
 @click.option("--metric", help="Scoring method shown; default: the target's, or the task's first.")
 @click.option(
     "--out",
@@ -183,7 +187,10 @@ def collect(
 def report(
     problem: str | None, scores: Path | None, metric: str | None, out: Path, force: bool
 ) -> None:
-    """Write a page for a table: curves with error bands, signal table, decisions by stage.
+    """Write an HTML page for a table of scores, or for pairs of models.
+
+    For a problem of kind table, or with --scores, the page has score curves with error bands,
+    signal statistics, and decision accuracy by stage.
 
     For a problem with results of `tokenmart eval`, the page compares every pair of models on the
     same items of each task: win, tie and loss, the smallest difference with 80% power, and the
@@ -220,7 +227,7 @@ def report(
     write_out(out, page, f" ({len(page.encode()) / 1e6:.1f} MB)")
 
 
-@e2lm.command(short_help="Compare scoring methods by decision accuracy.")
+@e2lm.command("scoring-methods", short_help="Compare scoring methods by decision accuracy.")
 @click.option(
     "--problem",
     "problems",
@@ -235,7 +242,7 @@ def report(
 @JSON
 @click.option("--out", type=FILE, help="Also write JSON to this file.")
 @FORCE
-def readings(
+def scoring_methods(
     problems: tuple[str, ...],
     resamples: int,
     seed: int,
@@ -244,27 +251,27 @@ def readings(
     out: Path | None,
     force: bool,
 ) -> None:
-    """Compare scoring methods: how often does an early score order runs as the final score does?
+    """Compare scoring methods by decision accuracy.
 
     Decision accuracy is the share of pairs of runs that an early score of a benchmark orders as the
-    benchmark's final score in the target's metric does. Intervals resample runs and tasks (all
-    splits of one together). The held-out scoring method of a task is the best one on all other
-    tasks.
+    benchmark's final score by the target's scoring method does. Intervals resample runs and tasks
+    (all splits of a task together). The held-out scoring method of a task is the best one on all
+    other tasks.
 
     \b
-    tokenmart e2lm readings --problem ladder
-    tokenmart e2lm readings --out readings.json
+    tokenmart e2lm scoring-methods --problem ladder
+    tokenmart e2lm scoring-methods --out scoring_methods.json
     """
-    from plugins.benchmarks.e2lm.readings import compare_readings
-    from plugins.benchmarks.e2lm.readings_view import print_readings
+    from plugins.benchmarks.e2lm.scoring_methods import compare_scoring_methods
+    from plugins.benchmarks.e2lm.scoring_methods_view import print_scoring_methods
     from warehouse.files import write_whole
 
     workspace = workspace_for(out, force, b'"held_out"')
-    found = [compare_readings(name, workspace, seed, resamples) for name in problems]
+    found = [compare_scoring_methods(name, workspace, seed, resamples) for name in problems]
     if as_json:
         click.echo(as_text(found))
     else:
-        print_readings(found, wide)
+        print_scoring_methods(found, wide)
     if out is not None:
         write_whole(out, as_text(found) + "\n")
         click.echo(f"written {out}", err=as_json)
@@ -357,4 +364,6 @@ def package(
         f"written {out}: {made.task} by {made.metric}, {made.samples} samples, {made.leaks} leaks, "
         f"patch of {len(made.patch.files)} files onto {made.patch.base[:12]}"
     )
-    click.echo(f"written {made.judged}: 50 items as the judge of scientific alignment reads them")
+    click.echo(
+        f"written {made.judged}: 50 items in the format of the judge of scientific alignment"
+    )

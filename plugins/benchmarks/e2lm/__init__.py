@@ -1,1 +1,1 @@
-"""Benchmarks judged by their scores over training: signal early on, and what decides best."""
+"""Evaluate benchmarks by their scores over training: early signal and decision accuracy."""

@@ -1,7 +1,7 @@
-"""Run inside a clone of lm-evaluation-harness: load a task, show its items, score some of them.
+"""Run in a clone of lm-evaluation-harness: load a task, check its items, score some of them.
 
-`python -c <this file> TASK LIMIT OUT`, in the clone; a LIMIT of 0 runs all samples. Imports nothing
-of ours: the Python that runs it is the harness's own, and may be another one than ours.
+`python -c <this file> TASK LIMIT OUT`, in the clone; a LIMIT of 0 runs all samples. This file
+imports nothing of Tokenmart, because it runs in the harness's Python environment.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 
 def _tasks(tree: dict[Any, Any]) -> Iterator[Any]:
-    """The tasks of what may be a group of groups."""
+    """The tasks of a task, a group, or a group of groups."""
     for value in tree.values():
         if isinstance(value, dict):
             yield from _tasks(value)
@@ -40,7 +40,7 @@ def _item(task: Any, doc: Any) -> dict[str, Any]:
         choices[value] if isinstance(value, int) and choices and not wrong else str(value)
         for value in targets
     ]
-    # a number in place of a prompt: the choices are the prompts, as winogrande has it
+    # a number instead of a prompt: the choices are the prompts, as in winogrande
     shown = prompt if isinstance(prompt, str) else None
     if task.OUTPUT_TYPE == "loglikelihood_rolling":
         shown = None
@@ -73,7 +73,7 @@ def _wrong_texts(prompt: Any, targets: list[Any], doc: Any) -> str | None:
 
 
 def _items(tasks: list[Any]) -> list[dict[str, Any]]:
-    """All items of some tasks; raises ValueError with the first ones that are wrong."""
+    """All items of some tasks; raises ValueError with the first invalid ones."""
     items = []
     for task in tasks:
         for doc in task.eval_docs:
@@ -114,7 +114,7 @@ def _model() -> Any:
 
 
 def check(name: str, limit: int) -> dict[str, Any]:
-    """The harness's view of a task; `failed` and `error` if it fails."""
+    """Result of running a task in the harness; `failed` and `error` if it fails."""
     found: dict[str, Any] = {"failed": "import"}
     try:
         import lm_eval

@@ -1,4 +1,4 @@
-"""Items for the judge of scientific alignment: 50 random ones, as questions with their answer."""
+"""Write 50 random items as questions with answers, for the judge of scientific alignment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from plugins.benchmarks.e2lm.leakage import PromptedItem
 
 COUNT = 50
-"""Items that the organisers show to their judge."""
+"""Number of items that the organisers' judge reads."""
 
 _SEED = 0
 _QUESTION = re.compile(r"^\s*question\s*:\s*", re.IGNORECASE)
@@ -17,9 +17,10 @@ _ANSWER = re.compile(r"\s*answer\s*:\s*$", re.IGNORECASE)
 
 
 def judged_items(items: Sequence[PromptedItem]) -> str:
-    """`Question: … Answer: …` of 50 random items (all, if there are fewer), a blank line between.
+    """`Question: … Answer: …` for 50 random items (all, if there are fewer), separated by blank
+    lines.
 
-    Always the same ones of the same items. An item without a prompt is shown by its answer alone.
+    The selection depends on the items only. An item without a prompt has only its answer.
     """
     drawn = random.Random(_SEED).sample(list(items), min(COUNT, len(items)))
     return "\n\n".join(_shown(item) for item in drawn) + "\n"

@@ -1,4 +1,4 @@
-"""Does a prompt give its answer away?"""
+"""Find prompts that contain their answer."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _UNSPACED = re.compile(
 
 @dataclass(frozen=True)
 class PromptedItem:
-    """An item as a model meets it.
+    """Prompt and answers of an item.
 
-    prompt: None where the task puts no text before what is scored.
-    answers: every text that counts as right. choices: all of a multiple choice, else empty.
+    prompt: None if the task has no text before the scored text.
+    answers: all right answers. choices: all choices of a multiple-choice item, otherwise empty.
     """
 
     prompt: str | None
@@ -29,7 +29,7 @@ class PromptedItem:
 
 
 def stands_in(answer: str, prompt: str) -> bool:
-    """Whether a prompt contains an answer as whole words, in any case.
+    """Whether a prompt contains an answer as complete words, ignoring case.
 
     `tin` is not found in `continue`; spaces and punctuation around the answer don't count. Scripts
     that put no spaces between words have no whole words: there any place counts. Letters with
@@ -48,7 +48,7 @@ def stands_in(answer: str, prompt: str) -> bool:
 def leaking(items: Sequence[PromptedItem]) -> list[int]:
     """Indices of the items whose prompt contains a right answer.
 
-    A prompt that lists all choices gives none of them away.
+    A prompt that lists all choices doesn't count.
     """
     found = []
     for index, item in enumerate(items):

@@ -1,4 +1,4 @@
-"""`tokenmart e2lm new`: a task for lm-evaluation-harness that runs as it is written."""
+"""`tokenmart e2lm new`: write a task for lm-evaluation-harness that runs without changes."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ METRIC = {
     "cloze": "perplexity",
     "generation": "exact_match",
 }
-"""The metric of each kind that a submission may name."""
+"""Metric of each kind of task for a submission."""
 
 EXAMPLES = 18
-"""Elements that become worked examples, and no items; 100 are left, as many as the rules want."""
+"""Number of elements used as few-shot examples; the other 100 are the minimum number of items."""
 
 
 @dataclass(frozen=True)
 class WorkedExamples:
-    """Worked examples before each question.
+    """Few-shot examples before each question.
 
-    count: in a prompt. sampler: `first_n`, always the first ones of the file, or `random`, drawn
-    for each question with the harness's few-shot seed. seed: which elements the file has.
+    count: number in a prompt. sampler: `first_n` uses the first ones of the file, `random` draws
+    them for each question with the harness's few-shot seed. seed: selects the elements in the file.
     """
 
     count: int = 0
@@ -42,7 +42,7 @@ class WorkedExamples:
 
 _CHOICES = 4
 _STRIDE = 7
-"""Wrong choices are elements this far apart in the table, the right one's place goes round."""
+"""Distances in the table of elements between the right choice and the wrong ones."""
 
 
 def new_task(
@@ -51,17 +51,17 @@ def new_task(
     """Write a task of 118 items, on the symbols of the chemical elements, to be replaced.
 
     Args:
-        name: of the task in the harness.
-        kind: what is asked of a model: likelihoods of choices, of one answer, or a text.
-        folder: where the task's own folder is made.
-        examples: before each question; none by default. With some, 18 of the 118 elements are
-            examples and no items.
+        name: name of the task in the harness.
+        kind: log-likelihoods of choices, log-likelihood of one answer, or generated text.
+        folder: the task's own folder is created in this folder.
+        examples: few-shot examples before each question; none by default. If there are some, 18 of
+            the 118 elements are examples instead of items.
 
     Returns:
         The written files.
 
     Raises:
-        TokenmartError: the name is not a valid task name, or there is something by this name.
+        TokenmartError: the name is not a valid task name, or the folder exists.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise TokenmartError(

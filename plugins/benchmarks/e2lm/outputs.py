@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def workspace_for(out: Path | None, force: bool, own: bytes) -> Workspace:
-    """The checkout; what may not be written is refused before the work.
+    """The checkout; raises an error before the computation if `out` may not be written.
 
-    An earlier result has `own` in its first bytes and may be replaced without --force.
+    An earlier result has `own` in its first bytes and is replaced without --force.
     """
     from warehouse.files import refuse_protected
     from warehouse.paths import find_workspace
@@ -30,7 +30,7 @@ def workspace_for(out: Path | None, force: bool, own: bytes) -> Workspace:
 
 
 def say(notes: Iterable[str]) -> None:
-    """Print notes on standard error, a line each."""
+    """Print notes on standard error, one per line."""
     for note in notes:
         click.echo(visible(f"note: {note}"), err=True)
 
@@ -45,10 +45,10 @@ def as_text(found: object) -> str:
 
 
 def write_out(out: Path, text: str, what: str = "") -> None:
-    """Write a file whole, and print its name and contents.
+    """Write a file atomically, and print its name and a summary.
 
     Raises:
-        StorageError: it can't be written.
+        StorageError: the file can't be written.
     """
     from warehouse.files import write_whole
 

@@ -1,4 +1,4 @@
-"""`tokenmart e2lm package`: a checked submission for the E2LM competition."""
+"""`tokenmart e2lm package`: check a task and write a submission for the E2LM competition."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from warehouse.errors import TokenmartError, did_you_mean, visible
 from warehouse.files import write_whole
 
 FEWEST, MOST = 100, 15_000
-"""Samples of a task, as the rules have it."""
+"""Minimum and maximum number of samples in the competition's rules."""
 
 TOKEN = "HF_TOKEN"
 _TOKEN_NAMES = (TOKEN, "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
@@ -48,8 +48,8 @@ _FAILED = {
 class Packaged:
     """Contents of a submission.
 
-    leaks: samples whose prompt contains the answer. unchecked: samples without a prompt to look in.
-    judged: the file of items for the judge.
+    leaks: number of samples whose prompt contains the answer. unchecked: number of samples without
+    a prompt. judged: the file of items for the judge.
     """
 
     task: str
@@ -65,12 +65,12 @@ class Packaged:
 class Wish:
     """The request to package a task.
 
-    task: its folder. harness: the clone. name, metric: None for the only task, its first metric.
-    base: the commit the patch starts from. onto: the clean clone it must apply to; None for the
+    task: its folder. harness: the clone. name: None for the only task. metric: None for its first
+    metric. base: base commit of the patch. onto: clean clone that it must apply to; None for the
         harness at `base`.
-    python: runs the harness. limit: samples that are run; None for all. leaks_allowed: samples
-        that may leak.
-    seconds: that the harness may take.
+    python: Python that runs the harness. limit: number of samples to run; None for all.
+        leaks_allowed: number of prompts that may contain their answer.
+    seconds: time limit of the harness.
     """
 
     task: Path
@@ -86,14 +86,14 @@ class Wish:
 
 
 def package(wish: Wish, out: Path, say: Callable[[str], None]) -> Packaged:
-    """Check a task against a clean clone and write `out`, with patch and metadata in it.
+    """Check a task in a clean clone and write `out`, which contains patch and metadata.
 
-    A file next to it has 50 items as the organisers show them to their judge (`judge_path`).
+    A file next to it has 50 items in the format of the organisers' judge (`judge_path`).
 
     Args:
-        wish: what to package.
+        wish: the request.
         out: the zip; readable by its owner only, because it contains the access token.
-        say: called with each step.
+        say: called with the name of each step.
 
     Raises:
         TokenmartError: a check fails, or the environment has no token.
@@ -139,12 +139,13 @@ def judge(
     """Metric, items and leaking items of a task that ran.
 
     Args:
-        name: of the task.
-        wish: which metric, how many leaks.
-        found: what `harness_check.check` returned.
+        name: name of the task.
+        wish: the request, with the metric and the number of leaks allowed.
+        found: result of `harness_check.check`.
 
     Raises:
-        TokenmartError: too few or too many samples, no such metric, no number, or too many leaks.
+        TokenmartError: too few or too many samples, an unknown metric, a metric without a number,
+            or too many leaks.
     """
     items = [
         PromptedItem(item["prompt"], tuple(item["answers"]), tuple(item["choices"]))
@@ -152,7 +153,7 @@ def judge(
     ]
     if not FEWEST <= len(items) <= MOST:
         raise TokenmartError(
-            f"{name}: {len(items)} samples; the rules want {FEWEST} to {MOST:,}: "
+            f"{name}: {len(items)} samples; the rules require {FEWEST} to {MOST:,}: "
             f"{'add some' if len(items) < FEWEST else '`tokenmart e2lm curate` chooses some'}"
         )
     metric = _metric(name, wish.metric, found["results"])
@@ -183,7 +184,7 @@ def _run_harness(wish: Wish, clean: Path, name: str, scratch: Path, token: str) 
     """Findings of `harness_check` in the clean clone."""
     out = scratch / "found.json"
     source = Path(__file__).with_name("harness_check.py").read_text(encoding="utf-8")
-    # the token has no business in another program: not in its arguments, not in its environment
+    # the access token is not passed to other programs, as argument or in the environment
     kept = {
         key: value
         for key, value in os.environ.items()
@@ -253,7 +254,7 @@ def _metric(name: str, wanted: str | None, results: dict[str, Any]) -> str:
 
 
 def _write_zip(out: Path, members: dict[str, bytes]) -> None:
-    """The same bytes for the same members; for its owner only."""
+    """Write a zip that depends on its members only, readable by its owner only."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in members.items():

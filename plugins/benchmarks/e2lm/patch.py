@@ -1,4 +1,4 @@
-"""The difference that adds a task to a clone of lm-evaluation-harness."""
+"""Create the patch that adds a task to a clone of lm-evaluation-harness."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from warehouse.text_file import read_text
 
 TASKS = Path("lm_eval/tasks")
 LARGEST_TASK = 32_000_000
-"""Bytes of a task's folder: ten times what 15,000 questions of a few lines take."""
+"""Maximum size of a task's folder in bytes: ten times the size of 15,000 short questions."""
 _LARGEST_YAML = 1_000_000
 
 # independent of a user's or a clone's git configuration: prefixes, colours, context, length of ids
@@ -45,9 +45,9 @@ _SECRETS = {
 class Patch:
     """A patch, and notes on it.
 
-    text: as `git apply` reads it. as_text: the same with binary files written out. files: the
-        paths it touches. base: the commit it starts from.
-    left_out: untracked files of the clone that are not in it.
+    text: input of `git apply`. as_text: the same with binary files as text. files: the changed
+        paths. base: the base commit.
+    left_out: untracked files of the clone that are not in the patch.
     """
 
     text: bytes
@@ -61,7 +61,7 @@ def git(folder: Path, *arguments: str, given: bytes | None = None) -> bytes:
     """Output of a git command; hooks don't run.
 
     Raises:
-        TokenmartError: it fails, with its last line, or there is no git.
+        TokenmartError: the command fails (with its last line), or git is missing.
     """
     try:
         done = subprocess.run(
@@ -81,10 +81,10 @@ def git(folder: Path, *arguments: str, given: bytes | None = None) -> bytes:
 
 
 def find_base(harness: Path, revision: str) -> str:
-    """The commit that a revision of a clone names.
+    """The commit of a revision of a clone.
 
     Raises:
-        TokenmartError: no clone of the harness, or no such revision.
+        TokenmartError: the folder is not a clone of the harness, or has no such revision.
     """
     if not harness.is_dir():
         raise TokenmartError(f"{harness}: no such folder; name a clone of lm-evaluation-harness")
@@ -101,7 +101,8 @@ def task_files(task: Path) -> list[Path]:
     """The files of a task's folder, without caches.
 
     Raises:
-        TokenmartError: no folder, nothing in it, too much, or something that is no plain file.
+        TokenmartError: the folder is missing, empty or too large, or contains something other than
+            plain files.
     """
     if not task.is_dir():
         raise TokenmartError(f"{task}: no such folder; `tokenmart e2lm new` writes one")
@@ -129,7 +130,7 @@ def task_files(task: Path) -> list[Path]:
 
 
 class _AnyTag(yaml.SafeLoader):
-    """Reads `!function utils.load` and other tags of the harness as text."""
+    """YAML loader that reads `!function utils.load` and other tags of the harness as text."""
 
 
 _AnyTag.add_multi_constructor("!", lambda loader, suffix, node: f"!{suffix} {node.value}")
@@ -149,7 +150,7 @@ def task_names(task: Path) -> list[str]:
             tree = yaml.load(read_text(path, _LARGEST_YAML), Loader=_AnyTag)
         except RecursionError as error:
             raise TokenmartError(f"{path}: not YAML (nested too deeply); correct it") from error
-        except (yaml.YAMLError, ValueError) as error:  # the latter of a date such as 2026-02-30
+        except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2026-02-30
             where = getattr(error, "problem_mark", None)
             line = f":{where.line + 1}" if where else ""
             what = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
@@ -161,9 +162,9 @@ def task_names(task: Path) -> list[str]:
 
 
 def make_patch(task: Path, harness: Path, base: str, scratch: Path) -> Patch:
-    """The difference between a commit of the harness and the clone as it is with the task in it.
+    """The difference between a commit of the harness and the clone with the task.
 
-    Changes of tracked files in the clone belong to it, untracked ones outside the task don't.
+    It includes changes to tracked files of the clone, but no untracked files outside the task.
 
     Args:
         task: the task's folder, in the clone or elsewhere.
@@ -172,7 +173,7 @@ def make_patch(task: Path, harness: Path, base: str, scratch: Path) -> Patch:
         scratch: an empty folder.
 
     Raises:
-        TokenmartError: the base has other files where the task would go, or git fails.
+        TokenmartError: the base has other files in the task's place, or git fails.
     """
     inside = task.resolve().is_relative_to(harness.resolve())
     place = task.resolve().relative_to(harness.resolve()) if inside else TASKS / task.resolve().name
@@ -209,13 +210,15 @@ def make_patch(task: Path, harness: Path, base: str, scratch: Path) -> Patch:
 
 
 def refuse_secrets(patch: Patch, token: str) -> None:
-    """Refuse a patch that adds the token, or what looks like one, in whatever kind of file.
+    """Refuse a patch that adds the access token, or a string like one, in any kind of file.
 
     Raises:
-        TokenmartError: names file and line, never the value.
+        TokenmartError: the patch has one; the message has file and line, never the value.
     """
     for file, number, raw in _added(patch.as_text):
-        line = raw.replace(b"\0", b"").decode("utf-8", "replace")  # without the zeros of UTF-16
+        line = raw.replace(b"\0", b"").decode(
+            "utf-8", "replace"
+        )  # without the zero bytes of UTF-16
         what = "the token itself" if token and token in line else None
         for name, pattern in _SECRETS.items():
             what = what or (name if re.search(pattern, line) else None)
@@ -227,14 +230,14 @@ def refuse_secrets(patch: Patch, token: str) -> None:
 
 
 def _added(text: bytes) -> Iterator[tuple[str, int, bytes]]:
-    """File, line number in it and content of each line that a patch adds.
+    """File, line number and content of each line that a patch adds.
 
-    Within a hunk, whose head has its length, a line like a header is content.
+    The header of a hunk has its length, so a line in it that looks like a header is content.
     """
     file, number, removed_left, added_left = "", 0, 0, 0
     for line in text.split(b"\n"):
         if removed_left or added_left:
-            kind = line[:1]  # none for an empty line, where git is configured to drop its space
+            kind = line[:1]  # an empty line has no leading space, if git is configured so
             if kind == b"+":
                 yield file, number, line[1:]
             if kind not in (b"+", b"\\"):
@@ -254,7 +257,7 @@ def apply_cleanly(patch: Patch, onto: Path, revision: str, scratch: Path) -> Pat
     """A clean clone with the patch applied.
 
     Raises:
-        TokenmartError: it does not apply; names the first file.
+        TokenmartError: the patch does not apply; the message has the first file.
     """
     git(scratch, *_CLONE, str(onto.resolve()), "clean")
     clean = scratch / "clean"

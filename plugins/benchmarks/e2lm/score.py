@@ -1,4 +1,4 @@
-"""A plain table of E2LM scores, judged by the marts' own SQL."""
+"""Score a plain table of E2LM scores with the SQL models of the marts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _STEP = f"""
 """
 _MODELS = "select distinct full_id from benchmark_scores order by 1"
 _GRID, _SLACK = 2000, 20
-"""Steps between published checkpoints, and how far rounded tokens may lie from one."""
+"""Steps between published checkpoints, and the tolerance for rounded numbers of tokens."""
 
 Entry = dict[str, Any]
 
@@ -48,9 +48,9 @@ Entry = dict[str, Any]
 class SignalScores:
     """Signal statistics of a table's benchmarks.
 
-    entries: model → benchmark → statistic → value, None where undefined; `reason` for `sq`,
-        `reasons` for the others.
-    notes: on the table, a sentence each.
+    entries: model → benchmark → statistic → value, None if undefined; `reason` explains a missing
+        `sq`, `reasons` the others.
+    notes: notes on the table, one sentence each.
     """
 
     entries: dict[str, dict[str, Entry]]
@@ -66,20 +66,19 @@ def score_table(
 ) -> SignalScores:
     """Signal quality and the other statistics of `benchmark_signal` for each model and benchmark.
 
-    The early window is the competition's: steps that 4,000 divides, up to 206 billion tokens. A
-    model whose checkpoints are not those of the competition's schedule keeps all of them up to
-    there, with a note.
+    The early window is the competition's: steps divisible by 4,000, up to 206 billion tokens. For a
+    model on another schedule, all checkpoints up to that limit are used, with a note.
 
     Args:
         path: a table with the columns `COLUMNS`; `recipe` (science, web), `stderr` and the other
-            columns of a plain table may be there too. Or the JSON of the competition's site.
-        workspace: whose SQL models are used.
-        model: show this one only; all are compared with each other either way.
+            columns of a plain table are optional. Or the JSON of the competition's site.
+        workspace: the checkout with the SQL models.
+        model: return only this model; the statistics use all models.
         weights: of SQ, RC and CS in `weighted_score`.
-        last_checkpoints: how many the noise is measured on.
+        last_checkpoints: number of last checkpoints for the noise.
 
     Raises:
-        TokenmartError: the table is wrong, or has no such model.
+        TokenmartError: the table is invalid, or has no such model.
     """
     with open_table(path) as database:
         known = [name for (name,) in database.execute(_MODELS).fetchall()]
@@ -113,10 +112,10 @@ def score_table(
 
 
 def open_table(path: Path) -> duckdb.DuckDBPyConnection:
-    """A plain table in memory, with the competition's early window and its models on its schedule.
+    """A plain table in memory, with the competition's early window and schedule.
 
     Raises:
-        TokenmartError: the table is wrong, or has scores that were read in several ways.
+        TokenmartError: the table is invalid, or has scores by several scoring methods.
     """
     with plain_table(path) as table:
         scores = read_scores(table, COLUMNS)
@@ -139,7 +138,7 @@ def open_table(path: Path) -> duckdb.DuckDBPyConnection:
 
 
 def _place_on_schedule(database: duckdb.DuckDBPyConnection) -> None:
-    """Give the models that follow the competition's schedule the steps of their checkpoints."""
+    """Add the training step to the checkpoints of models on the competition's schedule."""
     database.execute(
         f"""
         update benchmark_scores set step = placed.step
@@ -164,7 +163,7 @@ def _place_on_schedule(database: duckdb.DuckDBPyConnection) -> None:
 
 
 def table_notes(database: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
-    """Notes on a table, once its series are built."""
+    """Notes on a table whose series are built."""
     return tuple(_notes(database))
 
 
@@ -214,7 +213,7 @@ def _entries(rows: list[tuple[str, str, str, float | None, str | None]]) -> dict
     entries: dict[str, dict[str, Entry]] = {}
     for model, benchmark, statistic, value, reason in rows:
         entry = entries.setdefault(model, {}).setdefault(benchmark, {"reason": None, "reasons": {}})
-        # what is left beyond are the last bits, which DuckDB's sums don't repeat
+        # further digits are not reproducible, because DuckDB sums in varying order
         entry[statistic] = None if value is None else float(f"{value:.12g}")
         if value is None:
             entry["reasons"][statistic] = reason

@@ -1,4 +1,4 @@
-"""Signal scores as a table in the terminal, with what is missing for the others."""
+"""Print signal scores as a table, with the reasons for missing scores."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _COLUMNS = {
     "decides": ("decision_accuracy", False),
     "SNR": ("snr", True),
 }
-"""Heading → statistic, and whether it is left out on a narrow terminal."""
+"""Heading → statistic, and whether a narrow terminal leaves it out."""
 
 
 def print_scores(found: SignalScores, wide: bool = False) -> None:
-    """Print a row per model and benchmark, and why a part of the weighted score is missing.
+    """Print a row per model and benchmark, and the reasons for missing parts of the weighted score.
 
     Args:
         found: the statistics.
@@ -88,7 +88,7 @@ def _shown(value: float) -> str:
 
 
 def _reasons(rows: list[tuple[str, str, Entry]]) -> Iterator[str]:
-    """Why a weighted score is undefined, each reason once, with the first row concerned."""
+    """Reasons why weighted scores are undefined, each with the first row that has it."""
     places: dict[str, list[str]] = {}
     for model, benchmark, entry in rows:
         reason = entry["reasons"].get("weighted_score")

@@ -1,4 +1,4 @@
-"""Tables of scores in an in-memory database, under the names that the SQL models read."""
+"""Load tables of scores into an in-memory database, for the SQL models."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def open_scores(problem: str, scores: pa.Table, facts: pa.Table) -> duckdb.DuckD
     """A database with `benchmark_scores` and `benchmark_tables` of one problem.
 
     Args:
-        problem: its name, the first column of both.
-        scores: in the columns of `BENCHMARK_SCORES`.
-        facts: in the columns of `BENCHMARK_TABLES`, one row.
+        problem: name of the problem, the first column of both tables.
+        scores: rows with the columns of `BENCHMARK_SCORES`.
+        facts: one row with the columns of `BENCHMARK_TABLES`.
     """
     connection = duckdb.connect()
     for name, table, schema in (
@@ -31,5 +31,5 @@ def open_scores(problem: str, scores: pa.Table, facts: pa.Table) -> duckdb.DuckD
 
 
 def open_problem(problem: str, brought: BroughtScores) -> duckdb.DuckDBPyConnection:
-    """The same for a table problem that was read."""
+    """The same database for a table problem."""
     return open_scores(problem, brought.scores, brought.facts)

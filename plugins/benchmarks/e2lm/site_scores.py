@@ -1,4 +1,4 @@
-"""The scores that the competition's site publishes as JSON, as a plain table.
+"""Convert the scores that the competition's site publishes as JSON to a plain table.
 
 `assets/data/plot-data-combined-all.json` of github.com/e2lmc/e2lmc.github.io: `metadata` names the
 benchmarks (`metrics`), `data` has for each model lists of one length, `gtokens` and the benchmarks.
@@ -21,7 +21,7 @@ _HEADER = ("model", "size", "arch", "tokens_bt", "benchmark", "score")
 
 @contextmanager
 def plain_table(path: Path) -> Iterator[Path]:
-    """The path of a plain table; the site's JSON is rewritten as one, other files stay.
+    """The path of a plain table; the site's JSON is converted, other files are returned unchanged.
 
     Raises:
         TokenmartError: a JSON file in another form.

@@ -1,1 +1,1 @@
-"""Benchmarks of lm-evaluation-harness on our engine, token by token."""
+"""Run benchmarks of lm-evaluation-harness on our engine and store every token."""

@@ -1,4 +1,4 @@
-"""Answers made elsewhere as rows of the tables of `eval`, and those tables' files."""
+"""Write imported answers to the tables of `eval`."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def store_scores(
     items: pa.Table,
     scores: Sequence[dict[str, Any]],
 ) -> None:
-    """Write a task's own metrics; those of an earlier import that had some are gone.
+    """Write a task's own metrics, and delete those of an earlier import.
 
     Raises:
         StorageError: the disk is full or the folder can't be written.
@@ -130,7 +130,7 @@ def store_scores(
 def store_tokens(
     workspace: Workspace, keys: _Keys, answers: Sequence[EvalAnswer], items: pa.Table
 ) -> None:
-    """Write and publish the tokens of answers that have any, with their units' records.
+    """Write and publish the tokens of all answers that have tokens, and the records of their units.
 
     Raises:
         StorageError: the disk is full or the folder can't be written.

@@ -19,20 +19,20 @@ class ChatTemplate:
 
     Attributes:
         tokenizer: of transformers.
-        without_system: how many prompts have no system turn because the template refuses one.
+        without_system: number of prompts without a system message because the template refuses one.
     """
 
     tokenizer: Any
     without_system: int = 0
 
     def __call__(self, messages: Messages, add_generation_prompt: bool = True) -> str:
-        """Messages as a prompt, the assistant's turn opened behind them or not."""
+        """Messages as one prompt, with or without the beginning of the assistant's turn."""
         from jinja2.exceptions import TemplateError
 
         try:
             return self._rendered(messages, add_generation_prompt)
         except TemplateError:
-            # as in the harness: some templates refuse a system's turn
+            # as in the harness: some templates refuse a system message
             kept = [each for each in messages if each["role"] != "system"]
             prompt = self._rendered(kept, add_generation_prompt)
             self.without_system += 1
@@ -51,13 +51,13 @@ class ChatTemplate:
 
 @dataclass(frozen=True)
 class Chat:
-    """How a task's prompts are put.
+    """Format of a task's prompts.
 
     Attributes:
         system: an instruction before everything else.
-        multiturn: worked examples are turns of their own, not one text.
+        multiturn: few-shot examples are messages of their own, not one text.
         template: text of the chat template; None for plain prompts.
-        apply: the template on messages.
+        apply: function that applies the template to messages.
     """
 
     system: str | None = None
@@ -67,7 +67,7 @@ class Chat:
 
     @property
     def ending(self) -> str:
-        """What sets the run apart from others of the task; empty for a plain prompt."""
+        """Part of the condition's name for the prompt format; empty for a plain prompt."""
         if self.template is None and self.system is None:
             return ""
         parts = [self.template, self.system, self.multiturn and self.template is not None]
@@ -76,7 +76,7 @@ class Chat:
 
     @property
     def note(self) -> str:
-        """What the template left out of prompts, empty for nothing."""
+        """Note on what the template left out of prompts; empty if nothing."""
         if self.apply is None or not self.apply.without_system:
             return ""
         count = counted(self.apply.without_system, "prompt")
@@ -100,7 +100,7 @@ def chat_of(model: str, tokenizer: Any, system: str | None = None, multiturn: bo
         model: full id, for messages.
         tokenizer: of transformers.
         system: an instruction before everything else.
-        multiturn: worked examples are turns of their own.
+        multiturn: few-shot examples are messages of their own.
 
     Raises:
         TokenmartError: the tokenizer has no chat template, or several and none is the default.

@@ -1,13 +1,13 @@
-"""Requests of a benchmark in a model's tokens, split where lm-evaluation-harness splits them.
+"""Tokenize requests of a benchmark, and split them as lm-evaluation-harness does.
 
-Scores are only comparable if prompt and continuation are split the same way: spaces at the end of a
-prompt belong to what follows, the tokens of the continuation are those of the whole text behind as
-many as the prompt has, and an empty prompt is the text's first token or BOS (lm_eval 0.4.13,
-`TemplateLM._encode_pair` and `HFLM.loglikelihood_rolling`).
+Scores are comparable only if prompt and continuation are split in the same way (lm_eval 0.4.13,
+`TemplateLM._encode_pair` and `HFLM.loglikelihood_rolling`). Spaces at the end of a prompt belong to
+the continuation. Prompt and continuation are tokenized together; with m tokens in the prompt alone,
+the continuation starts at token m. An empty prompt is replaced by BOS or the text's first token.
 
-What is longer than the model reads loses tokens at its beginning, but keeps its BOS, without which
-many models predict nothing sensible. The harness's class for transformers drops BOS with the
-beginning: `harness` does so, too, for numbers that are to equal it.
+A text that is longer than the model's context loses tokens at its beginning, but keeps its BOS,
+because many models predict poorly without BOS. The harness's class for transformers drops BOS too;
+the setting `harness` reproduces this.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request, span
 
 TooLong = Literal["cut", "harness", "skip", "fail"]
-"""What is done with an item that is longer than the model reads; `harness`: its BOS is cut, too."""
+"""Treatment of an item that is longer than the model's context; `harness` also cuts its BOS."""
 
 
 class TooLongError(TokenmartError):
-    """An item is longer than the model reads, and such items are to be skipped."""
+    """An item is longer than the model's context, and such items are skipped."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A prompt and what is scored behind it.
+    """A prompt and its scored continuation.
 
     Attributes:
         context: shape (m,), at least one token.
         continuation: shape (n,), the scored tokens.
-        first: place of the first scored token in the tokens of the text; that many tokens precede
-            it, and those beyond `context` were cut.
+        first: number of tokens of the text before the first scored token; of these, the ones not
+            in `context` were cut.
         char_start: shape (n,); first character of each scored token in prompt + continuation.
         char_end: shape (n,); one past the last.
     """
@@ -52,7 +52,7 @@ class Pair:
 
     @property
     def cut(self) -> int:
-        """Tokens of the prompt that the model does not read."""
+        """Number of tokens of the prompt that were cut."""
         return max(0, self.first - len(self.context))
 
     def request(self, segment: int, shared: int) -> Request:
@@ -60,8 +60,8 @@ class Pair:
 
         Args:
             segment: its number in the unit.
-            shared: tokens of the context, from its beginning, that other requests have, too: one
-                KV cache serves all of them.
+            shared: number of tokens at the beginning of the context that other requests share; all
+                of them use one KV cache.
         """
         count = len(self.continuation)
         places: dict[str, Any] = {
@@ -79,12 +79,12 @@ class Pair:
 
 
 class PairEncoder:
-    """Cuts texts as the harness does, for one model.
+    """Tokenizes and cuts texts as the harness does, for one model.
 
     Args:
         tokenizer: the model's.
         longest: tokens of the model's context window.
-        too_long: cut the beginning of what is longer, skip its item, or fail.
+        too_long: cut the beginning of a longer text, skip its item, or fail.
 
     Raises:
         TokenmartError: the tokenizer has neither a BOS nor an end of text to begin with.
@@ -108,7 +108,7 @@ class PairEncoder:
         self._prefix_text = str(library.decode([self.prefix]))
 
     def _whole(self, text: str) -> tuple[Ids, Ids, Ids]:
-        """Ids and spans of a text as the harness reads it: behind a BOS where there is one."""
+        """Token ids and spans of a text, after BOS if the model has one."""
         document = self.tokenizer.encode(text)
         bos = self.tokenizer.bos
         if bos is None or (self._prefix_text and text.startswith(self._prefix_text)):
@@ -121,7 +121,7 @@ class PairEncoder:
         """A prompt and its continuation.
 
         Raises:
-            TokenmartError: nothing to score, or more than the model reads.
+            TokenmartError: there is nothing to score, or the continuation alone is too long.
         """
         if context == "":
             document = self.tokenizer.encode(continuation)
@@ -148,7 +148,7 @@ class PairEncoder:
         return Pair(kept, tail, behind, start[behind:], end[behind:])
 
     def _cut(self, ids: Ids, most: int) -> Ids:
-        """The last tokens of a prompt, behind its BOS where it has one.
+        """The last tokens of a prompt, after BOS if it begins with one.
 
         Raises:
             TooLongError: it is longer, and such items are to be skipped.
@@ -167,21 +167,21 @@ class PairEncoder:
             raise TokenmartError(f"{message}; use --too-long cut or skip, or shorten it")
 
     def _behind_bos(self, ids: Ids, cut: int) -> Ids:
-        """Ids without the first `cut`; of a text with BOS, without those behind it."""
+        """Ids without the first `cut` tokens; a BOS is kept, and the tokens after it are cut."""
         if not self._keeps_bos(ids):
             return ids[cut:]
         return np.concatenate([ids[:1], ids[cut + 1 :]])
 
     def _keeps_bos(self, ids: Ids) -> bool:
-        """Whether a text begins with a BOS that is to stay."""
+        """Whether a text begins with a BOS that is kept."""
         if self.too_long == "harness" or not len(ids):
             return False
         return int(ids[0]) in (self.tokenizer.bos, self._library_bos)
 
     def rolling(self, text: str) -> list[Pair]:
-        """Every token of a text, in windows as long as the model reads; none of an empty text.
+        """Every token of a text, in windows of the model's context; no window for an empty text.
 
-        Of a text with BOS every window begins with it.
+        If the text begins with BOS, every window does.
 
         Raises:
             TooLongError: several windows, and such items are to be skipped.
@@ -208,12 +208,12 @@ class PairEncoder:
             yield np.concatenate([bos, ids[behind:first]]), first, stop
 
     def prompt(self, context: str, most_tokens: int) -> tuple[Ids, int]:
-        """A prompt to write behind, cut so that the answer fits, and how many tokens were cut.
+        """A prompt to continue, cut so that the answer fits, and the number of tokens cut.
 
         Raises:
             TooLongError: it is longer, and such items are to be skipped.
-            TokenmartError: the answer alone is longer than the model reads, or the prompt is longer
-                and that is an error.
+            TokenmartError: the answer alone is longer than the model's context, or the prompt is
+                longer and this is an error.
         """
         room = self.longest - most_tokens
         if room < 1:
@@ -226,12 +226,12 @@ class PairEncoder:
         return kept, len(ids) - len(kept)
 
     def written(self, context: Ids, ids: Ids, cut: int) -> Pair:
-        """Tokens that the model wrote behind a cut prompt, spans in the text that it wrote."""
+        """Tokens generated after a cut prompt, with spans in the generated text."""
         lengths = [len(self.decode(ids[: n + 1])) for n in range(len(ids))]
         end = np.array(list(accumulate(lengths, max)), dtype=np.int32)
         start = np.concatenate([np.zeros(1, dtype=np.int32), end])[: len(ids)]
         return Pair(context, ids, len(context) + cut, start, end)
 
     def decode(self, ids: Ids) -> str:
-        """The text of ids, special tokens left out."""
+        """The text of token ids, without special tokens."""
         return str(self.tokenizer.library.decode(ids.tolist(), skip_special_tokens=True))

@@ -1,4 +1,4 @@
-"""A request of a benchmark with what a model answered elsewhere, checked field by field."""
+"""A request of a benchmark and an imported answer, checked field by field."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from warehouse.frozen import Frozen
 
 UNKNOWN_SHOTS = -1
 ROUNDING = 1e-3
-"""A log-probability of a sure token may be this far above 0: sums in half precision are."""
+"""Largest accepted log-probability above 0; sums in half precision can exceed 0."""
 
 
 class TokenLogprob(Frozen):
-    """One scored token; what another program didn't say is NaN. Nats."""
+    """One scored token, in nats; values that the other program did not record are NaN."""
 
     token_id: int = Field(ge=0)
     logprob: float = Field(le=0, allow_inf_nan=False)
@@ -24,33 +24,33 @@ class TokenLogprob(Frozen):
 
 
 class EvalAnswer(Frozen):
-    """A request of a benchmark and what a model answered.
+    """A request of a benchmark and a model's answer.
 
     Attributes:
         task: its name.
-        item: document of the task, from 0.
-        choice: which choice, from 0.
+        item: number of the task's document, from 0.
+        choice: number of the choice, from 0.
         context: the prompt.
-        continuation: what is scored behind it; empty for a generation.
-        reference: the choice without its delimiter; the continuation without leading spaces if
-            it isn't given.
+        continuation: the scored text after the prompt; empty for a generation.
+        reference: the choice without its delimiter; by default the continuation without leading
+            spaces.
         is_gold: whether the choice is right, None if unknown.
         gold: right answers of a generation.
-        request_type: as lm-evaluation-harness has it.
-        unconditional: the choice without its prompt.
-        subject: what the item is about.
-        shots: worked examples in the prompt, -1 if unknown.
-        chat: what sets the prompts apart that are put as a conversation; empty for plain ones.
-        words, bytes: of the reference, where the task counts them in its own way.
-        loglikelihood: of the continuation, nats, -inf for an impossible one; not together with
+        request_type: as in lm-evaluation-harness.
+        unconditional: whether the choice was scored without its prompt.
+        subject: subject of the item.
+        shots: number of few-shot examples in the prompt, -1 if unknown.
+        chat: identifies the prompt format of a conversation; empty for plain prompts.
+        words, bytes: of the reference, if the task counts them in its own way.
+        loglikelihood: of the continuation, in nats, -inf for an impossible one; not together with
             `tokens`.
         is_greedy: whether each token was the top-1 token.
         tokens: of the continuation, in order.
-        context_tokens: tokens that the model read before the first of them.
-        tokens_cut: tokens of the prompt that it did not read.
+        context_tokens: number of tokens in the model's input before the first of them.
+        tokens_cut: number of tokens of the prompt that were cut.
         answers: generated text by filter.
         options: see `eval_items`.
-        backend: what ran the model.
+        backend: name of the program that ran the model.
     """
 
     task: str = Field(min_length=1)
@@ -91,15 +91,15 @@ class EvalAnswer(Frozen):
 
     @property
     def run(self) -> str:
-        """What sets its requests apart from others of the task, as a folder may have it."""
+        """Settings of the prompt, as part of a folder name."""
         return run_name(self.shots, self.chat)
 
 
 def run_name(shots: int | None, chat: str) -> str:
-    """What sets requests apart from others of their task, as a folder may have it.
+    """Settings of a task's prompts, as part of a folder name.
 
     Args:
-        shots: worked examples in a prompt; None or -1 if unknown.
+        shots: number of few-shot examples in a prompt; None or -1 if unknown.
         chat: as in `EvalAnswer`.
     """
     known = [] if shots in (None, UNKNOWN_SHOTS) else [f"{shots}shot"]

@@ -1,6 +1,6 @@
-"""Running tasks on a model: units that are missing are scored and stored, the rest is read back.
+"""Run tasks on a model: score and store the missing units, and read the others from the store.
 
-The store is that of documents (ledger, claims, whole units), in folders of its own.
+Units are stored in the same way as those of documents (with ledger and claims), in other folders.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ from warehouse.store.token_files import (
 from warehouse.terminal import counted
 
 BENCHMARK = ConditionKind("benchmark")
-READING_VERSION = 2
-"""Rises whenever the same requests may be read otherwise than before."""
+INPUT_VERSION = 2
+"""Increased whenever the same requests may become other model inputs than before."""
 
 PUBLISH_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
 class Shortened:
-    """Items of a task that were longer than a model reads.
+    """Items of a task that are longer than a model's context.
 
     Attributes:
-        cut: how many lost the beginning of their prompt.
-        skipped: how many were left out.
-        most: most tokens that a prompt lost.
+        cut: number of items whose prompt lost its beginning.
+        skipped: number of items that were left out.
+        most: largest number of tokens cut from a prompt.
     """
 
     cut: int
@@ -91,12 +91,12 @@ class EvalRun:
         problem: the problem whose model it is.
         selection: device, dtype, backend.
         plan: the model's files.
-        workspace: where rows go.
+        workspace: where rows are stored.
         progress: called as units finish.
-        failures: units that failed, and why.
-        units: how many were scored.
-        tokens: how many tokens went through the model.
-        too_long: what is done with items that are longer than the model reads.
+        failures: units that failed, with the reason.
+        units: number of scored units.
+        tokens: number of tokens that the model processed.
+        too_long: treatment of items that are longer than the model's context.
     """
 
     problem: Problem
@@ -111,7 +111,7 @@ class EvalRun:
 
     @cached_property
     def encoder(self) -> PairEncoder:
-        """Cuts texts for the model."""
+        """Tokenizes and cuts texts for the model."""
         longest = self.plan.context_limit
         return PairEncoder(self.plan.tokenizer, longest or 2048, self.too_long)
 
@@ -136,10 +136,10 @@ class EvalRun:
         return scorer
 
     def run(self, task: EvalTask) -> None:
-        """Score what is missing of a task; a unit that fails does not stop the others.
+        """Score the missing units of a task; a unit that fails does not stop the others.
 
         Raises:
-            StorageError: nothing more can be stored; what was finished is kept.
+            StorageError: no more rows can be stored; finished units are kept.
         """
         label = f"{self.plan.spec.full_id}: {task.condition}"
         ledger = self._ledger(task)
@@ -169,12 +169,12 @@ class EvalRun:
 
     def _fingerprint(self, unit: EvalUnit) -> str:
         plan = self.plan
-        reading = {
-            "reading": READING_VERSION,
+        inputs = {
+            "reading": INPUT_VERSION,  # this key is part of the fingerprint of stored units
             "longest": plan.context_limit,
             "too_long": self.too_long,
         }
-        return fingerprint({**plan.facts, **reading, "requests": unit.sha256})
+        return fingerprint({**plan.facts, **inputs, "requests": unit.sha256})
 
     def _is_done(self, task: EvalTask, unit: EvalUnit, ledger: dict[int, UnitRecord]) -> bool:
         found = ledger.get(unit.number)
@@ -245,16 +245,16 @@ class EvalRun:
         record = unit_record(self.selection, job, scored_unit, scored.rows.num_rows)
         longest = int(pc.max(scored.rows["position"]).as_py() or 0) + 1
         record = replace(record, document_tokens=longest, document_tokens_total=longest)
-        # whole float32: choices may lie closer together than the documents' rounding
+        # float32 without rounding: choices may differ by less than the rounding of documents
         write_unit(self.workspace.evals, record, scored.rows, rounded=False)
         self.units += not reason
         self.tokens += processed
 
     def responses(self, task: EvalTask) -> Iterator[tuple[AnsweredUnit, UnitRecord]]:
-        """What is published of a task, unit by unit; units that aren't are left out.
+        """The published responses of a task, unit by unit; unpublished units are left out.
 
-        One that another process has stored since we published has no rows in the file yet. Items
-        that failed or were skipped have no responses.
+        A unit that another process stored after this process published has no rows in the file
+        yet. Items that failed or were skipped have no responses.
 
         Raises:
             StorageError: the published file is damaged.
@@ -304,7 +304,7 @@ class EvalRun:
         }
 
     def shortened(self, task: EvalTask) -> Shortened:
-        """What of a task was longer than the model reads, of all its published units.
+        """Items of all published units that are longer than the model's context.
 
         Raises:
             StorageError: the published file is damaged.
@@ -321,10 +321,10 @@ class EvalRun:
         return Shortened(len(cut), skipped, max(cut.values(), default=0))
 
     def store_answers(self, task: EvalTask) -> list[str]:
-        """Write what the model generated, behind each filter, and the task's own metrics.
+        """Write the generated texts after each filter, and the task's own metrics.
 
         Returns:
-            Metrics that have no value, and why.
+            Metrics without a value, with the reason.
 
         Raises:
             StorageError: the disk is full or the folder can't be written.
@@ -361,7 +361,7 @@ class EvalRun:
 
 
 def _absent(task: EvalTask, published: Sequence[tuple[AnsweredUnit, UnitRecord]]) -> str:
-    """Why responses are missing that the task's metrics need; empty if none are."""
+    """Reason why responses that the task's metrics need are missing; empty if all are present."""
     wrong = [item for _, record in published for item in json.loads(record.probe_params)["wrong"]]
     if wrong:
         return f"{named_items(sorted(wrong))} could not be scored"

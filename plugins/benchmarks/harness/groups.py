@@ -1,4 +1,4 @@
-"""Groups of tasks: what they average."""
+"""Groups of tasks, and the metrics that they average."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Average:
-    """A metric that a group averages: under one filter, or each (None), by items or by tasks."""
+    """A metric that a group averages over items or tasks, for one filter or for each (None)."""
 
     metric: str
     filter: str | None
@@ -27,9 +27,9 @@ class EvalGroup:
     """A group that has values of its own.
 
     Attributes:
-        name: as the harness has it.
+        name: as in the harness.
         tasks: names of its tasks, at any depth.
-        averages: what it averages over them.
+        averages: metrics that it averages over them.
     """
 
     name: str
@@ -37,7 +37,7 @@ class EvalGroup:
     averages: tuple[Average, ...]
 
     def condition(self, conditions: Mapping[str, str]) -> str:
-        """Partition key: its name, and what sets the run of its tasks apart.
+        """Partition key: name of the group and settings of its tasks' run.
 
         Args:
             conditions: task → partition key.
@@ -50,7 +50,7 @@ class EvalGroup:
         return condition_of(self.name, endings.pop() if len(endings) == 1 else "mixed")
 
     def rows(self, conditions: Mapping[str, str]) -> pa.Table:
-        """In the schema of `eval_groups`.
+        """Rows in the schema of `eval_groups`.
 
         Args:
             conditions: task → partition key.

@@ -1,4 +1,4 @@
-"""Requests of a task as rows of `eval_items`: what is asked, and which answers are right."""
+"""Requests of a task as rows of `eval_items`: prompts, choices and right answers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 SUBJECT_FIELDS = ("subject", "category", "topic")
 CLUSTER_FIELDS = ("passage", "article", "story", "paragraph", "document")
-"""Fields of a document that say what it is about, and the text it shares with others; the first
-that is there counts."""
+"""Usual names of the fields for a document's subject, and for the text it shares with others; the
+first one that exists is used."""
 
 
 def item_rows(task: EvalTask, subject: str | None = None, cluster: str | None = None) -> pa.Table:
@@ -27,8 +27,8 @@ def item_rows(task: EvalTask, subject: str | None = None, cluster: str | None = 
 
     Args:
         task: with its requests.
-        subject: field of its documents with their subject, else a usual one.
-        cluster: field whose text several documents share, else a usual one.
+        subject: field that contains the subject; by default one of the usual names.
+        cluster: field with text that several documents share; by default one of the usual names.
 
     Raises:
         TokenmartError: the documents have no such field.
@@ -84,7 +84,7 @@ def _field(
 
 
 def _described(task: Any, request: EvalRequest) -> tuple[str, dict[str, Any]]:
-    """The reference of a request, and the columns that depend on the kind of request."""
+    """The reference of a request, and the columns that depend on the request type."""
     arguments, number = request.arguments, int(request.instance.idx)
     kind = getattr(task, "OUTPUT_TYPE", None) or request.kind
     columns: dict[str, Any] = {
@@ -131,10 +131,11 @@ def _described(task: Any, request: EvalRequest) -> tuple[str, dict[str, Any]]:
 
 
 def _counts_itself(task: Any) -> bool:
-    """Whether the harness's metrics of a task can't be had from log-likelihoods and choices alone.
+    """Whether the harness's metrics of a task can't be computed from log-likelihoods and choices
+    alone.
 
-    A task with its own `process_results` defines its own values; one whose choices are in its
-    prompts is normalised by texts that aren't scored.
+    A task with its own `process_results` defines its own values. If the choices are in the prompts,
+    the harness normalises by texts that aren't scored.
     """
     from lm_eval.api.task import ConfigurableTask, MultipleChoiceTask, PerplexityTask
 

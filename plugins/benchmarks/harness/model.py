@@ -1,7 +1,7 @@
-"""Our engine as a model of lm-evaluation-harness: `lm_eval --model tokenmart`.
+"""The engine as a model of lm-evaluation-harness: `lm_eval --model tokenmart`.
 
-The harness builds requests and computes metrics as with any other model; every token is stored in
-the warehouse, and a killed run resumes inside its task.
+The harness builds requests and computes metrics as with any other model. Every token is stored, and
+an interrupted run resumes within its task.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
         model: full id of the model.
         device: auto, cpu, cuda …
         dtype: auto, float32, bfloat16 or float16.
-        shots: what `--num_fewshot` says, if given: the harness doesn't pass it on.
-        include_path: what `--include_path` says, for tasks outside the harness.
-        too_long: what is done with an item that is longer than the model reads: cut it behind its
+        shots: value of `--num_fewshot`, if given; the harness doesn't pass it on.
+        include_path: value of `--include_path`, for tasks outside the harness.
+        too_long: treatment of an item that is longer than the model's context: cut it after its
             BOS, cut it as the harness's class for transformers does, or fail.
-        options: what the harness passes to every model (`batch_size`) and doesn't concern us.
+        options: arguments that the harness passes to every model (`batch_size`); not used here.
     """
 
     def __init__(
@@ -73,27 +73,27 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
         return [each.loglikelihood for each in self._responses(requests)]
 
     def generate_until(self, requests: list[Any], **_: Any) -> list[str]:
-        """What the model writes behind each prompt."""
+        """The text that the model generates after each prompt."""
         return [each.text for each in self._responses(requests)]
 
     def apply_chat_template(
         self, chat_history: Messages, add_generation_prompt: bool = True
     ) -> str:
-        """Messages in the model's own chat template; what is asked from now on is a chat."""
+        """Messages in the model's own chat template; marks all later requests as a chat."""
         if self.chat.apply is None:
             self.chat_template(True)
         assert self.chat.apply is not None
         return self.chat.apply(chat_history, add_generation_prompt)
 
     def chat_template(self, chat_template: bool | str = False) -> str | None:
-        """The model's own chat template, where the harness asks for one."""
+        """The model's own chat template; called by the harness."""
         plan = self.run.plan
         self.chat = chat_of(plan.spec.full_id, plan.tokenizer.library) if chat_template else Chat()
         return self.chat.template
 
     @property
     def tokenizer_name(self) -> str:
-        """What the harness caches requests under."""
+        """Key under which the harness caches requests."""
         return self.run.plan.tokenizer_sha256
 
     def _responses(self, instances: Sequence[Any]) -> list[Response]:
@@ -129,7 +129,7 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
         return [found[index] for index in range(len(instances))]
 
     def _task(self, name: str, instances: Sequence[Any]) -> EvalTask:
-        """The task of some instances; what is right in it is known if the harness knows it."""
+        """The task of some instances; its right answers are known if the harness has the task."""
         manager = task_manager([name], self.include_path)
         found = manager.load([name])["tasks"].get(name) if name in manager.all_tasks else None
         own = None if found is None else found.get_config("num_fewshot")

@@ -1,7 +1,7 @@
-"""What a task of the harness makes of responses: filters, `process_results`, aggregation.
+"""Metrics that a harness task computes from responses: filters, `process_results`, aggregation.
 
-A task may count as it likes. Its own functions run here on our responses, so that a number under
-the harness's name is the harness's number; where they can't run, the reason is given instead.
+A task may define its own metrics. Its own functions run here on our responses, so that a metric
+with the harness's name has the harness's value. If they can't run, the reason is stored instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plugins.benchmarks.harness.tasks import EvalTask, EvalUnit, quiet_harness
 
 @dataclass(frozen=True)
 class Response:
-    """A model's response to one request: log-likelihood and greediness, or a text."""
+    """A model's response to one request: log-likelihood and whether it is greedy, or a text."""
 
     loglikelihood: float
     is_greedy: bool
@@ -41,14 +41,14 @@ class AnsweredUnit:
 
 @dataclass(frozen=True)
 class _Place:
-    """A request's place in the tables of `eval`."""
+    """Key of a request in the tables of `eval`."""
 
     doc_id: int
     segment: int
 
 
 def filtered_answers(task: EvalTask, answered: Sequence[AnsweredUnit]) -> Iterator[dict[str, Any]]:
-    """Generated texts as they are (filter `none`) and behind the task's own filters.
+    """Generated texts without a filter (`none`) and after each of the task's own filters.
 
     Rows have the columns doc_id, segment, filter and answer of `eval_answers`.
     """
@@ -92,7 +92,7 @@ def _apply_filters(task: EvalTask, instances: Sequence[Any]) -> None:
 def _instances(answered: Sequence[AnsweredUnit]) -> list[tuple[_Place, Any]]:
     """Copies of the harness's instances with our responses, by document and index.
 
-    An instance without a response leaves out its whole document.
+    If an instance has no response, its document is left out.
     """
     found: dict[int, tuple[_Place, Any]] = {}
     unanswered = set()
@@ -119,7 +119,7 @@ def _instances(answered: Sequence[AnsweredUnit]) -> list[tuple[_Place, Any]]:
 
 
 def requests_sha256(task: EvalTask) -> str:
-    """Hash of all requests of a task: of its units' hashes, in their order."""
+    """Hash of all requests of a task, computed from its units' hashes in order."""
     joined = ",".join(unit.sha256 for unit in task.units)
     return hashlib.sha256(joined.encode()).hexdigest()
 
@@ -127,12 +127,13 @@ def requests_sha256(task: EvalTask) -> str:
 def score_rows(
     task: EvalTask, answered: Sequence[AnsweredUnit], absent: str = ""
 ) -> Iterator[dict[str, Any]]:
-    """The task's own metrics in the columns of `eval_scores`, of the whole task and of items.
+    """The task's own metrics in the columns of `eval_scores`, for the task and for each item.
 
     Args:
         task: with the harness's object.
-        answered: its units, as far as they are there.
-        absent: why responses are missing, empty if none are; no metric then has a value.
+        answered: its stored units.
+        absent: reason why responses are missing, empty if none are; if not empty, no metric has a
+            value.
     """
     if task.task is None:
         return
@@ -163,7 +164,7 @@ def _failed(what: str, error: Exception) -> str:
 def _values(
     task: EvalTask, answered: Sequence[AnsweredUnit]
 ) -> dict[tuple[str, str], list[tuple[int, Any]]]:
-    """What `process_results` gives, by metric and filter: item and value."""
+    """Results of `process_results` by metric and filter: item and value."""
     instances = [instance for _, instance in _instances(answered)]
     _apply_filters(task, instances)
     by_item: dict[int, list[Any]] = {}
@@ -198,10 +199,10 @@ def _metric_rows(
         yield _row(task, name, metric, reason=f"{shown}, not one finite number")
         return
     yield _row(task, name, metric, value=number, items=len(found))
-    reading = _item_reading(aggregation)
-    if reading is None:
+    way = _item_value(aggregation)
+    if way is None:
         return
-    aggregate, read = reading
+    aggregate, read = way
     for item, value in found:
         try:
             pair = read(value)
@@ -221,13 +222,13 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-_ItemReading = Callable[[Any], tuple[float, float]]
+_ItemValue = Callable[[Any], tuple[float, float]]
 
 
-def _item_reading(aggregation: Any) -> tuple[str, _ItemReading] | None:
-    """How an item's value enters a weighted mean, and what is made of that mean.
+def _item_value(aggregation: Any) -> tuple[str, _ItemValue] | None:
+    """Name of the mean, and the function that returns an item's value and weight in it.
 
-    None where the aggregation is no such mean (F1, BLEU, a task's own).
+    None if the aggregation is not a weighted mean (F1, BLEU, an aggregation of the task's own).
     """
     from lm_eval.api import metrics
 
@@ -236,7 +237,7 @@ def _item_reading(aggregation: Any) -> tuple[str, _ItemReading] | None:
             raise TypeError
         return float(value), 1.0
 
-    readings: dict[Any, tuple[str, _ItemReading]] = {
+    values: dict[Any, tuple[str, _ItemValue]] = {
         metrics.mean: ("mean", plain),
         metrics.perplexity: ("exp", lambda value: (-float(value), 1.0)),
         metrics.weighted_perplexity: (
@@ -249,7 +250,7 @@ def _item_reading(aggregation: Any) -> tuple[str, _ItemReading] | None:
         ),
         metrics.brier_score: ("mean", lambda value: (float(metrics.brier_score([value])), 1.0)),
     }
-    return readings.get(aggregation)
+    return values.get(aggregation)
 
 
 def _row(task: EvalTask, name: str, metric: str, **columns: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A unit of requests through a scorer: tokens in, rows of the token schema out."""
+"""Score a unit of requests, and return rows in the token schema."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from warehouse.probes.request import Ids, Request
 from warehouse.store.schema import TOKENS
 
 MOST_TOKENS = 256
-"""Tokens written where a task doesn't say how many: the harness's default."""
+"""Number of generated tokens if a task doesn't state it; the harness's default."""
 
 
 @dataclass(frozen=True)
 class ScoredRequests:
-    """Rows of a unit, and what they cost.
+    """Rows of a unit, and their cost.
 
     Attributes:
         rows: in the schema TOKENS; `doc_id` is the unit, `segment` the request in it.
-        requests: what the engine ran, several for one segment where a text was long.
-        results: theirs.
-        wrong: item → why it can't be scored.
-        skipped: item → how it is longer than the model reads.
-        cut: request (its place in the unit) → tokens of its prompt that were cut; of a text in
-            several windows, tokens before the last one.
+        requests: requests of the engine; a long text has several for one segment.
+        results: results of these requests.
+        wrong: item → reason why it can't be scored.
+        skipped: item → message on its length and the model's context.
+        cut: position of a request in the unit → number of tokens cut from its prompt; for a text
+            in several windows, number of tokens before the last window.
     """
 
     rows: pa.Table
@@ -46,7 +46,7 @@ class ScoredRequests:
 
     @property
     def reason(self) -> str:
-        """Why the unit is not whole, empty if it is: every wrong item, by what is wrong."""
+        """Reasons why items of the unit failed, each with its items; empty if none failed."""
         by_reason: dict[str, list[int]] = {}
         for item, reason in self.wrong.items():
             by_reason.setdefault(reason, []).append(item)
@@ -63,10 +63,10 @@ def named_items(items: Sequence[int]) -> str:
 def score_unit(unit: EvalUnit, scorer: Scorer, encoder: PairEncoder) -> ScoredRequests:
     """Score every token of a unit's continuations, texts and generations.
 
-    An item that can't be scored leaves none of its rows, and the others theirs.
+    An item that can't be scored has no rows; the other items keep theirs.
 
     Raises:
-        TokenmartError: the backend can't do it.
+        TokenmartError: the backend doesn't support a request.
         NonFiniteLogits: the model produced NaN or infinite logits.
     """
     found = _Encoded({}, {}, {}, {})
@@ -103,9 +103,9 @@ def score_unit(unit: EvalUnit, scorer: Scorer, encoder: PairEncoder) -> ScoredRe
 
 @dataclass
 class _Encoded:
-    """Requests in tokens, by their place in the unit, and items that have none.
+    """Tokenized requests by their position in the unit, and items without requests.
 
-    `scored` has the statistics of answers that were scored as they were written.
+    `scored` has the statistics of answers that were scored while they were generated.
     """
 
     pairs: dict[int, list[Pair]]
@@ -119,7 +119,7 @@ class _Encoded:
 
     @contextmanager
     def about(self, request: EvalRequest) -> Iterator[None]:
-        """Note what is wrong with a request under its item, and go on."""
+        """Record a failed request under its item, and continue."""
         try:
             yield
         except TooLongError as error:
@@ -134,7 +134,7 @@ def _item(request: EvalRequest) -> int:
 
 @dataclass(frozen=True)
 class _Prompt:
-    """A prompt to write behind; `cut` tokens of it are left out."""
+    """A prompt to continue, without its first `cut` tokens."""
 
     ids: Ids
     cut: int
@@ -157,7 +157,7 @@ def _write(
     prompts: dict[int, _Prompt],
     found: _Encoded,
 ) -> None:
-    """Add what the model writes for each generation of a unit; empty answers have no pair."""
+    """Add the generated text of each request of a unit; empty answers have no pair."""
     if not prompts:
         return
     write = getattr(scorer, "generate", None)
@@ -189,14 +189,14 @@ def _write(
 
 
 def _settings(request: EvalRequest) -> dict[str, Any]:
-    """Generation settings with the harness's defaults and names."""
+    """Generation settings, with the harness's names and defaults."""
     from lm_eval.models.utils import normalize_gen_kwargs
 
     return dict(normalize_gen_kwargs(dict(request.arguments[1]), MOST_TOKENS))
 
 
 def _up_to_stop(ids: Ids, stops: Sequence[str], encoder: PairEncoder) -> Ids:
-    """Ids up to the token that completes a stop text; what was written behind it is dropped."""
+    """Token ids up to the token that completes a stop text; later tokens are dropped."""
     text = encoder.decode(ids)
     if not any(stop in text for stop in stops if stop):
         return ids
@@ -208,7 +208,7 @@ def _up_to_stop(ids: Ids, stops: Sequence[str], encoder: PairEncoder) -> Ids:
 
 
 def answer_text(ids: Ids, request: EvalRequest, encoder: PairEncoder) -> str:
-    """What a generation counts as: its text up to the first stop text."""
+    """The text of a generation up to the first stop text."""
     text = encoder.decode(ids)
     for stop in _settings(request)["until"]:
         if stop:

@@ -1,6 +1,6 @@
-"""What prompts of a unit share: each choice its whole prompt, or all prompts their examples.
+"""Find the prefix that the requests of a unit share: the prompt of a choice, or few-shot examples.
 
-What is shared goes through the model once.
+The model processes a shared prefix only once.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from plugins.benchmarks.harness.encoding import Pair
 from warehouse.probes.request import Ids, Request
 
 LEAST_SAVING = 0.3
-"""Share of the tokens that a prefix of all prompts must save: behind a cache a token takes longer
-than in a plain text."""
+"""Minimum share of the tokens that a common prefix of all prompts must save: a token after a cached
+prefix takes longer than a token of a plain text."""
 
 
 def requests_of(pairs: Sequence[tuple[int, Pair]]) -> list[Request]:
     """Requests of the engine for segments and their pairs, in their order.
 
-    Prompts of one unit often begin with the same worked examples. Where that saves most tokens,
-    they are the prefix of all requests; else a prompt is that of its choices.
+    Prompts of one unit often begin with the same few-shot examples. If this saves enough tokens,
+    the examples are the prefix of all requests; otherwise each prompt is the prefix of its choices.
     """
     contexts = {pair.context.tobytes(): pair.context for _, pair in pairs}
     common = common_tokens(list(contexts.values()))
@@ -32,7 +32,7 @@ def requests_of(pairs: Sequence[tuple[int, Pair]]) -> list[Request]:
     if behind_common <= (1 - LEAST_SAVING) * behind_prompts:
         return [pair.request(segment, common) for segment, pair in pairs]
     times = Counter(pair.context.tobytes() for _, pair in pairs)
-    # texts behind a BOS alone have nothing to share
+    # texts after BOS alone have no common prefix
     alone = {text for text, context in contexts.items() if times[text] == 1 or len(context) == 1}
     return [
         pair.request(segment, 0 if pair.context.tobytes() in alone else len(pair.context))
@@ -41,7 +41,7 @@ def requests_of(pairs: Sequence[tuple[int, Pair]]) -> list[Request]:
 
 
 def common_tokens(contexts: Sequence[Ids]) -> int:
-    """How many tokens all contexts begin with."""
+    """Number of tokens at the beginning that all contexts share."""
     if not contexts:
         return 0
     length = min(map(len, contexts))

@@ -1,4 +1,4 @@
-"""Requests of benchmarks as they are stored: the same for all models, in units of items."""
+"""Store requests of benchmarks, which are the same for all models, in units of items."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from warehouse.remote import source
 from warehouse.store.parquet_files import write_table
 
 UNIT_ITEMS = 32
-"""Items of a task in one unit: what a killed run loses at most."""
+"""Number of items of a task in one unit; an interrupted run loses at most one unit."""
 
 
 def condition_of(task: str, ending: str) -> str:
-    """Partition key of a task: its name as a folder may have it, and what sets the run apart."""
+    """Partition key of a task: its name, valid for a folder, and the settings of the run."""
     name = re.sub(r"[^A-Za-z0-9._+-]+", "-", task).strip("-.") or "task"
     return f"{name}-{ending}"
 
 
 def refuse_clashes(workspace: Workspace, problem: str, tasks: Iterable[tuple[str, str]]) -> None:
-    """Stop at a task that would share a folder with another, or with a stored one.
+    """Refuse a task that would share a folder with another or a stored task.
 
     Args:
         workspace: the checkout.
@@ -49,9 +49,7 @@ def refuse_clashes(workspace: Workspace, problem: str, tasks: Iterable[tuple[str
 
 
 def lengths_of(reference: str) -> dict[str, int]:
-    """Lengths that scores are normalised by; words as the harness counts them, empty ends
-    included.
-    """
+    """Lengths for normalising scores; words are counted as in the harness, including empty ends."""
     return {
         "characters": len(reference),
         "bytes": len(reference.encode("utf-8", "surrogatepass")),
@@ -60,7 +58,7 @@ def lengths_of(reference: str) -> dict[str, int]:
 
 
 def stored_items(workspace: Workspace, problem: str, condition: str) -> pa.Table | None:
-    """A task's requests; None where none are stored, or can't be read."""
+    """A task's requests; None if none are stored or readable."""
     folder = workspace.eval_items / f"problem={problem}" / f"condition={condition}"
     return _table(folder / "items.parquet")
 
@@ -73,7 +71,7 @@ def _table(path: Path) -> pa.Table | None:
 
 
 def requested_units(workspace: Workspace, problem: str, condition: str) -> dict[int, str] | None:
-    """Hash of the requests of each unit of a task; None where none can be read."""
+    """Hash of the requests of each unit of a task; None if they can't be read."""
     rows = stored_items(workspace, problem, condition)
     if rows is None:
         return None
@@ -82,7 +80,7 @@ def requested_units(workspace: Workspace, problem: str, condition: str) -> dict[
 
 
 def store_items(workspace: Workspace, problem: str, condition: str, rows: pa.Table) -> None:
-    """Write a task's requests, unless just these are there.
+    """Write a task's requests, unless the same ones are stored.
 
     Raises:
         StorageError: the disk is full or the folder can't be written.
@@ -94,7 +92,7 @@ def store_items(workspace: Workspace, problem: str, condition: str, rows: pa.Tab
 
 
 def store_group(workspace: Workspace, problem: str, condition: str, rows: pa.Table) -> None:
-    """Write what a group of benchmarks averages.
+    """Store the tasks and metrics that a group of benchmarks averages.
 
     Raises:
         StorageError: the disk is full or the folder can't be written.
@@ -104,6 +102,6 @@ def store_group(workspace: Workspace, problem: str, condition: str, rows: pa.Tab
 
 
 def stored_group(workspace: Workspace, problem: str, condition: str) -> pa.Table | None:
-    """What a group of benchmarks averages; None where nothing is stored, or can't be read."""
+    """Tasks and metrics that a group of benchmarks averages; None if not stored or readable."""
     folder = workspace.eval_groups / f"problem={problem}" / f"condition={condition}"
     return _table(folder / "group.parquet")

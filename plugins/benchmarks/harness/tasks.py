@@ -1,6 +1,7 @@
-"""Tasks of lm-evaluation-harness, and their requests in units.
+"""Tasks of lm-evaluation-harness, with their requests grouped into units.
 
-The harness builds documents, prompts and choices; whatever it can load, YAML or Python, runs here.
+The harness builds documents, prompts and choices. Every task that it can load, from YAML or Python,
+can be run.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from plugins.benchmarks.harness.stored_items import UNIT_ITEMS, condition_of
 from warehouse.errors import TokenmartError, did_you_mean
 
 FEWSHOT_SEED = 1234
-"""The harness's own default: worked examples are the same."""
+"""Default seed of the harness, so that the few-shot examples are the same."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class EvalRequest:
     """One request of the harness.
 
     Attributes:
-        instance: the harness's `Instance`, which takes responses and gives filtered ones.
-        repeat: which of several generations for one instance.
+        instance: the harness's `Instance`, which stores responses and filtered responses.
+        repeat: number of the generation, if an instance has several.
     """
 
     instance: Any
@@ -51,14 +52,14 @@ class EvalRequest:
 
 @dataclass(frozen=True)
 class EvalUnit:
-    """Requests that are stored together; `sha256` is of all that their scores depend on."""
+    """Requests that are stored together; `sha256` covers everything their scores depend on."""
 
     number: int
     requests: tuple[EvalRequest, ...]
 
     @property
     def items(self) -> list[int]:
-        """Documents of the task that it asks about, in their order."""
+        """Numbers of its documents in the task, in order."""
         return sorted({int(request.instance.doc_id) for request in self.requests})
 
     @property
@@ -73,12 +74,13 @@ class EvalTask:
     """A task with its requests, in units.
 
     Attributes:
-        name: as the harness has it.
-        condition: partition key: name, worked examples, their seed, limit and chat if there is one.
-        shots: worked examples in a prompt.
-        task: the harness's own object; None where only its requests are known.
+        name: as in the harness.
+        condition: partition key: name, number of few-shot examples, their seed, limit, and chat if
+            there is one.
+        shots: number of few-shot examples in a prompt.
+        task: the harness's own object; None if only the requests are known.
         units: by number.
-        fewshot_seed: that worked examples are drawn with, where the task draws them.
+        fewshot_seed: seed for drawing few-shot examples, if the task draws them.
     """
 
     name: str
@@ -90,7 +92,7 @@ class EvalTask:
 
 
 def units_of(instances: Sequence[Any]) -> tuple[EvalUnit, ...]:
-    """Instances of one task in units of whole documents; an instance that recurs is a repeat."""
+    """Group the instances of a task into units of complete documents; number repeated instances."""
     seen: dict[int, int] = {}
     grouped: dict[int, list[EvalRequest]] = {}
     for instance in instances:
@@ -104,17 +106,14 @@ def units_of(instances: Sequence[Any]) -> tuple[EvalUnit, ...]:
 
 
 def run_of(shots: int, limit: int | None = None, seed: int = FEWSHOT_SEED) -> str:
-    """What sets a run of a task apart; one over its first documents only is another.
-
-    So is one with worked examples of another seed.
-    """
+    """Settings of a task's run in its condition: limit, and seed of the few-shot examples."""
     seeded = f"-seed{seed}" if shots and seed != FEWSHOT_SEED else ""
     return f"{shots}shot{seeded}" + (f"-first{limit}" if limit else "")
 
 
 @contextmanager
 def quiet_harness() -> Iterator[None]:
-    """Only errors of the harness: it warns of each default that a task leaves to it."""
+    """Show only errors of the harness, which otherwise warns about every default it uses."""
     logger = logging.getLogger("lm_eval")
     before = logger.level
     logger.setLevel(logging.ERROR)
@@ -125,10 +124,10 @@ def quiet_harness() -> Iterator[None]:
 
 
 def task_manager(names: Sequence[str], include_path: Sequence[Path]) -> Any:
-    """The harness's register of tasks.
+    """The harness's registry of tasks.
 
-    Reading its own thousands of YAML files takes a quarter of a minute: only if a name is not in
-    the folders given.
+    Reading the harness's thousands of YAML files takes 15 seconds, so they are read only if a name
+    is not found in the given folders.
 
     Raises:
         TokenmartError: the harness is not installed, or a folder is missing.
@@ -164,10 +163,10 @@ def load_tasks(
     """Load tasks, groups or paths of YAML files, and build all their requests.
 
     Args:
-        names: as the harness takes them; `*` matches several.
+        names: as in the harness; `*` matches several.
         include_path: folders with further tasks.
-        shots: worked examples instead of the task's own number; a task that asks for none keeps
-            none, as in the harness.
+        shots: number of few-shot examples, instead of the task's own; a task with none by
+            definition keeps none, as in the harness.
         limit: only the first documents of each task.
 
     Raises:
@@ -184,9 +183,9 @@ def load_tasks_and_groups(
     limit: int | None = None,
     fewshot_seed: int = FEWSHOT_SEED,
 ) -> tuple[list[EvalTask], list[EvalGroup]]:
-    """The same, and the groups among the names and within them that average their tasks.
+    """Like `load_tasks`, and also return the groups that average their tasks.
 
-    `fewshot_seed` draws the worked examples of tasks that draw them (`sampler: default`).
+    `fewshot_seed` is the seed of tasks that draw their few-shot examples (`sampler: default`).
 
     Raises:
         TokenmartError: no such task, or it can't be loaded; the message states which.
@@ -229,7 +228,7 @@ def _load(manager: Any, name: str) -> dict[str, Any]:
 
 
 def in_chat(task: EvalTask, chat: Chat, limit: int | None) -> EvalTask:
-    """The same task with its prompts put otherwise.
+    """The same task with its prompts in another format.
 
     Raises:
         TokenmartError: the requests can't be built so.
@@ -248,7 +247,7 @@ def _built(
     task.set_fewshot_seed(seed=seed)
     try:
         task.build_all_requests(limit=limit, **put.building)
-    except Exception as error:  # a template that doesn't fit the data, for one
+    except Exception as error:  # for example a template that doesn't fit the data
         raise _unusable(name, "its requests can't be built", error) from error
     instances = [i for i in task.instances for _ in range(int(i.repeats or 1))]
     condition = condition_of(name, run_of(count, limit, seed) + put.ending)

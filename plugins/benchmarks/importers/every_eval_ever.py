@@ -30,7 +30,7 @@ _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})")
 
 
 class EveryEvalEverImporter(Importer):
-    """Scores of items; where one was scored several ways, `--metric` names the result's id."""
+    """Scores of items; if an item has several scores, `--metric` selects a result by its id."""
 
     kind = "every-eval-ever"
 
@@ -38,7 +38,8 @@ class EveryEvalEverImporter(Importer):
         """The items of each evaluation in a file.
 
         Raises:
-            TokenmartError: no such file, a wrong line, or another mean than the aggregate's.
+            TokenmartError: the file is missing, a line is invalid, or the mean differs from the
+                aggregate.
         """
         lines = list(_lines(path))
         if not lines:
@@ -106,10 +107,11 @@ def _refuse_other_file(path: Path, beside: Path, details: Any, lines: int) -> No
 
 
 def _numbers(path: Path, lines: Sequence[tuple[str, dict[str, Any]]]) -> list[int]:
-    """Whole numbers of the samples.
+    """Numbers of the samples.
 
-    Their own (`gsm8k_0012` is 12, if all names begin alike), or else their places in the order of
-    their names, which are the same for models with the same samples.
+    These are their own numbers (`gsm8k_0012` is 12, if all names begin with the same text), or
+    otherwise their positions in the order of their names, which are the same for models with the
+    same samples.
     """
     names = [str(line["sample_id"]) for _, line in lines]
     if len(set(names)) < len(names):

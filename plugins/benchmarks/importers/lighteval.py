@@ -1,10 +1,10 @@
 """Details of lighteval: `details_<task>_<time>.parquet`, a row for each document.
 
-The column `metric` (before 0.9: `metrics`) has the document's values by name. Before 0.9 a task
+The column `metric` (before 0.9: `metrics`) has the document's values by name. Before 0.9, a task
 with metrics of several request types has a row for each document and type, with the values of that
-type. The aggregates are in `results/<model>/results_<time>.json` if details are in
-`details/<model>/<time>/`; on the hub, and where the model is an absolute path, they are in the
-folder above `<time>` (github.com/huggingface/lighteval; run with 0.8.1 and 0.13.0).
+type. The aggregates are in `results/<model>/results_<time>.json` if the details are in
+`details/<model>/<time>/`. On the hub, and if the model is an absolute path, they are in the folder
+above `<time>` (github.com/huggingface/lighteval; tested with 0.8.1 and 0.13.0).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _COLUMNS = ("metric", "metrics")
 
 
 class LightevalImporter(Importer):
-    """Metrics of documents: `--metric acc`; the item is the document's place in the file.
+    """Metrics of documents: `--metric acc`; the item is the number of the document in the file.
 
-    lighteval shuffles documents with one seed, so a place is the same document for all models.
+    lighteval shuffles documents with a fixed seed, so a number is the same document for all models.
     """
 
     kind = "lighteval"
@@ -47,7 +47,8 @@ class LightevalImporter(Importer):
         """The documents of one task.
 
         Raises:
-            TokenmartError: no file of details, no such metric, or another mean than lighteval's.
+            TokenmartError: the file has no details or no such metric, or the mean differs from
+                lighteval's.
         """
         named = _named(path)
         metrics = _metrics(path)
@@ -104,7 +105,7 @@ def _metrics(path: Path) -> list[dict[str, Any]]:
         found = pq.read_table(path, columns=[column])[column].to_pylist()
     except (OSError, pa.ArrowException) as error:
         raise TokenmartError(f"{path}: can't be read ({error}); fetch it again") from error
-    # older versions wrote each object as text
+    # older versions wrote each object as JSON text
     values = [json.loads(each) if isinstance(each, str) else each for each in found]
     if not values or not all(isinstance(each, dict) for each in values):
         raise TokenmartError(f"{path}: {column} contains no metrics by name; correct the file")
@@ -119,7 +120,7 @@ def _averaged(path: Path, metrics: Sequence[dict[str, Any]], wanted: str | None)
     """Metrics with a number for each document.
 
     Raises:
-        TokenmartError: the wanted one, or all, are computed from all documents together.
+        TokenmartError: the given metric, or every metric, is computed from all documents together.
     """
     numbers = sorted({name for each in metrics for name in each if is_number(each[name])})
     others = sorted({name for each in metrics for name in _has(each)} - {*numbers})
@@ -134,7 +135,7 @@ def _averaged(path: Path, metrics: Sequence[dict[str, Any]], wanted: str | None)
 
 
 def _results(path: Path, time: str) -> Path:
-    """Where lighteval writes the aggregates of details; the first place, if they are in none."""
+    """Path of the file with the aggregates of these details; the first candidate if none exists."""
     folder, name = path.resolve().parent, f"results_{time}.json"
     places = [
         parent.with_name("results") / folder.parent.relative_to(parent) / name
@@ -148,7 +149,7 @@ def _results(path: Path, time: str) -> Path:
 def _is_lower(own: dict[str, Any], task: str, metric: str) -> bool:
     """Whether the results state that lower values of a metric are better."""
     tasks = own.get("config_tasks", {})
-    # before 0.9 without the number of worked examples
+    # before 0.9 without the number of few-shot examples
     config = tasks.get(task) or tasks.get(task.rpartition("|")[0]) or {}
     for each in config.get("metrics") or config.get("metric") or ():
         if not isinstance(each, dict):

@@ -1,8 +1,8 @@
-"""Samples of lm-evaluation-harness, as it writes them with --log_samples.
+"""Import samples that lm-evaluation-harness writes with --log_samples, as target scores.
 
-One file a task; a sample is one document under one answer filter, with the names of its metrics and
-their values next to bookkeeping (`sample_files`). RULER's tasks name their metrics by
-context length, -1 at every length but the document's own; each length becomes a task of its own.
+There is one file per task. A sample is one document after one answer filter, with the names and
+values of its metrics (`sample_files`). RULER's tasks name their metrics by context length, with the
+value -1 for all lengths but the document's own; each length becomes a separate task.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from warehouse.importers.importer import Importer, Row
 
 @dataclass(frozen=True)
 class _Sample:
-    """One line, without its texts; `length` is the context of a RULER document, in tokens."""
+    """One line without its texts; `length` is the context length of a RULER document, in tokens."""
 
     place: str
     item: Any
@@ -41,7 +41,7 @@ class _Sample:
 
 
 class LmEvalImporter(Importer):
-    """Per-sample metrics: `--metric acc`, or with a filter `--metric exact_match,strict-match`."""
+    """Metrics of samples: `--metric acc`, or with a filter `--metric exact_match,strict-match`."""
 
     kind = "lm-eval"
 
@@ -49,7 +49,7 @@ class LmEvalImporter(Importer):
         """The samples of one task.
 
         Raises:
-            TokenmartError: not a file of samples, or the metric or filter isn't clear.
+            TokenmartError: not a sample file, or the metric or filter is ambiguous.
         """
         name = task_of(path)
         metric, samples = self._chosen(path)
@@ -107,7 +107,7 @@ def _sample(place: str, content: dict[str, Any]) -> _Sample:
 
 
 def _of_one_filter(path: Path, samples: list[_Sample], wanted: str) -> list[_Sample]:
-    """Samples under one answer filter: the wanted one, or the only one there is."""
+    """Samples after one answer filter: the given one, or the only one."""
     filters = sorted({sample.filter for sample in samples})
     if wanted and wanted not in filters:
         raise TokenmartError(
@@ -121,7 +121,7 @@ def _of_one_filter(path: Path, samples: list[_Sample], wanted: str) -> list[_Sam
 
 
 def _only_metric(path: Path, samples: list[_Sample]) -> str:
-    """The metric of all samples; RULER's need none, theirs is their length."""
+    """The metric of all samples; for samples of RULER it is their length."""
     plain = [sample for sample in samples if sample.length is None]
     found = sorted({metric for sample in plain for metric in sample.metrics})
     if plain and len(found) != 1:

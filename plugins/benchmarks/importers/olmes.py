@@ -36,7 +36,7 @@ _HASH = re.compile(r"(?P<task>.+)_(?P<hash>[0-9a-f]{6})")
 
 @dataclass(frozen=True)
 class _Own:
-    """The program's own account of a task: its file, and empty where there is none."""
+    """The program's own aggregates of a task, and their file; empty if there is none."""
 
     beside: Path
     task: str
@@ -54,8 +54,8 @@ class OlmesImporter(Importer):
         """The documents of one task.
 
         Raises:
-            TokenmartError: no file of predictions, no such metric, or another mean than the
-                program's.
+            TokenmartError: the file has no predictions or no such metric, or the mean differs from
+                that of the program.
         """
         lines, own, documents, metric = self._chosen(path)
         rows = [
@@ -130,9 +130,9 @@ def _by_scorer(metrics: Any) -> dict[str, Any]:
 def _names(
     documents: Sequence[Mapping[str, Any]], means: Mapping[str, Any], wanted: str | None
 ) -> list[str]:
-    """Metrics of documents: those with an aggregate; all that are numbers, if one is wanted.
+    """Metrics of documents that have an aggregate; all numbers, if a metric is given.
 
-    A document also has numbers that are no score, such as the index of the chosen answer.
+    A document also has numbers that are not scores, such as the index of the chosen answer.
     """
     names = {name for each in documents for name, value in each.items() if is_number(value)}
     return sorted(names if wanted in names else names & means.keys() or names)
@@ -152,7 +152,7 @@ def _of_olmes(path: Path, task: str) -> _Own:
 
 
 def _of_olmo_eval(path: Path, name: str) -> _Own:
-    """The entry of the task; of several models' entries that of the folder's model.
+    """The entry of the task; if several models have one, that of the folder's model.
 
     Raises:
         TokenmartError: `metrics.json` can't be read, or has no entry or several of this task.

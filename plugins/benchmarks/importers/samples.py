@@ -1,8 +1,8 @@
 """Samples of lm-evaluation-harness as benchmark answers: log-likelihoods and generated texts.
 
-The files of `--log_samples`, one a task. They don't say the choices without their delimiter, nor
-always which choice is right: see `gold_choices`. Worked examples and chat come from the
-`results_<date>.json` in the same folder.
+`--log_samples` writes one file per task. The files don't record the delimiter of the choices, and
+don't always record the right choice: see `gold_choices`. Few-shot examples and chat are read from
+the `results_<date>.json` in the same folder.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ from warehouse.importers.importer import Row
 
 @dataclass(frozen=True)
 class _Logged:
-    """A sample whose requests ask for log-likelihoods.
+    """A sample with log-likelihood requests.
 
-    asked: arguments of each request. answers: log-likelihood and whether it is greedy, of each.
+    asked: arguments of each request. answers: log-likelihood of each request, and whether it is
+    greedy.
     """
 
     place: str
@@ -51,7 +52,7 @@ class _Logged:
     @property
     def choices(self) -> list[str]:
         """Continuations of the choices."""
-        # mutual information asks for each choice again, without a prompt
+        # for mutual information, each choice is requested a second time without a prompt
         half = len(self.asked) // 2
         doubled = len(self.asked) % 2 == 0 and all(
             one[1] == other[1] and other[0] == ""
@@ -61,7 +62,7 @@ class _Logged:
 
 
 class HarnessSamples(EvalImporter):
-    """Every request of a task under all its answer filters."""
+    """Every request of a task, with all its answer filters."""
 
     kind = "samples"
 
@@ -69,7 +70,7 @@ class HarnessSamples(EvalImporter):
         """Requests of one task.
 
         Raises:
-            TokenmartError: not a file of samples, or one that contradicts its own metrics.
+            TokenmartError: not a sample file, or it contradicts its own metrics.
         """
         task = task_of(path)
         facts = facts_beside(path, task)
@@ -135,7 +136,7 @@ class HarnessSamples(EvalImporter):
 
 
 def _named(path: Path, facts: RunFacts) -> list[tuple[str, dict[str, Any]]]:
-    """The samples of a file, their filters by the names of the file of results."""
+    """The samples of a file, with the filter names of the file of results."""
     samples = list(read_samples(path))
     names = renamed_filters([sample for _, sample in samples], facts)
     return [
@@ -177,15 +178,15 @@ def _asked(sample: dict[str, Any], asked: list[list[Any]]) -> dict[str, Any]:
         "context": asked[0][0],
         "gold": [str(each) for each in target] if isinstance(target, list) else [str(target)],
         "answers": {},
-        # how its texts are compared, only the task knows: what it logged counts
+        # the task's own code compares the texts, so its logged metrics are used
         "options": {"generation": asked[0][1], "exact_match": None},
     }
 
 
 def _scored(samples: list[_Logged], task: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Fields of each request, with its place."""
+    """Fields of each request, with file and line."""
     chosen = [each for each in samples if len(each.asked[0]) > 1 and len(each.choices) > 1]
-    # such a task counts in its own way, and its metrics are in the file
+    # such a task has metrics of its own, which are in the file
     shares = any(_is_share(each.metrics.get("acc")) for each in chosen)
     golds = (
         gold_choices(
@@ -242,13 +243,13 @@ def _is_share(accuracy: Any) -> bool:
 
 
 def _counts_itself(sample: _Logged) -> bool:
-    """Whether the harness's metrics of a sample can't be had from its log-likelihoods alone."""
+    """Whether a sample's metrics can't be computed from its log-likelihoods alone."""
     accuracy = sample.metrics.get("acc")
     return accuracy not in (0, 1) or (len(sample.choices) > 1 and len(set(sample.choices)) == 1)
 
 
 def _refuse_other_accuracy(sample: _Logged) -> None:
-    """One continuation is right if it is greedy; a task that counts otherwise isn't read here."""
+    """A single continuation is right if it is greedy; other rules aren't supported."""
     logged = sample.metrics.get("acc")
     if logged is not None and logged != float(sample.answers[0][1]):
         raise TokenmartError(
@@ -259,7 +260,7 @@ def _refuse_other_accuracy(sample: _Logged) -> None:
 
 
 def _rolling(sample: _Logged) -> dict[str, Any]:
-    """A text that is scored whole; words and bytes as the task counted them."""
+    """A text scored without a prompt; numbers of words and bytes as in the task."""
     text = str(sample.asked[0][0])
     counts = {}
     for metric, unit in (("word_perplexity", "words"), ("byte_perplexity", "bytes"),

@@ -1,8 +1,8 @@
-"""Log-probs of tokens as any program can write them: one request a line, or a Parquet row.
+"""Import log-probabilities of tokens: one request per JSON line or Parquet row.
 
-Fields: `task`, `item`, `choice`, `context`, `continuation`, `is_gold`, `backend` and the others of
-`EvalAnswer`; and lists of one length `token_ids`, `logprobs` (nats), `ranks` (1 = top-1 token),
-and where they are known `top_logprobs` and `entropies`.
+Fields: `task`, `item`, `choice`, `context`, `continuation`, `is_gold`, `backend` and the other
+fields of `EvalAnswer`; and lists of equal length: `token_ids`, `logprobs` (nats), `ranks` (1 =
+top-1 token) and, if known, `top_logprobs` and `entropies`.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class TokenLogprobs(EvalImporter):
         """Requests, counted from 1.
 
         Raises:
-            TokenmartError: it can't be read, or lists are missing or differ in length.
+            TokenmartError: the file can't be read, or lists are missing or differ in length.
         """
         for place, content in json_lines(path):
             yield Row(place, with_tokens(place, content))
 
 
 def json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Objects of a file of JSON lines, or rows of a Parquet file, with their place.
+    """Objects of a JSON lines file or rows of a Parquet file, with file and line.
 
     Raises:
-        TokenmartError: it can't be read, or a line is no object.
+        TokenmartError: the file can't be read, or a line is not a JSON object.
     """
     try:
         if path.suffix == ".parquet":
@@ -68,7 +68,7 @@ def json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def with_tokens(place: str, content: dict[str, Any]) -> dict[str, Any]:
-    """A request with its lists turned into tokens.
+    """A request with its lists converted to tokens.
 
     Raises:
         TokenmartError: a list is missing, or they differ in length.

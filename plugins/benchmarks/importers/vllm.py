@@ -1,8 +1,8 @@
-"""vLLM's `prompt_logprobs`, one request a line.
+"""Import vLLM's `prompt_logprobs`, one request per line.
 
-In addition to `task`, `item`, `choice`, `context`, `continuation` and `is_gold` a line has vLLM's
-answer for context + continuation: `prompt_token_ids` and `prompt_logprobs`, a list with one object
-a token (null for the first), `{"<id>": {"logprob": …, "rank": …, "decoded_token": …}, …}`.
+In addition to `task`, `item`, `choice`, `context`, `continuation` and `is_gold`, a line has vLLM's
+response for context + continuation: `prompt_token_ids` and `prompt_logprobs`, a list with one
+object per token (null for the first), `{"<id>": {"logprob": …, "rank": …, "decoded_token": …}, …}`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from warehouse.importers.importer import Row
 
 
 class VllmPromptLogprobs(EvalImporter):
-    """Scored prompts of vLLM; `first_token` may say where the continuation begins."""
+    """Scored prompts of vLLM; the optional key `first_token` is the index of the continuation."""
 
     kind = "vllm"
 
@@ -27,7 +27,7 @@ class VllmPromptLogprobs(EvalImporter):
         """Requests, counted from 1.
 
         Raises:
-            TokenmartError: it can't be read, or has other fields.
+            TokenmartError: the file can't be read, or has other fields.
         """
         for place, content in json_lines(path):
             try:
@@ -75,7 +75,7 @@ def _fields(place: str, content: dict[str, Any]) -> dict[str, Any]:
                 f"{place}: a log-probability is {top:g}, above 0: no probability is above 1; "
                 "score it again"
             )
-        # without further choices the largest is the token's own, which says nothing
+        # if only the token's own log-probability is stored, the top-1 log-probability is unknown
         known = own["rank"] == 1 or len(choices) > 1
         tokens.append(
             {
@@ -91,7 +91,7 @@ def _fields(place: str, content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _elsewhere(content: dict[str, Any], name: str) -> str:
-    """Why a line has no such field, and what to do: a server's answer has them in its choices."""
+    """Error message for a missing field; a server's response has the fields in its `choices`."""
     choices = content.get("choices")
     inner = choices[0] if isinstance(choices, list) and choices else None
     if isinstance(inner, dict) and isinstance(inner.get(name), list):
@@ -133,7 +133,7 @@ def _refuse_gaps(place: str, ids: list[int], given: list[Any]) -> None:
 
 
 def _first_token(place: str, ids: list[int], given: list[Any], continuation: str) -> int:
-    """Where the continuation begins, by the texts of the tokens from the end backwards."""
+    """Index of the continuation's first token, found by matching token texts from the end."""
     text, first = "", len(ids)
     while len(text) < len(continuation) and first > 0 and given[first - 1] is not None:
         first -= 1
@@ -141,30 +141,30 @@ def _first_token(place: str, ids: list[int], given: list[Any], continuation: str
     if not continuation or text.lstrip() != continuation.lstrip():
         raise TokenmartError(
             f"{place}: its last tokens read {text[-40:]!r}, the continuation is "
-            f"{continuation[:40]!r}; say in `first_token` which token it begins with"
+            f"{continuation[:40]!r}; add `first_token`, the index of its first token"
         )
     return first
 
 
 def _refuse_cut_prompt(place: str, context: str, ids: list[int], given: list[Any]) -> None:
-    """Stop at a prompt of which the server read the end only, as with `truncate_prompt_tokens`.
+    """Refuse a prompt whose beginning the server cut, as with `truncate_prompt_tokens`.
 
     Args:
-        place: for the message.
+        place: file and line, for the message.
         context: the prompt.
-        ids: its tokens but for the first one, whose text vLLM does not give.
-        given: what vLLM gave for them.
+        ids: its tokens without the first one, whose text vLLM does not return.
+        given: vLLM's entries for these tokens.
     """
     pairs = zip(ids, given, strict=True)
     texts = [choices[str(token)].get("decoded_token") for token, choices in pairs]
     if any(not isinstance(text, str) or "\ufffd" in text for text in texts):
         return
-    # without spaces, which some tokenizers leave out of a token's text
+    # spaces are removed, because some tokenizers omit them from a token's text
     whole, read = ("".join(text.split()) for text in (context, "".join(texts)))
     words = context.split()
     if words and whole.endswith(read) and len(whole) - len(read) > len(words[0]):
         raise TokenmartError(
             f"{place}: the prompt begins with {context[:30]!r}, but the server read its end only "
-            f"(the last {len(read)} characters, and a token before): send it whole, without "
+            f"(the last {len(read)} characters, and a token before): send all of it, without "
             "truncate_prompt_tokens, or write in tokens_cut how many of its tokens were not read"
         )

@@ -1,1 +1,1 @@
-"""Which items of a benchmark carry signal: their scores, a choice, and what it is worth."""
+"""Choose the items of a benchmark that carry signal, and evaluate the choice."""

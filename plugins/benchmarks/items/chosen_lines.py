@@ -14,11 +14,11 @@ def chosen_lines(path: Path, items: Sequence[Any]) -> str:
     """The lines of the chosen items, in the file's order.
 
     Args:
-        path: JSON lines; the first is item 0.
+        path: JSON lines; the first line is item 0.
         items: numbers of items.
 
     Raises:
-        TokenmartError: it can't be read, a line is no JSON, or an item has no line.
+        TokenmartError: the file can't be read, a line is not JSON, or an item has no line.
     """
     lines = []
     for place, line in text_lines(path):

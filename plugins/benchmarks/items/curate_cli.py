@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from analysis.options import SEED
 from plugins.benchmarks.e2lm.outputs import as_text, say, workspace_for, write_out
 from plugins.benchmarks.e2lm.score_weights import WEIGHTS
 from warehouse.options import FILE, FORCE
@@ -28,15 +27,15 @@ if TYPE_CHECKING:
     type=click.Choice(["signal", "rise", "easiest", "prompts"]),
     default="signal",
     show_default=True,
-    help="Choose by signal to noise, by a positive slope, the easiest half, or without "
-    "odd prompts.",
+    help="Selection method: signal (rise divided by noise), rise (positive slope), easiest (half "
+    "with the highest confidence), prompts (without the tenth with the lowest prompt_score).",
 )
 @click.option(
     "--subject", "subjects", multiple=True, help="Use only items of this subject; repeatable."
 )
 @WEIGHTS
 @click.option(
-    "--compare", is_flag=True, help="Compare all methods for which the table has the columns."
+    "--compare", is_flag=True, help="Also evaluate every other method whose columns the table has."
 )
 @click.option(
     "--fewest",
@@ -59,8 +58,16 @@ if TYPE_CHECKING:
     show_default=True,
     help="Number of cross-validation folds over models.",
 )
-@SEED
-@click.option("--out", type=FILE, help="Write the chosen items and figures as JSON to this file.")
+@click.option(
+    "--seed",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, 2**32 - 1),
+    help="Random seed of the random items that are compared with the chosen ones.",
+)
+@click.option(
+    "--out", type=FILE, help="Write the chosen items and their statistics as JSON to this file."
+)
 @click.option(
     "--task-items",
     type=FILE,
@@ -97,8 +104,8 @@ def curate(
     \b
     tokenmart e2lm curate --items item_scores.parquet --out chosen.json
     tokenmart e2lm curate --items item_scores.parquet --compare
-    tokenmart e2lm curate --items item_scores.parquet --task-items task/items.jsonl \\
-        --chosen-items shorter/items.jsonl
+    tokenmart e2lm curate --items item_scores.parquet \\
+        --task-items element_symbols/items.jsonl --chosen-items shorter/items.jsonl
     """
     from plugins.benchmarks.items.chosen_lines import chosen_lines
     from plugins.benchmarks.items.curation import Choice, compare_methods

@@ -1,4 +1,4 @@
-"""Which items of a benchmark carry signal, chosen on some models and evaluated on others."""
+"""Choose the items of a benchmark that carry signal, and evaluate the choice on held-out models."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from warehouse.paths import Workspace
 
 SQL = Path(__file__).parents[1] / "dbt" / "analyses" / "item_signal.sql"
 FEWEST_CHECKPOINTS = 8
-"""SQ is undefined for fewer."""
+"""SQ is undefined for fewer checkpoints."""
 
 FOLDS = 5
 METHODS = {"signal": None, "rise": None, "easiest": "confidence", "prompts": "prompt_score"}
-"""Method of choosing → the column that the table needs for it."""
+"""Selection method → the column that it needs."""
 
 _HALF = 2 * FEWEST_CHECKPOINTS
 
@@ -31,9 +31,9 @@ _HALF = 2 * FEWEST_CHECKPOINTS
 class Choice:
     """Settings of the choice of items.
 
-    method: one of `METHODS`. fewest, most: items of a choice. subjects: only items of these; all
-    when empty. weights: of SQ, RC and CS; RC has no part, a choice is made on early checkpoints.
-    folds: parts of the models that are held out in turn, at most.
+    method: one of `METHODS`. fewest, most: limits on the number of chosen items. subjects: only
+    items of these subjects; all if empty. weights: of SQ, RC and CS; RC is not used, because it
+    needs later checkpoints. folds: maximum number of cross-validation folds.
     """
 
     fewest: int
@@ -45,23 +45,22 @@ class Choice:
 
 
 def curate(scores: ItemScores, workspace: Workspace, choice: Choice, seed: int) -> dict[str, Any]:
-    """Choose items by what they contribute to a rise over training, or as winners chose theirs.
+    """Choose items by the method in `choice`, and evaluate the choice on held-out models.
 
-    The items are chosen on all models; what the choice is worth is measured on models that had no
-    part in one (and on checkpoints that had none, where each model has 16), in up to five folds.
-    Where models of the recipes science and web are there, a fold holds out a whole shape (size and
-    architecture), so that CS is defined in it.
+    The items are chosen on all models. The choice is evaluated by cross-validation in up to five
+    folds: items are chosen on some models and evaluated on the others (and on the other half of
+    the checkpoints, if each model has 16). If there are models of the recipes science and web, a
+    fold holds out all models of a shape (size and architecture), so that CS is defined in it.
 
     Args:
-        scores: of single items.
-        workspace: whose SQL models are used.
+        scores: scores of single items.
+        workspace: the checkout with the SQL models.
         choice: the method and its limits.
-        seed: of the random items compared with the chosen ones.
+        seed: random seed of the random items that are compared with the chosen ones.
 
     Returns:
         JSON-ready: `items` (the chosen ones, best first), `signal` of every item, `held_out` by
-        statistic, `by_subject` and `by_length`, and how they were found; `reason` why SQ is
-        undefined.
+        statistic, `by_subject` and `by_length`, the settings, and `reason` why SQ is undefined.
 
     Raises:
         TokenmartError: too few items, checkpoints or models, or a column is missing.
@@ -104,7 +103,7 @@ def curate(scores: ItemScores, workspace: Workspace, choice: Choice, seed: int) 
 def compare_methods(
     scores: ItemScores, workspace: Workspace, choice: Choice, seed: int
 ) -> dict[str, dict[str, Any]]:
-    """Method → statistic → what it is worth on models that had no part; None without its column."""
+    """Method → statistic → held-out value; methods whose column is missing are left out."""
     return {
         method: curate(scores, workspace, replace(choice, method=method), seed)["held_out"]
         for method, column in METHODS.items()
@@ -118,7 +117,7 @@ def has_both_recipes(scores: ItemScores) -> bool:
 
 
 def _weights(scores: ItemScores, choice: Choice) -> tuple[float, float]:
-    """Weights of SQ and CS; without both recipes there is SQ alone."""
+    """Weights of SQ and CS; without both recipes, CS has weight 0."""
     return (choice.weights[0], choice.weights[2]) if has_both_recipes(scores) else (1.0, 0.0)
 
 
@@ -161,9 +160,9 @@ def _eligible(scores: ItemScores, choice: Choice) -> int:
 
 
 def _folds(scores: ItemScores, most: int) -> list[Fold]:
-    """Each model (or shape, where recipes are compared) held out once, several at a time.
+    """Folds in which each model (or shape, if recipes are compared) is held out once.
 
-    Halves of the checkpoints as well, where each model has 16.
+    If each model has 16 checkpoints, half of them are held out too.
     """
     halves = min(scores.checkpoints.values()) >= _HALF
     even, odd = ("checkpoint % 2 = 0", "checkpoint % 2 = 1") if halves else ("true", "true")
@@ -173,8 +172,8 @@ def _folds(scores: ItemScores, most: int) -> list[Fold]:
         if not halves:
             what = f"one {column}" if column == "model" else "models of one size and architecture"
             raise TokenmartError(
-                f"{what} with {min(scores.checkpoints.values())} checkpoints; to try a choice on "
-                f"what had no part in it takes 2 {column}s, or {_HALF} checkpoints"
+                f"{what} with {min(scores.checkpoints.values())} checkpoints; a held-out "
+                f"evaluation needs 2 {column}s, or {_HALF} checkpoints"
             )
         return [Fold("odd checkpoints", even, odd), Fold("even checkpoints", odd, even)]
     count = min(most, len(units))
@@ -195,7 +194,7 @@ def _folds(scores: ItemScores, most: int) -> list[Fold]:
 def _choose(
     scores: ItemScores, workspace: Workspace, choice: Choice, where: str, name: str
 ) -> list[dict[str, Any]]:
-    """Make the table `name`: the signal of each item under a condition."""
+    """Create the table `name` with the signal of each item, on the rows of a condition."""
     database = scores.database
     subjects = ", ".join("'" + one.replace("'", "''") + "'" for one in choice.subjects)
     of_subjects = f" and subject in ({subjects})" if subjects else ""
@@ -233,7 +232,7 @@ def _grouped(database: duckdb.DuckDBPyConnection, group: str) -> list[dict[str, 
             avg(case when is_chosen then 1 else 0 end) as share_chosen,
             avg(score) as score,
             avg(rise) as rise,
-            avg(wobble) as wobble
+            avg(noise_variance) as noise_variance
         from signal_all
         inner join groups using (item)
         where label is not null

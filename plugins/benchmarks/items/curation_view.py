@@ -47,7 +47,11 @@ def print_curation(found: dict[str, Any]) -> None:
             Column("chosen", [f"{row['share_chosen']:.0%}" for row in groups]),
             *(
                 Column(name, [f"{row[field]:.3f}" for row in groups])
-                for name, field in (("mean score", "score"), ("rise", "rise"), ("noise", "wobble"))
+                for name, field in (
+                    ("mean score", "score"),
+                    ("rise", "rise"),
+                    ("noise", "noise_variance"),
+                )
             ),
         ]
         print_columns(console, columns)

@@ -1,4 +1,4 @@
-"""Held-out value of a choice of items: SQ, CS and decisions of held-out models."""
+"""Held-out value of a choice of items: SQ, CS and decision accuracy on held-out models."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ OF_RUNS = ("sq", "monotonicity", "autocorrelation")
 OF_FOLDS = ("cs", "weighted", "decision_accuracy")
 
 Key = tuple[str, str, str, str]
-"""Fold, `in` or `out` of it, variant, and the model ('' for what all models of a fold have)."""
+"""Fold, `in` or `out` of it, variant, and model ('' for a statistic of all models of a fold)."""
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Where items are chosen and where they are evaluated: SQL conditions on `items`."""
+    """SQL conditions on `items`: the rows for choosing items, and the rows for evaluating them."""
 
     name: str
     chosen_on: str
@@ -40,13 +40,13 @@ def held_out(
     seed: int,
     weights: tuple[float, float],
 ) -> dict[str, dict[str, Any]]:
-    """Statistics of all, random and chosen items, where they were and were not chosen.
+    """Statistics of all, random and chosen items, in sample and held out.
 
     Args:
-        database: with `items`, and `signal_0` … of each fold.
-        workspace: whose SQL models are used.
-        folds: as they were chosen in.
-        seed: of the random items.
+        database: contains `items`, and `signal_0` … of each fold.
+        workspace: the checkout with the SQL models.
+        folds: the folds of these tables.
+        seed: random seed of the random items.
         weights: of SQ and CS in `weighted`.
 
     Returns:
@@ -80,7 +80,7 @@ def _put(values: dict[Key, float], benchmark: str, model: str, value: float | No
 def _weighted(
     sq: Mapping[Key, float], cs: Mapping[Key, float], weights: tuple[float, float]
 ) -> dict[Key, float]:
-    """Of each fold: the weighted sum of its mean SQ and of its CS."""
+    """For each fold, the weighted sum of its mean SQ and its CS."""
     found = {}
     for key, value in cs.items():
         of_fold = [one for (*fold, _), one in sq.items() if tuple(fold) == key[:3]]
@@ -138,7 +138,7 @@ def _facts() -> pa.Table:
 
 
 def _compared(values: Mapping[Key, float]) -> dict[str, Any]:
-    """Means over models and folds; only where all three variants are defined."""
+    """Means over models and folds for which all three variants are defined."""
     keys = sorted({(fold, place, model) for fold, place, _, model in values})
     whole = [
         (fold, place, model)

@@ -24,7 +24,8 @@ class ItemScores:
     """A database with `items`: a row per model, checkpoint and item.
 
     Columns: model, checkpoint, progress, item, score, subject, characters, recipe, shape (size and
-    architecture), confidence, prompt_score. Every item is there at every checkpoint of every model.
+    architecture), confidence, prompt_score. Every item has a row for every checkpoint of every
+    model.
 
     path: where they were read. metric: its name, if the table gives one. models: their names.
         checkpoints: how many each has. shapes: model → its shape. recipes: those of the models.
@@ -49,11 +50,12 @@ def read_items(path: Path, metric: str | None) -> ItemScores:
     Args:
         path: CSV, Parquet or JSON lines with `model`, `item`, `score`, and `tokens` or `step`;
             `subject`, `characters` (of the right answer), `metric`, `recipe`, `size`,
-            `architecture`, `confidence` and `prompt_score` may be there too.
-        metric: which reading, where the table has several.
+            `architecture`, `confidence` and `prompt_score` are optional.
+        metric: scoring method to use, if the table has several.
 
     Raises:
-        TokenmartError: other columns, a value that is none, a row given twice, or nothing left.
+        TokenmartError: the table has other columns, an invalid value, a duplicate row, or no
+            complete item.
     """
     database = duckdb.connect()
     columns = load_rows(database, path, "given")

@@ -1,1 +1,1 @@
-"""The page of curves, signal and decisions of benchmarks over training."""
+"""HTML pages on benchmarks: score curves and signal over training, and pairs of models."""

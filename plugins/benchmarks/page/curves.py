@@ -1,4 +1,4 @@
-"""Content of a table's page, from a problem or from a plain file."""
+"""Gather the data of a table's page, from a problem or a plain file."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from warehouse.paths import Workspace
 def gather_page(
     problem: str | None, scores: Path | None, metric: str | None, workspace: Workspace
 ) -> tuple[SignalData, tuple[str, ...]]:
-    """The signal models of a table, read for its page, and notes for the reader.
+    """Data of a table's page, and notes.
 
     Args:
         problem: name or path of a problem of kind `table`; None with `scores`.
         scores: a plain table in the columns of `score.COLUMNS`; None with `problem`.
-        metric: the reading that the curves show; None for the target's, or the most frequent.
-        workspace: whose problem files and SQL models are used.
+        metric: the scoring method that the curves show; None for the target's, or the most
+            frequent.
+        workspace: the checkout with problem files and SQL models.
 
     Raises:
-        TokenmartError: no table, a wrong one, or no such reading in it.
+        TokenmartError: the table is missing or invalid, or has no such scoring method.
     """
     found = _table_problem(problem, workspace) if problem is not None else None
     if found is not None:
@@ -46,7 +47,7 @@ def gather_page(
         if metric is not None and metric not in known:
             raise TokenmartError(
                 f"--metric {metric}: not in the table; {did_you_mean(metric, known)}"
-                f"its readings: {', '.join(known)}"
+                f"its scoring methods: {', '.join(known)}"
             )
         chosen = metric or (target.metric if target is not None else known[0])
         models = ModelSql(database, workspace)

@@ -1,4 +1,4 @@
-"""Every two models on the same items, read from the marts that dbt built."""
+"""Gather the data of pairs of models on the same items, from the marts that dbt built."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from warehouse.sql.connection import connect_read_only
 BUILD = "tokenmart dbt run --select tag:benchmarks"
 
 PREFERRED = ("acc_norm", "acc", "exact_match", "f1", "bits_per_byte", "perplexity")
-"""Default metrics of a page: the first of these that a task has."""
+"""Default metrics of a page; the first one that a task has is used."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One model against another on the items that both answered; columns of `eval_pairs`."""
+    """Two models on the items that both answered; columns of `eval_pairs`."""
 
     model: str
     other: str
@@ -49,7 +49,7 @@ class SampledTwice:
 
 @dataclass(frozen=True)
 class TaskPairs:
-    """All pairs of a task in one metric.
+    """All pairs of a task by one metric.
 
     models: best first. better: `higher` or `lower`, None if it is not stated.
     """
@@ -67,13 +67,13 @@ def gather_pairs(problem: str, metric: str | None, workspace: Workspace) -> tupl
     """The pairs of each task of a problem.
 
     Args:
-        problem: its name.
-        metric: which one; None for the first of `PREFERRED` that a task has.
-        workspace: whose warehouse is read.
+        problem: name of the problem.
+        metric: the metric; None for the first one of `PREFERRED` that a task has.
+        workspace: the checkout with the database.
 
     Raises:
-        TokenmartError: nothing is built for this problem, or no task has the metric.
-        StorageError: no warehouse yet, or dbt is writing it.
+        TokenmartError: no results are built for this problem, or no task has the metric.
+        StorageError: there is no database yet, or dbt is writing it.
     """
     with connect_read_only(workspace) as database:
         try:

@@ -1,4 +1,4 @@
-"""The page of pairs of models: a heat map per task, and the power of each comparison."""
+"""Render the page on pairs of models: a heat map per task, and the power of each comparison."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from plugins.benchmarks.page.pairs_data import Pair, TaskPairs
 from warehouse.progress import Progress
 
 CELL = 46
-"""Widest cell of the heat map, in pixels."""
+"""Maximum width of a heat map's cell in pixels."""
 
 STRONGEST = 3.0
-"""Standard errors from which a cell has its full colour."""
+"""Number of standard errors from which a cell has its full colour."""
 
 
 @dataclass(frozen=True)
 class TaskView:
-    """A task as the page shows it; `smallest` is the median over its pairs, None without errors."""
+    """Data of a task on the page; `smallest` is the median over its pairs, None without errors."""
 
     task: TaskPairs
     heat_map: Drawing
@@ -32,7 +32,7 @@ class TaskView:
 
 
 def pairs_page(title: str, tasks: tuple[TaskPairs, ...], progress: Progress) -> str:
-    """The whole page; `progress` is called for each task."""
+    """Render the page; `progress` is called for each task."""
     pages = environment("plugins.benchmarks.page", "analysis.report", escape_html=True)
     pages.filters.update(FILTERS)
     views = []
@@ -56,10 +56,11 @@ def pairs_page(title: str, tasks: tuple[TaskPairs, ...], progress: Progress) -> 
 
 
 def pairs_figure(task: TaskPairs, width: int) -> Chart:
-    """Heat map: the model of the row less that of the column, best models first.
+    """Heat map: score of the row's model minus score of the column's model, best models first.
 
-    Blue: the row's model is better, orange: worse; the depth is |difference| in standard errors, up
-    to `STRONGEST`. Pairs that are not distinguishable have a dot before their number.
+    Blue: the row's model is better, orange: worse. The intensity is |difference| in standard
+        errors,
+    up to `STRONGEST`. Pairs that are not distinguishable have a dot before their number.
     """
     sign = -1 if task.better == "lower" else 1
     rows = []
@@ -73,7 +74,7 @@ def pairs_figure(task: TaskPairs, width: int) -> Chart:
                     "sign": "+" if sign * difference >= 0 else "-",
                     "strength": _strength(pair),
                     "text": ("" if pair.is_distinguishable else "·") + _signed(difference),
-                    "description": f"{row} less {column}: {difference:+.4g}"
+                    "description": f"{row} minus {column}: {difference:+.4g}"
                     + ("" if pair.stderr is None else f" ± {1.96 * pair.stderr:.2g}")
                     + f" on {pair.items} items, "
                     + ("" if pair.is_distinguishable else "not ")

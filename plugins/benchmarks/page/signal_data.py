@@ -1,4 +1,4 @@
-"""Data of a benchmark table's page: read from the signal models, nothing recomputed."""
+"""Read the data of a benchmark table's page from the signal models."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import duckdb
 
 MOST_RUNS = 8
-"""Lines in one panel: more are not readable."""
+"""Maximum number of lines in a panel."""
 
 FEWEST_PAIRS = 10
-"""Pairs behind a decision accuracy on the page: fewer are mostly chance."""
+"""Minimum number of pairs of a decision accuracy on the page; with fewer it is mostly chance."""
 
 MOST_POINTS = 30
-"""Checkpoints of a line, evenly spaced on the log scale: more can't be seen."""
+"""Maximum number of checkpoints of a line, evenly spaced on the log scale."""
 
 Z = 1.959964
 """Half the width of a 95% band, in standard errors."""
@@ -23,7 +23,7 @@ OF_RUNS = ("sq", "monotonicity", "autocorrelation", "noise_sd", "noise_relative"
 """Statistics of single runs that the table averages."""
 
 OF_BENCHMARKS = ("snr", "rc", "cs", "decision_accuracy", "earliest_share_95")
-"""Statistics that all runs of a benchmark have together."""
+"""Statistics of all runs of a benchmark together."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Curves:
-    """A benchmark's scores over training, in one reading."""
+    """A benchmark's scores over training, by one scoring method."""
 
     benchmark: str
     lower_is_better: bool
@@ -48,7 +48,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Statistic:
-    """A value, or why there is none; `low` and `high` are the least and most of any run."""
+    """A value, or the reason why there is none; `low` and `high` are its range over runs."""
 
     value: float | None
     reason: str | None
@@ -58,7 +58,7 @@ class Statistic:
 
 @dataclass(frozen=True)
 class SignalRow:
-    """A benchmark in one reading, with statistics by name."""
+    """A benchmark by one scoring method, with statistics by name."""
 
     benchmark: str
     metric: str
@@ -67,7 +67,7 @@ class SignalRow:
 
 @dataclass(frozen=True)
 class DecisionCell:
-    """Decision accuracy of a row (a benchmark, or a reading) at a stage."""
+    """Decision accuracy of a row (a benchmark, or a scoring method) at a stage."""
 
     row: str
     stage: str
@@ -76,11 +76,13 @@ class DecisionCell:
 
 @dataclass(frozen=True)
 class SignalData:
-    """All of the page.
+    """All data of the page.
 
-    metric: the reading that the curves show. shown_runs: the runs that have lines.
-    unit: of progress, `tokens` or `steps`. banded: lines with a sampling error, and all lines.
-    decisions: benchmarks against their own end. by_reading: readings against the target's end.
+    metric: the scoring method of the curves. shown_runs: the runs with lines.
+    unit: unit of progress, `tokens` or `steps`. banded: number of lines with a sampling error, and
+        of all lines.
+    decisions: benchmarks compared with their own final scores. by_method: scoring methods compared
+        with the final score by the target's method.
     """
 
     title: str
@@ -95,7 +97,7 @@ class SignalData:
     curves: tuple[Curves, ...]
     rows: tuple[SignalRow, ...]
     decisions: tuple[DecisionCell, ...]
-    by_reading: tuple[DecisionCell, ...]
+    by_method: tuple[DecisionCell, ...]
     formulas: tuple[tuple[str, str, str], ...]
 
 
@@ -109,12 +111,12 @@ def gather_signal(
     """Read the models of one problem.
 
     Args:
-        database: with `benchmark_signal`, `signal_statistics`, `int_benchmark_series` and
-            `int_benchmark_decisions` built, of one problem.
-        title: of the page.
-        description: what the table is.
-        metric: the reading that the curves show.
-        benchmarks: those that curves and decisions show; all of the reading when empty.
+        database: contains `benchmark_signal`, `signal_statistics`, `int_benchmark_series` and
+            `int_benchmark_decisions` of one problem.
+        title: title of the page.
+        description: description of the table.
+        metric: the scoring method of the curves.
+        benchmarks: benchmarks of curves and decisions; if empty, all that have the metric.
     """
     chosen = list(benchmarks) or _column(
         database,
@@ -139,7 +141,7 @@ def gather_signal(
         curves=tuple(_curves(database, shown, metric, chosen)),
         rows=tuple(_rows(database)),
         decisions=_decisions(database, metric, chosen),
-        by_reading=_by_reading(database, chosen),
+        by_method=_by_method(database, chosen),
         formulas=tuple(
             database.execute(
                 "select statistic, origin, formula from signal_statistics"
@@ -238,7 +240,7 @@ def _curves(
 def _banded(
     database: duckdb.DuckDBPyConnection, runs: tuple[str, ...], metric: str, benchmarks: list[str]
 ) -> tuple[int, int]:
-    """Number of lines with a sampling error of their own, and of all lines."""
+    """Number of lines with a sampling error, and of all lines."""
     rows = database.execute(
         "select count(*) filter (where has), count(*) from ("
         " select bool_or(stderr is not null) as has from int_benchmark_series"
@@ -250,7 +252,7 @@ def _banded(
 
 
 def _rows(database: duckdb.DuckDBPyConnection) -> list[SignalRow]:
-    """Every benchmark and reading, the surest decisions first."""
+    """Every benchmark and scoring method, the highest decision accuracy first."""
     rows = database.execute(
         """
         select
@@ -301,10 +303,10 @@ def _decisions(
     return tuple(DecisionCell(*row) for row in rows)
 
 
-def _by_reading(
+def _by_method(
     database: duckdb.DuckDBPyConnection, benchmarks: list[str]
 ) -> tuple[DecisionCell, ...]:
-    """Mean over the benchmarks that every reading has, against the target's own reading."""
+    """Mean decision accuracy over the benchmarks that every scoring method has."""
     rows = database.execute(
         f"""
         with decisions as (
@@ -336,5 +338,5 @@ def _by_reading(
         """,
         {"benchmarks": benchmarks},
     ).fetchall()
-    readings = {row[0] for row in rows}
-    return tuple(DecisionCell(*row) for row in rows) if len(readings) > 1 else ()
+    methods = {row[0] for row in rows}
+    return tuple(DecisionCell(*row) for row in rows) if len(methods) > 1 else ()

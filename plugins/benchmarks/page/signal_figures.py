@@ -14,7 +14,7 @@ PANEL = (290, 170)
 
 
 def curves_figure(curves: Curves, runs: Sequence[str], unit: str) -> Chart:
-    """One benchmark: a line and a band per run; a ring ends its early window."""
+    """One benchmark: a line and a band per run; a ring marks the end of its early window."""
     rows = [
         {
             "run": point.run,
@@ -71,7 +71,7 @@ def curves_figure(curves: Curves, runs: Sequence[str], unit: str) -> Chart:
 
 
 def decisions_figure(cells: Sequence[DecisionCell], width: int) -> Chart:
-    """Heat map of decision accuracy: chance (0.5) is blank, orange below, blue above."""
+    """Heat map of decision accuracy: chance (0.5) is white, lower is orange, higher blue."""
     order = list(dict.fromkeys(cell.row for cell in cells))
     stages = list(dict.fromkeys(cell.stage for cell in cells))
     rows = [

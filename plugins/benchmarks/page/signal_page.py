@@ -1,4 +1,4 @@
-"""The page of a benchmark table: curves over training, the signal table, and decisions by stage."""
+"""Render the page of a benchmark table: curves, signal statistics, decision accuracy by stage."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from warehouse.progress import Progress
 
 WIDE = 860
 FIRST_ROWS = 60
-"""Rows of the signal table in sight; the others unfold."""
+"""Number of visible rows of the signal table; the others can be unfolded."""
 
 
 def signal_page(data: SignalData, progress: Progress) -> str:
-    """The whole page; `progress` is called for each panel and for both heat maps."""
+    """Render the page; `progress` is called for each panel and for both heat maps."""
     pages = environment("plugins.benchmarks.page", "analysis.report", escape_html=True)
     pages.filters.update(FILTERS)
     panels = {}
@@ -39,7 +39,7 @@ def signal_page(data: SignalData, progress: Progress) -> str:
             for index, run in enumerate(data.shown_runs)
         ],
         decisions=_heat_map(data.decisions, "decisions", "Decision accuracy by benchmark"),
-        by_reading=_heat_map(data.by_reading, "readings", "Decision accuracy by reading"),
+        by_method=_heat_map(data.by_method, "methods", "Decision accuracy by scoring method"),
         own={row.benchmark: row for row in data.rows if row.metric == data.metric},
         reasons=_reasons(data.rows),
         fewest_pairs=FEWEST_PAIRS,
@@ -62,7 +62,7 @@ def _heat_map(cells: Sequence[DecisionCell], name: str, title: str) -> Drawing |
 
 
 def _reasons(rows: Sequence[SignalRow]) -> dict[str, list[str]]:
-    """Statistic → why some of its values are missing, each reason once."""
+    """Statistic → reasons why values are missing, each reason once."""
     found: dict[str, list[str]] = {}
     for row in rows:
         for name, statistic in row.statistics.items():

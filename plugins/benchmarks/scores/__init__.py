@@ -1,1 +1,1 @@
-"""Tables of benchmark scores over training: read, checked, stored, and as a problem."""
+"""Read, check and store tables of benchmark scores, and define problems of kind `table`."""

@@ -1,4 +1,4 @@
-"""Which checkpoint a result belongs to: its full identity, and the step and tokens in its name.
+"""Identify the checkpoint of a result, and its step and tokens from its name.
 
 Two results are of one checkpoint only if all model arguments of the harness, its backend, its
 settings of generation and its seeds are equal. Steps and tokens are read from the forms in use:
@@ -33,14 +33,14 @@ NAMES = ("peft", "delta", "pretrained", "model", "path", "engine")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint, as named in the arguments of the harness.
+    """A checkpoint, as given in the arguments of the harness.
 
     Attributes:
-        model: name of the run, without what counts its checkpoints.
-        rest: what else names it, without step and tokens: the stage of a revision, for one.
-        step: training step; None where no known form is found.
-        tokens: tokens it was trained on, likewise.
-        identity: everything that distinguishes it.
+        model: name of the run, without step and tokens.
+        rest: further parts of the name without step and tokens, such as the stage of a revision.
+        step: training step; None if the name has no known form.
+        tokens: number of training tokens; None if the name has no known form.
+        identity: all arguments that distinguish it.
     """
 
     model: str

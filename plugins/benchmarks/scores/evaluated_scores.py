@@ -1,4 +1,4 @@
-"""Scores that `tokenmart eval` measured or that were imported, as rows of a plain table."""
+"""Rows of a plain table from scores that `tokenmart eval` measured or that were imported."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ _BUILD = "tokenmart dbt run --select tag:benchmarks"
 def evaluated_scores(
     problem: str, workspace: Workspace, directions: Mapping[str, str] | None = None
 ) -> HarnessResults:
-    """The scores of a problem's benchmarks, of whole tasks and of groups.
+    """The scores of a problem's benchmarks, for tasks and groups.
 
     A benchmark is named by its condition (`arc_easy-0shot`), a metric with its filter unless that
-    is `none`. A model's step and tokens are read from its full id, else from its revision.
+    is `none`. A model's step and tokens are read from its full id, otherwise from its revision.
 
     Args:
         problem: name or path of a problem file.
-        workspace: with a built warehouse.
+        workspace: a checkout with a built database.
         directions: metric → higher or lower, if neither table nor name states it.
 
     Raises:
-        TokenmartError: no such problem, no score of it, or a metric of unknown direction.
-        StorageError: no warehouse yet, or dbt is writing it.
+        TokenmartError: the problem is unknown or has no scores, or the direction of a metric is
+            unknown.
+        StorageError: there is no database yet, or dbt is writing it.
     """
     chosen = load_problem(problem, workspace)
     with connect_read_only(workspace) as connection:

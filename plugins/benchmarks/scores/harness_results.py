@@ -1,4 +1,4 @@
-"""Result files of lm-evaluation-harness (`results_<date>.json`), as rows of a plain table.
+"""Rows of a plain table from result files of lm-evaluation-harness (`results_<date>.json`).
 
 One file is one model, or one checkpoint of a run: see `checkpoint_names`. Files of every version
 are read: before 0.4 metrics have no filter, before 0.4.3 no direction and no name of the model.
@@ -36,7 +36,7 @@ from warehouse.text_file import parse_json, read_text
 ScoreRow = dict[str, str | int | float | None]
 
 FIELDS = ("model", "step", "tokens", "benchmark", "metric", "direction", "score", "stderr")
-"""Of a row, by the names of a plain table."""
+"""Columns of a row, named as in a plain table."""
 
 _NAMED = re.compile(r"results.*|.*_\d{4}-\d\d-\d\dT[\d.-]+")
 """Names of files of results: with `--output_path out.json` it is `out_<date>.json`."""
@@ -66,7 +66,7 @@ class HarnessResults:
 def read_results(
     paths: Sequence[Path], directions: Mapping[str, str] | None = None
 ) -> HarnessResults:
-    """The scores in result files, each file's own or, in folders, those at any depth.
+    """The scores in result files; folders are searched at any depth.
 
     A benchmark is named with its worked examples (`arc_easy-0shot`), a metric with its filter
     unless that is `none` (`exact_match,strict-match`). Of several results for one checkpoint the
@@ -77,8 +77,8 @@ def read_results(
         directions: metric → higher or lower, if neither file nor name states it.
 
     Raises:
-        TokenmartError: no such file, no result file in a folder, a file that is none, a metric
-            of unknown direction, or no score at all.
+        TokenmartError: a file is missing or is not a result file, a folder has no result file, the
+            direction of a metric is unknown, or there are no scores.
     """
     files: set[Path] = set()
     for path in paths:
@@ -302,7 +302,7 @@ def _directions(scores: Sequence[Score], given: Mapping[str, str]) -> dict[str, 
             raise TokenmartError(
                 f"{score.file}: {direction} values of {score.metric} are better, in other files "
                 f"{found[score.metric]} ones; give --direction {name}={direction}, or collect "
-                "them apart"
+                "them separately"
             )
     if missing := sorted(unknown - set(found)):
         raise TokenmartError(

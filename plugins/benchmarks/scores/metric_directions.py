@@ -1,4 +1,4 @@
-"""Whether higher or lower values of a metric are better, by its name.
+"""Direction of a metric from its name: whether higher or lower values are better.
 
 Names and directions are those that lm-evaluation-harness registers (`lm_eval/api/metrics.py`,
 0.4.13; `ppl` is its name before 0.4), and names of errors, losses and costs in common use. A name
@@ -27,10 +27,10 @@ _HIGHER = re.compile(
 
 
 def direction_of(metric: str) -> Direction | None:
-    """Which values are better; None where the name doesn't say it.
+    """Which values are better; None if the name is not listed.
 
     Args:
-        metric: its name, with or without an answer filter behind a comma.
+        metric: its name, with or without a comma and an answer filter.
     """
     name = metric.partition(",")[0].strip()
     if _LOWER.fullmatch(name):

@@ -1,4 +1,4 @@
-"""Items of another program's results, checked against the aggregate that the program wrote."""
+"""Check items of another program's results against the aggregate that the program wrote."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from warehouse.errors import TokenmartError, did_you_mean, visible
 from warehouse.text_file import parse_json, read_text
 
 TOLERANCE = 1e-6
-"""Relative: aggregates are written in full, and are means in double precision."""
+"""Relative tolerance; aggregates are means in double precision with all digits."""
 
 
 def aggregate_beside(path: Path) -> dict[str, Any]:
-    """The JSON object of an aggregate file; empty where there is no such file.
+    """The JSON object of an aggregate file; empty if there is no such file.
 
     Raises:
-        TokenmartError: it is there and is no JSON object.
+        TokenmartError: the file is not a JSON object.
     """
     if not path.is_file():
         return {}
@@ -32,10 +32,10 @@ def aggregate_beside(path: Path) -> dict[str, Any]:
 
 
 def chosen_metric(path: Path, names: Sequence[str], wanted: str | None, own: str | None) -> str:
-    """The metric to import: the wanted one, the program's own primary one, or the only one.
+    """The metric to import: the given one, the program's own primary metric, or the only one.
 
     Raises:
-        TokenmartError: the file has no such metric, or several and none is named.
+        TokenmartError: the file has no such metric, or several and none is given.
     """
     if wanted is not None and wanted not in names:
         raise TokenmartError(
@@ -60,7 +60,7 @@ def item_score(place: str, metrics: Mapping[str, Any], metric: str) -> float:
     """An item's value as a number.
 
     Raises:
-        TokenmartError: it is missing, or no finite number.
+        TokenmartError: the value is missing, or not a finite number.
     """
     value = metrics.get(metric)
     if isinstance(value, bool):
@@ -107,19 +107,19 @@ def refuse_other_count(path: Path, beside: Path, found: int, own: Any) -> None:
 def refuse_other_mean(
     path: Path, beside: Path, metric: str, scores: Sequence[float], own: Any
 ) -> None:
-    """Stop if the program's own aggregate differs from the mean of the items.
+    """Raise an error if the program's own aggregate differs from the mean of the items.
 
     Without an aggregate, a note on standard error states that nothing was compared.
 
     Args:
-        path: the items.
-        beside: the file of the aggregate.
-        metric: its name.
-        scores: of the items.
-        own: the aggregate; None where it isn't known.
+        path: file of the items.
+        beside: file of the aggregate.
+        metric: name of the metric.
+        scores: scores of the items.
+        own: the aggregate; None if unknown.
 
     Raises:
-        TokenmartError: items are missing, or the metric is no mean of them.
+        TokenmartError: items are missing, or the metric is not a mean over items.
     """
     if not isinstance(own, int | float) or isinstance(own, bool):
         cause = f"has no value of {metric}" if beside.is_file() else "is not there"

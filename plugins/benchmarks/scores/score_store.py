@@ -1,4 +1,4 @@
-"""Tables of scores in the warehouse: the scores, where they come from, and the target."""
+"""Store tables of scores: scores, provenance and target."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM
 
 _NO_FOLDER = re.compile(r"[=%?\\\x00-\x1f\x7f]|__HIVE_DEFAULT_PARTITION__|^$")
-"""Names that DuckDB doesn't read back unchanged from a partition's folder."""
+"""Names that DuckDB changes when it reads them from a partition's folder."""
 
 
 @dataclass(frozen=True)
 class EarlyWindow:
-    """The checkpoints that count as early; what is None leaves none out.
+    """The early checkpoints; a value of None sets no condition.
 
-    until_tokens, until_share: the last one, in tokens or as a share of the run's training.
-    every_steps: only steps that this divides.
-    checkpoints: this number, evenly spaced: with `until_share`, the last one up to each of as many
-        equal parts of the window.
+    until_tokens, until_share: end of the window, in tokens or as a share of the run's training.
+    every_steps: only steps divisible by this number.
+    checkpoints: number of checkpoints, evenly spaced: with `until_share`, the last one in each of
+        this number of equal parts of the window.
     """
 
     until_tokens: float | None = None
@@ -45,8 +45,8 @@ class EarlyWindow:
 class FinalScores:
     """Target of early scores: the last score of each run in `metric`.
 
-    benchmarks: whose scores; all that have the metric when empty.
-    size: runs of this size only, averaged by recipe; None where runs themselves are ranked.
+    benchmarks: benchmarks of the target; if empty, all that have the metric.
+    size: runs of this size only, averaged by recipe; None if runs are ranked.
     """
 
     metric: str
@@ -56,7 +56,7 @@ class FinalScores:
 
 @dataclass(frozen=True)
 class ScoreSource:
-    """Path of a plain table, and facts about it; `sha256` is the one expected, if any."""
+    """Path of a plain table, and facts about it; `sha256` is the expected checksum, if any."""
 
     path: Path
     source: str | None = None
@@ -66,11 +66,11 @@ class ScoreSource:
 
 @dataclass(frozen=True)
 class BroughtScores:
-    """A problem's table, as it is stored.
+    """A problem's table in the format of the store.
 
-    scores: in the columns of `BENCHMARK_SCORES`, or of `MODEL_SCORES` where models are ranked.
-    facts: the one row of `BENCHMARK_TABLES`.
-    target: items of the downstream table by what is ranked.
+    scores: rows with the columns of `BENCHMARK_SCORES`, or of `MODEL_SCORES` if models are ranked.
+    facts: the row of `BENCHMARK_TABLES`.
+    target: items of the downstream table by ranked entry.
     """
 
     scores: pa.Table
@@ -90,13 +90,13 @@ def read_problem_scores(
     Args:
         problem: name of the problem, for messages.
         file: see `score_table.read_scores`.
-        early: which checkpoints are early.
+        early: the early checkpoints.
         predict_from: shares of training, or sizes, whose scores become metrics.
-        target: what they are to predict.
+        target: the target.
 
     Raises:
-        TokenmartError: another file than expected, a wrong row, nothing to predict in it, or a
-            name of what is ranked that can't be a folder's.
+        TokenmartError: the checksum differs, a row is invalid, the table has no target, or the name
+            of an entry is not valid for a folder.
     """
     path, found = file.path, _checked_sha256(problem, file)
     scores = read_scores(path)
@@ -123,17 +123,18 @@ def read_model_problem(
 ) -> BroughtScores:
     """Read and check the plain table of a problem that ranks models, not runs over training.
 
-    Its scores are those that predict. What is predicted is never among them.
+    Scores of the target are never among the predicting scores.
 
     Args:
         problem: name of the problem, for messages.
         file: see `score_table.read_model_scores`.
-        metrics: whose scores predict.
-        each_document: let each document of a score predict alone, too.
-        target: what they are to predict.
+        metrics: metrics of the predicting scores.
+        each_document: make each document of a score a separate metric too.
+        target: the target.
 
     Raises:
-        TokenmartError: another file than expected, a wrong row, or nothing to predict from in it.
+        TokenmartError: the checksum differs, a row is invalid, or the table has no predicting
+            scores.
     """
     path, found = file.path, _checked_sha256(problem, file)
     scores = read_model_scores(path)
@@ -185,7 +186,7 @@ def _facts(
     target: FinalScores | None,
     early: EarlyWindow | None = None,
 ) -> pa.Table:
-    """The one row of `BENCHMARK_TABLES`."""
+    """The row of `BENCHMARK_TABLES`."""
     window = early or EarlyWindow()
     facts = {
         "path": file.path.name,
@@ -204,9 +205,9 @@ def _facts(
 
 
 def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> None:
-    """Write a problem's table into the data folder.
+    """Write a problem's table to the data folder.
 
-    The target goes where all targets lie, `downstream`: no metric reads it.
+    The target is stored in `downstream`, like all targets; no metric reads it.
 
     Raises:
         StorageError: the disk is full or the folder can't be written.
@@ -216,7 +217,7 @@ def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> 
     of_models = workspace.model_scores / folder / "scores.parquet"
     ranks_models = brought.scores.schema.equals(MODEL_SCORES)
     write_table(of_models if ranks_models else over_training, brought.scores)
-    earlier = over_training if ranks_models else of_models  # of another problem file
+    earlier = over_training if ranks_models else of_models  # written for another problem file
     with storage_errors(earlier):
         earlier.unlink(missing_ok=True)
     write_table(workspace.benchmark_tables / folder / "table.parquet", brought.facts)
@@ -225,7 +226,7 @@ def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> 
         for model_id, items in brought.target.items()
     }
     for path in (workspace.downstream / folder).glob("model_id=*/items.parquet"):
-        if path not in targets:  # of an earlier target
+        if path not in targets:  # written for an earlier target
             with storage_errors(path):
                 path.unlink()
     for path, items in targets.items():
@@ -233,7 +234,7 @@ def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> 
 
 
 def stored_scores(workspace: Workspace, problem: str) -> Path | None:
-    """The scores of a problem in the data folder; None before they are fetched."""
+    """The scores of a problem in the data folder; None before they are downloaded."""
     for place in (workspace.benchmark_scores, workspace.model_scores):
         path = place / f"problem={problem}" / "scores.parquet"
         if path.is_file():
@@ -243,7 +244,7 @@ def stored_scores(workspace: Workspace, problem: str) -> Path | None:
 
 @dataclass(frozen=True)
 class ScoredRun:
-    """One entry ranked in a table problem: a run, a recipe where sizes are compared, or a model."""
+    """One ranked entry of a table problem: a run, a recipe (if sizes are compared), or a model."""
 
     full_id: str
     family: str
@@ -257,11 +258,11 @@ class ScoredRun:
 
 
 def scored_runs(scores: Path, sizes: Sequence[str] = ()) -> tuple[ScoredRun, ...]:
-    """Entries that a stored table ranks, by name.
+    """Ranked entries of a stored table, by name.
 
     Args:
-        scores: from `stored_scores`.
-        sizes: rank the recipes that have a run of every one of these sizes; runs when empty.
+        scores: result of `stored_scores`.
+        sizes: rank the recipes that have a run of each of these sizes; if empty, rank runs.
     """
     columns = ["full_id", "family", "parameters", *(["size", "recipe"] if sizes else [])]
     rows = pq.read_table(source(scores), columns=columns, partitioning=None).group_by(columns)
@@ -282,7 +283,7 @@ def _is_number(text: str) -> bool:
 
 
 def _final_scores(file: Path, scores: pa.Table, target: FinalScores) -> dict[str, pa.Table]:
-    """Items of the downstream table by what is ranked: one a benchmark, its last score."""
+    """Items of the downstream table by ranked entry: one per benchmark, its last score."""
     name = "full_id" if target.size is None else "recipe"
     with duckdb.connect() as connection:
         connection.register("scores", scores.cast(BENCHMARK_SCORES))
@@ -306,7 +307,7 @@ def _final_scores(file: Path, scores: pa.Table, target: FinalScores) -> dict[str
 
 
 def _target_of_models(file: Path, scores: pa.Table, target: FinalScores) -> dict[str, pa.Table]:
-    """The same of a table of models: one item a benchmark, the mean over its documents."""
+    """The same for a table of models: one item per benchmark, the mean over its documents."""
     with duckdb.connect() as connection:
         connection.register("scores", scores)
         rows = connection.execute(
@@ -323,7 +324,7 @@ def _target_items(
     target: FinalScores,
     rows: list[tuple[str, str, float]],
 ) -> dict[str, pa.Table]:
-    """Items of the downstream table; `rows`: what is ranked, benchmark and score."""
+    """Items of the downstream table; `rows`: ranked entry, benchmark and score."""
     directions = scores.filter(pc.equal(scores["metric"], target.metric))["direction"]
     if "lower" in directions.to_pylist():
         raise TokenmartError(
@@ -352,11 +353,11 @@ def _target_items(
 
 
 def _folders(file: Path, column: str, names: Iterable[str]) -> dict[str, str]:
-    """Partition key of each name of what is ranked.
+    """Partition key of each ranked entry's name.
 
     Raises:
-        TokenmartError: one can't be a folder's, or two would be one, here or on a disk that ignores
-            case.
+        TokenmartError: a name is not valid for a folder, or two names are equal, also on a disk
+            that ignores case.
     """
     seen: dict[str, str] = {}
     folders = {}

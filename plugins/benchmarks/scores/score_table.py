@@ -1,7 +1,7 @@
-"""Plain tables of scores over training: read, checked row by row, and converted to one schema.
+"""Read plain tables of scores over training, check every row, and convert them to one schema.
 
-A row is one score of one run at one checkpoint: CSV, JSON lines or Parquet with the columns that
-`COLUMNS` lists. A table is taken whole or refused with the first thing that is wrong.
+A row is one score of one run at one checkpoint: CSV, JSON lines or Parquet with the columns of
+`COLUMNS`. A table with an invalid row is refused; the error describes the first one.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ COLUMNS = {
     "score": "double",
     "stderr": "double",
 }
-"""Column → type. Without `metric` it is `score`, without `direction` its name defines it."""
+"""Column → type. The default of `metric` is `score`; the default direction is that of the name."""
 
 OTHER_NAMES = {"arch": ("architecture", "{}"), "tokens_bt": ("tokens", "{} * 1e9")}
-"""Names that such tables use, too → the column meant, and how its values are read."""
+"""Alternative column name → the column, and the function that converts its values."""
 
 MOST_TOKENS = 1e14
-"""More than anybody trains on: then `tokens_bt` contains tokens and not billions."""
+"""More billions of tokens than any model is trained on: `tokens_bt` then contains tokens."""
 
 _RUN = ("family", "size", "architecture", "recipe", "parameters")
 _PLACE = ("tokens", "step")
@@ -53,11 +53,11 @@ def read_scores(path: Path, required: Sequence[str] = REQUIRED) -> pa.Table:
 
     Args:
         path: CSV, TSV, JSON lines or Parquet.
-        required: columns it must have, by any of their names.
+        required: required columns, under any of their names.
 
     Raises:
-        TokenmartError: it can't be read, has other columns, or a row is wrong; one line with
-            file, row, column, value and what to do.
+        TokenmartError: the file can't be read, has other columns, or a row is invalid; the message
+            has file, row, column, value and remedy.
     """
     with duckdb.connect() as connection:
         read_plain(connection, path, COLUMNS, required, OTHER_NAMES, ("benchmark", "score"))
@@ -71,12 +71,12 @@ def read_scores(path: Path, required: Sequence[str] = REQUIRED) -> pa.Table:
 def read_model_scores(path: Path) -> pa.Table:
     """A plain table of models' scores, in the columns of `MODEL_SCORES`, sorted.
 
-    Like `read_scores`, but a model has one score for a benchmark and metric, or one a document:
-    the column `document` names it.
+    Like `read_scores`, but a model has one score per benchmark and metric, or one per document
+    (column `document`).
 
     Raises:
-        TokenmartError: as `read_scores`; or some scores of a benchmark and metric name a document
-            and others don't.
+        TokenmartError: as `read_scores`; or only some scores of a benchmark and metric have a
+            document.
     """
     with duckdb.connect() as connection:
         columns = {**COLUMNS, "document": "varchar"}
@@ -105,7 +105,7 @@ def read_model_scores(path: Path) -> pa.Table:
 
 
 def _check_rows(connection: duckdb.DuckDBPyConnection, path: Path, point: Sequence[str]) -> None:
-    """Complete directions and refuse wrong rows; `point`: the columns that name one score."""
+    """Add missing directions and refuse invalid rows; `point`: columns that identify a score."""
     _complete_directions(connection, path)
     _refuse_rows(connection, path, point)
     _refuse_runs(connection, path)
@@ -159,7 +159,7 @@ def refuse_two_orders(connection: duckdb.DuckDBPyConnection, path: Path, table: 
 
 
 def _refuse_plain_counts(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Refuse tokens in the column that is for billions of them."""
+    """Refuse numbers of tokens in the column for billions of tokens."""
     bad = connection.execute(
         f"select row_number, tokens / 1e9 from plain where tokens > {MOST_TOKENS}"
         " order by row_number limit 1"
@@ -173,7 +173,7 @@ def _refuse_plain_counts(connection: duckdb.DuckDBPyConnection, path: Path) -> N
 
 
 def _complete_directions(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Take a missing direction from the metric's name; refuse a name that doesn't say it."""
+    """Set a missing direction from the metric's name; refuse other names."""
     rows = connection.execute(
         "select metric, min(row_number) from scores where direction is null group by all order by 2"
     ).fetchall()
@@ -191,7 +191,7 @@ def _complete_directions(connection: duckdb.DuckDBPyConnection, path: Path) -> N
 
 
 def _refuse_rows(connection: duckdb.DuckDBPyConnection, path: Path, point: Sequence[str]) -> None:
-    """Refuse the first row with a value that can't be, or with a score that is there already."""
+    """Refuse the first row with an impossible value or a duplicate score."""
     for column, wrong, wanted in (
         ("model", "model is null", "a name"),
         ("benchmark", "benchmark is null", "a name"),

@@ -1,7 +1,7 @@
 """Problems of kind `table`: scores of runs over training, or of models; nothing to extract.
 
-Early scores become metrics, and the target is the final score: what ranks runs early as they rank
-in the end? Where models are ranked, scores of some metrics predict those of another.
+Early scores become metrics, and the final score is the target. If models are ranked, scores of some
+metrics predict the score of another metric.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ScoreFile(Frozen):
 
 
 class Early(Frozen):
-    """Early checkpoints of a run: those that satisfy every given condition.
+    """Early checkpoints of a run; they satisfy every given condition.
 
     `checkpoints` is their number, evenly spaced up to `until_share`.
     """

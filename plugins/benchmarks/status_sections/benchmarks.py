@@ -14,10 +14,10 @@ from warehouse.terminal import Column
 
 
 def benchmark_rows(problem: Problem, workspace: Workspace) -> list[dict[str, Any]]:
-    """One row per (model, task) that was begun: units done, failed and asked for, what they cost.
+    """One row per started pair of model and task: units done, failed and planned, and their cost.
 
-    `outdated` counts units read before the task was edited: they count for nothing until they are
-    run again. `reasons` are those of failed units.
+    `outdated` is the number of units that were scored before the task was edited; they are not used
+    until they are run again. `reasons` has the reasons of failed units.
     """
     rows = []
     for folder in sorted(workspace.eval_items.glob(f"problem={problem.name}/condition=*")):
@@ -65,7 +65,7 @@ def benchmark_columns(rows: list[dict[str, Any]]) -> list[Column]:
 
 
 def benchmark_notes(rows: list[dict[str, Any]]) -> list[str]:
-    """Why units failed, and how to compute the rest."""
+    """Reasons why units failed, and the command for the missing ones."""
     failures = [Failure(row["model"], reason) for row in rows for reason in row["reasons"]]
     notes = [f"failed: {line}" for line in summary(failures)]
     missing = sum(row["done"] < row["units"] for row in rows)
@@ -78,7 +78,7 @@ def benchmark_notes(rows: list[dict[str, Any]]) -> list[str]:
 
 
 class Benchmarks(StatusSection):
-    """Benchmark runs that were begun."""
+    """Started benchmark runs."""
 
     kind = "benchmarks"
 
@@ -91,5 +91,5 @@ class Benchmarks(StatusSection):
         return benchmark_columns(self.rows)
 
     def notes(self) -> list[str]:
-        """Why units failed, and how to compute the rest."""
+        """Reasons why units failed, and the command for the missing ones."""
         return benchmark_notes(self.rows)

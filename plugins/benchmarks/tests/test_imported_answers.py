@@ -164,7 +164,7 @@ WRONG = [
     ("token-logprobs", {**CHOICE, "item": -1}, "item"),
     ("token-logprobs", {**CHOICE, "tokens_cut": -1}, "tokens_cut"),
     ("token-logprobs", {**CHOICE, "colour": "red"}, "colour"),
-    ("vllm", prompt_of_vllm(continuation=" no"), "say in `first_token`"),
+    ("vllm", prompt_of_vllm(continuation=" no"), "add `first_token`"),
     ("vllm", prompt_of_vllm(prompt_logprobs=[None]), "5 ids, 1 log-probs"),
     ("vllm", prompt_of_vllm(first_token=0), "without log-prob"),
     (

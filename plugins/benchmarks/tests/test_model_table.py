@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from plugins.benchmarks.e2lm.readings import compare_readings
+from plugins.benchmarks.e2lm.scoring_methods import compare_scoring_methods
 from plugins.benchmarks.scores.score_store import store_scores
 from plugins.benchmarks.scores.score_table import read_model_scores
 from plugins.benchmarks.scores.table_problem import find_table, read_table
@@ -130,7 +130,7 @@ def test_a_metric_with_the_name_of_a_family_of_ours_is_refused(workspace: Worksp
 def test_commands_about_training_refuse_models(workspace: Workspace) -> None:
     write(workspace)
     with pytest.raises(TokenmartError, match="ranks models, not runs over training"):
-        compare_readings("papers", workspace, 0, 10)
+        compare_scoring_methods("papers", workspace, 0, 10)
 
 
 def test_columns_of_the_store(workspace: Workspace) -> None:

@@ -85,7 +85,7 @@ def test_pairs_are_those_of_numpy_and_the_page_shows_them(built: Warehouse, tmp_
     assert done.exit_code == 0, done.output
     text = out.read_text("utf-8").replace("<wbr>", "")
     assert len(re.findall(r'<svg[^>]*class="figure"', text)) == 2  # wide and narrow
-    assert "good less poor: +" in text
+    assert "good minus poor: +" in text
     wins, ties, losses = rows[1][5:8]
     assert f"<td>{wins} / {ties} / {losses}</td>" in text
     assert f"{sum(row[10] for row in rows)} of 3</td>" in text

@@ -1,7 +1,7 @@
 """Extraction on a Ray cluster: an actor for each GPU or share of processors, a task for each unit.
 
-What is claimed, stored and recorded is what a process on this machine claims, stores and records:
-each actor runs the same `Extraction` on the same folders.
+Each actor runs the same `Extraction` on the same folders as a process on this machine, with the
+same claims, rows and ledger.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class RayScheduler(Scheduler):
         selection: Selection,
         documents: Sequence[Document],
     ) -> tuple[list[Failure], list[str]]:
-        """Extract on the cluster of `--address`, or on one started here: see `extract_on_ray`."""
+        """Extract on the cluster of `--address`, or on a new one: see `extract_on_ray`."""
         address, workers = context.params["address"], context.params["workers"]
         return extract_on_ray(selection, documents, address, workers)
 
@@ -56,23 +56,24 @@ def extract_on_ray(
     address: str | None,
     workers: int | None,
 ) -> tuple[list[Failure], list[str]]:
-    """Extract what is missing; units of a lost node go to others.
+    """Extract the missing units; other actors score the units of a lost node.
 
     Args:
-        selection, documents: as for `Extraction`; the cluster's machines see the same folders
+        selection, documents: as for `Extraction`; all machines of the cluster have the same folders
             under the same paths.
-        address: of the cluster; None starts one on this machine.
-        workers: actors; by default one for each GPU, or for each node where there is none.
+        address: address of the cluster; None starts one on this machine.
+        workers: number of actors; by default one for each GPU, or for each node if there are no
+            GPUs.
 
     Returns:
         Failures, and warnings of libraries.
 
     Raises:
         TokenmartError: Ray isn't installed, doesn't answer, or has lost every actor.
-        StorageError: nothing more can be stored.
+        StorageError: no more rows can be stored.
     """
     with cluster(address) as ray:
-        gpus, seats, cpus = _seats(ray, workers)
+        gpus, actor_count, cpus = _actor_resources(ray, workers)
         if gpus:
             selection = replace(
                 selection,
@@ -80,13 +81,13 @@ def extract_on_ray(
                 attention=resolve_attention(selection.attention, "cuda"),
             )
         plan = make_plan(selection, False)
-        # also of models that look done: only a seat, which finds their files, knows fingerprints
+        # also models that seem done: only an actor, which has their files, can compare fingerprints
         work = {
             model.spec.full_id: [document.doc_id for document in documents] for model in plan.models
         }
         total = sum(map(len, work.values()))
-        seats = min(seats, total)
-        parts = place(work, costs(plan), seats)
+        actor_count = min(actor_count, total)
+        parts = place(work, costs(plan), actor_count)
         since = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         given = [ray.put(each) for each in (selection, list(documents))]
         settings = {
@@ -99,7 +100,7 @@ def extract_on_ray(
         actor = ray.remote(num_gpus=1 if gpus else 0, num_cpus=cpus, runtime_env=settings)(
             DocumentActor
         )
-        actors = {number: actor.remote(*given, since) for number in range(seats)}
+        actors = {number: actor.remote(*given, since) for number in range(actor_count)}
         with progress_bar(total, "documents") as progress:
             conditions = [condition.name for condition in selection.conditions]
             driver = _Driver(
@@ -114,8 +115,8 @@ def extract_on_ray(
             return driver.run(work)
 
 
-def _seats(ray: Any, workers: int | None) -> tuple[int, int, float]:
-    """GPUs of the cluster, how many actors there will be, and the processors of each."""
+def _actor_resources(ray: Any, workers: int | None) -> tuple[int, int, float]:
+    """Number of GPUs of the cluster, number of actors, and processors of each actor."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     gpus = int(sum(node.get("GPU", 0) for node in nodes))
     cpus = sum(node.get("CPU", 0) for node in nodes)
@@ -124,20 +125,20 @@ def _seats(ray: Any, workers: int | None) -> tuple[int, int, float]:
     if gpus:
         return gpus, min(workers or gpus, gpus), min(1.0, cpus / gpus)
     able = [node["CPU"] for node in nodes if node.get("CPU", 0) >= 1]
-    seats = workers or len(able)
-    if seats > sum(int(count) for count in able):
+    actor_count = workers or len(able)
+    if actor_count > sum(int(count) for count in able):
         raise TokenmartError(
-            f"--workers {seats}: the cluster has {int(cpus)} processors; ask for at most as many"
+            f"--workers {actor_count}: the cluster has {int(cpus)} processors; give fewer"
         )
-    share = max(1, int(cpus // seats))
-    # an actor lives on one node: none may be larger than the node it has to fit on
-    while sum(int(count // share) for count in able) < seats:
+    share = max(1, int(cpus // actor_count))
+    # an actor runs on one node, so it may not need more processors than its node has
+    while sum(int(count // share) for count in able) < actor_count:
         share -= 1
-    return 0, seats, float(share)
+    return 0, actor_count, float(share)
 
 
 class _Driver:
-    """Hands out units and takes back reports until none is left."""
+    """Assigns units to actors and collects their reports until no unit is left."""
 
     def __init__(
         self,
@@ -181,48 +182,49 @@ class _Driver:
 
     def _hand_out(self) -> None:
         now = time.monotonic()
-        for due, seat, unit in [each for each in self.later if each[0] <= now]:
-            self.later.remove((due, seat, unit))
-            heir = seat if seat in self.actors else next(iter(self.actors))
+        for due, number, unit in [each for each in self.later if each[0] <= now]:
+            self.later.remove((due, number, unit))
+            heir = number if number in self.actors else next(iter(self.actors))
             self.queues.again(heir, unit)
-        busy = {seat for seat, _ in self.running.values()}
-        for seat in self.actors.keys() - busy:
-            following = self.queues.next_for(seat)
+        busy = {number for number, _ in self.running.values()}
+        for number in self.actors.keys() - busy:
+            following = self.queues.next_for(number)
             if following is not None:
-                task = self.actors[seat].score.remote(*following)
-                self.running[task] = (seat, following)
+                task = self.actors[number].score.remote(*following)
+                self.running[task] = (number, following)
 
     def _take_back(self) -> list[str]:
-        """Models of the documents that are settled."""
+        """Models of the finished documents."""
         if not self.running:
             time.sleep(min(WAIT_SECONDS, 0.2))
             return []
         ready, _ = self.ray.wait(list(self.running), num_returns=1, timeout=WAIT_SECONDS)
         settled = []
         for task in ready:
-            seat, unit = self.running.pop(task)
+            number, unit = self.running.pop(task)
             try:
                 report: Report = self.ray.get(task)
             except self.ray.exceptions.RayTaskError as error:
                 raise StorageError(_cause(error)) from error
             except self.ray.exceptions.RayError as error:
-                self._lose(seat, unit, error)
+                self._lose(number, unit, error)
                 continue
-            self.loads[seat] = report.loads
+            self.loads[number] = report.loads
             self.failures += report.failures
             self.notes |= dict.fromkeys(report.notes)
             if report.elsewhere:
-                self.later.append((time.monotonic() + WAIT_SECONDS, seat, unit))
+                self.later.append((time.monotonic() + WAIT_SECONDS, number, unit))
                 continue
             self.progress(f"{unit[0]}: document {unit[1]}", 1)
             settled.append(unit[0])
         return settled
 
-    def _lose(self, seat: int, unit: Unit, error: Exception) -> None:
-        del self.actors[seat]
-        self.queues.close(seat, unit)
+    def _lose(self, number: int, unit: Unit, error: Exception) -> None:
+        del self.actors[number]
+        self.queues.close(number, unit)
         click.echo(
-            f"warning: actor {seat + 1} was lost ({type(error).__name__}); its units go to others",
+            f"warning: actor {number + 1} was lost ({type(error).__name__}); "
+            "others score its units",
             err=True,
         )
         if not self.actors:

@@ -1,4 +1,4 @@
-"""Extraction as a job array of Slurm, through submitit: each job is a worker of the one run."""
+"""Extraction as a Slurm job array, through submitit; each job is a worker of the same run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 DEFAULT_JOBS = 8
 PASSED_ON = ("TOKENMART", "HF_", *PUBLIC_SETTINGS)
-"""Beginnings of variables that jobs are given."""
+"""Prefixes of environment variables that are passed to jobs."""
 
 
 class SlurmScheduler(Scheduler):
@@ -60,15 +60,15 @@ def extract_on_slurm(
 ) -> tuple[list[Failure], list[str]]:
     """Submit a job array, wait for it and show the progress that the ledger records.
 
-    Each job is given the models of its part, and takes the documents of these that no other has
-    claimed. $TOKENMART_SUBMITIT names another executor of submitit: `local` runs jobs as processes
-    of this machine.
+    Each job gets the models of its part, and scores the documents of these models that no other job
+    has claimed. $TOKENMART_SUBMITIT selects another executor of submitit: `local` runs jobs as
+    processes of this machine.
 
     Returns:
-        Jobs that failed, and where their logs are.
+        Failed jobs, with the paths of their logs.
 
     Raises:
-        TokenmartError: submitit isn't installed, there is no Slurm here, or it refuses a setting.
+        TokenmartError: submitit isn't installed, Slurm is missing, or it refuses a setting.
     """
     try:
         import submitit
@@ -79,7 +79,7 @@ def extract_on_slurm(
     workspace = selection.workspace
     plan = make_plan(selection, False)
     numbers = [document.doc_id for document in documents]
-    # also of models that look done: only a job, which finds their files, knows fingerprints
+    # also models that seem done: only a job, which has their files, can compare fingerprints
     work = {model.spec.full_id: numbers for model in plan.models}
     cost = costs(plan)
     jobs = min(context.params["workers"] or DEFAULT_JOBS, len(work) * len(numbers))
@@ -127,10 +127,10 @@ def extract_on_slurm(
 
 
 def run_worker(arguments: Sequence[str], settings: Mapping[str, str], folder: str) -> None:
-    """Be one job: run the command line of a worker, in the folder where the run was started.
+    """Run the command line of a worker as one job, in the folder where the run was started.
 
     Raises:
-        RuntimeError: it failed; the message is its last line.
+        RuntimeError: the command failed; the message is its last line.
     """
     done = subprocess.run(
         [*python_module("tokenmart"), *arguments],
@@ -147,7 +147,7 @@ def run_worker(arguments: Sequence[str], settings: Mapping[str, str], folder: st
 
 
 def _settings(given: Sequence[str]) -> dict[str, Any]:
-    """`timeout_min=60` → 60: submitit wants numbers as numbers."""
+    """`timeout_min=60` → 60: submitit needs integers, not text."""
     pairs = (each.partition("=") for each in given)
     return {
         ("slurm_" + key if not key.startswith("slurm_") and key in _SLURM else key): (
@@ -158,7 +158,7 @@ def _settings(given: Sequence[str]) -> dict[str, Any]:
 
 
 _SLURM = ("partition", "qos", "account", "constraint", "gres", "array_parallelism", "mem_per_gpu")
-"""Names that submitit takes for Slurm alone, with a prefix."""
+"""Names of settings that submitit accepts for Slurm only, with a prefix."""
 
 
 def _failures(array: Sequence[Any], parts: Sequence[Sequence[str]]) -> list[Failure]:

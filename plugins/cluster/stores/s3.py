@@ -1,7 +1,9 @@
-"""A folder of an object store (`s3://bucket/prefix`), with what the store uses of pathlib.
+"""A folder of an object store (`s3://bucket/prefix`), with the methods of pathlib that the store
+uses.
 
-The protocol is s3fs's. What a disk does with renames and locks, one request does here: an object
-appears whole when its upload ends, and `put` with a condition lets one of several writers win.
+It uses s3fs. Instead of renames and locks, single requests protect concurrent writes: an object
+becomes visible when its upload is complete, and a conditional `put` succeeds for only one of
+several writers.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ _CHUNK_BYTES = 8 << 20
 
 
 class BucketPath(RemotePath):
-    """A bucket, a prefix or an object in it."""
+    """A bucket, or a prefix or object in a bucket."""
 
     kind = "s3"
 
@@ -33,7 +35,7 @@ class BucketPath(RemotePath):
         """The path of `s3://bucket/prefix`.
 
         Raises:
-            TokenmartError: it is no such address.
+            TokenmartError: the address is not of this form.
         """
         if not re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^/]+)*/?", address):
             raise TokenmartError(f"{address}: no address of a bucket; write s3://bucket/prefix")
@@ -75,7 +77,7 @@ class BucketPath(RemotePath):
 
         Raises:
             FileNotFoundError: no such object.
-            StorageError: the store can't be asked.
+            StorageError: the store can't be reached.
         """
         if self.known is not None:
             return self.known
@@ -99,7 +101,7 @@ class BucketPath(RemotePath):
         return self.is_file() or self.is_dir()
 
     def mkdir(self, *_: object, **__: object) -> None:
-        """Nothing: a folder is a part of names."""
+        """Do nothing: object stores have no folders."""
 
     def glob(self, pattern: str) -> Iterator[BucketPath]:
         """Objects and folders that match, sorted; `**` matches any number of folders."""
@@ -124,18 +126,18 @@ class BucketPath(RemotePath):
         return self.glob(f"**/{pattern}")
 
     def read_bytes(self) -> bytes:
-        """The whole object, of one version.
+        """The complete object, of one version.
 
         Raises:
             FileNotFoundError: no such object.
-            StorageError: the store can't be asked.
+            StorageError: the store can't be reached.
         """
         return self._get()[0]
 
     def open(self, mode: str = "rb") -> io.BytesIO:
-        """The whole object, in one read."""
+        """The complete object, in one read."""
         if mode != "rb":
-            raise ValueError(f"{self}: opened with {mode!r}; objects are written whole, by `put`")
+            raise ValueError(f"{self}: opened with {mode!r}; objects are written by `put`")
         return io.BytesIO(self.read_bytes())
 
     def chunks(self, size: int) -> Iterator[bytes]:
@@ -166,15 +168,16 @@ class BucketPath(RemotePath):
         return body.decode("utf-8", "replace"), found["ETag"], age
 
     def put(self, content: bytes | Path, expected: str | None = None) -> str:
-        """Write the object whole; returns its version.
+        """Write the complete object; returns its version.
 
         Args:
             content: bytes, or a file on this machine.
-            expected: only if the object still has this version; empty: only if there is none.
+            expected: write only if the object still has this version; if empty, only if there is no
+                object.
 
         Raises:
-            ChangedError: the condition doesn't hold.
-            StorageError: the store can't be asked.
+            ChangedError: the object has another version.
+            StorageError: the store can't be reached.
         """
         condition = {}
         if expected is not None:
@@ -191,7 +194,7 @@ class BucketPath(RemotePath):
         self._call("delete_object", Key=self.key)
 
     def rename(self, target: BucketPath) -> BucketPath:
-        """Copy, then remove: for a moment there are both."""
+        """Copy, then remove; both objects exist for a moment."""
         self._call(
             "copy_object", Key=target.key, CopySource={"Bucket": self.bucket, "Key": self.key}
         )
@@ -199,11 +202,11 @@ class BucketPath(RemotePath):
         return target
 
     def tail(self) -> io.RawIOBase:
-        """The object for reading its end: one request, unless more is read."""
+        """Open the object to read its end; one request, unless more is read."""
         return _Tail(self)
 
     def _put_parts(self, file: Path, condition: dict[str, Any]) -> str:
-        """Visible when complete; what a lost connection leaves of it is never listed."""
+        """Upload in parts; the object is visible only when it is complete."""
         upload = self._call("create_multipart_upload", Key=self.key)["UploadId"]
         parts: list[dict[str, Any]] = []
         try:
@@ -222,7 +225,7 @@ class BucketPath(RemotePath):
                 **condition,
             )
         except BaseException:
-            # where it can't be reached either, a life-cycle rule of the bucket removes the parts
+            # if the store can't be reached, a lifecycle rule of the bucket removes the parts
             with suppress(FileNotFoundError, TokenmartError):
                 self._call("abort_multipart_upload", Key=self.key, UploadId=upload)
             raise
@@ -242,7 +245,7 @@ class BucketPath(RemotePath):
         )
 
     def _below(self, prefix: str, most: int | None = None) -> Iterator[tuple[str, Marks]]:
-        """Keys that begin so, sorted."""
+        """Keys with a prefix, sorted."""
         options: dict[str, Any] = {"MaxKeys": most} if most else {}
         while True:
             page = self._call("list_objects_v2", Prefix=prefix, **options)

@@ -33,7 +33,7 @@ def test_a_model_is_split_only_where_a_cut_falls_inside_it() -> None:
     assert sum(map(len, loads)) <= len(work) + 3 - 1
 
 
-def test_an_idle_seat_takes_half_of_the_longest_queue_and_no_single_unit() -> None:
+def test_an_idle_actor_takes_half_of_the_longest_queue_and_no_single_unit() -> None:
     queues = Queues([[("a", n) for n in range(5)], [("b", 0)], []])
     assert queues.next_for(2) == ("a", 3) and queues.next_for(2) == ("a", 4)
     assert [queues.next_for(0) for _ in range(2)] == [("a", 0), ("a", 1)]
@@ -41,7 +41,7 @@ def test_an_idle_seat_takes_half_of_the_longest_queue_and_no_single_unit() -> No
     assert queues.next_for(1) is None and len(queues) == 1
 
 
-def test_a_lost_seats_units_go_to_the_shortest_queue() -> None:
+def test_a_lost_actors_units_go_to_the_shortest_queue() -> None:
     queues = Queues([[("a", 0), ("a", 1)], [("b", 0), ("b", 1)], []])
     assert queues.next_for(0) == ("a", 0)
     queues.close(0, ("a", 0))
@@ -159,5 +159,5 @@ def test_a_killed_nodes_units_are_taken_over(
     finally:
         cluster.shutdown()
     said = ok(results[0])
-    assert said.count("was lost") == 1 and "its units go to others" in said
+    assert said.count("was lost") == 1 and "others score its units" in said
     assert_same_rows(workspace, expected)

@@ -149,7 +149,7 @@ def test_shards_make_the_values_of_one_build_and_a_failed_one_leaves_the_others(
     with sharded.as_workspace() as workspace:
         assert build_sharded("build", GRIDS, workspace, 3, with_a_failure) == 1
     said = capfd.readouterr()
-    assert "(lab--model-1" in said.err and "no memory; once more" in said.err
+    assert "(lab--model-1" in said.err and "no memory; building it again" in said.err
     assert "2 of 3 shards built" in said.out
     assert len(attempts) == 4 and attempts[3] in attempts[:3]
     victims = sharded.rows("select * from metric_values where starts_with(reason, 'shard ')")

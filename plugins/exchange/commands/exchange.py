@@ -102,7 +102,7 @@ def export(
 
 
 @exchange.command(short_help="Attach another lab's export for SQL and rankings.")
-@click.argument("address", metavar="DIR|s3://BUCKET/PREFIX", required=False)
+@click.argument("address", metavar="[DIR|s3://BUCKET/PREFIX]", required=False)
 @click.option("--name", help="Name in SQL; default: the last part of the address.")
 @JSON
 def attach(address: str | None, name: str | None, as_json: bool) -> None:

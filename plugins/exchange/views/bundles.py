@@ -1,4 +1,4 @@
-"""Tables of attached bundles: a schema for each, and `labs` with everyone's rows together."""
+"""Views over attached exports: a schema for each, and `labs` with the rows of all labs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 class AttachedBundles(AddedViews):
-    """Tables of each attached bundle, and the schema `labs`."""
+    """Tables of each attached export, and the schema `labs`."""
 
     kind = "bundles"
 
     def create(self, connection: duckdb.DuckDBPyConnection, workspace: Workspace) -> list[str]:
-        """Create views over the attached bundles' files.
+        """Create views over the files of attached exports.
 
-        A bundle that is gone or has changed is left out, and all else can be asked.
+        A missing or changed export is left out; the other tables can be queried.
         """
         bundles = attached(workspace)
         if not bundles:
@@ -63,8 +63,8 @@ class AttachedBundles(AddedViews):
         return warnings
 
     def folders(self, workspace: Workspace) -> list[str]:
-        """Folders of the attached bundles."""
-        # as they were written down: absolute, without a slash at the end
+        """Folders of the attached exports."""
+        # as recorded: absolute, without a slash at the end
         return [f"{bundle.address}/" for bundle in attached(workspace)]
 
 

@@ -1,4 +1,4 @@
-"""Merge expert models within rules and limits, and make them again."""
+"""Merge expert models within rules and limits; evaluate and reproduce merges."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ merge.add_command(tasks)
 
 
 @merge.command("check", short_help="Check the experts of a merge problem against its rules.")
-@click.argument("problem_name", metavar="FILE")
+@PROBLEM
 @JSON
 def check_command(problem_name: str, as_json: bool) -> None:
     """Check the experts of a merge problem against its rules.
@@ -34,7 +34,7 @@ def check_command(problem_name: str, as_json: bool) -> None:
     refused.
 
     \b
-    tokenmart merge check minimerge
+    tokenmart merge check --problem minimerge
     """
     from plugins.merging.eligibility import judge_experts
     from plugins.merging.problem import load_merge_problem
@@ -88,7 +88,7 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
             progress(each.name, 0)
             try:
                 plan = plan_merge(problem, each, workspace, fetch=not dry_run)
-                state = "made already" if plan.record else "to be made"
+                state = "merged already" if plan.record else "not merged yet"
                 if dry_run:
                     click.echo(f"{each.name}: {each.method} of {', '.join(each.models())}: {state}")
                     continue
@@ -324,7 +324,7 @@ def eval_command(
                 plan = plan_merge(problem, each, workspace)
                 if plan.record is None:
                     raise TokenmartError(
-                        f"merge {each.name}: not made yet; `tokenmart merge run --problem "
+                        f"merge {each.name}: not merged yet; run `tokenmart merge run --problem "
                         f"{problem_name} --merge {each.name}`"
                     )
                 cost = evaluate(plan, round_, workspace, device)

@@ -1,8 +1,9 @@
-"""HELM's output as a table of results: its summarised tables, or the `stats.json` of its runs.
+"""Convert HELM's output to a table of results: summary tables, or the `stats.json` of runs.
 
-A summarised table (`groups/….json`) has a header whose cells state whether lower is better, and a
-row for each model; each table is a group: accuracy, robustness, fairness. In `stats.json` perturbed
-values have the perturbation's name, which is their group. Formats: github.com/stanford-crfm/helm.
+A summary table (`groups/….json`) has a header whose cells state whether lower is better, and a
+row for each model; each table is a group: accuracy, robustness, fairness. In `stats.json`,
+perturbed values have the name of the perturbation, which becomes their group. Formats:
+github.com/stanford-crfm/helm.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ Placed = tuple[str, Result]
 
 @contextmanager
 def plain_results(path: Path, metrics: Sequence[str] = ()) -> Iterator[Path]:
-    """The path of a plain table of results; what HELM wrote is rewritten as one, others stay.
+    """The path of a plain table of results; HELM's output is converted, other files are kept.
 
     Args:
-        path: a plain table, a JSON file of summarised tables, or a folder of runs.
-        metrics: of runs: rank by these.
+        path: a plain table, a JSON file of summary tables, or a folder of runs.
+        metrics: metrics of runs to rank by.
 
     A column of HELM's tables that states no direction gets the direction none.
 

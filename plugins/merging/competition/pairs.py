@@ -1,10 +1,10 @@
-"""Which pairs of entries are distinguishable.
+"""Find the pairs of entries that are distinguishable.
 
-Where items were resampled, a pair is when its order is the same in more than 97.5% of the draws,
-not adjusted for the number of pairs. Where only results of whole tasks are known, that would be
-wrong: resampling a handful of groups of tasks calls too many equal pairs different, 16% with five
-groups and 12% with eight. Pairs of such a round are tested by exact sign flips of their differences
-in mean win rate, group by group, and adjusted by Holm for the number of pairs of the round.
+If items are resampled, a pair is distinguishable if its order is the same in more than 97.5% of the
+draws; this is not adjusted for the number of pairs. If only results of tasks are known, resampling
+a few groups of tasks would report too many equal pairs as different (16% with five groups, 12% with
+eight). These pairs are tested by exact sign flips of their differences in mean win rate per group,
+adjusted for the number of pairs of the round (Holm).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plugins.merging.competition.sign_flip import holm, sign_flip_p
 
 LEVEL = 0.05
 SAME_ORDER = 1 - LEVEL / 2
-"""Share of the draws over items, beyond which the order of a pair is distinguishable."""
+"""Share of the draws above which a pair is distinguishable."""
 
 Row = dict[str, Any]
 
@@ -26,7 +26,7 @@ Row = dict[str, Any]
 def tested_pairs(marts: dict[str, list[Row]]) -> list[Row]:
     """The rows of `ranking_pairs` with `distinguishable` and `p_adjusted`.
 
-    `p_adjusted` is None where items were resampled, and with fewer groups than the test needs.
+    `p_adjusted` is None if items were resampled, or if there are too few groups for the test.
 
     Args:
         marts: `rankings`, `ranking_tasks` and `ranking_pairs` of one ranking.

@@ -1,7 +1,7 @@
-"""Tables of results of a competition that were made elsewhere, checked row by row.
+"""Read and check tables of competition results.
 
-A row is one result of one entry: CSV, JSON lines or Parquet with the columns that `COLUMNS` lists.
-A table is taken whole or refused with the first thing that is wrong.
+A row is one result of one entry: CSV, JSON lines or Parquet with the columns of `COLUMNS`. A table
+with an invalid row is refused; the error describes the first one.
 """
 
 from __future__ import annotations
@@ -32,14 +32,13 @@ COLUMNS = {
     "cluster": "varchar",
     "value": "double",
 }
-"""Column → type. Without `round` it is `results`, without `task_group` the task, without `metric`
-`score` and without `direction` the direction of the metric's name, else `higher`; an empty value is
-a run that failed."""
+"""Column → type. Defaults: `round` is `results`, `task_group` is the task, `metric` is `score`, and
+`direction` is that of the metric's name, otherwise `higher`. An empty value is a failed run."""
 
 OVERALL = "overall"
 MOST_NAMES = 10
 MEAN_WIN_RATE = "mean_win_rate"
-"""The metric whose values are win rates that were worked out elsewhere."""
+"""The metric whose values are win rates computed by another program."""
 
 _DEFAULTS = {
     "round": "'results'",
@@ -54,7 +53,7 @@ _DEFAULTS = {
 class RankingTable:
     """Ranking criteria of entries, and their results, in the columns of the stored tables.
 
-    notes: what the file left open and how it was taken, a line each.
+    notes: assumptions about values that the file doesn't state, one line each.
     """
 
     columns: pa.Table
@@ -65,15 +64,15 @@ class RankingTable:
 def read_ranking(path: Path) -> RankingTable:
     """The results of a competition.
 
-    A column of `direction: none` is left out. The metric `mean_win_rate` says that a value is a win
-    rate already, among entries that the table may not list.
+    A column of `direction: none` is left out. Values of the metric `mean_win_rate` are win
+    rates among entries that the table may not list, and are used as they are.
 
     Args:
         path: CSV, TSV, JSON lines or Parquet.
 
     Raises:
-        TokenmartError: it can't be read, has other columns, or a row is wrong; one line with file,
-            row, column, value and what to do.
+        TokenmartError: the file can't be read, has other columns, or a row is invalid; the message
+            has file, row, column, value and remedy.
     """
     with duckdb.connect() as connection:
         read_plain(connection, path, COLUMNS, REQUIRED, long=("task", "value"))
@@ -101,7 +100,7 @@ def read_ranking(path: Path) -> RankingTable:
 
 
 def store_ranking(table: RankingTable, workspace: Workspace, problem: str) -> None:
-    """Write a table into the data folder, in place of an earlier one of the same name.
+    """Write a table to the data folder, and replace an earlier one of the same name.
 
     Raises:
         StorageError: the disk is full or the folder can't be written.
@@ -112,7 +111,7 @@ def store_ranking(table: RankingTable, workspace: Workspace, problem: str) -> No
 
 
 def _take_directions_of_names(connection: duckdb.DuckDBPyConnection) -> None:
-    """Give a metric that is an error or a perplexity by its name the direction lower."""
+    """Set the direction of a metric to `lower` if its name is that of an error or a perplexity."""
     rows = connection.execute(
         "select distinct metric from plain where direction is null and metric is not null"
     ).fetchall()
@@ -125,7 +124,7 @@ def _take_directions_of_names(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _notes(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
-    """Which columns get the default direction, and which are left out."""
+    """Notes on the columns with the default direction, and on those left out."""
     name = "if(metric is null, task, concat(task, ' (', metric, ')'))"
     notes = []
     for which, said in (
@@ -198,7 +197,7 @@ def _refuse_rows(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
 
 
 def _refuse_contradictions(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Refuse rows that say different things of one round or one column."""
+    """Refuse rows that contradict each other on a round or a column."""
     column = "concat_ws('\x1f', round, task, metric)"
     group = "concat_ws('\x1f', round, task_group)"
     for fact, key, wanted in (

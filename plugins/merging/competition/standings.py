@@ -1,4 +1,4 @@
-"""The rankings' marts as rows, from a results file at hand or from the warehouse that dbt built."""
+"""Rows of the ranking marts, from a results file or from the database that dbt built."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NO_RUNS = pa.schema([pa.field("model_id", pa.string()), *MERGE_RUNS]).empty_tab
 
 
 OPEN = "open"
-"""The round whose items participants have, and tune on."""
+"""The round whose items participants have and may tune on."""
 
 BUILD = "tokenmart dbt run --select tag:benchmarks tag:rankings"
 """Builds the marts of rankings."""
@@ -48,9 +48,9 @@ class Standings:
 
     Attributes:
         name: the ranking.
-        marts: mart → rows as {column: value}; numbers to 12 digits, beyond are the last bits of
-            sums, which DuckDB doesn't repeat.
-        notes: what a results file left open and how it was taken, a line each.
+        marts: mart → rows as {column: value}; numbers have 12 digits, because further digits of
+            DuckDB's sums are not reproducible.
+        notes: assumptions about values that the file doesn't state, one line each.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Standings:
 
     @property
     def rounds(self) -> list[str]:
-        """Its rounds; `overall`, where there is one, comes last."""
+        """Its rounds; `overall`, if there is one, is last."""
         found = {str(row["round"]) for row in self.marts["rankings"]}
         return sorted(found, key=lambda name: (name == "overall", name))
 
@@ -80,17 +80,17 @@ def rank_file(
     seed: int = 0,
     metrics: Sequence[str] = (),
 ) -> Standings:
-    """Rank the entries of a results file by the marts' own SQL, without a warehouse.
+    """Rank the entries of a results file with the SQL of the marts, without a stored database.
 
     Args:
         path: see `read_ranking`; or HELM's output.
-        workspace: whose SQL models are used.
-        draws: bootstrap draws behind each interval.
-        seed: of the draws.
-        metrics: of a folder of HELM's runs.
+        workspace: the checkout with the SQL models.
+        draws: number of bootstrap draws of each interval.
+        seed: random seed of the draws.
+        metrics: metrics of a folder of HELM's runs.
 
     Raises:
-        TokenmartError: the file is wrong.
+        TokenmartError: the file is invalid.
     """
     with plain_results(path, metrics) as table:
         return rank_table(read_ranking(table), path.stem, workspace, draws, seed)
@@ -99,7 +99,7 @@ def rank_file(
 def rank_table(
     table: RankingTable, name: str, workspace: Workspace, draws: int = 1000, seed: int = 0
 ) -> Standings:
-    """The same for a table that was read."""
+    """The same ranking for a table in memory."""
     with duckdb.connect() as connection:
         _lay(connection, "ranking_columns", name, table.columns.cast(RANKING_COLUMNS))
         _lay(connection, "ranking_results", name, table.results.cast(RANKING_RESULTS))
@@ -124,8 +124,8 @@ def stored_standings(name: str, workspace: Workspace) -> Standings:
     """A ranking that dbt built.
 
     Raises:
-        TokenmartError: no such ranking in the warehouse.
-        StorageError: no warehouse yet, or dbt is writing it.
+        TokenmartError: the database has no such ranking.
+        StorageError: there is no database yet, or dbt is writing it.
     """
     with connect_read_only(workspace) as connection:
         try:

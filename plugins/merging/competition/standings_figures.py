@@ -1,4 +1,4 @@
-"""Figures of a ranking: intervals of ranks, and fronts of score against cost."""
+"""Figures of a ranking: rank intervals, and Pareto fronts of score against cost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from analysis.report.drawing import CATEGORIES, FAINT, INK, SURFACE, Chart
 from plugins.merging.competition.standings import Row
 
 STEP = 24
-"""Pixels of a row."""
+"""Height of a row in pixels."""
 HEIGHT = 260
 MOST_TICKS = 12
 
@@ -55,9 +55,9 @@ def front_figure(rows: Sequence[Row], cost: str, width: int) -> Chart:
     """Score against cost: entries on the front filled, named and joined, the others hollow.
 
     Args:
-        rows: of `ranking_fronts`, of one round.
+        rows: rows of `ranking_fronts` for one round.
         cost: `seconds`, or `peak_bytes`, which is shown in gigabytes (10⁹ bytes).
-        width: of the figure, in pixels.
+        width: width of the figure in pixels.
     """
     in_time = cost == "seconds"
     title = "seconds of merge and evaluation" if in_time else "peak memory, GB"

@@ -25,17 +25,17 @@ from warehouse.progress import Progress
 
 @dataclass(frozen=True)
 class RoundView:
-    """One round as the page shows it.
+    """Data of one round on the page.
 
     Attributes:
         name: the round.
-        rows: of `rankings`, in their order.
+        rows: rows of `rankings`, in order.
         alike: entry → entries that are not distinguishable from it.
-        groups: task groups, in order; those of `overall` are shown with their rounds.
+        groups: task groups, in order; groups of `overall` are shown with their rounds.
         win_rates: entry → task group → row of `ranking_tasks`.
         ranks: figure of the ranks' intervals; None without a ranked entry.
-        fronts: time–quality and space–quality figures; none without costs.
-        note: what the intervals are.
+        fronts: figures of score against time and memory; none without costs.
+        note: description of the intervals.
     """
 
     name: str
@@ -49,7 +49,7 @@ class RoundView:
 
 
 def standings_page(standings: Standings, progress: Progress) -> str:
-    """The whole page; `progress` is called for each round."""
+    """Render the page; `progress` is called for each round."""
     pages = environment("plugins.merging.competition", "analysis.report", escape_html=True)
     pages.filters.update({**FILTERS, "number": number, "gigabytes": _gigabytes})
     rounds = []

@@ -1,4 +1,4 @@
-"""A ranking as a table in the terminal, and in words what it does not say."""
+"""Print a ranking as a table, with notes on its interpretation."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 MOST_NAMES = 6
 LEAST_GROUPS = 5
-"""As int_ranking_draws.sql has it."""
+"""As in int_ranking_draws.sql."""
 
 
 def rivals(standings: Standings, round_name: str) -> dict[str, list[str]]:
-    """Entry → entries of the round that it isn't distinguishable from, by name."""
+    """Entry → names of the round's entries that are not distinguishable from it."""
     found: dict[str, list[str]] = {}
     for pair in standings.marts["ranking_pairs"]:
         if pair["round"] == round_name and not pair["distinguishable"]:
@@ -38,7 +38,7 @@ def print_standings(
     """Print a table for each round, and notes on how to read it.
 
     Args:
-        standings: of all rounds.
+        standings: the ranking.
         round_name: only this round; None for all.
         wide: show all columns, however narrow the terminal is.
     """
@@ -122,7 +122,7 @@ def note(rows: list[Row]) -> str:
 
 
 def stability(pair: Row) -> str:
-    """The rank correlation of two rounds, in words."""
+    """A sentence on the rank correlation of two rounds."""
     return (
         f"{pair['round']} and {pair['other_round']}: Spearman {number(pair['spearman'])} over "
         f"{pair['entries']} entries (resampled: "
@@ -131,12 +131,12 @@ def stability(pair: Row) -> str:
 
 
 def number(value: Any) -> str:
-    """Four digits; a dash where there is none."""
+    """A number with four digits; a dash if there is none."""
     if value is None:
         return "–"
     return str(value) if isinstance(value, int) else f"{value:.4g}"
 
 
 def span(low: Any, high: Any) -> str:
-    """Both ends of an interval; a dash where there is none."""
+    """Both ends of an interval; a dash if there is none."""
     return "–" if low is None else f"{number(low)} to {number(high)}"

@@ -1,1 +1,1 @@
-"""The files of the 2024 merging competition: its items in, its submission out."""
+"""Files of the 2024 merging competition: read its items, write its submission."""

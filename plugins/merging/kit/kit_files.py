@@ -1,9 +1,9 @@
-"""The files of the 2024 merging competition's kit: its CSV as tasks, and submission.csv.
+"""Convert the CSV of the 2024 merging competition's kit to tasks, and write submission.csv.
 
 A row of the kit's CSV has `id`, `input`, `eval_type` (multiple_choice or generation),
 `answer_choices` (a Python list of texts) and, in validation sets, `target`: the index of the right
 choice, or the text. A submission has `id,prediction,dummy_field`: the index of the chosen answer
-or the text that the model wrote, and 0. Formats: github.com/llm-merging/LLM-Merging, c260fc5 (MIT).
+or the generated text, and 0. Formats: github.com/llm-merging/LLM-Merging, c260fc5 (MIT).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class KitItem:
-    """A row of the kit's CSV; `choices` are none where a text is to be written.
+    """A row of the kit's CSV; `choices` is empty for a generation.
 
-    target: index of the right choice, or the text; None where the file gives none.
+    target: index of the right choice, or the text; None if the file has none.
     """
 
     id: str
@@ -80,10 +80,10 @@ def write_kit_tasks(path: Path, folder: Path, max_tokens: int) -> dict[str, str]
     Args:
         path: the CSV.
         folder: where YAML, items and loader are written.
-        max_tokens: that a model may write for an item of generation.
+        max_tokens: maximum number of generated tokens per item.
 
     Raises:
-        TokenmartError: the CSV is wrong.
+        TokenmartError: the CSV is invalid.
         StorageError: the folder can't be written.
     """
     items = read_kit(path)
@@ -119,7 +119,7 @@ def _form(kind: str, scored: bool, max_tokens: int) -> dict[str, Any]:
             "generation_kwargs": {"until": [], "max_gen_toks": max_tokens, "do_sample": False},
         }
         metrics = ["exact_match"]
-    # without right answers there is nothing to score, only predictions to write
+    # without right answers, only predictions can be written
     form["metric_list"] = [
         {"metric": name, "aggregation": "mean", "higher_is_better": True}
         for name in (metrics if scored else ["bypass"])
@@ -137,11 +137,12 @@ def _task_row(item: KitItem) -> dict[str, Any]:
 def write_submission(
     out: Path, items: Sequence[KitItem], predictions: Mapping[str, str]
 ) -> list[str]:
-    """Write submission.csv and check it; notes on what the competition's site may refuse.
+    """Write submission.csv and check it; returns notes on rows that the competition's site may
+    refuse.
 
     Args:
         out: the file.
-        items: of the kit's CSV, in its order.
+        items: items of the kit's CSV, in order.
         predictions: id → index of a choice, or text.
 
     Raises:
@@ -161,11 +162,11 @@ def write_submission(
 
 
 def check_submission(path: Path, items: Sequence[KitItem]) -> list[str]:
-    """Check a submission.csv against the kit's CSV; notes on what its site may refuse.
+    """Check a submission.csv against the kit's CSV; returns notes on rows that the site may refuse.
 
     Raises:
-        TokenmartError: other columns, ids that are missing, extra or given twice, or an index that
-            is none of an item's choices.
+        TokenmartError: columns differ, ids are missing, unknown or duplicate, or an index is not
+            one of an item's choices.
     """
     rows = _rows(path, HEADER)
     _refuse_twice(path, [row["id"] for row in rows])

@@ -1,4 +1,4 @@
-"""Answers of a merged model to the items of a kit's CSV, from the rows of `eval`."""
+"""Predictions of a merged model for the items of a kit's CSV, from the rows of `eval`."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def predict(
 ) -> tuple[dict[str, str], Cost]:
     """Id of each item → the index of the choice with the largest log-likelihood, or the text.
 
-    Items that were answered before are not asked again.
+    Stored answers are not computed again.
 
     Args:
         plan: the merge.
         kit: the CSV.
-        items: of it.
-        workspace: whose data folder keeps the rows.
+        items: its items.
+        workspace: the checkout whose data folder has the rows.
         device: auto, cpu or cuda.
-        max_tokens: of a text.
+        max_tokens: maximum number of generated tokens.
 
     Raises:
-        OverLimitError: it took more than the problem's limits; finished units are kept.
-        TokenmartError: it failed.
+        OverLimitError: the problem's limits were exceeded; finished units are kept.
+        TokenmartError: the evaluation failed.
     """
     with tempfile.TemporaryDirectory(prefix="tokenmart-kit-") as scratch:
         folder = Path(scratch)

@@ -63,7 +63,7 @@ def submission(
     items = read_kit(kit)
     if checked is not None and problem_name is None and name is None:
         notes = check_submission(checked, items)
-        click.echo(f"{checked}: {len(items)} predictions, as the kit wants them")
+        click.echo(f"{checked}: {len(items)} predictions, valid for the kit")
     elif checked is None and problem_name is not None and name is not None:
         from plugins.merging.kit.predictions import predict
         from plugins.merging.make import plan_merge
@@ -75,7 +75,7 @@ def submission(
         plan = plan_merge(problem, problem.merge(name), workspace)
         if plan.record is None:
             raise TokenmartError(
-                f"merge {name}: not made yet; `tokenmart merge run --problem {problem_name} "
+                f"merge {name}: not merged yet; run `tokenmart merge run --problem {problem_name} "
                 f"--merge {name}`"
             )
         predictions, cost = predict(plan, kit, items, workspace, device, max_tokens)

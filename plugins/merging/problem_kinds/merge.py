@@ -1,4 +1,4 @@
-"""Problem files of kind `merge` among the others: no command of the core has a use for them."""
+"""Problem files of kind `merge`, which no command of the core uses."""
 
 from __future__ import annotations
 

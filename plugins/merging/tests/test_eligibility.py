@@ -152,7 +152,7 @@ REFUSED: dict[str, tuple[Change, str, str]] = {
 
 
 def check(path: Path) -> Result:
-    return CliRunner().invoke(cli, ["merge", "check", str(path)])
+    return CliRunner().invoke(cli, ["merge", "check", "--problem", str(path)])
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -192,14 +192,16 @@ def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, case: str) -> None:
 def test_the_command_lists_all_findings_and_exits_with_1(tmp_path: Path) -> None:
     sections = lay_out(tmp_path)
     path = write_problem(tmp_path / "made.yml", **sections)
-    done = CliRunner().invoke(cli, ["merge", "check", str(path)])
+    done = CliRunner().invoke(cli, ["merge", "check", "--problem", str(path)])
     assert done.exit_code == 0 and "lora: parameters:" in done.output, done.output
     of_expert(1, licence="llama2")(tmp_path, sections)
     write_problem(path, **sections)
-    done = CliRunner().invoke(cli, ["merge", "check", str(path)])
+    done = CliRunner().invoke(cli, ["merge", "check", "--problem", str(path)])
     assert done.exit_code == 1
     assert done.stderr.splitlines() == ["error: tuned: licence: llama2; allowed: apache-2.0, mit"]
-    found = json.loads(CliRunner().invoke(cli, ["merge", "check", str(path), "--json"]).stdout)
+    found = json.loads(
+        CliRunner().invoke(cli, ["merge", "check", "--problem", str(path), "--json"]).stdout
+    )
     assert {
         key: found[next(i for i, f in enumerate(found) if not f["allowed"])][key]
         for key in ("expert", "rule", "allowed")

@@ -268,7 +268,7 @@ def test_a_refused_expert_is_named_with_the_command_for_details(
     path = problem_of(experts, workspace, {"name": "m", "recipe": LINEAR}, rules=rules)
     done = invoke(path)
     assert done.exit_code == 1, done.output
-    assert f"see `tokenmart merge check {path}`" in done.stderr
+    assert f"see `tokenmart merge check --problem {path}`" in done.stderr
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

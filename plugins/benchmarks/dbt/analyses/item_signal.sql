@@ -1,17 +1,23 @@
--- What single items contribute over training, and which of them to keep. `tokenmart e2lm curate`
--- runs it on a table item_scores (model, checkpoint, progress, item, score, recipe, shape,
--- confidence, prompt_score).
+-- Signal of each item over training, and the choice of items. `tokenmart e2lm curate` runs this on
+-- a table item_scores (model, checkpoint, progress, item, score, recipe, shape, confidence,
+-- prompt_score).
 --
--- rise: change of the score from the first checkpoint to the last, along a straight line, mean over
--- models. wobble: half the mean square of successive changes, the variance of what is no trend.
--- gap: score of models on science less that of models on web data, of one shape at one time.
--- effect: rise and gap, each in standard deviations over items, by the weights of SQ and CS.
+-- rise: change of the score from the first checkpoint to the last along a fitted straight line, mean
+--   over models.
+-- noise_variance: half the mean square of the changes between successive checkpoints.
+-- gap: score of models trained on science data minus that of models trained on web data, for one
+--   size and architecture (shape) at the same progress.
+-- effect: rise and gap, each in standard deviations over items, added with the weights of SQ and CS.
 --
--- Methods. signal: a test of independent items has signal-to-noise sum(effect) / sqrt(sum(wobble));
--- among all sets of items the best one is where effect / wobble is above a threshold, so that only
--- prefixes of that order need to be tried. The wobble of an item is known from a few checkpoints
--- only: the mean of all items' is added to each. rise: all items with a positive slope. easiest: the
--- half in which models are most confident. prompts: all but the tenth with the least likely prompts.
+-- Methods of choosing:
+-- signal: a test of independent items has the signal-to-noise ratio
+--   sum(effect) / sqrt(sum(noise_variance)). The set of items with the highest ratio is the set whose
+--   effect / noise_variance is above a threshold, so only the first n items in this order are
+--   compared. Few checkpoints estimate the noise variance of an item poorly, so the mean over all
+--   items is added to each (steady_variance).
+-- rise: all items with a positive slope.
+-- easiest: the half of the items with the highest confidence.
+-- prompts: all items but the tenth with the lowest prompt_score.
 
 {% set method = var('method', 'signal') %}
 {% set orders = {
@@ -35,7 +41,7 @@ of_models as (
         model,
         item,
         regr_slope(score, checkpoint) * (max(checkpoint) - min(checkpoint)) as rise,
-        avg(change ** 2) / 2 as wobble,
+        avg(change ** 2) / 2 as noise_variance,
         avg(score) as score,
         avg(confidence) as confidence,
         avg(prompt_score) as prompt_score
@@ -47,7 +53,7 @@ of_items as (
     select
         item,
         avg(rise) as rise,
-        avg(wobble) as wobble,
+        avg(noise_variance) as noise_variance,
         avg(score) as score,
         avg(confidence) as confidence,
         avg(prompt_score) as prompt_score
@@ -76,7 +82,7 @@ measured as (
         * coalesce(of_items.rise / nullif(stddev_pop(of_items.rise) over (), 0), 0)
         + {{ var('weight_cs', 0) }}
         * coalesce(gaps.gap / nullif(stddev_pop(gaps.gap) over (), 0), 0) as effect,
-        of_items.wobble + avg(of_items.wobble) over () as sure_wobble
+        of_items.noise_variance + avg(of_items.noise_variance) over () as steady_variance
     from of_items
     left join gaps on of_items.item = gaps.item
 ),
@@ -84,7 +90,7 @@ measured as (
 ordered as (
     select
         *,
-        coalesce(effect / nullif(sure_wobble, 0), 0) as merit
+        coalesce(effect / nullif(steady_variance, 0), 0) as merit
     from measured
 ),
 
@@ -99,7 +105,7 @@ prefixes as (
     select
         *,
         sum(effect) over (order by place)
-        / nullif(sqrt(sum(sure_wobble) over (order by place)), 0) as prefix_snr
+        / nullif(sqrt(sum(steady_variance) over (order by place)), 0) as prefix_snr
     from numbered
 ),
 
@@ -133,7 +139,7 @@ best as (
 select
     prefixes.item,
     prefixes.rise,
-    prefixes.wobble,
+    prefixes.noise_variance,
     prefixes.gap,
     prefixes.score,
     prefixes.confidence,

@@ -1,1 +1,1 @@
-"""Samples and results that the harness wrote elsewhere, as the tables of `eval`."""
+"""Import samples and results that the harness wrote into the tables of `eval`."""

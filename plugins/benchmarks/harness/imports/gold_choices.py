@@ -1,9 +1,10 @@
-"""Which choices of logged samples are right: read from the file, and checked with its own metrics.
+"""Find the right choices of logged samples, and check them with the metrics in the file.
 
 A sample's `target` is the harness's `doc_to_target` as text: the number of a choice, its text, or
-a list of these. Which of them it is, the file doesn't say; the logged `acc` of each sample does.
-Tasks whose choices differ in the prompt only (`multiple_input`, e.g. Winogrande) log the common
-continuation as their target: there only `acc` shows which choice is right.
+a list of these. The file doesn't record which of them it is, so each interpretation is compared
+with the logged `acc` of the samples. Tasks whose choices differ in the prompt only
+(`multiple_input`, such as Winogrande) log the common continuation as their target; their right
+choice follows from `acc` alone.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from warehouse.errors import TokenmartError
 
 _PAIRS = ("f1", "mcc", "brier_score", "likelihood")
-"""Metrics that the harness logs as (right choice, what is aggregated)."""
+"""Metrics that the harness logs as a pair: the right choice, and the aggregated value."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class ChoiceSample:
 
     @property
     def predicted(self) -> int:
-        """The likeliest choice; of equal ones the first, as in the harness."""
+        """The choice with the highest log-likelihood; of several, the first, as in the harness."""
         return int(np.argmax(self.scores))
 
     @property
@@ -50,18 +51,18 @@ class ChoiceSample:
         return len(self.continuations) > 1 and len(set(self.continuations)) == 1
 
 
-Reading = Callable[[ChoiceSample], "list[int] | None"]
+GoldRule = Callable[[ChoiceSample], "list[int] | None"]
 
 
 @dataclass(frozen=True)
 class GoldChoices:
-    """What a file says of its choices.
+    """Right choices and delimiter of a file's samples.
 
     Attributes:
-        golds: right choices of each sample, in order; none where the target is no choice, which
+        golds: right choices of each sample, in order; empty if the target is not a choice, which
             the harness counts as wrong.
-        delimiter: characters at the beginning of a continuation that are not the choice's; None
-            for all white space there.
+        delimiter: number of characters at the beginning of a continuation that don't belong to the
+            choice; None for all white space there.
     """
 
     golds: list[list[int]]
@@ -84,15 +85,15 @@ def gold_choices(samples: Sequence[ChoiceSample], task: str) -> GoldChoices:
     )
     found: list[list[list[int]]] = []
     first: TokenmartError | None = None
-    for reading in (_logged, _text_first, _number_first, _by_accuracy):
-        golds = [reading(sample) for sample in samples]
+    for rule in (_logged, _text_first, _number_first, _by_accuracy):
+        golds = [rule(sample) for sample in samples]
         known = [gold for gold in golds if gold is not None]
         if len(known) < len(samples) or not any(known):
             continue
         wrong = _contradiction(samples, known)
         if wrong is None:
             found.append(known)
-            if reading is _logged:
+            if rule is _logged:
                 break  # the harness's own number
         elif first is None:
             first = TokenmartError(f"{wrong}; {remedy}")
@@ -114,7 +115,7 @@ def gold_choices(samples: Sequence[ChoiceSample], task: str) -> GoldChoices:
 
 
 def _logged(sample: ChoiceSample) -> list[int] | None:
-    """The right choices as some metrics are logged with them."""
+    """The right choices that some metrics are logged with."""
     for name in _PAIRS:
         value = sample.metrics.get(name)
         if isinstance(value, list) and len(value) == 2:
@@ -153,7 +154,7 @@ def _read(sample: ChoiceSample, texts_first: bool) -> list[int] | None:
 
 
 def _by_accuracy(sample: ChoiceSample) -> list[int] | None:
-    """The right choice that `acc` leaves, where choices are alike but for their prompt."""
+    """The right choice according to `acc`, if choices differ in the prompt only."""
     accuracy = sample.metrics.get("acc")
     if not sample.one_continuation or accuracy not in (0, 1):
         return None
@@ -163,7 +164,7 @@ def _by_accuracy(sample: ChoiceSample) -> list[int] | None:
 
 
 def _parts(target: Any) -> list[Any]:
-    """A target's elements: a list was logged as its Python text."""
+    """The elements of a target; a list is logged as Python text."""
     if isinstance(target, str) and target.strip().startswith("["):
         try:
             target = ast.literal_eval(target.strip())
@@ -186,7 +187,7 @@ def _in_range(gold: Sequence[int], sample: ChoiceSample) -> list[int]:
 
 
 def _contradiction(samples: Sequence[ChoiceSample], golds: Sequence[list[int]]) -> str | None:
-    """The first sample whose own accuracy is another than its log-likelihoods give."""
+    """The first sample whose logged accuracy differs from that of its log-likelihoods."""
     for sample, gold in zip(samples, golds, strict=True):
         ours, theirs = float(sample.predicted in gold), sample.metrics.get("acc")
         if theirs is not None and theirs != ours:
@@ -201,7 +202,7 @@ def _contradiction(samples: Sequence[ChoiceSample], golds: Sequence[list[int]]) 
 def _delimiter(
     samples: Sequence[ChoiceSample], golds: Sequence[list[int]], remedy: str
 ) -> int | None:
-    """How much of a continuation is no part of the choice, by the logged `acc_norm`."""
+    """Number of characters of a continuation's delimiter, according to the logged `acc_norm`."""
     shared = min(
         len(text) - len(text.lstrip()) for sample in samples for text in sample.continuations
     )

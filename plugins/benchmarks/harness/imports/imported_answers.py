@@ -1,6 +1,7 @@
-"""Benchmark answers made elsewhere: requests and log-likelihoods into the tables of `eval`.
+"""Import benchmark answers of other programs: requests and log-likelihoods into the tables of
+`eval`.
 
-A format is one file: a subclass of `EvalImporter` in `importers/` of a plugin folder.
+A format is one file with a subclass of `EvalImporter`, in `importers/` of a plugin folder.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from warehouse.paths import Workspace
 from warehouse.terminal import counted
 
 LEAST_BYTES = 3
-"""Bytes of text that a token has at least, on average over a prompt of most languages."""
+"""Lower limit of the average number of bytes per token in a prompt, for most languages."""
 
 
 class EvalImporter(StoringImporter):
@@ -46,13 +47,14 @@ class EvalImporter(StoringImporter):
         """The requests of a file, with the fields of `EvalAnswer`, not yet checked.
 
         Raises:
-            TokenmartError: it can't be read, or is not in this format.
+            TokenmartError: the file can't be read, or is not in this format.
         """
 
     def scores(self, path: Path) -> Iterator[dict[str, Any]]:
-        """The metrics that a file gives of its task, in the columns of `eval_scores`.
+        """The metrics of a file's task, in the columns of `eval_scores` without those of the
+        requests.
 
-        Without those that name the requests. A file that gives any has one task.
+        A file with metrics has one task.
         """
         yield from ()
 
@@ -61,10 +63,10 @@ class EvalImporter(StoringImporter):
         return None
 
     def longest(self, path: Path) -> int | None:
-        """Tokens that the model read at once, where the program cut longer prompts unrecorded."""
+        """Context length of the model, if the program cut longer prompts without recording it."""
 
     def groups(self, files: Sequence[Path]) -> Iterator[ImportedGroup]:
-        """The groups of tasks that files give values of."""
+        """The groups of tasks whose values are in the files."""
         yield from ()
 
     def import_files(
@@ -91,12 +93,12 @@ def import_answers(
 ) -> dict[str, int]:
     """Write one model's answers; every row is checked before anything is written.
 
-    Each task gets a condition of its own by its worked examples and chat, so that it is listed next
-    to what was run here and never mixed with it.
+    Each task gets a condition of its own from its few-shot examples and chat, so that it is listed
+    next to answers of `eval` and never mixed with them.
 
     Args:
-        reader: reads their format.
-        files: together, all of them.
+        reader: the importer of the format.
+        files: all files of the import.
         workspace: the checkout.
         problem: name of the problem.
         model_id: partition key of the model.
@@ -106,8 +108,8 @@ def import_answers(
         Items by task.
 
     Raises:
-        TokenmartError: a file or a row is wrong, two tasks would share a folder, or a task's
-            requests are not those of before.
+        TokenmartError: a file or a row is invalid, two tasks would share a folder, or a task's
+            requests differ from those of an earlier import.
         StorageError: the disk is full or the folder can't be written.
     """
     by_run: dict[tuple[str, str], dict[tuple[int, int, bool], EvalAnswer]] = {}
@@ -171,7 +173,7 @@ def import_answers(
 
 
 def _perhaps_cut(file: Path, answers: Sequence[EvalAnswer], longest: int | None) -> Iterator[str]:
-    """What to know of prompts that are probably longer than what the model read."""
+    """Notes on prompts that are probably longer than the model's context."""
     asked = [each for each in answers if each.request_type != "loglikelihood_rolling"]
     texts = (each.context + each.continuation for each in asked)
     sizes = [len(text.encode("utf-8", "surrogatepass")) for text in texts]
@@ -208,7 +210,7 @@ def _undecided(file: Path, answers: Sequence[EvalAnswer]) -> Iterator[str]:
 
 
 def _other_requests(task: str, run: str, before: pa.Table, items: pa.Table) -> str:
-    """Why a task's requests don't match those of earlier imports, and what to do."""
+    """Error message: a task's requests differ from those of earlier imports, and how to fix it."""
     columns = ["item", "choice", "unconditional", "context", "continuation"]
     old, new = (set(map(tuple, _values(rows, columns))) for rows in (before, items))
     number = min(old ^ new)[0] if old != new else 0

@@ -1,4 +1,4 @@
-"""Groups of imported tasks: stored with the tasks, whose values they average."""
+"""Store groups of imported tasks; a group averages the values of its tasks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from warehouse.paths import Workspace
 
 @dataclass(frozen=True)
 class ImportedGroup:
-    """A group that a file of results gives.
+    """A group in a file of results.
 
     Attributes:
         place: the file, for messages.
-        logged: what it averages.
-        runs: its tasks → what sets their run apart.
+        logged: the metrics that it averages.
+        runs: its tasks → settings of their run.
     """
 
     place: str
@@ -35,7 +35,8 @@ class ImportedGroup:
         *,
         force: bool,
     ) -> Callable[[], list[str]]:
-        """Check the group against a stored one; what is returned stores it, and gives notes.
+        """Compare the group with the stored one; returns a function that stores it and returns
+        notes.
 
         Args:
             workspace: the checkout.
@@ -44,7 +45,7 @@ class ImportedGroup:
             force: replace a stored group that differs.
 
         Raises:
-            TokenmartError: it averages something other than the stored group.
+            TokenmartError: it averages other metrics or tasks than the stored group.
         """
         group = self.logged.group
         conditions = {task: condition_of_run(task, run) for task, run in self.runs.items()}
@@ -70,7 +71,7 @@ class ImportedGroup:
 
 
 def _same(before: pa.Table | None, rows: pa.Table, either: frozenset[str]) -> bool:
-    """Whether a stored group gives these values: weights may differ where both give the same."""
+    """Whether a stored group has these values; weights may differ if the values are equal."""
     if before is None:
         return False
     old, new = (

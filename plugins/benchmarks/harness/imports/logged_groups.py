@@ -1,7 +1,7 @@
-"""Groups in the harness's file of results: what they average, checked with their values.
+"""Groups in the harness's file of results, and the metrics that they average.
 
-The file does not record whether a group averages items or tasks: both means of its tasks' values
-are compared with its own.
+The file does not record whether a group averages items or tasks, so both means of its tasks' values
+are compared with the group's value.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class LoggedGroup:
     """A group in a file of results.
 
     Attributes:
-        group: what it averages; items where the means of items and of tasks are equal.
+        group: the metrics that it averages, over items if both means are equal.
         either: `metric,filter` of values that equal both means.
-        neither: `metric,filter` of values that equal none; `group` leaves them out.
+        neither: `metric,filter` of values that equal neither mean; `group` leaves them out.
     """
 
     group: EvalGroup
@@ -34,8 +34,8 @@ def logged_groups(results: Mapping[str, Any]) -> Iterator[LoggedGroup]:
     """The groups in a file of results that have values.
 
     Args:
-        results: the file's content; `group_subtasks` names the parts of each group, `n-samples`
-            how many items a task has.
+        results: the file's content; `group_subtasks` names the parts of each group, `n-samples` has
+            the number of items of each task.
     """
     parts = results.get("group_subtasks")
     if not isinstance(parts, dict):
@@ -48,7 +48,7 @@ def logged_groups(results: Mapping[str, Any]) -> Iterator[LoggedGroup]:
 
 
 def _leaves(parts: Mapping[str, Any], name: str, above: frozenset[str]) -> Iterator[str]:
-    """Tasks of a group at any depth; `above` are the groups that it is in."""
+    """Tasks of a group at any depth; `above` are the groups that contain it."""
     below = parts.get(name)
     if not below:
         yield name
@@ -84,7 +84,7 @@ def _size(results: Mapping[str, Any], task: str) -> Any:
 
 
 def _is_mean(value: Any, own: Sequence[Any], weights: Sequence[Any]) -> bool:
-    """Whether a value is the weighted mean of all tasks' values; not where one is missing."""
+    """Whether a value is the weighted mean of all tasks' values; False if one is missing."""
     try:
         products = [float(each) * float(w) for each, w in zip(own, weights, strict=True)]
         mean = math.fsum(products) / math.fsum(map(float, weights))

@@ -1,9 +1,9 @@
-"""Metrics of logged samples as the harness counted them: of each item, and of the whole task.
+"""Metrics of logged samples as the harness computed them, for each item and for the task.
 
-A line of samples has what `process_results` gave for its item; the file of results next to it has
-the task's aggregates. No file states how they follow from the items: the usual ways are tried, and
-where none gives the task's number, items have no value here. Without a file of results, only
-metrics that every task aggregates alike have a value.
+A line of samples has the output of `process_results` for its item; the file of results next to it
+has the task's aggregates. Neither file records the aggregation function, so the usual ones are
+tried. If none of them gives the task's value, the items have no value here. Without a file of
+results, only metrics that every task aggregates in the same way have a value.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ _NO_RESULTS = (
 
 @dataclass(frozen=True)
 class _Way:
-    """How items' values become a task's: a weighted mean, or the exponential of one.
+    """An aggregation function: a weighted mean, or the exponential of one.
 
-    aggregate: mean or exp, as `eval_scores` has it. read: value and weight of an item.
+    aggregate: mean or exp, as in `eval_scores`. read: function that returns value and weight of an
+    item.
     """
 
     aggregate: str
@@ -63,20 +64,20 @@ _ALIKE = {
     "byte_perplexity": _WAYS[2],
     "bits_per_byte": _WAYS[3],
 }
-"""Metrics that the harness's registry aggregates in one way, whatever the task."""
+"""Metrics that the harness's registry aggregates in the same way for every task."""
 
 
 def logged_scores(
     samples: Sequence[tuple[str, Mapping[str, Any]]], facts: RunFacts
 ) -> Iterator[dict[str, Any]]:
-    """The metrics of one task in the columns of `eval_scores`, without what names its requests.
+    """The metrics of one task in the columns of `eval_scores`, without those of the requests.
 
     Args:
-        samples: of one file, with their places; each has a `filter`.
-        facts: of the file of results next to it.
+        samples: samples of one file, with file and line; each has a `filter`.
+        facts: facts from the file of results next to it.
 
     Raises:
-        TokenmartError: the file of results has another accuracy than the samples.
+        TokenmartError: the accuracy in the file of results differs from that of the samples.
     """
     found: dict[tuple[str, str], list[tuple[int, Any]]] = {}
     for _, sample in samples:
@@ -120,9 +121,9 @@ def logged_scores(
 
 
 def renamed_filters(samples: Sequence[Mapping[str, Any]], facts: RunFacts) -> dict[str, str]:
-    """Filters that samples only number → their names in the file of results.
+    """Number of a filter in the samples → its name in the file of results.
 
-    Both are in the task's order. Names are taken where every mean of a metric fits its name.
+    Both are in the task's order. Names are used only if all means agree with the file of results.
     """
     numbered = list(dict.fromkeys(str(sample["filter"]) for sample in samples))
     named = list(dict.fromkeys(key.partition(",")[2] for key in facts.values))
@@ -140,7 +141,7 @@ def renamed_filters(samples: Sequence[Mapping[str, Any]], facts: RunFacts) -> di
 
 
 def _way(metric: str, values: Sequence[Any], whole: Any) -> _Way | None:
-    """How the values become the whole one; of an unknown one, how this metric usually does."""
+    """The aggregation that gives the task's value; if it is unknown, the metric's usual one."""
     if whole is None:
         way = _ALIKE.get(metric)
         return way if way and _total(way, values) is not None else None
@@ -154,7 +155,7 @@ def _way(metric: str, values: Sequence[Any], whole: Any) -> _Way | None:
 
 
 def _total(way: _Way, values: Sequence[Any]) -> float | None:
-    """What a way gives for all items; None where it can't read them or gives no number."""
+    """Result of an aggregation over all items; None if it fails or is not a number."""
     try:
         read = [way.read(value) for value in values]
         mean = math.fsum(v * w for v, w in read) / math.fsum(w for _, w in read)

@@ -1,7 +1,7 @@
-"""Files of samples of lm-evaluation-harness (`--log_samples`), in every form that it wrote.
+"""Read sample files of lm-evaluation-harness (`--log_samples`) of all its versions.
 
-Since 0.4.3 a line is one document under one answer filter; 0.4.0 to 0.4.2 wrote one JSON list.
-Before 0.4.7 a sample doesn't name its filter: of several for one document they are numbered.
+Since 0.4.3, a line is one document after one answer filter; 0.4.0 to 0.4.2 wrote one JSON list.
+Before 0.4.7, a sample doesn't name its filter; if a document has several, they are numbered.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class RunFacts:
     """Facts about the prompts from the file of results next to the samples.
 
     Attributes:
-        shots: worked examples; None if unknown.
+        shots: number of few-shot examples; None if unknown.
         chat: hash of the chat template, system instruction and turns; empty for plain prompts.
-        values: `metric,filter` → value of the whole task, without standard errors.
+        values: `metric,filter` → value of the task, without standard errors.
         better: metric → whether higher values are better.
-        longest: tokens that the model read at once; None where no file says it.
+        longest: context length of the model in tokens; None if no file has it.
     """
 
     shots: int | None = None
@@ -48,10 +48,10 @@ class RunFacts:
 
 
 def task_of(path: Path) -> str:
-    """The task of a file of samples, by its name.
+    """The task of a sample file, from the file name.
 
     Raises:
-        TokenmartError: it is not named as the harness names them.
+        TokenmartError: the file name is not one of the harness.
     """
     name = _NAME.fullmatch(path.name)
     if path.suffix in (".gz", ".zst", ".bz2", ".zip"):
@@ -65,10 +65,10 @@ def task_of(path: Path) -> str:
 
 
 def read_samples(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The samples of a file with their place; each has a `filter`.
+    """The samples of a file with file and line; each has a `filter`.
 
     Raises:
-        TokenmartError: it can't be read, or something in it is no sample.
+        TokenmartError: the file can't be read, or an entry is not a sample.
     """
     seen: dict[str, int] = {}
     for place, content in _objects(path):
@@ -99,7 +99,7 @@ def _objects(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _is_list(path: Path) -> bool:
-    """Whether the file is one list over several lines, or one of objects on a line."""
+    """Whether the file is a JSON list over several lines, or has one list on a line."""
     try:
         with path.open(encoding=ENCODING) as file:
             return re.match(r"\s*\[\s*(\{|$)", file.read(1 << 12)) is not None
@@ -108,7 +108,7 @@ def _is_list(path: Path) -> bool:
 
 
 def metrics_of(sample: dict[str, Any]) -> dict[str, Any]:
-    """The metrics that the harness logged for a sample; older versions don't list their names."""
+    """The metrics that the harness logged for a sample; older versions have no list of names."""
     listed = sample.get("metrics")
     names = listed if isinstance(listed, list) else [k for k in sample if k not in _BOOKKEEPING]
     return {str(name): sample[name] for name in names if name in sample}
@@ -159,7 +159,7 @@ def facts_beside(path: Path, task: str) -> RunFacts:
 
 
 def facts_of(results: Mapping[str, Any], task: str) -> RunFacts:
-    """What the content of a file of results says of a task's run."""
+    """Facts about a task's run in the content of a file of results."""
     shots, better = (part_of(results, name, task) for name in ("n-shot", "higher_is_better"))
     put = [results.get(key) for key in ("chat_template_sha", "system_instruction_sha")]
     chat = ""
@@ -198,6 +198,6 @@ def model_of(path: Path) -> str | None:
 
 
 def part_of(results: Mapping[str, Any], name: str, task: str) -> Any:
-    """What one part of a file of results has of a task or group; None for nothing."""
+    """Entry of a task or group in one part of a file of results; None if there is none."""
     part = results.get(name)
     return part.get(task) if isinstance(part, dict) else None

@@ -83,15 +83,15 @@ def test_rise_and_noise_are_those_of_numpy(found: dict[str, Any]) -> None:
         curves = by_item[row["item"]]
         slopes = [np.polyfit(np.arange(14), scores, 1)[0] * 13 for scores in curves]
         assert row["rise"] == pytest.approx(np.mean(slopes), abs=1e-9)
-        wobbles = [np.mean(np.diff(scores) ** 2) / 2 for scores in curves]
-        assert row["wobble"] == pytest.approx(np.mean(wobbles), abs=1e-12)
+        variances = [np.mean(np.diff(scores) ** 2) / 2 for scores in curves]
+        assert row["noise_variance"] == pytest.approx(np.mean(variances), abs=1e-12)
 
 
 def test_no_other_threshold_has_a_better_ratio(found: dict[str, Any]) -> None:
     """The oracle of the choice: every set above a threshold of rise over noise."""
     rise = np.array([row["rise"] for row in found["signal"]])
-    wobble = np.array([row["wobble"] for row in found["signal"]])
-    sure = wobble + wobble.mean()
+    variance = np.array([row["noise_variance"] for row in found["signal"]])
+    sure = variance + variance.mean()
     order = np.argsort(-rise / sure, kind="stable")
     ratio = np.cumsum(rise[order]) / np.sqrt(np.cumsum(sure[order]))
     sizes = np.arange(1, len(rise) + 1)
@@ -127,7 +127,7 @@ def test_constant_items_and_missing_scores(tmp_path: Path) -> None:
     assert scores.notes == ("1 of 51 items lack a score at some checkpoint and are left out",)
     signal = {row["item"]: row for row in curate(scores, 10, 40)["signal"]}
     assert "q0" not in signal
-    assert (signal["always"]["rise"], signal["always"]["wobble"]) == (0, 0)
+    assert (signal["always"]["rise"], signal["always"]["noise_variance"]) == (0, 0)
     assert not signal["always"]["is_chosen"]
 
 
@@ -153,7 +153,7 @@ def test_wrong_tables(
         read_items(write(tmp_path / "items.csv", [row], header), None)
 
 
-def test_twice_several_readings_and_too_few(tmp_path: Path) -> None:
+def test_duplicates_several_scoring_methods_and_too_few(tmp_path: Path) -> None:
     rows = [["m", 1, "q", 1], ["m", 1, "q", 0]]
     path = write(tmp_path / "items.csv", rows, ("model", "step", "item", "score"))
     with pytest.raises(TokenmartError, match="rows 1 and 2 both score item 'q'"):

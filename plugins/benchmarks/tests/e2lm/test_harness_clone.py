@@ -219,7 +219,7 @@ def test_what_is_no_submission_is_refused_and_leaves_no_zip(
     few = scaffold("generation", tmp_path, "few")
     lines = (few / "items.jsonl").read_text("utf-8").splitlines(keepends=True)
     (few / "items.jsonl").write_text("".join(lines[:99]), "utf-8")
-    assert "few: 99 samples; the rules want 100 to 15,000: add some" in refused(few)
+    assert "few: 99 samples; the rules require 100 to 15,000: add some" in refused(few)
 
     leaking = scaffold("cloze", tmp_path, "leaking")
     rows = [json.loads(line) for line in (leaking / "items.jsonl").read_text("utf-8").splitlines()]

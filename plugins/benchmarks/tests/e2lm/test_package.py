@@ -358,7 +358,7 @@ def ran(count: int = 100, **results: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("found", "metric", "message"),
     [
-        (ran(99), None, "99 samples; the rules want 100 to 15,000: add some"),
+        (ran(99), None, "99 samples; the rules require 100 to 15,000: add some"),
         (ran(15_001), None, "15001 samples.*curate"),
         (ran(), "ac", "--metric ac: .*did you mean 'acc'"),
         (ran(**{"acc,none": float("nan")}), None, "acc is nan on the samples"),

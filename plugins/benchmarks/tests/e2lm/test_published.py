@@ -13,8 +13,8 @@ import pytest
 from dbt_harness import Warehouse
 from signal_oracle import order_agreement
 
-from plugins.benchmarks.e2lm.readings import _medians, compare_readings
 from plugins.benchmarks.e2lm.scores import open_problem
+from plugins.benchmarks.e2lm.scoring_methods import _medians, compare_scoring_methods
 from plugins.benchmarks.model_sql import ModelSql
 from plugins.benchmarks.scores.score_store import store_scores
 from plugins.benchmarks.scores.table_problem import TableProblem, find_table, read_table
@@ -108,10 +108,10 @@ def test_dbt_builds_the_marts_that_the_commands_compute(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def dclm() -> dict[str, Any]:
-    return compare_readings("dclm", SHIPPED, seed=0, resamples=10_000)
+    return compare_scoring_methods("dclm", SHIPPED, seed=0, resamples=10_000)
 
 
-def test_readings_of_dclm_are_those_of_brute_force(dclm: dict[str, Any]) -> None:
+def test_scoring_methods_of_dclm_are_those_of_brute_force(dclm: dict[str, Any]) -> None:
     rows = pq.read_table(SHIPPED.root / problem("dclm").table.path).to_pylist()
     by_key: dict[tuple[str, str, str], dict[str, list[float]]] = {}
     for row in rows:
@@ -122,33 +122,35 @@ def test_readings_of_dclm_are_those_of_brute_force(dclm: dict[str, Any]) -> None
         for key, recipes in by_key.items()
     }
     for stage in dclm["stages"]:
-        for reading in stage["readings"]:
-            if reading["no_evaluation"]:  # all models of a stage have one size: a coin
-                assert reading["decision_accuracy"] == 0.5
+        for method in stage["scoring_methods"]:
+            if method["no_evaluation"]:  # all models of a stage have one size: a coin
+                assert method["decision_accuracy"] == 0.5
                 continue
-            name = reading["reading"]
+            name = method["scoring_method"]
             sign = -1 if name == "task_loss" else 1
             shares = [
                 order_agreement(
                     {
                         k: sign * v
-                        for k, v in means[task, reading["reading"], stage["stage"]].items()
+                        for k, v in means[task, method["scoring_method"], stage["stage"]].items()
                     },
                     means[task, "accuracy", "7B-1x"],
                 )
                 for task in stage["benchmarks"]
             ]
-            assert reading["decision_accuracy"] == pytest.approx(np.mean(shares), abs=1e-6)
-            low, high = reading["interval"]
-            assert low < reading["decision_accuracy"] < high
+            assert method["decision_accuracy"] == pytest.approx(np.mean(shares), abs=1e-6)
+            low, high = method["interval"]
+            assert low < method["decision_accuracy"] < high
 
 
-def test_readings_of_the_ladder_include_rankings_without_evaluation() -> None:
+def test_scoring_methods_of_the_ladder_include_rankings_without_evaluation() -> None:
     """The study's own script, which imports nothing of ours, has 93.0% and 83.5%."""
-    found = compare_readings("ladder", SHIPPED, seed=0, resamples=50)
+    found = compare_scoring_methods("ladder", SHIPPED, seed=0, resamples=50)
     study = json.loads((SHIPPED.root / "studies" / "early_decisions" / "figures.json").read_text())
     for stage in found["stages"]:
-        without = {row["reading"]: row for row in stage["readings"] if row["no_evaluation"]}
+        without = {
+            row["scoring_method"]: row for row in stage["scoring_methods"] if row["no_evaluation"]
+        }
         assert without.keys() == {"parameters", "parameters_x_tokens"}
         for name, row in without.items():
             expected = study["olmo"]["without_evaluation"][name]["single"]

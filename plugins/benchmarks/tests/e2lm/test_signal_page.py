@@ -52,7 +52,7 @@ def test_it_shows_curves_decisions_and_signal(page: Path) -> None:
     text = page.read_text().replace("<wbr>", "")
     assert len(re.findall(r'<svg[^>]*class="figure"', text)) == 3 + 2  # decisions are drawn twice
     assert "rises&lt;b&gt;" in text and "rises<b>" not in text
-    assert "SQ 1.00, SNR" in text and "decides 1.00" in text
+    assert "SQ 1.00, SNR" in text and "decision accuracy 1.00" in text
     assert "6 of 18 lines" in text  # that have a sampling error
     assert "the score is the same at every early checkpoint" in text
     assert "rises&lt;b&gt;, m5: 0.800 ± 0.020 after 240B tokens" in text

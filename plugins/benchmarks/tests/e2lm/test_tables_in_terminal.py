@@ -68,13 +68,13 @@ def test_scoring_methods_fit_the_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    words = ("readings", "--problem", "pythia", "--resamples", 100)
-    out = tmp_path / "readings.json"
+    words = ("scoring-methods", "--problem", "pythia", "--resamples", 100)
+    out = tmp_path / "scoring_methods.json"
     text = printed(*words, "--out", out)
     assert max(len(line) for line in text.splitlines() if not line.startswith("written")) <= width
     assert ("not shown (--wide): in family, SQ, SNR, chosen" in text) == (width < 115)
     (problem,) = json.loads(out.read_text())
-    for row in (row for stage in problem["stages"] for row in stage["readings"]):
+    for row in (row for stage in problem["stages"] for row in stage["scoring_methods"]):
         low, high = row["interval"]
         assert f"{row['decision_accuracy']:.3f}  {low:.2f} to {high:.2f}" in text
     assert json.loads(printed(*words, "--json")) == [problem]

@@ -20,7 +20,7 @@ choices as (
     where not asked.unconditional
 ),
 
-readings as (
+normalised as (
     select
         problem,
         model_id,
@@ -32,7 +32,7 @@ readings as (
         backend,
         unnest(
             ['sum', 'character', 'byte', 'token', 'word', 'mutual_information', 'unconditional']
-        ) as reading,
+        ) as normalisation,
         unnest([
             loglikelihood,
             loglikelihood / nullif(characters, 0),
@@ -45,24 +45,24 @@ readings as (
     from choices
 ),
 
--- of several right choices the likeliest counts
+-- if several choices are right, the one with the highest log-likelihood counts
 golds as (
     select
         *,
-        max(score) over item_reading as best,
-        max(score) filter (where is_gold) over item_reading as gold,
-        max(score) filter (where not is_gold) over item_reading as best_other
-    from readings
-    window item_reading as (partition by problem, model_id, condition, item, reading)
+        max(score) over per_normalisation as best,
+        max(score) filter (where is_gold) over per_normalisation as gold,
+        max(score) filter (where not is_gold) over per_normalisation as best_other
+    from normalised
+    window per_normalisation as (partition by problem, model_id, condition, item, normalisation)
 ),
 
--- relative to the best choice: of long answers no probability is left of exp(score)
+-- relative to the best choice: exp(score) of a long answer underflows to 0
 shares as (
     select
         *,
-        sum(exp(score - best)) over item_reading as relative_total
+        sum(exp(score - best)) over per_normalisation as relative_total
     from golds
-    window item_reading as (partition by problem, model_id, condition, item, reading)
+    window per_normalisation as (partition by problem, model_id, condition, item, normalisation)
 ),
 
 measured as (
@@ -71,7 +71,7 @@ measured as (
         model_id,
         condition,
         item,
-        reading,
+        normalisation,
         any_value(backend) as backend,
         any_value(gold) as gold,
         any_value(best) as best,
@@ -94,8 +94,8 @@ measured as (
             null
         ) as brier
     from shares
-    group by problem, model_id, condition, item, reading
-    -- where no choice is right, each is wrong; where that isn't known, nothing is measured
+    group by problem, model_id, condition, item, normalisation
+    -- if no choice is right, all are wrong; if the right choice is unknown, there is no row
     having any_value(best) is not null and (any_value(gold) is not null or not bool_or(is_gold))
 ),
 
@@ -105,7 +105,7 @@ measures as (
         model_id,
         condition,
         item,
-        reading,
+        normalisation,
         backend,
         unnest([
             'first_is_right', 'greedy', 'prob', 'share_of_total', 'total_prob', 'margin',

@@ -56,7 +56,7 @@ together as (
         item,
         'none' as filter,
         measure,
-        reading,
+        normalisation,
         value,
         backend
     from measures
@@ -64,7 +64,7 @@ together as (
     select
         *,
         'match' as measure,
-        'text' as reading
+        'text' as normalisation
     from matches
 ),
 
@@ -108,7 +108,7 @@ ours as (
     inner join catalog
         on described.request_type = catalog.request_type
         and together.measure = catalog.measure
-        and together.reading = catalog.reading
+        and together.normalisation = catalog.normalisation
     anti join own_metrics
         on together.problem = own_metrics.problem
         and together.model_id = own_metrics.model_id

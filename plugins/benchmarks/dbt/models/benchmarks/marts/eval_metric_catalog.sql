@@ -1,4 +1,4 @@
--- `harness`: as lm-evaluation-harness has it; `field`: as others define it; `ours`: neither.
+-- `harness`: as in lm-evaluation-harness; `field`: in common use; `ours`: neither.
 
 with measures as (
     select
@@ -17,18 +17,18 @@ with measures as (
         ('margin_mean', 'higher', 'mean', 'exp({}) of the right choice - mean of the others'),
         ('loglik_margin', 'higher', 'mean', '{} of the right choice - largest of the others'),
         ('loglik_margin_mean', 'higher', 'mean', '{} of the right choice - mean of the others'),
-        ('rank', 'lower', 'mean', '1 + choices likelier than the right one'),
+        ('rank', 'lower', 'mean', '1 + choices with a higher log-likelihood than the right one'),
         ('loglik', 'higher', 'mean', '{} of the right choice, nats'),
         ('bits', 'lower', 'mean', '-{} / ln 2'),
-        ('greedy', 'higher', 'mean', 'each token of the continuation is the first choice'),
+        ('greedy', 'higher', 'mean', 'each token of the continuation is the top-1 token'),
         ('nll', 'lower', 'exp', 'exp(-{})'),
-        ('match', 'higher', 'mean', 'the answer behind the filter equals a right one')
+        ('match', 'higher', 'mean', 'the answer after the filter equals a right one')
     )
 ),
 
-readings as (
+normalisations as (
     select
-        col0 as reading,
+        col0 as normalisation,
         col1 as term
     from (
         values
@@ -108,7 +108,7 @@ eval_metric_catalog as (
         metrics.request_type,
         metrics.metric[1] as metric,
         measures.measure,
-        readings.reading,
+        normalisations.normalisation,
         metrics.metric[4] as weighted_by,
         measures.aggregate,
         measures.better,
@@ -119,15 +119,15 @@ eval_metric_catalog as (
             case
                 when metrics.metric[4] != 'item'
                     then concat('sum(ll) / sum(', metrics.metric[4], ')')
-                when measures.aggregate = 'exp' then concat('mean of ', readings.term)
-                else readings.term
+                when measures.aggregate = 'exp' then concat('mean of ', normalisations.term)
+                else normalisations.term
             end
         ) as formula
     from metrics
     inner join measures
         on metrics.metric[2] = measures.measure
-    inner join readings
-        on metrics.metric[3] = readings.reading
+    inner join normalisations
+        on metrics.metric[3] = normalisations.normalisation
 )
 
 select * from eval_metric_catalog

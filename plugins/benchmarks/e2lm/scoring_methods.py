@@ -1,8 +1,9 @@
-"""Which reading of a benchmark, early on, decides between runs as the final score does?
+"""Compare scoring methods: how often an early score orders two runs as the final score does.
 
-The decisions come from the model `int_decision_pairs`; here they are averaged, with intervals over
-runs and tasks, and the best reading is chosen on some tasks and evaluated on others. The decisions
-of `int_planned_decisions` are compared as well: they need no evaluation and choose the larger run.
+The decisions are those of the model `int_decision_pairs`. This module averages them, with intervals
+over runs and tasks, and evaluates the best scoring method of some tasks on the others. It also
+compares the decisions of `int_planned_decisions`, which need no evaluation and choose the larger
+run.
 """
 
 from __future__ import annotations
@@ -24,23 +25,24 @@ from warehouse.paths import Workspace
 
 LEVEL = 0.95
 SPLIT = re.compile("(_val|_test|_[0-9]+shot|_zeroshot|_fewshot)+$")
-"""Ends of the names of benchmarks that ask the same task: they are drawn and held out together."""
+"""Endings of benchmark names; benchmarks that differ only in these are one task, and are resampled
+and held out together."""
 
 
 @dataclass(frozen=True)
 class Decisions:
     """Agreement of early decisions with final ones, at one stage.
 
-    readings, benchmarks: names; every reading has every benchmark.
-    evaluated: how many of the readings, the first ones, were evaluated; the others rank runs by
-        what was known before training.
-    agreement: `[readings, benchmarks, pairs]` in 0 … 1, NaN where a run has no score.
-    first, second: `[pairs]` indices of the runs compared; runs: how many there are.
-    related: `[pairs]`, whether both are of one family.
-    task: `[benchmarks]` index of the task that a benchmark asks.
+    methods, benchmarks: names; every scoring method has every benchmark.
+    evaluated: number of scoring methods, counted from the first, that need an evaluation; the
+        others rank runs by quantities known before training.
+    agreement: `[methods, benchmarks, pairs]` in 0 … 1, NaN if a run has no score.
+    first, second: `[pairs]` indices of the compared runs; runs: number of runs.
+    related: `[pairs]`, whether both runs are of one family.
+    task: `[benchmarks]` index of the benchmark's task.
     """
 
-    readings: tuple[str, ...]
+    methods: tuple[str, ...]
     benchmarks: tuple[str, ...]
     evaluated: int
     agreement: Floats
@@ -51,23 +53,25 @@ class Decisions:
     task: np.ndarray[Any, np.dtype[np.intp]]
 
 
-def compare_readings(name: str, workspace: Workspace, seed: int, resamples: int) -> dict[str, Any]:
-    """Compare the readings of a table problem's benchmarks at its early stages.
+def compare_scoring_methods(
+    name: str, workspace: Workspace, seed: int, resamples: int
+) -> dict[str, Any]:
+    """Compare the scoring methods of a table problem's benchmarks at its early stages.
 
     Args:
-        name: of a problem of kind `table` with a target, or its path.
-        workspace: whose problem files and SQL models are used.
-        seed: of the bootstrap.
-        resamples: of each interval.
+        name: name or path of a problem of kind `table` with a target.
+        workspace: the checkout with problem files and SQL models.
+        seed: random seed of the bootstrap.
+        resamples: number of resamples of each interval.
 
     Returns:
-        JSON-ready: for each stage, the decision accuracy of each reading with its interval over
-        runs and benchmarks, its distance to the target's own reading, the same on pairs of one
-        family only, signal quality and signal-to-noise ratio, and what a reading chosen on the
-        other benchmarks reaches.
+        JSON-ready: for each stage and scoring method, the decision accuracy with its interval over
+        runs and benchmarks, the difference from the target's scoring method, the decision accuracy
+        on pairs of one family, signal quality and signal-to-noise ratio. For each stage, also the
+        decision accuracy of the scoring method that was chosen on the other benchmarks.
 
     Raises:
-        TokenmartError: no such problem, not a table, or nothing to compare in it.
+        TokenmartError: the problem is unknown or not a table, or has nothing to compare.
     """
     problem = find_table(name, workspace)
     if problem is None or problem.target is None or problem.predict.metrics:
@@ -112,9 +116,9 @@ def _decisions(
     problem: TableProblem,
     stage: str,
 ) -> Decisions:
-    """Decisions at a stage, on the target's benchmarks that every reading has there.
+    """Decisions at a stage, on the target's benchmarks that every scoring method has.
 
-    A reading of fewer than half as many benchmarks as the widest one is left out.
+    A scoring method is left out if it has less than half of the benchmarks of the one with most.
     """
     assert problem.target is not None
     target = problem.target
@@ -136,36 +140,36 @@ def _decisions(
 
     rows = asked(pairs)
     measured = {(row[0], row[1]) for row in rows}
-    on_benchmarks = Counter(reading for reading, _ in measured)
+    on_benchmarks = Counter(method for method, _ in measured)
     most = max(on_benchmarks.values(), default=0)
-    readings = sorted(name for name, count in on_benchmarks.items() if 2 * count >= most)
-    having = Counter(benchmark for reading, benchmark in measured if reading in readings)
-    benchmarks = sorted(name for name, count in having.items() if count == len(readings))
+    methods = sorted(name for name, count in on_benchmarks.items() if 2 * count >= most)
+    having = Counter(benchmark for method, benchmark in measured if method in methods)
+    benchmarks = sorted(name for name, count in having.items() if count == len(methods))
     runs = sorted({row[2] for row in rows} | {row[3] for row in rows})
     if not benchmarks or len(runs) < 3:
         raise TokenmartError(
             f"problem {problem.name}: {len(runs)} runs and {len(benchmarks)} benchmarks have every "
-            f"reading at {stage} and {problem.target.metric} at the end; 3 runs and one benchmark "
-            "are needed"
+            f"scoring method at {stage} and {problem.target.metric} at the end; 3 runs and one "
+            "benchmark are needed"
         )
     rows += (without := asked(planned))
-    evaluated = len(readings)
-    readings += sorted({row[0] for row in without})
+    evaluated = len(methods)
+    methods += sorted({row[0] for row in without})
     first, second = np.triu_indices(len(runs), 1)
     place = {name: index for index, name in enumerate(runs)}
     pair = {(int(a), int(b)): i for i, (a, b) in enumerate(zip(first, second, strict=True))}
-    agreement = np.full((len(readings), len(benchmarks), len(first)), np.nan)
+    agreement = np.full((len(methods), len(benchmarks), len(first)), np.nan)
     for metric, benchmark, one, other, value in rows:
-        if metric in readings and benchmark in benchmarks and {one, other} <= place.keys():
+        if metric in methods and benchmark in benchmarks and {one, other} <= place.keys():
             ends = sorted((place[one], place[other]))
             at = pair[ends[0], ends[1]]
-            agreement[readings.index(metric), benchmarks.index(benchmark), at] = value
+            agreement[methods.index(metric), benchmarks.index(benchmark), at] = value
     families = dict(
         database.execute("select distinct model_id, family from benchmark_scores").fetchall()
     )
     kin = np.array([families.get(name, name) for name in runs])
     return Decisions(
-        readings=tuple(readings),
+        methods=tuple(methods),
         benchmarks=tuple(benchmarks),
         evaluated=evaluated,
         agreement=agreement,
@@ -179,7 +183,7 @@ def _decisions(
 
 @dataclass(frozen=True)
 class Quality:
-    """Signal of one reading: SQ `[runs, benchmarks]` and SNR `[benchmarks]`, NaN if undefined."""
+    """Signal of a scoring method: SQ `[runs, benchmarks]`, SNR `[benchmarks]`; NaN if undefined."""
 
     sq: Floats
     snr: Floats
@@ -188,7 +192,7 @@ class Quality:
 def _quality(
     database: duckdb.DuckDBPyConnection, signal: str, benchmarks: tuple[str, ...]
 ) -> dict[str, Quality]:
-    """By reading; all runs, whether or not they enter a decision."""
+    """Quality by scoring method, over all runs."""
     rows = database.execute(
         f"select metric, benchmark, coalesce(model, ''), value from {signal}"
         " where statistic in ('sq', 'snr') and value is not null"
@@ -215,8 +219,8 @@ def _quality_record(
 ) -> dict[str, Any]:
     """Mean SQ over runs and benchmarks, and median SNR over benchmarks.
 
-    The interval of SQ resamples runs and tasks, that of SNR tasks: a spread over runs, drawn again
-    from them, would only shrink.
+    The interval of SQ resamples runs and tasks. The interval of SNR resamples tasks only, because
+    SNR contains the range over runs, which is smaller in every resample of runs.
     """
     record: dict[str, Any] = dict.fromkeys(("sq", "sq_interval", "snr", "snr_interval"))
     if quality is None:
@@ -242,7 +246,7 @@ def _quality_record(
 
 
 def _medians(values: Floats, counts: Floats) -> Floats:
-    """`[resamples]` medians of `[values]`, each counted `[resamples, values]` times."""
+    """`[resamples]` medians of `[values]` with the weights `[resamples, values]`."""
     order = np.argsort(values)
     reached = np.cumsum(counts[:, order], axis=1)
     half = reached[:, -1:] / 2
@@ -254,9 +258,9 @@ def _medians(values: Floats, counts: Floats) -> Floats:
 
 
 def _weighted(decisions: Decisions, runs: Floats, benchmarks: Floats) -> Floats:
-    """`[readings, resamples]` decision accuracy where runs and benchmarks have these counts.
+    """`[methods, resamples]` decision accuracy with these counts of runs and benchmarks.
 
-    A run drawn twice makes no pair with itself.
+    A run that is drawn twice forms no pair with itself.
     """
     weights = runs[:, decisions.first] * runs[:, decisions.second]
     known = np.isfinite(decisions.agreement)
@@ -270,7 +274,7 @@ def _weighted(decisions: Decisions, runs: Floats, benchmarks: Floats) -> Floats:
 
 
 def _draw(generator: np.random.Generator, count: int, resamples: int) -> Floats:
-    """`[resamples, count]` how often each of `count` things is drawn in a bootstrap."""
+    """`[resamples, count]` number of times that each element is drawn in a bootstrap."""
     return generator.multinomial(count, np.full(count, 1 / count), size=resamples).astype(float)
 
 
@@ -291,22 +295,22 @@ def _stage_record(
     )
     every = np.ones((1, len(decisions.benchmarks)))
     observed = _weighted(decisions, np.ones((1, decisions.runs)), every)[:, 0]
-    own = decisions.readings.index(target)
+    own = decisions.methods.index(target)
     within = decisions.agreement[:, :, decisions.related]
     rows = [
         {
-            "reading": reading,
+            "scoring_method": method,
             "no_evaluation": index >= decisions.evaluated,
             "decision_accuracy": round(float(observed[index]), 6),
             "interval": _percentiles(drawn[index]),
             "minus_target": round(float(observed[index] - observed[own]), 6),
             "minus_target_interval": _percentiles(drawn[index] - drawn[own]),
             "within_families": _rounded(np.nanmean(within[index])) if within.size else None,
-            **_quality_record(quality.get(reading), decisions, seed, resamples),
+            **_quality_record(quality.get(method), decisions, seed, resamples),
         }
-        for index, reading in enumerate(decisions.readings)
+        for index, method in enumerate(decisions.methods)
     ]
-    rows.sort(key=lambda row: (-float(str(row["decision_accuracy"])), str(row["reading"])))
+    rows.sort(key=lambda row: (-float(str(row["decision_accuracy"])), str(row["scoring_method"])))
     return {
         "stage": stage,
         "runs": decisions.runs,
@@ -314,13 +318,15 @@ def _stage_record(
         "pairs_within_families": int(decisions.related.sum()),
         "benchmarks": list(decisions.benchmarks),
         "tasks": tasks,
-        "readings": rows,
+        "scoring_methods": rows,
         "held_out": _held_out(decisions, own),
     }
 
 
 def _held_out(decisions: Decisions, own: int) -> dict[str, Any]:
-    """Each task decided by the reading that is best on all others; ties: the first by name."""
+    """Decision accuracy of each task with the scoring method that is best on all other tasks.
+
+    If several are best, the first one by name is used."""
     by_benchmark = np.nanmean(decisions.agreement[: decisions.evaluated], axis=2)
     reached = np.empty(by_benchmark.shape[1])
     chosen = Counter[str]()
@@ -328,10 +334,10 @@ def _held_out(decisions: Decisions, own: int) -> dict[str, Any]:
         others = by_benchmark[:, decisions.task != task]
         best = int(np.argmax(others.mean(axis=1))) if others.size else own
         reached[index] = by_benchmark[best, index]
-        chosen[decisions.readings[best]] += 1
+        chosen[decisions.methods[best]] += 1
     return {
         "decision_accuracy": round(float(reached.mean()), 6),
-        "target_reading": round(float(by_benchmark[own].mean()), 6),
+        "target_scoring_method": round(float(by_benchmark[own].mean()), 6),
         "chosen": dict(sorted(chosen.items())),
     }
 

@@ -1,4 +1,4 @@
-"""Tables of `tokenmart e2lm readings`: scoring methods by decision accuracy."""
+"""Tables of `tokenmart e2lm scoring-methods`: scoring methods by decision accuracy."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ from warehouse.terminal import (
 )
 
 FEW_RUNS = 10
-"""With fewer runs, how few pairs they make is printed below the table."""
+"""With fewer runs, a note on the number of pairs is printed below the table."""
 
 
-def print_readings(found: list[dict[str, Any]], wide: bool = False) -> None:
+def print_scoring_methods(found: list[dict[str, Any]], wide: bool = False) -> None:
     """Print a table for each problem and stage: scoring methods, best first.
 
     Args:
-        found: from `compare_readings`.
+        found: results of `compare_scoring_methods`.
         wide: show all columns, however narrow the terminal is.
     """
     console = terminal_console()
     left_out: list[str] = []
     for problem in found:
         for stage in problem["stages"]:
-            rows, chosen = stage["readings"], stage["held_out"]["chosen"]
-            names = [r["reading"] + ", no evaluation" * r["no_evaluation"] for r in rows]
+            rows, chosen = stage["scoring_methods"], stage["held_out"]["chosen"]
+            methods = [row["scoring_method"] for row in rows]
+            names = [r["scoring_method"] + ", no evaluation" * r["no_evaluation"] for r in rows]
             minus_target = [_interval(row["minus_target_interval"]) for row in rows]
             columns = [
                 Column("scoring method", names, text=True),
-                Column("decides", [f"{row['decision_accuracy']:.3f}" for row in rows]),
+                Column("decision\naccuracy", [f"{row['decision_accuracy']:.3f}" for row in rows]),
                 Column("95% CI", [_interval(row["interval"], "") for row in rows]),
                 Column("minus\ntarget's", [f"{row['minus_target']:+.3f}" for row in rows]),
                 Column("95% CI", minus_target),
@@ -43,7 +44,7 @@ def print_readings(found: list[dict[str, Any]], wide: bool = False) -> None:
                         ("in family", "within_families"), ("SQ", "sq"), ("SNR", "snr"),
                     )
                 ),
-                Column("chosen", [f"{chosen.get(r['reading'], 0)}×" for r in rows], extra=True),
+                Column("chosen", [f"{chosen.get(name, 0)}×" for name in methods], extra=True),
             ]  # fmt: skip
             title = f"{problem['problem']}, {stage['stage']}"
             left_out = print_columns(console, columns, title, wide) or left_out
