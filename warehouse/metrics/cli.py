@@ -14,7 +14,6 @@ import click
 from warehouse.errors import TokenmartError, visible
 from warehouse.options import ANY_PROBLEM, JSON, FiniteRange
 from warehouse.paths import Workspace, find_workspace
-from warehouse.text_file import is_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -263,8 +262,11 @@ def dbt_command(arguments: tuple[str, ...]) -> None:
 
 
 def _refuse_no_text(name: str) -> None:
-    if not is_text(name):
-        raise TokenmartError(f"{name}: no such metric; see `tokenmart metrics list`")
+    """Refuse bytes of the shell that aren't UTF-8: neither DuckDB nor the screen takes them."""
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise TokenmartError(f"{name}: no such metric; see `tokenmart metrics list`") from error
 
 
 def _asked(problem: str | None, workspace: Workspace) -> str | None:
