@@ -192,7 +192,8 @@ def _print_plan(plan: Plan) -> None:
     from extract.planning.tables import plan_columns
 
     console = terminal_console()
-    print_columns(console, plan_columns(plan), plan.title, last_is_total=True)
+    left_out = print_columns(console, plan_columns(plan), plan.title, last_is_total=True)
+    print_notes(console, left_out_notes(left_out, "in a wider terminal"), "dim")
     print_notes(console, plan.notes)
 
 

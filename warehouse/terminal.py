@@ -108,9 +108,9 @@ def print_columns(
     return left_out
 
 
-def left_out_notes(headings: Sequence[str]) -> list[str]:
+def left_out_notes(headings: Sequence[str], remedy: str = "--wide") -> list[str]:
     """A note that names the columns for which the terminal is too narrow, if there are any."""
-    return [f"not shown (--wide): {', '.join(headings)}"] if headings else []
+    return [f"not shown ({remedy}): {', '.join(headings)}"] if headings else []
 
 
 def _width(column: Column) -> int:
