@@ -49,7 +49,7 @@ from analysis.statistics.simultaneous import (
     joint_errors_within,
     p_above,
 )
-from plugins.merging.competition.sign_flip import holm, sign_flip_p
+from plugins.merging.competition.pairs import holm, sign_flip_p
 from warehouse.store.provenance import code_revision
 
 BLOCK = "statistics_selection.json"

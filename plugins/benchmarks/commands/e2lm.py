@@ -8,8 +8,7 @@ import click
 
 from analysis.options import RESAMPLES, SEED
 from plugins.benchmarks.e2lm.new_cli import new
-from plugins.benchmarks.e2lm.outputs import as_text, say, workspace_for, write_out
-from plugins.benchmarks.e2lm.score_weights import WEIGHTS
+from plugins.benchmarks.e2lm.outputs import WEIGHTS, as_text, say, workspace_for, write_out
 from plugins.benchmarks.items.curate_cli import curate
 from warehouse.options import FILE, FORCE, JSON, WIDE
 
@@ -68,7 +67,7 @@ def score(
     tokenmart e2lm score --scores scores.csv --model dense-1b-arch1 --weights 1,0,0
     """
     from plugins.benchmarks.e2lm.score import score_table
-    from plugins.benchmarks.e2lm.score_view import print_scores
+    from plugins.benchmarks.e2lm.views import print_scores
     from warehouse.files import write_whole
 
     workspace = workspace_for(out, force, b'"autocorrelation"')
@@ -187,10 +186,9 @@ def report(
     tokenmart e2lm report --problem minilong --metric acc --out pairs.html
     """
     from analysis.report.cli import OWN_PAGE
-    from plugins.benchmarks.page.curves import gather_page
     from plugins.benchmarks.page.pairs_data import gather_pairs
     from plugins.benchmarks.page.pairs_page import pairs_page
-    from plugins.benchmarks.page.signal_page import signal_page
+    from plugins.benchmarks.page.signal_page import gather_page, signal_page
     from plugins.benchmarks.scores.table_problem import find_table
     from warehouse.errors import TokenmartError
     from warehouse.problem.problem_files import read_problem_file
@@ -248,7 +246,7 @@ def readings(
     tokenmart e2lm readings --out readings.json
     """
     from plugins.benchmarks.e2lm.readings import compare_readings
-    from plugins.benchmarks.e2lm.readings_view import print_readings
+    from plugins.benchmarks.e2lm.views import print_readings
     from warehouse.files import write_whole
 
     workspace = workspace_for(out, force, b'"held_out"')

@@ -17,8 +17,6 @@ from typing import Any
 
 import yaml
 
-from plugins.benchmarks.e2lm.judge_file import judged_items
-from plugins.benchmarks.e2lm.leakage import PromptedItem, leaking
 from plugins.benchmarks.e2lm.patch import (
     Patch,
     apply_cleanly,
@@ -27,6 +25,7 @@ from plugins.benchmarks.e2lm.patch import (
     refuse_secrets,
     task_names,
 )
+from plugins.benchmarks.e2lm.prompted_items import PromptedItem, judged_items, leaking
 from warehouse.errors import TokenmartError, did_you_mean, visible
 from warehouse.files import write_whole
 

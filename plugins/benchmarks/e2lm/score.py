@@ -1,8 +1,16 @@
-"""A plain table of E2LM scores, judged by the marts' own SQL."""
+"""A plain table of E2LM scores, judged by the marts' own SQL; the scores of the competition's site.
+
+`assets/data/plot-data-combined-all.json` of github.com/e2lmc/e2lmc.github.io: `metadata` names the
+benchmarks (`metrics`), `data` has for each model lists of one length, `gtokens` and the benchmarks.
+"""
 
 from __future__ import annotations
 
+import csv
+import json
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +19,6 @@ import duckdb
 import pyarrow as pa
 
 from plugins.benchmarks.e2lm.scores import open_scores
-from plugins.benchmarks.e2lm.site_scores import plain_table
 from plugins.benchmarks.model_sql import ModelSql
 from plugins.benchmarks.scores.score_table import read_scores
 from plugins.benchmarks.tables.benchmarks import BENCHMARK_TABLES
@@ -42,6 +49,8 @@ _GRID, _SLACK = 2000, 20
 """Steps between published checkpoints, and how far rounded tokens may lie from one."""
 
 Entry = dict[str, Any]
+
+_HEADER = ("model", "size", "arch", "tokens_bt", "benchmark", "score")
 
 
 @dataclass(frozen=True)
@@ -221,3 +230,49 @@ def _entries(rows: list[tuple[str, str, str, float | None, str | None]]) -> dict
         if statistic == "sq":
             entry["reason"] = reason
     return entries
+
+
+@contextmanager
+def plain_table(path: Path) -> Iterator[Path]:
+    """The path of a plain table; the site's JSON is rewritten as one, other files stay.
+
+    Raises:
+        TokenmartError: a JSON file in another form.
+    """
+    if path.suffix.lower() != ".json":
+        yield path
+        return
+    rows = list(_rows(path))
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder) / f"{path.stem}.csv"
+        with table.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([_HEADER, *rows])
+        yield table
+
+
+def _rows(path: Path) -> Iterator[tuple[Any, ...]]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
+        benchmarks = found["metadata"]["metrics"]
+        models = found["data"].items()
+    except OSError as error:
+        raise TokenmartError(f"{path}: can't be read ({error.strerror}); correct it") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TokenmartError(
+            f"{path}: is not the JSON of the competition's site (`metadata.metrics` and `data` by "
+            "model); give a CSV, JSON lines or Parquet file"
+        ) from error
+    for model, columns in models:
+        tokens = columns.get("gtokens", [])
+        _, _, shape = model.partition("-")
+        size, _, architecture = shape.partition("-")
+        for benchmark in benchmarks:
+            scores = columns.get(benchmark, [])
+            if len(scores) != len(tokens):
+                raise TokenmartError(
+                    f"{path}: {model}: {len(scores)} scores of {benchmark} at {len(tokens)} "
+                    "checkpoints (gtokens); fetch the file again"
+                )
+            for point, score in zip(tokens, scores, strict=True):
+                if score is not None:
+                    yield model, size, architecture, point, benchmark, score

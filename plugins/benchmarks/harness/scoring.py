@@ -1,7 +1,12 @@
-"""A unit of requests through a scorer: tokens in, rows of the token schema out."""
+"""A unit of requests through a scorer: tokens in, rows of the token schema out.
+
+What prompts of a unit share goes through the model once: each choice its whole prompt, or all
+prompts their examples.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +18,6 @@ import pyarrow as pa
 from extract.backends.backend import Scored, Scorer
 from extract.unit_rows import columns_of_rows
 from plugins.benchmarks.harness.encoding import Pair, PairEncoder, TooLongError
-from plugins.benchmarks.harness.shared_prompts import requests_of
 from plugins.benchmarks.harness.tasks import EvalRequest, EvalUnit
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
@@ -21,6 +25,10 @@ from warehouse.store.schema import TOKENS
 
 MOST_TOKENS = 256
 """Tokens written where a task doesn't say how many: the harness's default."""
+
+LEAST_SAVING = 0.3
+"""Share of the tokens that a prefix of all prompts must save: behind a cache a token takes longer
+than in a plain text."""
 
 
 @dataclass(frozen=True)
@@ -214,3 +222,35 @@ def answer_text(ids: Ids, request: EvalRequest, encoder: PairEncoder) -> str:
         if stop:
             text = text.split(stop)[0]
     return text
+
+
+def requests_of(pairs: Sequence[tuple[int, Pair]]) -> list[Request]:
+    """Requests of the engine for segments and their pairs, in their order.
+
+    Prompts of one unit often begin with the same worked examples. Where that saves most tokens,
+    they are the prefix of all requests; else a prompt is that of its choices.
+    """
+    contexts = {pair.context.tobytes(): pair.context for _, pair in pairs}
+    common = common_tokens(list(contexts.values()))
+    stems = {(p.context.tobytes(), p.continuation[:-1].tobytes()): p for _, p in pairs}.values()
+    behind_prompts = sum(map(len, contexts.values())) + sum(len(p.continuation) - 1 for p in stems)
+    behind_common = common + sum(len(p.context) - common + len(p.continuation) - 1 for p in stems)
+    if behind_common <= (1 - LEAST_SAVING) * behind_prompts:
+        return [pair.request(segment, common) for segment, pair in pairs]
+    times = Counter(pair.context.tobytes() for _, pair in pairs)
+    # texts behind a BOS alone have nothing to share
+    alone = {text for text, context in contexts.items() if times[text] == 1 or len(context) == 1}
+    return [
+        pair.request(segment, 0 if pair.context.tobytes() in alone else len(pair.context))
+        for segment, pair in pairs
+    ]
+
+
+def common_tokens(contexts: Sequence[Ids]) -> int:
+    """How many tokens all contexts begin with."""
+    if not contexts:
+        return 0
+    length = min(map(len, contexts))
+    together = np.stack([context[:length] for context in contexts])
+    differs = (together != together[0]).any(axis=0)
+    return int(differs.argmax()) if differs.any() else length

@@ -16,8 +16,7 @@ from typing import Any
 from plugins.benchmarks.harness.eval_answer import ROUNDING, run_name
 from plugins.benchmarks.harness.imports.gold_choices import ChoiceSample, choice_text, gold_choices
 from plugins.benchmarks.harness.imports.imported_answers import EvalImporter
-from plugins.benchmarks.harness.imports.imported_groups import ImportedGroup
-from plugins.benchmarks.harness.imports.logged_groups import logged_groups
+from plugins.benchmarks.harness.imports.imported_groups import ImportedGroup, logged_groups
 from plugins.benchmarks.harness.imports.logged_scores import logged_scores, renamed_filters
 from plugins.benchmarks.harness.imports.sample_files import (
     RunFacts,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from analysis.options import SEED
-from plugins.benchmarks.e2lm.outputs import as_text, say, workspace_for, write_out
-from plugins.benchmarks.e2lm.score_weights import WEIGHTS
+from plugins.benchmarks.e2lm.outputs import WEIGHTS, as_text, say, workspace_for, write_out
 from warehouse.options import FILE, FORCE
 
 if TYPE_CHECKING:
@@ -100,10 +99,9 @@ def curate(
     tokenmart e2lm curate --items item_scores.parquet --task-items task/items.jsonl \\
         --chosen-items shorter/items.jsonl
     """
-    from plugins.benchmarks.items.chosen_lines import chosen_lines
     from plugins.benchmarks.items.curation import Choice, compare_methods
     from plugins.benchmarks.items.curation import curate as choose
-    from plugins.benchmarks.items.curation_view import print_curation, print_methods
+    from plugins.benchmarks.items.curation_view import chosen_lines, print_curation, print_methods
     from plugins.benchmarks.items.item_scores import read_items
     from warehouse.errors import TokenmartError
     from warehouse.files import refuse_protected

@@ -1,10 +1,17 @@
-"""Tables of `tokenmart e2lm curate`: the chosen items next to all and to random ones."""
+"""Results of `tokenmart e2lm curate`: the chosen items next to all and to random ones.
+
+A table in the terminal, and a task's items.jsonl with the chosen items only.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from warehouse.errors import TokenmartError
 from warehouse.terminal import Column, print_columns, terminal_console
+from warehouse.text_file import parse_json, text_lines
 
 NAMES = {
     "sq": "SQ",
@@ -77,3 +84,29 @@ def print_methods(methods: dict[str, dict[str, Any]]) -> None:
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
+
+
+def chosen_lines(path: Path, items: Sequence[Any]) -> str:
+    """The lines of the chosen items, in the file's order.
+
+    Args:
+        path: JSON lines; the first is item 0.
+        items: numbers of items.
+
+    Raises:
+        TokenmartError: it can't be read, a line is no JSON, or an item has no line.
+    """
+    lines = []
+    for place, line in text_lines(path):
+        parse_json(line, place)
+        lines.append(line.rstrip("\r\n"))
+    numbers = set()
+    for item in items:
+        text = str(item)
+        if not (text.isascii() and text.isdecimal() and int(text) < len(lines)):
+            raise TokenmartError(
+                f"{path}: has no line for item {item!r}, only {len(lines)} lines, for items 0 "
+                f"to {len(lines) - 1}; name the file that the scored task reads"
+            )
+        numbers.add(int(text))
+    return "".join(f"{lines[number]}\n" for number in sorted(numbers))

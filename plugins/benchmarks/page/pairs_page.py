@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 import altair as alt
-from markupsafe import Markup
 
-from analysis.report.drawing import INK, NEGATIVE, POSITIVE, ROLES, SURFACE, Chart, page_svg
-from analysis.report.page import PHONE, WIDE, Drawing
-from analysis.templates import FILTERS, environment
+from analysis.report.drawing import (
+    BARE_AXIS,
+    INK,
+    NEGATIVE,
+    POSITIVE,
+    SURFACE,
+    WIDE,
+    Chart,
+    Drawing,
+    drawn,
+    html_pages,
+)
 from plugins.benchmarks.page.pairs_data import Pair, TaskPairs
 from warehouse.progress import Progress
 
@@ -33,26 +42,21 @@ class TaskView:
 
 def pairs_page(title: str, tasks: tuple[TaskPairs, ...], progress: Progress) -> str:
     """The whole page; `progress` is called for each task."""
-    pages = environment("plugins.benchmarks.page", "analysis.report", escape_html=True)
-    pages.filters.update(FILTERS)
+    pages = html_pages("plugins.benchmarks.page")
     views = []
     for number, task in enumerate(tasks):
         progress(task.condition, 1)
         known = [p.smallest_difference for p in task.pairs if p.smallest_difference is not None]
         name = f"{task.condition}, {task.metric}: every two models"
-        drawn = (
-            Markup(page_svg(pairs_figure(task, width), f"pairs-{number}-{column}", name))
-            for width, column in ((WIDE, "wide"), (PHONE, "narrow"))
-        )
         views.append(
             TaskView(
                 task=task,
-                heat_map=Drawing(*drawn),
+                heat_map=drawn(partial(pairs_figure, task), WIDE, f"pairs-{number}", name),
                 distinguishable=sum(pair.is_distinguishable for pair in task.pairs),
                 smallest=median(known) if known else None,
             )
         )
-    return pages.get_template("pairs.html.j2").render(title=title, views=views, colour_roles=ROLES)
+    return pages.get_template("pairs.html.j2").render(title=title, views=views)
 
 
 def pairs_figure(task: TaskPairs, width: int) -> Chart:
@@ -83,7 +87,7 @@ def pairs_figure(task: TaskPairs, width: int) -> Chart:
     names = list(task.models)
     narrow = width < 500
     limit = 110 if narrow else 200
-    axis = {"title": None, "ticks": False, "domain": False, "labelLimit": limit}
+    axis = {**BARE_AXIS, "labelLimit": limit}
     x = alt.X("column:N", sort=names, axis=alt.Axis(labelAngle=-45, orient="top", **axis))
     y = alt.Y("row:N", sort=names, axis=alt.Axis(**axis))
     base = alt.Chart(alt.Data(values=rows))

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner, Result
 
-from plugins.benchmarks.items.chosen_lines import chosen_lines
+from plugins.benchmarks.items.curation_view import chosen_lines
 from plugins.benchmarks.scores.score_table import read_scores
 from tokenmart import cli
 from warehouse.errors import TokenmartError

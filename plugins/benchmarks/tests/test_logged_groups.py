@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from plugins.benchmarks.harness.imports.logged_groups import logged_groups
+from plugins.benchmarks.harness.imports.imported_groups import logged_groups
 from tokenmart import cli
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_to_parquet

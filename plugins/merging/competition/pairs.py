@@ -5,6 +5,13 @@ not adjusted for the number of pairs. Where only results of whole tasks are know
 wrong: resampling a handful of groups of tasks calls too many equal pairs different, 16% with five
 groups and 12% with eight. Pairs of such a round are tested by exact sign flips of their differences
 in mean win rate, group by group, and adjusted by Holm for the number of pairs of the round.
+
+Under the null hypothesis that two entries are equally good, their difference in a group of tasks
+is as likely to have either sign, independently between groups. The test compares the sum of the
+differences with those of all 2^G patterns of signs (Fisher 1935; Pitman 1937): it is exact with any
+number of groups. The smallest two-sided p is 2 / 2^G, so that fewer than six groups can show
+nothing. Holm (1979): the i-th smallest of m p-values is multiplied by m − i + 1, and no later one
+is smaller.
 """
 
 from __future__ import annotations
@@ -14,13 +21,33 @@ from typing import Any
 
 import numpy as np
 
-from plugins.merging.competition.sign_flip import holm, sign_flip_p
+from analysis.statistics.correlations import Floats
 
 LEVEL = 0.05
 SAME_ORDER = 1 - LEVEL / 2
 """Share of the draws over items, beyond which the order of a pair is distinguishable."""
 
 Row = dict[str, Any]
+
+MINIMUM_GROUPS = 6
+MOST_EXACT = 18
+"""Groups of which all patterns are counted; beyond, random ones."""
+
+MOST_DRAWN = 2**18
+MANY_PAIRS, MOST_DRAWN_OF_MANY = 4096, 2**15
+"""With more pairs than this, fewer patterns are drawn: their adjusted p is small only below the
+bound.
+"""
+
+_FEWEST_DRAWN = 2**12
+_ENOUGH = 100
+"""Random patterns are drawn for a pair until this number reaches its sum (Besag and Clifford
+1991).
+"""
+
+_BATCH = 1024
+_SLACK = 0.5e-10
+"""Tolerance for sums of the same differences in another order."""
 
 
 def tested_pairs(marts: dict[str, list[Row]]) -> list[Row]:
@@ -60,3 +87,74 @@ def tested_pairs(marts: dict[str, list[Row]]) -> list[Row]:
 
 def _same_order(above: float | None) -> bool:
     return above is not None and max(above, 1 - above) > SAME_ORDER
+
+
+def sign_flip_p(differences: Floats, seed: int = 0) -> Floats:
+    """Two-sided p-values that the sum of differences over groups is 0.
+
+    With more than `MOST_EXACT` groups the number of random patterns limits how small a p can be;
+    below, it is Hoeffding's bound of the exact one (1963), 2 exp(−s² / 2 Σ d²).
+
+    Args:
+        differences: `[pairs, groups]`.
+        seed: of random patterns.
+
+    Returns:
+        `[pairs]`; NaN with fewer than `MINIMUM_GROUPS`.
+    """
+    pairs, groups = differences.shape
+    if groups < MINIMUM_GROUPS:
+        return np.full(pairs, np.nan)
+    if groups <= MOST_EXACT:
+        return np.array([_exact(difference) for difference in differences])
+    return _drawn(differences, np.random.default_rng(seed))
+
+
+def _exact(differences: Floats) -> float:
+    """Of all patterns: each is a pattern of the first half and one of the second."""
+    observed = abs(differences.sum()) - _SLACK
+    if observed <= 0:
+        return 1.0
+    half = differences.size // 2
+    first, second = _sums(differences[:half]), np.sort(_sums(differences[half:]))
+    reaching = second.size - np.searchsorted(second, observed - first)
+    return float(2 * reaching.sum() / 2**differences.size)  # either sign, as patterns turn round
+
+
+def _sums(differences: Floats) -> Floats:
+    """The sums under all patterns of signs."""
+    sums = np.zeros(1)
+    for difference in differences:
+        sums = np.concatenate([sums - difference, sums + difference])
+    return sums
+
+
+def _drawn(differences: Floats, generator: np.random.Generator) -> Floats:
+    most = MOST_DRAWN if len(differences) <= MANY_PAIRS else MOST_DRAWN_OF_MANY
+    observed = np.abs(differences.sum(axis=1)) - _SLACK
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bound = 2 * np.exp(-(observed**2) / 2 / (differences**2).sum(axis=1))
+    reaching, drawn = np.ones(len(observed)), np.ones(len(observed))
+    left = np.flatnonzero(~(bound < 1 / most))
+    total = 0
+    while left.size and total < most:
+        count = min(max(total, _FEWEST_DRAWN), most - total, 2**14)
+        signs = generator.choice([-1.0, 1.0], size=(count, differences.shape[1]))
+        for start in range(0, left.size, _BATCH):
+            some = left[start : start + _BATCH]
+            sums = np.abs(signs @ differences[some].T)
+            reaching[some] += (sums >= observed[some]).sum(axis=0)
+        drawn[left] += count
+        total += count
+        left = left[reaching[left] < _ENOUGH]
+    return np.asarray(np.fmin(reaching / drawn, bound))
+
+
+def holm(p: Floats) -> Floats:
+    """`[m]` p-values adjusted for their number; NaN stays NaN and isn't counted."""
+    result = np.full(p.shape, np.nan)
+    known = np.flatnonzero(np.isfinite(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    factors = np.arange(order.size, 0, -1)
+    result[order] = np.minimum(np.maximum.accumulate(p[order] * factors), 1.0)
+    return result

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from markupsafe import Markup
+import altair as alt
 
-from analysis.report.drawing import ROLES, Chart, page_svg
-from analysis.report.page import HALF, PHONE, WIDE, Drawing
-from analysis.templates import FILTERS, environment
+from analysis.report.drawing import (
+    CATEGORIES,
+    FAINT,
+    HALF,
+    INK,
+    SURFACE,
+    WIDE,
+    Chart,
+    Drawing,
+    drawn,
+    html_pages,
+)
 from plugins.merging.competition.standings import Row, Standings
-from plugins.merging.competition.standings_figures import front_figure, ranks_figure
 from plugins.merging.competition.standings_view import (
     drop_note,
     note,
@@ -21,6 +30,12 @@ from plugins.merging.competition.standings_view import (
     stability,
 )
 from warehouse.progress import Progress
+
+STEP = 24
+"""Pixels of a row."""
+
+HEIGHT = 260
+MOST_TICKS = 12
 
 
 @dataclass(frozen=True)
@@ -50,8 +65,8 @@ class RoundView:
 
 def standings_page(standings: Standings, progress: Progress) -> str:
     """The whole page; `progress` is called for each round."""
-    pages = environment("plugins.merging.competition", "analysis.report", escape_html=True)
-    pages.filters.update({**FILTERS, "number": number, "gigabytes": _gigabytes})
+    pages = html_pages("plugins.merging.competition")
+    pages.filters.update({"number": number, "gigabytes": _gigabytes})
     rounds = []
     for place, name in enumerate(reversed(standings.rounds)):
         progress(f"round {name}", 1)
@@ -64,7 +79,6 @@ def standings_page(standings: Standings, progress: Progress) -> str:
         drop_note=drop_note,
         stability=[stability(pair) for pair in standings.marts["ranking_stability"]],
         span=span,
-        colour_roles=ROLES,
     )
 
 
@@ -82,14 +96,14 @@ def _round(standings: Standings, name: str, anchor: str) -> RoundView:
         alike=rivals(standings, name),
         groups=sorted({row["task_group"] for row in tasks}),
         win_rates=win_rates,
-        ranks=_drawn(lambda width: ranks_figure(rows, width), WIDE, f"{anchor}-ranks", "Ranks")
+        ranks=drawn(partial(ranks_figure, rows), WIDE, f"{anchor}-ranks", "Ranks")
         if ranked
         else None,
         fronts=[
-            _drawn(lambda width: front_figure(costs, "seconds", width), HALF, f"{anchor}-time",
-                   "Time–quality front"),
-            _drawn(lambda width: front_figure(costs, "peak_bytes", width), HALF, f"{anchor}-space",
-                   "Space–quality front"),
+            drawn(partial(front_figure, costs, "seconds"), HALF, f"{anchor}-time",
+                  "Time–quality front"),
+            drawn(partial(front_figure, costs, "peak_bytes"), HALF, f"{anchor}-space",
+                  "Space–quality front"),
         ]
         if costs
         else [],
@@ -97,13 +111,93 @@ def _round(standings: Standings, name: str, anchor: str) -> RoundView:
     )  # fmt: skip
 
 
-def _drawn(draw: Callable[[int], Chart], width: int, name: str, title: str) -> Drawing:
-    wide, narrow = (
-        Markup(page_svg(draw(each), f"{name}-{column}", title))
-        for each, column in ((width, "wide"), (PHONE, "narrow"))
-    )
-    return Drawing(wide, narrow)
-
-
 def _gigabytes(count: float | None) -> str:
     return "–" if count is None else f"{count / 1e9:.2f} GB"
+
+
+def ranks_figure(rows: Sequence[Row], width: int) -> Chart:
+    """One round: each ranked entry's rank as a point, its 95% interval as a line."""
+    shown = [
+        {
+            "entry": row["entry"],
+            "rank": row["rank"],
+            "low": row["rank_low"],
+            "high": row["rank_high"],
+            "description": f"{row['entry']}: rank {row['rank']}"
+            + ("" if row["rank_low"] is None else f", {row['rank_low']} to {row['rank_high']}"),
+        }
+        for row in rows
+        if row["rank"] is not None
+    ]
+    limit = 90 if width < 500 else 220
+    y = alt.Y(
+        "entry:N",
+        sort=[row["entry"] for row in shown],
+        axis=alt.Axis(title=None, labelLimit=limit, ticks=False, domain=False),
+    )
+    last = max(2, len(shown))
+    scale = alt.Scale(domain=[1, last], nice=False, padding=8)
+    ticks = list(range(1, last + 1, 1 + last // MOST_TICKS))
+    axis = alt.Axis(title="rank", values=ticks, format="d")
+    base = alt.Chart(alt.Data(values=shown))
+    layers = [
+        base.mark_rule(strokeWidth=4, color=INK, opacity=0.3, aria=False).encode(
+            x=alt.X("low:Q", scale=scale, axis=axis), x2="high:Q", y=y
+        ),
+        base.mark_point(filled=True, size=70, color=CATEGORIES[0], opacity=1).encode(
+            x=alt.X("rank:Q", scale=scale, axis=axis), y=y, description="description:N"
+        ),
+    ]
+    return alt.layer(*layers).properties(width=width - limit, height=STEP * len(shown))
+
+
+def front_figure(rows: Sequence[Row], cost: str, width: int) -> Chart:
+    """Score against cost: entries on the front filled, named and joined, the others hollow.
+
+    Args:
+        rows: of `ranking_fronts`, of one round.
+        cost: `seconds`, or `peak_bytes`, which is shown in gigabytes (10⁹ bytes).
+        width: of the figure, in pixels.
+    """
+    in_time = cost == "seconds"
+    title = "seconds of merge and evaluation" if in_time else "peak memory, GB"
+    flag = "on_time_front" if in_time else "on_space_front"
+    shown = [
+        {
+            "entry": row["entry"],
+            "score": row["score"],
+            "cost": row[cost] / (1 if in_time else 1e9),
+            "front": row[flag],
+            "description": f"{row['entry']}: score {row['score']:.3f}, "
+            + (f"{row[cost]:.0f} s" if in_time else f"{row[cost] / 1e9:.2f} GB")
+            + (", on the front" if row[flag] else ""),
+        }
+        for row in rows
+    ]
+    x = alt.X(
+        "cost:Q",
+        scale=alt.Scale(zero=False, nice=True, padding=12),
+        axis=alt.Axis(title=title, tickCount=5),
+    )
+    y = alt.Y(
+        "score:Q",
+        scale=alt.Scale(zero=False, nice=True, padding=14),
+        axis=alt.Axis(title="score", tickCount=5),
+    )
+    base = alt.Chart(alt.Data(values=shown))
+    front = base.transform_filter("datum.front")
+    layers = [
+        front.mark_line(strokeWidth=1.5, color=FAINT, interpolate="step-after", aria=False).encode(
+            x=x, y=y, order="cost:Q"
+        ),
+        base.transform_filter("!datum.front")
+        .mark_point(size=55, color=FAINT, fill=SURFACE, strokeWidth=1.5, opacity=1)
+        .encode(x=x, y=y, description="description:N"),
+        front.mark_point(filled=True, size=70, color=CATEGORIES[0], opacity=1).encode(
+            x=x, y=y, description="description:N"
+        ),
+        front.mark_text(dy=-11, color=INK, fontSize=12, limit=140, aria=False).encode(
+            x=x, y=y, text="entry:N"
+        ),
+    ]
+    return alt.layer(*layers).properties(width=width - 60, height=HEIGHT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from plugins.merging.competition.sign_flip import MINIMUM_GROUPS
+from plugins.merging.competition.pairs import MINIMUM_GROUPS
 from plugins.merging.competition.standings import OPEN, Row, Standings
 from warehouse.terminal import (
     Column,

@@ -18,8 +18,6 @@ import yaml
 from click.testing import CliRunner, Result
 
 from plugins.benchmarks.e2lm.harness_check import check
-from plugins.benchmarks.e2lm.judge_file import judged_items
-from plugins.benchmarks.e2lm.leakage import PromptedItem, leaking, stands_in
 from plugins.benchmarks.e2lm.new_task import KINDS, METRIC, WorkedExamples, new_task
 from plugins.benchmarks.e2lm.package import Wish, judge
 from plugins.benchmarks.e2lm.patch import (
@@ -29,6 +27,12 @@ from plugins.benchmarks.e2lm.patch import (
     make_patch,
     refuse_secrets,
     task_names,
+)
+from plugins.benchmarks.e2lm.prompted_items import (
+    PromptedItem,
+    judged_items,
+    leaking,
+    stands_in,
 )
 from tokenmart import cli
 from warehouse.errors import TokenmartError

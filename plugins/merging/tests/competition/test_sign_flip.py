@@ -9,7 +9,7 @@ import pingouin
 import pytest
 import scipy.stats
 
-from plugins.merging.competition.sign_flip import holm, sign_flip_p
+from plugins.merging.competition.pairs import holm, sign_flip_p
 
 
 @pytest.mark.parametrize("groups", [6, 9, 18])
