@@ -54,7 +54,7 @@ from warehouse.errors import RenamedError, TokenmartError  # noqa: E402
 from warehouse.plugins import load, plugin_files, summary  # noqa: E402
 
 if TYPE_CHECKING:
-    from analysis.ranking.dataframes import correlate as correlate
+    from analysis.ranking.ideas import correlate as correlate
     from warehouse.sql.dataframes import cookbook as cookbook
     from warehouse.sql.dataframes import metric_values as metric_values
     from warehouse.sql.dataframes import query as query
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 FUNCTIONS = {
     "Limits": "warehouse.sql.session",
     "cookbook": "warehouse.sql.dataframes",
-    "correlate": "analysis.ranking.dataframes",
+    "correlate": "analysis.ranking.ideas",
     "metric_values": "warehouse.sql.dataframes",
     "query": "warehouse.sql.dataframes",
     "tokens": "warehouse.sql.dataframes",

@@ -12,13 +12,6 @@ import jinja2
 from analysis.statistics.correlations import Interval
 
 
-def html_pages(*packages: str) -> jinja2.Environment:
-    """Templates of HTML pages, with `FILTERS`; every value is escaped. See `environment`."""
-    pages = environment(*packages, escape_html=True)
-    pages.filters.update(FILTERS)
-    return pages
-
-
 def environment(*packages: str, escape_html: bool) -> jinja2.Environment:
     """Templates of packages; a name that a template misses is an error, not an empty place.
 

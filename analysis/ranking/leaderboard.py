@@ -159,7 +159,7 @@ def rank_metrics(
 
     Args:
         table: of the problem.
-        seed: of bootstrap, permutations, splits and MCD filter.
+        seed: of bootstrap, splits and MCD filter.
         resamples: of each interval.
         top: how many rows get bootstrap intervals; all when None.
         clustered: resample families instead of models.

@@ -60,12 +60,8 @@ def tracking_lines(
 ) -> list[str]:
     """Which metrics track the target, by the best variant of each; or that none does.
 
-    Args:
-        tracking: variants that track the target, largest rho first.
-        first: the variant with the largest rho.
-        models: n.
-        tested: number of metrics and ideas tested.
-        least: the rho from which an interval over all models excludes 0.
+    `tracking` has the largest rho first, as has `first` of all variants; `least` is the rho from
+    which an interval over all models excludes 0.
     """
     null = f"95% null maximum of {tested} tested: {least:+.2f}"
     if not tracking:
@@ -133,13 +129,7 @@ def _listed(variants: Sequence[TestedMetric]) -> str:
 
 
 def print_leaderboard(board: Leaderboard, top: int, wide: bool = False) -> None:
-    """The answers, then ideas, the first `top` other rows and the baseline, and how to read them.
-
-    Args:
-        board: of the problem.
-        top: how many rows of variants.
-        wide: show all columns, however narrow the terminal is.
-    """
+    """The answers, then ideas, the first `top` other rows and the baseline, and their notes."""
     ideas = [row for row in board.rows if row.column.kind != "variant"]
     variants = [row for row in board.rows if row.column.kind == "variant"]
     first = registered_names(board.registered)

@@ -48,7 +48,7 @@ def load_table(
 
     Args:
         problem: whose models and target count.
-        workspace: where the DuckDB file and the locked files are.
+        workspace: with the DuckDB file and the locked files.
         ideas: to rank together with the variants of the build.
         better: which values of the ideas are better.
         others: labs whose models are ranked, too.

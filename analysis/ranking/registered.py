@@ -131,12 +131,7 @@ class RegisteredResult:
 def registered_results(
     table: MetricTable, baseline: MetricColumn | None
 ) -> tuple[RegisteredResult, ...]:
-    """Test every metric that was registered for the problem, together.
-
-    Args:
-        table: of the problem.
-        baseline: what each is compared with, a column with a value for every model.
-    """
+    """Test every metric that was registered for the problem, together and against the baseline."""
     series = list(zip(table.families, table.kinds, strict=True))
     strata = exchangeable_strata(table.families, series)
     built = {column.name: column for column in table.columns if column.kind == "variant"}

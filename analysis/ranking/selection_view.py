@@ -103,14 +103,7 @@ def _candidate_record(candidate: Candidate) -> dict[str, Any]:
 def print_selection(
     selection: MetricSelection, top: int, shown: Sequence[str] = (), wide: bool = False
 ) -> None:
-    """The answers and what to do next, then the first `top` candidates and how to read them.
-
-    Args:
-        selection: made among all metrics tested.
-        top: number of rows, in addition to the baseline's.
-        shown: candidates of these metrics only, all when empty; nothing else changes.
-        wide: show all columns, however narrow the terminal is.
-    """
+    """The answers and what to do next, then the first `top` candidates of the metrics `shown`."""
     console = terminal_console()
     print_notes(console, answer_lines(selection), "bold")
     print_notes(console, [_next(selection)])

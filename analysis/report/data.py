@@ -113,13 +113,7 @@ def gather(
 ) -> ReportData:
     """Read the other marts and compute what the report shows.
 
-    Args:
-        problem: of the report.
-        table: its metric table.
-        workspace: the checkout.
-        seed: of bootstrap, permutations and splits.
-        resamples: of each interval.
-        progress: called for each of `detailed_rows`.
+    `progress` is called for each of `detailed_rows`.
     """
     parts_of = parts_reader(workspace, table)
     board = rank_metrics(

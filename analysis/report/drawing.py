@@ -1,4 +1,4 @@
-"""How charts are drawn: colours by role, places of labels, SVG and PNG without browser or network.
+"""How pages and charts are drawn: colours by role, places of labels, SVG and PNG without browser.
 
 Figures use a colour's placeholder; the theme decides what it becomes. The category colours differ
 in lightness as well as hue, so that colour-blind readers can distinguish them; families also differ
@@ -10,9 +10,14 @@ from __future__ import annotations
 import json
 import math
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
+
+import jinja2
+from markupsafe import Markup
+
+from analysis.templates import FILTERS, environment
 
 Chart: TypeAlias = Any
 """An Altair chart; the package has no types for layered charts."""
@@ -133,12 +138,9 @@ def place_labels(
 
 
 def spread_labels(ends: Sequence[float]) -> list[bool]:
-    """Which of the labels at the ends of lines fit without touching.
+    """Which of the labels at the `ends` of lines, heights in pixels, fit without touching.
 
     The outermost come first, then the ones with the most space around them.
-
-    Args:
-        ends: heights of the line ends in pixels.
     """
     order = sorted(
         range(len(ends)),
@@ -221,6 +223,12 @@ def along_axis(value: float, domain: list[float], log: bool, reverse: bool) -> f
     return 1 - share if reverse else share
 
 
+WIDE, HALF, PHONE = 700, 380, 330
+"""Widths of figures in pixels: a wide page's, half of one, and a phone's."""
+
+BARE_AXIS: dict[str, Any] = {"title": None, "ticks": False, "domain": False}
+"""Settings of an axis that shows its labels only."""
+
 MAXIMUM_SCALE = 1.15
 _NAMESPACE = "http://www.w3.org/2000/svg"
 ElementTree.register_namespace("", _NAMESPACE)
@@ -245,6 +253,41 @@ _CONFIG: dict[str, Any] = {
 
 VALIDATE = False
 """Whether charts are checked against Vega-Lite's schema: half of a figure's time. Tests do."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure drawn twice, for wide columns and for phones; only one is shown."""
+
+    wide: Markup
+    narrow: Markup
+
+
+def html_pages(*packages: str) -> jinja2.Environment:
+    """Templates of packages, on the frame and with the macros, formats and colours of the report.
+
+    Every value is escaped.
+    """
+    pages = environment(*packages, "analysis.report", escape_html=True)
+    pages.filters.update(FILTERS)
+    pages.globals["colour_roles"] = ROLES
+    return pages
+
+
+def drawn(draw: Callable[[int], Chart], width: int, name: str, title: str) -> Drawing:
+    """A figure for both widths of a page.
+
+    Args:
+        draw: the figure of a width in pixels.
+        width: on a wide page.
+        name: unique within the page.
+        title: read by screen readers before the figure's marks.
+    """
+    wide, narrow = (
+        Markup(page_svg(draw(each), f"{name}-{column}", title))
+        for each, column in ((width, "wide"), (PHONE, "narrow"))
+    )
+    return Drawing(wide, narrow)
 
 
 def page_svg(chart: Chart, name: str, title: str) -> str:
@@ -275,12 +318,7 @@ def page_svg(chart: Chart, name: str, title: str) -> str:
 
 
 def file_svg(chart: Chart, *, ground: bool = False) -> str:
-    """A self-contained SVG in the light theme.
-
-    Args:
-        chart: the figure.
-        ground: white behind it, for pages whose own ground may be dark; without it there is none.
-    """
+    """A self-contained SVG in the light theme, transparent or on white `ground`."""
     svg = _parsed(chart, LIGHT)
     if ground:
         _paint_ground(svg)

@@ -17,6 +17,7 @@ from analysis.ranking.leaderboard import LeaderboardRow
 from analysis.ranking.metric_table import MetricColumn
 from analysis.report.data import DepthCell, MetricCorrelations, ReportData, point_labels
 from analysis.report.drawing import (
+    BARE_AXIS,
     CATEGORIES,
     FAINT,
     FONT_SIZE,
@@ -54,7 +55,6 @@ LABEL_GAP = 7
 PANEL, PANEL_GAP = 110, 62
 """Pixels of a heat map's sides, and between heat maps, axis labels included."""
 
-BARE_AXIS: dict[str, Any] = {"title": None, "ticks": False, "domain": False}
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 
 

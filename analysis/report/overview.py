@@ -17,9 +17,10 @@ from warehouse.store.provenance import code_revision, versions
 from warehouse.terminal import counted
 
 if TYPE_CHECKING:
+    import duckdb
+
     from warehouse.paths import Workspace
     from warehouse.problem.problem_files import Ranked
-
 
 FIRST_METRICS = (*BASELINES, "longppl", "context_gain", "retrieval_gain")
 """Shown first; the others follow by name."""
@@ -44,9 +45,7 @@ class Cell:
 class ModelRow:
     """One model: its target score, where there is one, and a cell for each column."""
 
-    model_id: str
-    full_id: str
-    family: str
+    model: Model
     target: float | None
     cells: tuple[Cell | None, ...]
 
@@ -62,12 +61,21 @@ class ValueColumn:
 
 
 @dataclass(frozen=True)
+class MetricDescription:
+    """The catalogue's description of a metric, without the formula at its start."""
+
+    name: str
+    formula: str
+    description: str
+
+
+@dataclass(frozen=True)
 class ModelsTable:
-    """Rows in the problem's order. described: metric → formula and description."""
+    """Models × metrics: rows in the problem's order; metrics: the catalogue's entry of each."""
 
     columns: tuple[ValueColumn, ...]
     rows: tuple[ModelRow, ...]
-    described: dict[str, tuple[str, str]]
+    metrics: tuple[MetricDescription, ...]
 
     @property
     def has_target(self) -> bool:
@@ -93,6 +101,7 @@ class Cost:
 
     model: str
     family: str
+    bytes_on_disk: int
     conditions_complete: int
     conditions: int
     documents_missing: int
@@ -100,22 +109,12 @@ class Cost:
     tokens_scored: int
     seconds: float
     peak_bytes: int
-    bytes_on_disk: int
 
     @property
     def bytes_per_row(self) -> float:
         """Of the token store; NaN where nothing is there."""
         known = self.bytes_on_disk and self.tokens_scored
         return self.bytes_on_disk / self.tokens_scored if known else math.nan
-
-
-@dataclass(frozen=True)
-class MetricDescription:
-    """The catalogue's description of a metric, without the formula at its start."""
-
-    name: str
-    formula: str
-    description: str
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,6 @@ class Overview:
 
     run: what of the problem was run, in words.
     models: those of which something was extracted, in the problem's order.
-    values: models × metrics. metrics: the catalogue's entry of each.
     profiles: of the whole document. gains: by the condition whose gain it is.
     """
 
@@ -149,7 +147,6 @@ class Overview:
     run: Run
     models: tuple[Model, ...]
     values: ModelsTable
-    metrics: tuple[MetricDescription, ...]
     profiles: tuple[ProfileBand, ...]
     gains: dict[str, tuple[ProfileBand, ...]]
     costs: tuple[Cost, ...]
@@ -164,44 +161,32 @@ class Overview:
 def overview(
     problem: Ranked, workspace: Workspace, scores: Mapping[str, float], settings: dict[str, Any]
 ) -> Overview:
-    """Read what was extracted and built for a problem.
-
-    Args:
-        problem: of the report.
-        workspace: the checkout.
-        scores: the target by model id; empty without one.
-        settings: of the report, for its footer.
+    """Read what was extracted and built for a problem; `scores` has the target by model id.
 
     Raises:
         TokenmartError: nothing was built.
     """
-    values = _models_table(problem, workspace, scores)
-    here = {row.model_id for row in values.rows}
-    among = tuple(
-        Model(spec.model_id, spec.full_id, spec.family, spec.parameters, series_of(spec))
-        for spec in problem.ranked_models
-        if spec.model_id in here
-    )
-    if not among:
-        raise TokenmartError(
-            f"{problem.name}: the mart metric_values is empty; run `tokenmart extract "
-            f"--problem {problem.asked}` and `tokenmart dbt build`"
-        )
-    profiles, gains = _profiles(problem.name, among, workspace)
+    with connect_read_only(workspace) as connection:
+        values = _models_table(connection, problem, scores)
+        among = tuple(row.model for row in values.rows)
+        if not among:
+            raise TokenmartError(
+                f"{problem.name}: the mart metric_values is empty; run `tokenmart extract "
+                f"--problem {problem.asked}` and `tokenmart dbt build`"
+            )
+        profiles, gains = _profiles(connection, problem.name, among)
+        run = _run(connection, problem, among)
+        costs = _costs(connection, problem.name, among, workspace)
     return Overview(
         problem=problem.name,
         title=problem.title,
         description=problem.description,
-        run=_run(problem, among, workspace),
+        run=run,
         models=among,
         values=values,
-        metrics=tuple(
-            MetricDescription(name, formula, _without_formula(formula, description))
-            for name, (formula, description) in sorted(values.described.items())
-        ),
         profiles=profiles,
         gains=gains,
-        costs=_costs(problem.name, among, workspace),
+        costs=costs,
         provenance={
             **code_revision(),
             "versions": versions(("tokenmart", "duckdb", "numpy", "scikit-learn")),
@@ -211,29 +196,23 @@ def overview(
 
 
 def _models_table(
-    problem: Ranked, workspace: Workspace, scores: Mapping[str, float]
+    connection: duckdb.DuckDBPyConnection, problem: Ranked, scores: Mapping[str, float]
 ) -> ModelsTable:
-    """All values of a problem that were built, of the models that were extracted.
-
-    Args:
-        problem: whose models.
-        workspace: the checkout.
-        scores: the target by model id; empty without one.
-    """
-    with connect_read_only(workspace) as connection:
-        values = connection.execute(
-            "select metric, variant, model_id, value, reason, tokens, documents"
-            " from metric_values where problem = ?",
-            [problem.name],
-        ).fetchall()
-        catalogue = connection.execute(
-            "select metric, variant, direction, formula, description from metric_catalog"
-        ).fetchall()
-        run = connection.execute(
-            "select distinct model_id from units where problem = ? and status = 'done'",
-            [problem.name],
-        ).fetchall()
+    """All values of a problem that were built, of the models that were extracted."""
+    values = connection.execute(
+        "select metric, variant, model_id, value, reason, tokens, documents"
+        " from metric_values where problem = ?",
+        [problem.name],
+    ).fetchall()
+    catalogue = connection.execute(
+        "select metric, variant, direction, formula, description from metric_catalog"
+    ).fetchall()
+    run = connection.execute(
+        "select distinct model_id from units where problem = ? and status = 'done'",
+        [problem.name],
+    ).fetchall()
     described = {(row[0], row[1]): row for row in catalogue}
+    of_metric = {row[0]: row for row in sorted(catalogue, key=lambda row: row[:2], reverse=True)}
     cells = {
         (metric, variant, model_id): Cell(
             None if value is None or not math.isfinite(value) else float(value),
@@ -262,19 +241,17 @@ def _models_table(
         columns=tuple(columns),
         rows=tuple(
             ModelRow(
-                model.model_id,
-                model.full_id,
-                model.family,
-                scores.get(model.model_id),
-                tuple(cells.get((*name, model.model_id)) for name in names),
+                Model(m.model_id, m.full_id, m.family, m.parameters, series_of(m)),
+                scores.get(m.model_id),
+                tuple(cells.get((*name, m.model_id)) for name in names),
             )
-            for model in models
+            for m in models
         ),
-        described={
-            metric: (row[3] or "", row[4] or "")
-            for (metric, _), row in sorted(described.items(), reverse=True)
+        metrics=tuple(
+            _description(metric, row[3] or "", row[4] or "")
+            for metric, row in sorted(of_metric.items())
             if metric in {name[0] for name in names}
-        },
+        ),
     )
 
 
@@ -284,18 +261,17 @@ def _order(name: tuple[str, str]) -> tuple[int, str, str]:
     return FIRST_METRICS.index(metric) if known else len(FIRST_METRICS), metric, variant
 
 
-def _run(problem: Ranked, among: Sequence[Model], workspace: Workspace) -> Run:
-    with connect_read_only(workspace) as connection:
-        conditions = connection.execute(
-            "select condition, max(documents_done), sum(tokens_scored) from coverage"
-            " where problem = ? group by condition order by condition",
-            [problem.name],
-        ).fetchall()
-        tasks = connection.execute(
-            "select distinct task, items from downstream_scores"
-            " where problem = ? and task != 'overall' order by task",
-            [problem.name],
-        ).fetchall()
+def _run(connection: duckdb.DuckDBPyConnection, problem: Ranked, among: Sequence[Model]) -> Run:
+    conditions = connection.execute(
+        "select condition, max(documents_done), sum(tokens_scored) from coverage"
+        " where problem = ? group by condition order by condition",
+        [problem.name],
+    ).fetchall()
+    tasks = connection.execute(
+        "select distinct task, items from downstream_scores"
+        " where problem = ? and task != 'overall' order by task",
+        [problem.name],
+    ).fetchall()
     documents = max((row[1] or 0 for row in conditions), default=0)
     tokens = sum(row[2] or 0 for row in conditions)
     words = [f"{len(among)} of {counted(len(problem.ranked_models), 'model')}"]
@@ -320,21 +296,21 @@ def short_name(full_id: str) -> str:
     return full_id.rsplit("/", 1)[-1]
 
 
-def _without_formula(formula: str, description: str) -> str:
+def _description(metric: str, formula: str, description: str) -> MetricDescription:
     text = description.replace(f"`{formula}`", "", 1).strip()
-    return text.removeprefix("Formula:").lstrip(" .:\n")
+    text = text.removeprefix("Formula:").lstrip(" .:\n")
+    return MetricDescription(metric, formula, text)
 
 
 def _profiles(
-    problem: str, among: Sequence[Model], workspace: Workspace
+    connection: duckdb.DuckDBPyConnection, problem: str, among: Sequence[Model]
 ) -> tuple[tuple[ProfileBand, ...], dict[str, tuple[ProfileBand, ...]]]:
-    with connect_read_only(workspace) as connection:
-        rows = connection.execute(
-            "select model_id, condition, position_from, position_to, nll, gain, tokens"
-            " from position_profile where problem = ? and nll is not null"
-            " order by condition, model_id, position_from",
-            [problem],
-        ).fetchall()
+    rows = connection.execute(
+        "select model_id, condition, position_from, position_to, nll, gain, tokens"
+        " from position_profile where problem = ? and nll is not null"
+        " order by condition, model_id, position_from",
+        [problem],
+    ).fetchall()
     models = {model.model_id: model for model in among}
     full: list[ProfileBand] = []
     gains: dict[str, list[ProfileBand]] = {}
@@ -348,31 +324,29 @@ def _profiles(
     return tuple(full), {condition: tuple(bands) for condition, bands in gains.items()}
 
 
-def _costs(problem: str, among: Sequence[Model], workspace: Workspace) -> tuple[Cost, ...]:
-    with connect_read_only(workspace) as connection:
-        rows = connection.execute(
-            "select model_id, count(*) filter (where complete), count(*),"
-            " sum(documents_missing + documents_failed), sum(tokens_processed),"
-            " sum(tokens_scored), sum(seconds), max(peak_bytes)"
-            " from coverage where problem = ? group by model_id",
-            [problem],
-        ).fetchall()
-    by_id = {row[0]: row for row in rows}
+def _costs(
+    connection: duckdb.DuckDBPyConnection,
+    problem: str,
+    among: Sequence[Model],
+    workspace: Workspace,
+) -> tuple[Cost, ...]:
+    rows = connection.execute(  # in the order of `Cost`
+        "select model_id, count(*) filter (where complete), count(*),"
+        " sum(documents_missing + documents_failed), sum(tokens_processed),"
+        " sum(tokens_scored), sum(seconds), coalesce(max(peak_bytes), 0)"
+        " from coverage where problem = ? group by model_id",
+        [problem],
+    ).fetchall()
+    found = {model_id: figures for model_id, *figures in rows}
     return tuple(
         Cost(
-            model=short_name(model.full_id),
-            family=model.family,
-            conditions_complete=int(by_id[model.model_id][1]),
-            conditions=int(by_id[model.model_id][2]),
-            documents_missing=int(by_id[model.model_id][3]),
-            tokens_processed=int(by_id[model.model_id][4]),
-            tokens_scored=int(by_id[model.model_id][5]),
-            seconds=float(by_id[model.model_id][6]),
-            peak_bytes=int(by_id[model.model_id][7] or 0),
-            bytes_on_disk=_bytes_on_disk(workspace, problem, model.model_id),
+            short_name(model.full_id),
+            model.family,
+            _bytes_on_disk(workspace, problem, model.model_id),
+            *found[model.model_id],
         )
         for model in among
-        if model.model_id in by_id
+        if model.model_id in found
     )
 
 

@@ -6,19 +6,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from markupsafe import Markup
-
 from analysis.ranking.leaderboard_view import exploratory_line
 from analysis.ranking.registered import LEAD_LEVEL
 from analysis.ranking.selection_view import answer_lines
 from analysis.report import figures
 from analysis.report.data import ReportData
-from analysis.report.drawing import ROLES, Chart, family_colours, page_svg, variable_of
+from analysis.report.drawing import (
+    HALF,
+    WIDE,
+    Chart,
+    Drawing,
+    drawn,
+    family_colours,
+    html_pages,
+    variable_of,
+)
 from analysis.report.overview import Overview
-from analysis.templates import html_pages
 from warehouse.progress import Progress
-
-WIDE, HALF, PHONE = 700, 380, 330
 
 
 @dataclass(frozen=True)
@@ -32,14 +36,6 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """A figure drawn twice, for wide columns and for phones; only one is shown."""
-
-    wide: Markup
-    narrow: Markup
-
-
-@dataclass(frozen=True)
 class FamilyKey:
     """The shape and colour (a CSS variable) by which a model family is known in the figures."""
 
@@ -49,14 +45,8 @@ class FamilyKey:
 
 
 def report_page(overview: Overview, data: ReportData | None, progress: Progress) -> str:
-    """The whole page.
-
-    Args:
-        overview: models, metrics and cost.
-        data: metrics against the target; None without one.
-        progress: called for each figure.
-    """
-    pages = html_pages("analysis.report")
+    """The whole page; without `data`, models and metrics only."""
+    pages = html_pages()
     selection = data.selection if data else None
     return pages.get_template("report.html.j2").render(
         overview=overview,
@@ -64,7 +54,6 @@ def report_page(overview: Overview, data: ReportData | None, progress: Progress)
         selection=selection,
         drawings=_drawings(overview, data, progress),
         family_keys=_family_keys(overview),
-        colour_roles=ROLES,
         answers=answer_lines(selection) if selection else [],
         exploratory=exploratory_line(data.board.registered) if data else "",
         LEAD_LEVEL=LEAD_LEVEL,
@@ -84,11 +73,8 @@ def _drawings(
         if data and figure.name == "best_metric" and data.best is data.baseline:
             continue  # the page shows the two side by side
         progress(f"figures: {figure.name}", 1)
-        wide, narrow = (
-            Markup(page_svg(figure.draw(width), f"{figure.name}-title-{column}", figure.title))
-            for width, column in ((figure.width, "wide"), (PHONE, "narrow"))
-        )
-        found[figure.name] = Drawing(wide, narrow)
+        name = f"{figure.name}-title"
+        found[figure.name] = drawn(figure.draw, figure.width, name, figure.title)
     return found
 
 

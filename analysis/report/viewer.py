@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.console import Console
 from rich.text import Text
 
-from analysis.report.drawing import ROLES
-from analysis.templates import html_pages
+from analysis.report.drawing import html_pages
 from warehouse.errors import TokenmartError, visible
 from warehouse.sql.connection import connect_for_queries
 
@@ -282,13 +281,12 @@ def _gains(
 def view_page(view: View, measure: Measure) -> str:
     """The whole page, shaded by `measure` at first."""
     return (
-        html_pages("analysis.report")
+        html_pages()
         .get_template("show.html.j2")
         .render(
             view=view,
             measure=measure,
             document=_page_data(view),
-            colour_roles=ROLES,
             KEY_GAIN=KEY_GAIN,
             KEY_LOGPROB=KEY_LOGPROB,
         )

@@ -76,15 +76,7 @@ def settled(values: Floats) -> Floats:
 
 
 def masked_ranks(values: Floats, keep: Flags) -> Floats:
-    """Rank each row among its kept points; ties share their mean rank.
-
-    Args:
-        values: `[rows, points]`.
-        keep: `[rows, points]`; points outside get rank 0.
-
-    Returns:
-        `[rows, points]` ranks from 1.
-    """
+    """`[rows, points]` ranks from 1 among each row's kept points, 0 outside; ties share a mean."""
     if keep.all():
         order = np.argsort(values, axis=1)
         ordered = np.take_along_axis(values, order, axis=1)
@@ -103,12 +95,8 @@ def masked_ranks(values: Floats, keep: Flags) -> Floats:
 def unit_ranks(values: Floats, keep: Flags) -> Floats:
     """Centred ranks of unit length, so that a dot product of two rows is their Spearman's rho.
 
-    Args:
-        values: `[rows, points]`.
-        keep: `[rows, points]`; points outside count as 0.
-
-    Returns:
-        `[rows, points]`, NaN in rows whose kept points are constant.
+    `[rows, points]` as the arguments; 0 outside the kept points, NaN in rows where these are
+    constant.
     """
     count = keep.sum(axis=1, keepdims=True)
     centred = np.where(keep, masked_ranks(values, keep) - (count + 1) / 2, 0.0)
@@ -117,16 +105,7 @@ def unit_ranks(values: Floats, keep: Flags) -> Floats:
 
 
 def pearson_rows(x: Floats, y: Floats, keep: Flags | None = None) -> Floats:
-    """Pearson's r of each row over its kept points.
-
-    Args:
-        x: `[rows, points]`.
-        y: `[rows, points]`.
-        keep: `[rows, points]` flags, all points when None.
-
-    Returns:
-        `[rows]`, NaN where undefined.
-    """
+    """`[rows]` Pearson's r of `[rows, points]` over each row's kept points; NaN where undefined."""
     weights = np.ones(x.shape) if keep is None else keep.astype(np.float64)
     count = weights.sum(axis=1)
     safe_count = np.maximum(count, 1.0)
@@ -175,15 +154,9 @@ def kendall(x: Floats, y: Floats) -> float:
 
 
 def partial_spearman(x: Floats, y: Floats, control: Floats) -> float:
-    """Spearman's rho of x and y with the rank of `control` held constant.
+    """Spearman's rho of `[n]` columns with the rank of `control` held constant.
 
-    Args:
-        x: `[points]`, a metric.
-        y: `[points]`, the target.
-        control: `[points]`, for instance log parameters.
-
-    Returns:
-        The first-order partial correlation of the ranks; NaN where undefined.
+    The first-order partial correlation of the ranks; NaN where undefined.
     """
     xy, xz, yz = spearman(x, y), spearman(x, control), spearman(y, control)
     spread = (1.0 - xz**2) * (1.0 - yz**2)

@@ -272,12 +272,8 @@ def split_half(parts: DocumentParts, seed: int, halves: int = 200) -> float:
 def noise_ceiling(scores: Floats, errors: Floats) -> float:
     """Expected correlation of a perfect metric, on Pearson's scale.
 
-    √ of the target's reliability 1 − mean(se²) / var(scores); 0 where its noise is as large as
-    the differences between models, NaN without standard errors.
-
-    Args:
-        scores: `[n]`.
-        errors: `[n]` standard errors, NaN where unknown.
+    √ of the target's reliability 1 − mean(se²) / var(scores), from `[n]` scores and their standard
+    errors; 0 where its noise is as large as the differences between models, NaN without errors.
     """
     spread = float(scores.var(ddof=1)) if scores.size > 1 else 0.0
     if not np.isfinite(errors).all() or spread <= 0:
@@ -340,10 +336,7 @@ def p_from_documents(parts: DocumentParts, seed: int, swaps: int = DEFAULT_SWAPS
 def count_pairs(scores: Floats, p_target: Floats, metric: Floats) -> PairCounts:
     """Classify the pairs of models by the target.
 
-    Args:
-        scores: `[n]` of the target.
-        p_target: `[n, n]` one-sided p-values of the target.
-        metric: `[n]`, oriented.
+    From `[n]` scores, their `[n, n]` one-sided p-values and the `[n]` oriented metric.
     """
     above = np.triu_indices(scores.size, k=1)
     of_target = np.sign(scores[:, None] - scores[None, :])[above]

@@ -128,15 +128,9 @@ def within_families(x: Floats, y: Floats, families: Sequence[str]) -> WithinFami
 
 
 def design_effects(x: Floats, y: Floats, groups: Indices) -> Floats:
-    """Factors by which correlations' variances exceed those of independent models.
+    """`[K]` factors by which correlations' variances exceed those of independent models.
 
-    Args:
-        x: `[K, n]` centred ranks.
-        y: `[n]` centred ranks.
-        groups: `[n]` codes from 0.
-
-    Returns:
-        `[K]`.
+    From `[K, n]` and `[n]` centred ranks and the `[n]` codes of the models' groups.
     """
     sizes = np.bincount(groups)
     excess = float((sizes**2).sum()) / y.size - 1.0
@@ -216,10 +210,7 @@ def new_family(
 def variance_shares(values: Floats, families: Indices, kinds: Indices) -> Shares:
     """Shares of the variance of `[n]` values between families, and between kinds inside them.
 
-    Args:
-        values: not constant.
-        families: `[n]` codes from 0.
-        kinds: `[n]` codes from 0; each of one family only.
+    The values aren't constant; families and kinds are `[n]` codes, each kind of one family.
     """
     count = values.size
     of_family, of_kind = np.bincount(families), np.bincount(kinds)
@@ -251,11 +242,7 @@ def pooled_weights(
 ) -> tuple[Floats, float]:
     """Weights `[n]` of the models, which add up to 1, and how many independent ones they are worth.
 
-    Args:
-        metric: shares of its variance.
-        target: likewise.
-        families: `[n]` codes.
-        kinds: `[n]` codes.
+    From the shares of both variances, and the `[n]` codes of families and kinds.
     """
     same_family = families[:, None] == families
     same_kind = kinds[:, None] == kinds

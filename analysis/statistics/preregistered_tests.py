@@ -62,10 +62,6 @@ def exchangeable_strata(families: Sequence[str], series: Sequence[Hashable]) -> 
 
     The group is the series of as many models in the family, or in all families with one series
     only: given their number, these are exchangeable among themselves.
-
-    Args:
-        families: of each model.
-        series: of each model; see `permuted_indices`.
     """
     of_family: dict[str, set[Hashable]] = {}
     for family, one in zip(families, series, strict=True):
@@ -98,7 +94,7 @@ def permuted_indices(
     Args:
         points: n.
         permutations: how many.
-        seed: of numpy's default generator.
+        seed: of the orders.
         strata: `[n]` labels; points stay within theirs.
         blocks: `[n]` labels; the points of one block (within a stratum) stay together and in
             order. The blocks of a stratum have equally many points (`exchangeable_strata`).
@@ -128,13 +124,7 @@ def directed_test(
 ) -> Floats:
     """One-sided p-values that `[K, n]` metrics named beforehand rise with the target.
 
-    Args:
-        metrics: oriented, complete.
-        target: `[n]`.
-        seed: of the permutations.
-        permutations: how many.
-        strata: see `permuted_indices`.
-        blocks: see `permuted_indices`.
+    The metrics are oriented and complete; strata and blocks are those of `permuted_indices`.
 
     Returns:
         `[K]`, each against the largest rho of all K; NaN for a constant metric.
@@ -204,14 +194,7 @@ def lead_over(
 ) -> Lead:
     """By how much a metric correlates better with the target than the baseline does.
 
-    Args:
-        metric: `[n]`, oriented, complete.
-        baseline: `[n]`, likewise.
-        target: `[n]`.
-        families: of each model.
-        series: of each model.
-        seed: of the resamples.
-        resamples: how many.
+    Of `[n]` oriented, complete columns; whole series are resampled.
     """
     value = float(_difference(metric[None], baseline[None], target[None])[0])
     labels = [str(label) for label in series]
@@ -239,12 +222,7 @@ def lead_p(
 ) -> tuple[float, bool]:
     """One-sided p-value that a metric doesn't lead, and whether it is of the difference within.
 
-    Args:
-        metric: `[n]`, oriented, complete.
-        baseline: `[n]`, likewise.
-        target: `[n]`.
-        families: of each model.
-        series: of each model, each within one family.
+    Of `[n]` oriented, complete columns; each series is of one family.
     """
     if len(set(series)) < MINIMUM_SERIES_OF_P:
         return math.nan, False

@@ -225,13 +225,7 @@ def single_p(errors: JointErrors) -> Floats:
 
 
 def interval_after_choice(errors: JointErrors, metric: int, critical: float) -> Interval:
-    """95% interval for rho, valid although the metric was chosen among all K.
-
-    Args:
-        errors: see `joint_errors`.
-        metric: its row; untested ones have no interval.
-        critical: see `critical_value`.
-    """
+    """95% interval for rho, valid although the metric was chosen among all K; NaN if untested."""
     if not errors.tested[metric]:
         return Interval(math.nan, math.nan, "after choice")
     z, error = float(errors.z[metric]), float(errors.error[metric])

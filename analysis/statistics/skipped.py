@@ -19,6 +19,7 @@ import numpy as np
 
 from analysis.statistics.correlations import Flags, Floats, spearman_rows
 from analysis.statistics.fast_mcd import (
+    McdFlags,
     chi2_quantile,
     exact_mcd_flags,
     half_coincides,
@@ -62,23 +63,13 @@ class FlagStability:
 
 
 def mcd_skipped(x: Floats, y: Floats, seed: int) -> Skipped:
-    """Spearman after the MCD filter.
+    """Spearman of `[n]` columns after the MCD filter.
 
     The flags are those of `MinCovDet(random_state=seed)` of scikit-learn 1.8 and later, computed
     by `fast_mcd`: earlier releases scale distances differently and flag other points in
     a quarter of data sets, and an official number must not depend on what is installed.
-
-    Args:
-        x: `[n]`.
-        y: `[n]`.
-        seed: of the filter's random halves.
     """
-    flags = mcd_flags(x[None, :], y[None, :], seed, CUTOFF)
-    keep = flags.keep[0]
-    if flags.undefined[0]:
-        return _undefined(x.size)
-    note = "half of the points or more lie on one line" if flags.singular[0] else ""
-    return _spearman_of_kept(x, y, keep, note)
+    return _by_flags(x, y, mcd_flags(x[None, :], y[None, :], seed, CUTOFF))
 
 
 def mcd_skipped_rows(x: Floats, y: Floats, seed: int) -> Floats:
@@ -95,12 +86,7 @@ def exact_skipped(x: Floats, y: Floats) -> Skipped | None:
     The one value that no seed can better or worsen; None with more than 20 points.
     """
     flags = exact_mcd_flags(x, y, CUTOFF)
-    if flags is None:
-        return None
-    if flags.undefined[0]:
-        return _undefined(x.size)
-    note = "half of the points or more lie on one line" if flags.singular[0] else ""
-    return _spearman_of_kept(x, y, flags.keep[0], note)
+    return None if flags is None else _by_flags(x, y, flags)
 
 
 def flag_stability(x: Floats, y: Floats, seed: int, seeds: int = 200) -> FlagStability:
@@ -120,17 +106,12 @@ def flag_stability(x: Floats, y: Floats, seed: int, seeds: int = 200) -> FlagSta
 
 
 def projection_skipped(x: Floats, y: Floats, seed: int) -> Skipped:
-    """Spearman after the projection filter (Wilcox's skipped correlation).
+    """Spearman of `[n]` columns after the projection filter (Wilcox's skipped correlation).
 
     For each point i, all points are projected on the line through the MCD centre and i;
     on each line, a distance above median + sqrt(chi2(0.975, 2)) × (ideal fourths spread)
     marks an outlier. Projections depend on the units of the columns, so both are
     standardised first. The centre is that of the installed scikit-learn.
-
-    Args:
-        x: `[n]`.
-        y: `[n]`.
-        seed: `random_state` of the MCD centre.
     """
     from sklearn.covariance import MinCovDet
 
@@ -148,6 +129,14 @@ def projection_skipped(x: Floats, y: Floats, seed: int) -> Skipped:
     threshold = np.median(distances, axis=1) + fence
     keep = ~(distances > threshold[:, None]).any(axis=0)
     return _spearman_of_kept(x, y, keep, "")
+
+
+def _by_flags(x: Floats, y: Floats, flags: McdFlags) -> Skipped:
+    """The first data set of the flags."""
+    if flags.undefined[0]:
+        return _undefined(x.size)
+    note = "half of the points or more lie on one line" if flags.singular[0] else ""
+    return _spearman_of_kept(x, y, flags.keep[0], note)
 
 
 def _spearman_of_kept(x: Floats, y: Floats, keep: Flags, note: str) -> Skipped:

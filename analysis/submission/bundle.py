@@ -59,15 +59,7 @@ def build_bundle(
     negated: bool,
     claims: dict[str, Any],
 ) -> dict[str, Any]:
-    """Collect the bundle.
-
-    Args:
-        subject: what is submitted.
-        connection: read-only, to the marts.
-        verification: the verifier's document.
-        negated: whether the scores are the metric's values with the sign changed.
-        claims: metrics tested and preregistration, see `claims_record`.
-    """
+    """Collect the bundle; `connection` is to the marts, `claims` are those of `claims_record`."""
     problem, column, lineage = subject.problem, subject.column, subject.lineage
     unofficial = why_unofficial(problem, column, lineage)
     units = _units(connection, problem)

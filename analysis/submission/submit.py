@@ -105,12 +105,7 @@ def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path
 
 
 def rebuild(workspace: Workspace, request: SubmissionRequest, path: Path) -> Rebuilt:
-    """Build what submitting the same file would write today.
-
-    Args:
-        workspace: the checkout.
-        request: as the bundle records it.
-        path: of the submission that was written.
+    """Build what submitting the file at `path` would write today.
 
     Raises:
         TokenmartError: the metric or the target is not in the warehouse.

@@ -8,8 +8,18 @@ from statistics import median
 import altair as alt
 from markupsafe import Markup
 
-from analysis.report.drawing import INK, NEGATIVE, POSITIVE, ROLES, SURFACE, Chart, page_svg
-from analysis.report.page import PHONE, WIDE, Drawing
+from analysis.report.drawing import (
+    INK,
+    NEGATIVE,
+    PHONE,
+    POSITIVE,
+    ROLES,
+    SURFACE,
+    WIDE,
+    Chart,
+    Drawing,
+    page_svg,
+)
 from analysis.templates import FILTERS, environment
 from plugins.benchmarks.page.pairs_data import Pair, TaskPairs
 from warehouse.progress import Progress

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from analysis.report.drawing import CATEGORIES, ROLES, Chart, page_svg, variable_of
-from analysis.report.page import PHONE, Drawing
+from analysis.report.drawing import CATEGORIES, PHONE, ROLES, Chart, Drawing, page_svg, variable_of
 from analysis.templates import FILTERS, environment
 from plugins.benchmarks.page.signal_data import FEWEST_PAIRS, DecisionCell, SignalData, SignalRow
 from plugins.benchmarks.page.signal_figures import curves_figure, decisions_figure

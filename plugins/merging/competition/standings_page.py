@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from analysis.report.drawing import ROLES, Chart, page_svg
-from analysis.report.page import HALF, PHONE, WIDE, Drawing
+from analysis.report.drawing import HALF, PHONE, ROLES, WIDE, Chart, Drawing, page_svg
 from analysis.templates import FILTERS, environment
 from plugins.merging.competition.standings import Row, Standings
 from plugins.merging.competition.standings_figures import front_figure, ranks_figure
