@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import click
+import duckdb
 import pytest
 from click.testing import CliRunner
 from documented import commands
@@ -140,6 +142,25 @@ def test_exit_codes(failing) -> None:
     assert failing(TokenmartError("x: wrong; mend it")) == (1, "error: x: wrong; mend it\n")
     assert failing(click.UsageError("bad"))[0] == 2
     assert failing(click.exceptions.Exit(7))[0] == 7
+
+
+def test_a_database_whose_build_stopped_early_is_one_line(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(ROOT / "data" / "problems" / "minilong.yml", workspace.problems)
+    workspace.database.parent.mkdir(parents=True, exist_ok=True)
+    with duckdb.connect(str(workspace.database)) as connection:
+        connection.execute("create table words (word varchar)")
+    for command in ("correlate", "select"):
+        monkeypatch.setattr(sys, "argv", ["tokenmart", command, "--problem", "minilong"])
+        with pytest.raises(SystemExit) as caught:
+            tokenmart.main()
+        said = capsys.readouterr().err
+        assert (caught.value.code, said.count("\n")) == (1, 1), said
+        assert (
+            said.startswith("error: the database has no table metric_values")
+            and "dbt build" in said
+        )
 
 
 def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch, failing) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from io import StringIO
 from typing import NoReturn
@@ -63,4 +64,16 @@ def run(command: click.Command, name: str) -> NoReturn:
         )
         known.show()
         code = known.exit_code
+    except Exception as error:
+        # DuckDB's CatalogException, by its text: most commands don't import duckdb
+        missing = re.match(r"Catalog Error: Table with name (\w+) does not exist", str(error))
+        if missing is None:
+            raise
+        click.echo(
+            f"error: the database has no table {missing[1]}: its build stopped early or built a "
+            "part; run `tokenmart dbt build` (benchmarks and rankings: `tokenmart dbt run --select "
+            "'fqn:*'`)",
+            err=True,
+        )
+        code = 1
     sys.exit(code if isinstance(code, int) else 0)
