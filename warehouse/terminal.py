@@ -45,6 +45,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def file_size(size: int) -> str:
+    """A number of bytes in the unit of a file listing: `36 kB`, `1.6 MB`."""
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
+
+
 def terminal_console() -> Console:
     """A console as wide as the terminal; where there is none, as COLUMNS or `PIPED_WIDTH`."""
     from rich.console import Console

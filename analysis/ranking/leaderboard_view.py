@@ -124,7 +124,7 @@ def _listed(variants: Sequence[TestedMetric]) -> str:
     names = [
         f"{metric} ({counted(len(of), 'variant')})" for metric, of in _by_metric(variants).items()
     ]
-    more = f" and {len(names) - NAMED} more metrics" if len(names) > NAMED else ""
+    more = f" and {counted(len(names) - NAMED, 'more metric')}" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
 
 

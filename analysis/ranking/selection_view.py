@@ -22,7 +22,14 @@ from analysis.ranking.metric_table import fewer_text
 from analysis.ranking.registered import LEAD_LEVEL
 from analysis.statistics.correlations import number
 from analysis.statistics.document_noise import MINIMUM_DOCUMENTS
-from warehouse.terminal import Column, left_out_notes, print_columns, print_notes, terminal_console
+from warehouse.terminal import (
+    Column,
+    counted,
+    left_out_notes,
+    print_columns,
+    print_notes,
+    terminal_console,
+)
 
 
 def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> dict[str, Any]:
@@ -186,7 +193,7 @@ def _baseline_text(selection: MetricSelection, name: str) -> str:
         return f"No variant is distinguishable from {name}, the baseline, by a larger rho."
     metrics = sorted({c.column.metric for c in ahead}, key=[c.column.metric for c in ahead].index)
     named = ", ".join(metrics[:NAMED])
-    more = f" and {len(metrics) - NAMED} more metrics" if len(metrics) > NAMED else ""
+    more = f" and {counted(len(metrics) - NAMED, 'more metric')}" if len(metrics) > NAMED else ""
     return (
         f"Ahead of {name}, the baseline (one-sided p below {LEAD_LEVEL}, adjusted): {named}{more}."
     )

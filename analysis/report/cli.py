@@ -10,6 +10,7 @@ import click
 from analysis.options import PROBLEM, RESAMPLES, SEED
 from warehouse.errors import visible
 from warehouse.options import FILE, FORCE
+from warehouse.terminal import file_size
 
 if TYPE_CHECKING:
     from analysis.report.viewer import Measure
@@ -74,7 +75,7 @@ def report(
         found = data.overview if data else overview(chosen, workspace, {}, {})
         page = report_page(found, data, progress)
     write_whole(out, page)
-    click.echo(f"written {out} ({len(page.encode()) / 1e6:.1f} MB)")
+    click.echo(f"written {out} ({file_size(len(page.encode()))})")
     if data is None:
         click.echo(f"no target: {found.run.why_no_target}; models and metrics only")
     if figures is not None:
@@ -172,4 +173,4 @@ def show(
         return
     page = view_page(view, shaded_by)
     write_whole(out, page)
-    click.echo(f"written {out} ({len(page.encode()) / 1e6:.1f} MB)")
+    click.echo(f"written {out} ({file_size(len(page.encode()))})")

@@ -12,6 +12,7 @@ from plugins.benchmarks.e2lm.outputs import as_text, say, workspace_for, write_o
 from plugins.benchmarks.e2lm.score_weights import WEIGHTS
 from plugins.benchmarks.items.curate_cli import curate
 from warehouse.options import FILE, FORCE, JSON, WIDE
+from warehouse.terminal import counted, file_size
 
 SHOWN_REASONS = 5
 
@@ -82,8 +83,8 @@ def score(
     if out is not None:
         benchmarks = {name for entry in found.entries.values() for name in entry}
         write_whole(out, text + "\n")
-        counted = f"{len(found.entries)} models, {len(benchmarks)} benchmarks"
-        click.echo(f"written {out} ({counted})", err=as_json)
+        size = f"{counted(len(found.entries), 'model')}, {counted(len(benchmarks), 'benchmark')}"
+        click.echo(f"written {out} ({size})", err=as_json)
     without = [
         f"{model}, {benchmark}: no SQ: {entry['reason']}"
         for model, entries in found.entries.items()
@@ -224,7 +225,7 @@ def report(
         say(notes)
         with progress_bar(len(data.curves) + 1, "figures") as progress:
             page = signal_page(data, progress)
-    write_out(out, page, f" ({len(page.encode()) / 1e6:.1f} MB)")
+    write_out(out, page, f" ({file_size(len(page.encode()))})")
 
 
 @e2lm.command("scoring-methods", short_help="Compare scoring methods by decision accuracy.")

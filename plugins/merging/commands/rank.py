@@ -11,6 +11,7 @@ import click
 
 from warehouse.errors import TokenmartError, visible
 from warehouse.options import FILE, FORCE, JSON, WIDE
+from warehouse.terminal import file_size
 
 if TYPE_CHECKING:
     from plugins.merging.competition.standings import Standings
@@ -86,7 +87,7 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
     entries = len(table.results["entry"].unique())
     click.echo(
         f"{name}: {table.results.num_rows:,} results of {entries} entries in "
-        f"{table.columns.num_rows} columns; next: "
+        f"{table.columns.num_rows} columns (a task and a metric each); next: "
         "tokenmart dbt run --select tag:benchmarks tag:rankings"
     )
 
@@ -195,7 +196,7 @@ def report(
     with progress_bar(len(found.rounds), "rounds") as progress:
         page = standings_page(found, progress)
     write_whole(out, page)
-    click.echo(f"written {out} ({len(page.encode()) / 1e6:.1f} MB)")
+    click.echo(f"written {out} ({file_size(len(page.encode()))})")
 
 
 def _standings(

@@ -130,8 +130,8 @@ def _notes(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
     for which, said in (
         (
             f"direction is null and metric is distinct from '{MEAN_WIN_RATE}'",
-            "no direction given: higher is better for {} (a cost needs lower in the column "
-            "direction)",
+            "no direction given: higher is better for {} (for a cost, write `lower` in the column "
+            "`direction`)",
         ),
         ("direction = 'none'", "direction none: {} left out of the ranking"),
     ):

@@ -162,7 +162,7 @@ def test_a_column_of_direction_none_is_left_out_with_its_group(tmp_path: Path) -
 def test_tasks_without_a_direction_are_named(tmp_path: Path) -> None:
     rows = plain({"qa": {"a": 1, "b": 2}, "latency": {"a": 5, "b": 9}}, qa="higher")
     path = write(tmp_path / "r.csv", rows)
-    said = "no direction given: higher is better for latency (a cost needs lower"
+    said = "no direction given: higher is better for latency (for a cost, write `lower`"
     shown = CliRunner().invoke(cli, ["rank", "show", "--results", str(path), "--json"])
     assert said in shown.stderr and "qa" not in shown.stderr
     assert json.loads(shown.stdout)["name"] == "r"
