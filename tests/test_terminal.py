@@ -74,8 +74,11 @@ def test_errors_and_usage(workspace: Workspace, capsys: pytest.CaptureFixture[st
 
 def test_the_list_of_queries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     evil = EVIL.replace("\r", "")
-    (tmp_path / "mine.sql").write_text(f"-- {evil}\n-- param x = {evil}  -- {evil}\nselect $x")
-    monkeypatch.setattr("warehouse.sql.queries.FOLDER", tmp_path)
+    (tmp_path / "cookbook").mkdir()
+    (tmp_path / "cookbook" / "mine.sql").write_text(
+        f"-- {evil}\n-- param x = {evil}  -- {evil}\nselect $x"
+    )
+    monkeypatch.setattr("warehouse.sql.queries.folders", lambda: (tmp_path,))
     shown = CliRunner().invoke(cli, ["sql", "--list"]).output
     assert harmless(shown)
     assert shown.count("\\x1b[2J") == 3

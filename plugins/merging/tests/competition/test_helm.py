@@ -136,7 +136,7 @@ def test_other_json_is_refused(tmp_path: Path) -> None:
             ' "rows": [[{"value": "a"}]]}',
             "a row of 1 cells under 2 headings",
         ),
-        ('{"header": ["Model"], "rows": []}', "x.json: a part of it is not as HELM writes it"),
+        ('{"header": ["Model"], "rows": []}', "x.json: not in the form of HELM.s files"),
     ):
         path.write_text(text)
         with pytest.raises(TokenmartError, match=message):
