@@ -23,7 +23,6 @@ from plugins.benchmarks.scores.own_aggregates import (
     item_score,
     refuse_other_count,
     refuse_other_mean,
-    say_if_lower,
 )
 from warehouse.errors import TokenmartError
 from warehouse.importers.comparable import Measure
@@ -66,13 +65,13 @@ class OlmesImporter(Importer):
         refuse_other_count(path, own.beside, len(rows), own.items)
         scores = [row.fields["score"] for row in rows]
         refuse_other_mean(path, own.beside, metric, scores, own.means.get(metric))
-        say_if_lower(path, metric)
         yield from rows
 
     def measures(self, path: Path) -> dict[str, Measure]:
         """The metric; olmo-eval's has its scorer behind a colon."""
         _, own, _, metric = self._chosen(path)
-        lower = direction_of(metric.partition(":")[0]) == "lower"
+        # `_corr` is OLMES' suffix for a value of the correct choice
+        lower = direction_of(metric.partition(":")[0].removesuffix("_corr")) == "lower"
         return {own.task: Measure(metric, lower)}
 
     def _chosen(

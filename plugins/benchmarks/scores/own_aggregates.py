@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from plugins.benchmarks.scores.metric_directions import direction_of
 from warehouse.errors import TokenmartError, did_you_mean, visible
 from warehouse.text_file import parse_json, read_text
 
@@ -82,13 +81,6 @@ def refuse_lower(beside: Path, name: str) -> None:
         f"{beside}: lower is better in {name}; import it as a plain table with the sign reversed, "
         "or leave it out"
     )
-
-
-def say_if_lower(path: Path, metric: str) -> None:
-    """Print a note on standard error where a metric's name shows that lower values are better."""
-    if direction_of(metric.partition(":")[0].removesuffix("_corr")) == "lower":
-        note = f"note: {path}: lower is better in {metric}; a target's higher values are better"
-        click.echo(visible(note), err=True)
 
 
 def refuse_other_count(path: Path, beside: Path, found: int, own: Any) -> None:
