@@ -32,7 +32,7 @@ answers as (
 ),
 
 present as (
-    select * from answers
+    select * exclude (kind) from answers
     where kind = 'needle_present'
 ),
 
@@ -43,7 +43,7 @@ absent as (
 
 needle_answers as (
     select
-        present.* exclude (kind),
+        present.*,
         absent.nll as absent_nll,
         absent.first_token_right as absent_first_token_right
     from present

@@ -3,7 +3,7 @@ with answers as (
 ),
 
 with_document as (
-    select * from answers
+    select * exclude (kind) from answers
     where kind = 'retrieval_with_document'
 ),
 
@@ -14,7 +14,7 @@ without_document as (
 
 retrieval_excerpts as (
     select
-        with_document.* exclude (kind),
+        with_document.*,
         without_document.nll as without_document_nll,
         without_document.nll - with_document.nll as gain,
         without_document.top_1 as without_document_top_1,
