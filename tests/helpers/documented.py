@@ -188,7 +188,7 @@ class Desk:
 
     def _imported(self, path: Path, model: str = "my-model") -> None:
         path.write_text(
-            "name: mine\ntitle: t\ndocuments: {{kind: folder, path: texts}}\n"
+            "name: mine\ntitle: t\ndocuments: {kind: folder, path: texts}\n"
             f"models: [{{full_id: {model}, family: f, source: {{kind: hub}}}}]\n"
             "probes: [{kind: full}]\ntarget: {kind: imported}\n"
         )
