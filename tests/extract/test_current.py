@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,11 @@ from typing import Any
 
 import pytest
 import yaml
-from tiny_models import make_text
+from tiny_models import make_checkpoint, make_text
 from tiny_runs import ok, run
 
 from extract.planning import status
-from extract.planning.plan import documents_of, select
+from extract.planning.plan import documents_of, plan_model, select
 from extract.planning.status import count_finished
 from extract.planning.tables import make_plan
 from warehouse.paths import Workspace
@@ -85,6 +86,30 @@ def test_another_dtype_backend_or_engine_is_to_be_computed(
     assert done(workspace, path, dtype="bfloat16") == (0, 0)
     monkeypatch.setattr(status, "ENGINE_VERSION", "another")
     assert done(workspace, path) == (0, 0)
+
+
+@pytest.mark.parametrize("probe", ["full", "window_24"])
+def test_another_checkpoint_in_the_same_place_is_to_be_computed(
+    tiny_problem: Callable[..., Path], workspace: Workspace, tmp_path: Path, probe: str
+) -> None:
+    """The fingerprint of a condition has the checkpoint's revision and that of its kind."""
+    folder = tmp_path / "checkpoint"
+    make_checkpoint(folder, seed=0)
+    source = {"kind": "local", "path": str(folder)}
+    one = {"full_id": "tiny/one", "family": "one", "dtype": "float32", "source": source}
+    path = tiny_problem(texts=2, models=[one])
+    ok(run(path, "--probe", probe))
+
+    def planned() -> int:
+        problem = load_problem(str(path), workspace)
+        selection = select(problem, workspace, probes=[probe], device="cpu", dtype="auto")
+        documents = documents_of(ensure_documents(problem, workspace), None)
+        return plan_model(selection, problem.models[0], documents).done
+
+    assert planned() == 2
+    shutil.rmtree(folder)
+    make_checkpoint(folder, seed=5)
+    assert planned() == 0
 
 
 def test_another_text_or_other_parameters_are_to_be_computed(

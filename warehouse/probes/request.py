@@ -109,7 +109,7 @@ class ConditionKind:
         shares_prefix: requests continue a long text, so its KV cache is kept for them.
         reads_foreign: needs another document of the corpus; its hash is part of the fingerprint.
         repeats_positions: one position may be scored several times, in different segments.
-        revision: raised when equal parameters come to mean other rows; part of the fingerprint.
+        revision: raised when equal parameters produce different rows; part of the fingerprint.
     """
 
     name: str
