@@ -1,7 +1,7 @@
 """Recipes judged before any weight is read: method, inputs, bases, shapes, tokenizers, layers.
 
 mergekit ignores a key that it does not know within a model or a slice, a filter that no tensor's
-name has, and a parameter of the whole merge that stands with one model: they are refused here.
+name has, and a parameter of the whole merge that is given for one model: they are refused here.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class StoringImporter(ABC):
 class Importer(StoringImporter):
     """A format of target scores of one model.
 
-    `metric` is the user's choice where a file holds several.
+    `metric` is the choice of the user where a file has several.
     """
 
     metric: str | None = None

@@ -194,7 +194,7 @@ def converted(table: pa.Table, into: Kind) -> Any:
 
 
 def _pandas(table: pa.Table) -> Any:
-    """A data frame; whole numbers beyond 2⁵³ beside nulls, which would be rounded, as nullable."""
+    """A data frame; whole numbers beyond 2⁵³ in a column with nulls are nullable, not rounded."""
     frame = table.to_pandas()
     for name, column in zip(table.column_names, table.columns, strict=True):
         if pa.types.is_integer(column.type) and column.null_count:

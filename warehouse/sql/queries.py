@@ -125,7 +125,7 @@ def find_query(name: str) -> Query:
 
 
 def _files() -> dict[str, Path]:
-    """Query → its file: in `cookbook/` beside this module, or in that of a plugin."""
+    """Query → its file, in this folder's `cookbook/` or a plugin's."""
     tops = (Path(__file__).parent, *folders())
     return {path.stem: path for top in tops for path in (top / "cookbook").glob("*.sql")}
 

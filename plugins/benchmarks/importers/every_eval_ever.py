@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from plugins.benchmarks.scores.own_aggregates import (
-    aggregate_beside,
     chosen_metric,
     item_score,
+    read_aggregate,
     refuse_lower,
     refuse_other_count,
     refuse_other_mean,
@@ -44,9 +44,9 @@ class EveryEvalEverImporter(Importer):
         lines = list(_lines(path))
         if not lines:
             raise TokenmartError(f"{path}: contains no record")
-        beside = path.with_name(path.name.removesuffix(_ENDING) + ".json")
-        record = aggregate_beside(beside)
-        _refuse_other_file(path, beside, record.get("detailed_evaluation_results"), len(lines))
+        summary = path.with_name(path.name.removesuffix(_ENDING) + ".json")
+        record = read_aggregate(summary)
+        _refuse_other_file(path, summary, record.get("detailed_evaluation_results"), len(lines))
         own = record.get("evaluation_results", [])
         evaluations = dict.fromkeys(line["evaluation_name"] for _, line in lines)
         for name in evaluations:
@@ -58,14 +58,14 @@ class EveryEvalEverImporter(Importer):
             aggregate = _aggregate(own, name, chosen)
             config, details = (aggregate.get(key) for key in ("metric_config", "score_details"))
             if isinstance(config, dict) and config.get("lower_is_better"):
-                refuse_lower(beside, name)
+                refuse_lower(summary, name)
             rows = [
                 Row(place, {"task": name, "item": item,
                             "score": item_score(place, line["evaluation"], "score")})
                 for (place, line), item in zip(kept, _numbers(path, kept), strict=True)
             ]  # fmt: skip
             score = details.get("score") if isinstance(details, dict) else None
-            refuse_other_mean(path, beside, name, [r.fields["score"] for r in rows], score)
+            refuse_other_mean(path, summary, name, [r.fields["score"] for r in rows], score)
             yield from rows
 
     def model(self, path: Path) -> str | None:
@@ -87,7 +87,7 @@ def _aggregate(results: Any, name: str, chosen: str) -> dict[str, Any]:
     return dict(found[0]) if len(found) == 1 else {}
 
 
-def _refuse_other_file(path: Path, beside: Path, details: Any, lines: int) -> None:
+def _refuse_other_file(path: Path, summary: Path, details: Any, lines: int) -> None:
     """Stop if the record describes another file of lines: by its number of rows, or its hash.
 
     Raises:
@@ -95,14 +95,14 @@ def _refuse_other_file(path: Path, beside: Path, details: Any, lines: int) -> No
     """
     if not isinstance(details, dict):
         return
-    refuse_other_count(path, beside, lines, details.get("total_rows"))
+    refuse_other_count(path, summary, lines, details.get("total_rows"))
     algorithm, checksum = details.get("hash_algorithm"), details.get("checksum")
     if algorithm not in ("sha256", "md5") or not checksum:
         return
     if hashlib.new(algorithm, path.read_bytes()).hexdigest() != checksum:
         raise TokenmartError(
-            f"{path}: its {algorithm} differs from the checksum in {beside}: the file was changed, "
-            "or is of another run; fetch both again"
+            f"{path}: its {algorithm} differs from the checksum in {summary}: the file was "
+            "changed, or is of another run; fetch both again"
         )
 
 

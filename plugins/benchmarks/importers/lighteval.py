@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 
 from plugins.benchmarks.scores.metric_directions import direction_of
 from plugins.benchmarks.scores.own_aggregates import (
-    aggregate_beside,
     chosen_metric,
     is_number,
     item_score,
+    read_aggregate,
     refuse_lower,
     refuse_other_mean,
 )
@@ -60,12 +60,12 @@ class LightevalImporter(Importer):
             for item, (row, values) in enumerate(scored)
             if (place := f"{path}: row {row}")
         ]
-        beside = _results(path, named["time"])
-        own = aggregate_beside(beside)
+        summary = _results(path, named["time"])
+        own = read_aggregate(summary)
         if _is_lower(own, task, metric):
-            refuse_lower(beside, metric)
+            refuse_lower(summary, metric)
         mean = _aggregate(own.get("results"), task).get(metric)
-        refuse_other_mean(path, beside, metric, [r.fields["score"] for r in rows], mean)
+        refuse_other_mean(path, summary, metric, [r.fields["score"] for r in rows], mean)
         yield from rows
 
     def measures(self, path: Path) -> dict[str, Measure]:

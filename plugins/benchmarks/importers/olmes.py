@@ -17,10 +17,10 @@ from typing import Any
 
 from plugins.benchmarks.scores.metric_directions import direction_of
 from plugins.benchmarks.scores.own_aggregates import (
-    aggregate_beside,
     chosen_metric,
     is_number,
     item_score,
+    read_aggregate,
     refuse_other_count,
     refuse_other_mean,
 )
@@ -37,7 +37,7 @@ _HASH = re.compile(r"(?P<task>.+)_(?P<hash>[0-9a-f]{6})")
 class _Own:
     """The program's own aggregates of a task, and their file; empty if there is none."""
 
-    beside: Path
+    summary: Path
     task: str
     items: Any = None
     primary: str | None = None
@@ -62,9 +62,9 @@ class OlmesImporter(Importer):
                         "score": item_score(place, values, metric)})
             for (place, line), values in zip(lines, documents, strict=True)
         ]  # fmt: skip
-        refuse_other_count(path, own.beside, len(rows), own.items)
+        refuse_other_count(path, own.summary, len(rows), own.items)
         scores = [row.fields["score"] for row in rows]
-        refuse_other_mean(path, own.beside, metric, scores, own.means.get(metric))
+        refuse_other_mean(path, own.summary, metric, scores, own.means.get(metric))
         yield from rows
 
     def measures(self, path: Path) -> dict[str, Measure]:
@@ -138,11 +138,11 @@ def _names(
 
 
 def _of_olmes(path: Path, task: str) -> _Own:
-    beside = path.with_name(path.name.removesuffix("-predictions.jsonl") + "-metrics.json")
-    found = aggregate_beside(beside)
+    summary = path.with_name(path.name.removesuffix("-predictions.jsonl") + "-metrics.json")
+    found = read_aggregate(summary)
     means = found.get("metrics", {})
     return _Own(
-        beside=beside,
+        summary=summary,
         task=str(found.get("task_name") or task),
         items=found.get("num_instances"),
         primary=(found.get("task_config") or {}).get("primary_metric"),
@@ -159,10 +159,10 @@ def _of_olmo_eval(path: Path, name: str) -> _Own:
     hashed = _HASH.fullmatch(name)
     task, ending = (hashed["task"], hashed["hash"]) if hashed else (name, "")
     folder = path.resolve().parent
-    beside = folder.parent.parent / "metrics.json"
-    tasks = aggregate_beside(beside).get("tasks")
+    summary = folder.parent.parent / "metrics.json"
+    tasks = read_aggregate(summary).get("tasks")
     if tasks is None:
-        return _Own(beside, task)
+        return _Own(summary, task)
     found = [
         each
         for each in tasks
@@ -172,12 +172,12 @@ def _of_olmo_eval(path: Path, name: str) -> _Own:
     ]
     if len(found) != 1:
         raise TokenmartError(
-            f"{beside}: has {len(found)} entries of {name}, expected one; give the file of "
+            f"{summary}: has {len(found)} entries of {name}, expected one; give the file of "
             "predictions in the folder where olmo-eval wrote it"
         )
     (entry,) = found
     return _Own(
-        beside=beside,
+        summary=summary,
         task=str(entry["task"]),
         items=entry.get("num_instances"),
         primary=entry.get("primary_metric"),

@@ -44,7 +44,7 @@ _NAMED = re.compile(r"results.*|.*_\d{4}-\d\d-\d\dT[\d.-]+")
 _SEEDS = {"random_seed": 0, "numpy_seed": 1234, "torch_seed": 1234, "fewshot_seed": 1234}
 """Seed → the harness's default."""
 _COUNTS = {"alias", "name", "sample_len", "sample_count", "samples"}
-"""What stands among a task's metrics and is none."""
+"""Entries among the metrics of a task that are no metrics."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ TOLERANCE = 1e-6
 """Relative tolerance; aggregates are means in double precision with all digits."""
 
 
-def aggregate_beside(path: Path) -> dict[str, Any]:
+def read_aggregate(path: Path) -> dict[str, Any]:
     """The JSON object of an aggregate file; empty if there is no such file.
 
     Raises:
@@ -71,19 +71,19 @@ def item_score(place: str, metrics: Mapping[str, Any], metric: str) -> float:
     return float(value)
 
 
-def refuse_lower(beside: Path, name: str) -> None:
+def refuse_lower(summary: Path, name: str) -> None:
     """Stop at a metric of which lower values are better: a target's higher values are better.
 
     Raises:
         TokenmartError: always.
     """
     raise TokenmartError(
-        f"{beside}: lower is better in {name}; import it as a plain table with the sign reversed, "
+        f"{summary}: lower is better in {name}; import it as a plain table with the sign reversed, "
         "or leave it out"
     )
 
 
-def refuse_other_count(path: Path, beside: Path, found: int, own: Any) -> None:
+def refuse_other_count(path: Path, summary: Path, found: int, own: Any) -> None:
     """Stop if a file has more or fewer items than the program's own number; None isn't compared.
 
     Raises:
@@ -91,13 +91,13 @@ def refuse_other_count(path: Path, beside: Path, found: int, own: Any) -> None:
     """
     if isinstance(own, int) and own != found:
         raise TokenmartError(
-            f"{path}: contains {found} items, and {beside} has {own}: the file is incomplete, or "
+            f"{path}: contains {found} items, and {summary} has {own}: the file is incomplete, or "
             "of another run; fetch both again"
         )
 
 
 def refuse_other_mean(
-    path: Path, beside: Path, metric: str, scores: Sequence[float], own: Any
+    path: Path, summary: Path, metric: str, scores: Sequence[float], own: Any
 ) -> None:
     """Raise an error if the program's own aggregate differs from the mean of the items.
 
@@ -105,7 +105,7 @@ def refuse_other_mean(
 
     Args:
         path: file of the items.
-        beside: file of the aggregate.
+        summary: file of the program's own aggregates.
         metric: name of the metric.
         scores: scores of the items.
         own: the aggregate; None if unknown.
@@ -114,14 +114,14 @@ def refuse_other_mean(
         TokenmartError: items are missing, or the metric is not a mean over items.
     """
     if not isinstance(own, int | float) or isinstance(own, bool):
-        cause = f"has no value of {metric}" if beside.is_file() else "is not there"
-        note = f"note: {path}: {metric} was not compared with its aggregate: {beside} {cause}"
+        cause = f"has no value of {metric}" if summary.is_file() else "is not there"
+        note = f"note: {path}: {metric} was not compared with its aggregate: {summary} {cause}"
         click.echo(visible(note), err=True)
         return
     mean = math.fsum(scores) / len(scores)
     if not math.isclose(mean, own, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
         raise TokenmartError(
-            f"{path}: the mean of {metric} over {len(scores)} items is {mean:.6g}, and {beside} "
+            f"{path}: the mean of {metric} over {len(scores)} items is {mean:.6g}, and {summary} "
             f"has {own:.6g}: items are missing, or {metric} is no mean of items; import the whole "
             "file, or another metric"
         )

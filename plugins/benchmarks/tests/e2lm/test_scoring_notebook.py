@@ -1,4 +1,4 @@
-"""The competition's own scoring functions beside ours.
+"""The competition's own scoring functions compared with ours.
 
 They are in the notebook '5 Scoring' of its starter kit, a third-party file: it is read where it is,
 and nothing of it is kept. $E2LM_SCORING_NOTEBOOK names the notebook and $E2LM_SITE_SCORES the file
