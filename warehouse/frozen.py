@@ -38,14 +38,21 @@ class Frozen(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _has_no_truth_value_for_a_number(cls, content: Any) -> Any:
-        """pydantic takes `yes` and `true` for 1."""
-        for name, value in content.items() if isinstance(content, dict) else ():
-            each = value if isinstance(value, (list, tuple)) else [value]
-            if name in cls.model_fields and any(type(one) is bool for one in each):
-                wanted = set(_types(cls.model_fields[name].annotation))
-                if wanted & {int, float} and bool not in wanted:
-                    raise ValueError(f"{name} must be a number; true, yes and on are none")
-        return content
+        """pydantic takes `yes` and `true` for 1; it refuses the words, with field and line."""
+        if not isinstance(content, dict):
+            return content
+        return {name: cls._without_truth_value(name, value) for name, value in content.items()}
+
+    @classmethod
+    def _without_truth_value(cls, name: Any, value: Any) -> Any:
+        each = value if isinstance(value, (list, tuple)) else [value]
+        if name not in cls.model_fields or not any(type(one) is bool for one in each):
+            return value
+        wanted = set(_types(cls.model_fields[name].annotation))
+        if bool in wanted or not wanted & {int, float}:
+            return value
+        words = [str(one).lower() if type(one) is bool else one for one in each]
+        return words if isinstance(value, (list, tuple)) else words[0]
 
     @field_validator("*")
     @classmethod

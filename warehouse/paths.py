@@ -59,6 +59,14 @@ class Workspace:
     """Published token statistics: `problem=…/model_id=…/condition=…/tokens.parquet`."""
     pending = StoreFolder()
     """Finished units not yet merged into their published file."""
+    top_tokens = StoreFolder()
+    """Most probable tokens: `problem=…/model_id=…/condition=…/doc-….parquet`."""
+    condition_pairs = StoreFolder()
+    """Declared pairs of conditions: `problem=…/condition_pairs.parquet`."""
+    lineup = StoreFolder()
+    """Checkpoints in the order of training: `problem=…/lineup.parquet`."""
+    recall_items = StoreFolder()
+    """Questions of the recall task: `problem=…/model_id=…/items.parquet`."""
     documents = StoreFolder()
     """Document tables: `problem=…/documents.parquet`."""
     key_intervals = StoreFolder()

@@ -120,10 +120,11 @@ def parse_json(text: str, place: str, unique: bool = False) -> Any:
     try:
         content = json.loads(text, object_pairs_hook=once if unique else None)
     except json.JSONDecodeError as error:
-        where = f" at line {error.lineno}, column {error.colno}" if error.lineno > 1 else ""
-        raise TokenmartError(f"{place}: not JSON ({error.msg}{where}); copy the file again") from (
-            error
-        )
+        line = f"line {error.lineno}, " if error.lineno > 1 else ""
+        raise TokenmartError(
+            f"{place}: not JSON ({error.msg} at {line}column {error.colno}); correct it, or copy "
+            "the file again"
+        ) from error
     except (ValueError, RecursionError) as error:
         deep = isinstance(error, RecursionError)
         raise unread("nested too deeply" if deep else "a number too long") from error
@@ -132,7 +133,10 @@ def parse_json(text: str, place: str, unique: bool = False) -> Any:
     if text.count("[") + text.count("{") > DEEPEST and deeper_than(text, DEEPEST):
         raise TokenmartError(f"{place}: nested deeper than {DEEPEST} levels; correct it")
     if "\\u" in text and _SURROGATE.search(text) and (found := _half_pair(content)) is not None:
-        raise unread(f"{found} is half of a surrogate pair, which is not text")
+        raise TokenmartError(
+            f"{place}: {found} is half of a surrogate pair; write the whole character, or leave it "
+            "out"
+        )
     return content
 
 

@@ -82,7 +82,13 @@ def _rope_parameters(config: Any, spec: ModelSpec, what: str) -> dict[str, Any]:
             f"{spec.full_id}: {what} needs rotary embeddings, and {type(config).__name__} has "
             "none; remove it"
         )
-    return rope if "rope_theta" in rope else rope.get("full_attention", {})
+    found = rope if "rope_theta" in rope else rope.get("full_attention")
+    if not found:
+        raise TokenmartError(
+            f"{spec.full_id}: {what} acts on layers with full attention, and "
+            f"{type(config).__name__} has none with rotary embeddings; remove it"
+        )
+    return found
 
 
 def _trained_rope(config: Any, spec: ModelSpec, rope: Rope) -> None:

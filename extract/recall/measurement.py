@@ -108,7 +108,7 @@ def items_path(problem: Problem, model_id: str, workspace: Workspace) -> Path:
 def recall_items_path(problem: Problem, model_id: str, workspace: Workspace) -> Path:
     """The questions of those items."""
     folder = f"problem={problem.name}"
-    return workspace.store / "recall_items" / folder / f"model_id={model_id}" / "items.parquet"
+    return workspace.recall_items / folder / f"model_id={model_id}" / "items.parquet"
 
 
 def _marks(path: Path) -> dict[bytes, bytes]:

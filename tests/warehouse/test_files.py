@@ -14,6 +14,7 @@ import pytest
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import appearing, refuse_protected, sha256_file, storage_errors, write_whole
 from warehouse.paths import Workspace, find_workspace
+from warehouse.store.schema import all_tables
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -91,6 +92,13 @@ def test_what_the_project_keeps_is_never_an_output(workspace: Workspace, tmp_pat
             refuse_protected(path, workspace)
     for path in (tmp_path / "mine.json", workspace.root / "results" / "mine" / "a.json"):
         refuse_protected(path, workspace)
+
+
+@pytest.mark.parametrize("name", sorted(all_tables()))
+def test_no_table_of_the_store_is_an_output(workspace: Workspace, name: str) -> None:
+    path = workspace.store / name / "problem=p" / "x.parquet"
+    with pytest.raises(TokenmartError, match="is the token store"):
+        refuse_protected(path, workspace, force=True)
 
 
 def test_a_file_that_is_there_is_replaced_with_force_or_by_its_own_kind(

@@ -76,22 +76,17 @@ def refuse_several_models(models: Mapping[Path, str | None]) -> None:
         )
 
 
-def refuse_other_measures(path: Path, measured: Mapping[str, Measure]) -> None:
-    """Stop if other models' scores of a task are of another metric or another run.
-
-    Raises:
-        TokenmartError: they are: the target would compare different things.
-    """
+def other_measures(path: Path, measured: Mapping[str, Measure]) -> Iterator[str]:
+    """Tasks of which another model's scores are of another metric or another run, a line each."""
     for other in sorted(path.parent.parent.glob("model_id=*/items.parquet")):
         stored = (import_record(other) or {}).get("measured") or {}
         for task in sorted(measured.keys() & stored.keys()) if other != path else ():
             mine, theirs = measured[task], Measure(**stored[task])
             if not mine.comparable(theirs):
                 model = other.parent.name.partition("=")[2]
-                raise TokenmartError(
+                yield (
                     f"{task}: its scores here are {mine}, those of {model} are {theirs}: the "
-                    "target would compare different things; import the same of all models, or add "
-                    "--force (nothing was imported)"
+                    "target would compare different things"
                 )
 
 

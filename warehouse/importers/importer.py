@@ -25,8 +25,8 @@ from warehouse.importers.comparable import (
     Measure,
     import_record,
     other_items,
+    other_measures,
     refuse_missing_or_twice,
-    refuse_other_measures,
     refuse_several_models,
 )
 from warehouse.importers.plain_table import check_columns
@@ -140,13 +140,19 @@ class Importer(StoringImporter):
             raise TokenmartError(
                 f"{path}: the model has scores already, {how}; --force replaces them"
             )
-        if not force:
-            refuse_other_measures(path, measured)
+        notes = list(other_measures(path, measured))
+        if notes and not force:
+            raise TokenmartError(
+                f"{notes[0]}; import the same of all models, or add --force (nothing was imported)"
+            )
         by_task: dict[str, set[int]] = {}
         for item in items:
             by_task.setdefault(item.task, set()).add(item.item)
-        for note in other_items(path, by_task):
+        notes += other_items(path, by_task)
+        for note in notes:
             click.echo(visible(f"note: {note}"), err=True)
+        if notes:
+            record["notes"] = notes
         if measured:
             record["measured"] = {task: vars(measure) for task, measure in measured.items()}
         table = _table(items).replace_schema_metadata({IMPORT_KEY: json.dumps(record)})
@@ -210,7 +216,8 @@ def _measured(reader: Importer, files: Sequence[Path]) -> dict[str, Measure]:
     """Task → what its scores are.
 
     Raises:
-        TokenmartError: lower values are better, which a target's are not.
+        TokenmartError: lower values are better, which a target's are not, or two files have
+            different scores of a task.
     """
     found: dict[str, Measure] = {}
     for file in files:
@@ -221,7 +228,11 @@ def _measured(reader: Importer, files: Sequence[Path]) -> dict[str, Measure]:
                     "higher is better; import another metric, or a table of items with the sign "
                     "reversed (--format items)"
                 )
-            found[task] = measure
+            if not found.setdefault(task, measure).comparable(measure):
+                raise TokenmartError(
+                    f"{file}: its scores of {task} are {measure}, those of the files before are "
+                    f"{found[task]}; import one of them (nothing was imported)"
+                )
     return found
 
 

@@ -194,7 +194,7 @@ def _choices_without_unit(workspace: Workspace, problem: str) -> Iterator[Garbag
     follow.
     """
     units: dict[Path, set[tuple[int, str]]] = {}
-    for path in _older(workspace.store / "top_tokens" / f"problem={problem}", "doc-*.parquet"):
+    for path in _older(workspace.top_tokens / f"problem={problem}", "doc-*.parquet"):
         keys = partition_keys(path.parent)
         if path.parent not in units:
             with suppress(StorageError):

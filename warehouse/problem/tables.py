@@ -70,7 +70,7 @@ def store_lineup(problem: Problem, workspace: Workspace) -> None:
         for model in problem.ranked_models
         if model.base is None
     ]
-    path = workspace.store / "lineup" / f"problem={problem.name}" / "lineup.parquet"
+    path = workspace.lineup / f"problem={problem.name}" / "lineup.parquet"
     table = pa.Table.from_pylist(rows, schema=LINEUP)
     # a file that is rewritten would have dbt build everything again
     with suppress(OSError, pa.ArrowInvalid):
@@ -85,7 +85,7 @@ def store_pairs(problem: Problem, workspace: Workspace) -> None:
     Raises:
         StorageError: the disk is full or the folder can't be written.
     """
-    folder = workspace.store / "condition_pairs" / f"problem={problem.name}"
+    folder = workspace.condition_pairs / f"problem={problem.name}"
     path = folder / "condition_pairs.parquet"
     if not problem.compare:
         with storage_errors(path):

@@ -126,8 +126,13 @@ def find_query(name: str) -> Query:
 
 def _files() -> dict[str, Path]:
     """Query → its file, in this folder's `cookbook/` or a plugin's."""
-    tops = (Path(__file__).parent, *folders())
-    return {path.stem: path for top in tops for path in (top / "cookbook").glob("*.sql")}
+    found: dict[str, Path] = {}
+    for top in (Path(__file__).parent, *folders()):
+        for path in sorted((top / "cookbook").glob("*.sql")):
+            if path.stem in found:
+                raise TokenmartError(f"{path}: {found[path.stem]} has this name; rename one")
+            found[path.stem] = path
+    return found
 
 
 def _read(path: Path) -> Query:
@@ -142,6 +147,8 @@ def _read(path: Path) -> Query:
             parameters.append(Parameter(hit[1], default, hit[3] or ""))
         else:
             prose.append(line[2:].strip())
+    if not prose:
+        raise TokenmartError(f"{path}: must start with a comment line that says what it answers")
     return Query(path.stem, prose[0], " ".join(prose[1:]), tuple(parameters), sql)
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from warehouse.errors import TokenmartError
 from warehouse.plugins import load, plugin_files
 
 SCHEMA_VERSION = 3
@@ -218,8 +219,17 @@ TABLES = {
 
 
 def all_tables() -> dict[str, Table]:
-    """The tables above, then those of plugins: `TABLES` of the files in their `tables/`."""
+    """The tables above, then those of plugins: `TABLES` of the files in their `tables/`.
+
+    Raises:
+        TokenmartError: a file has no `TABLES`, or a table of this name exists.
+    """
     found = dict(TABLES)
     for path in plugin_files("tables"):
-        found |= load(path).TABLES
+        tables = getattr(load(path), "TABLES", None)
+        if not isinstance(tables, dict):
+            raise TokenmartError(f"{path}: must define TABLES, a table by its name")
+        if twice := found.keys() & tables:
+            raise TokenmartError(f"{path}: a table {min(twice)!r} exists already; rename it")
+        found |= tables
     return found

@@ -345,7 +345,7 @@ def top_tokens_path(
 ) -> Path:
     """The file of one unit; `keys` are problem, model id and condition."""
     name = f"doc-{doc_id:06d}-{fingerprint}.parquet"
-    return workspace.store / "top_tokens" / partition(*keys) / name
+    return workspace.top_tokens / partition(*keys) / name
 
 
 def has_top_tokens(workspace: Workspace, unit: UnitRecord, top_k: int) -> bool:

@@ -106,3 +106,4 @@ def test_a_place_is_the_same_document_in_each_request_type(run: Run) -> None:
         else [doc["query"] for doc in table["doc"].to_pylist()]
     )
     assert len(texts) in (13, 26) and texts[:13] == texts[-13:]
+    assert len(set(texts[:13])) == 13

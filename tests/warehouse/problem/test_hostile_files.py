@@ -39,8 +39,14 @@ HOSTILE = {
     "a long hexadecimal": (GOOD.replace("context: 8", "context: 0x" + "f" * 5000), "5,002 char"),
     "a number beyond a machine's": (GOOD.replace("context: 8", f"context: {10**20}"), "between"),
     "an infinite number": (GOOD.replace("theta: 5000", "theta: .inf"), "finite number"),
-    "yes for a number": (GOOD.replace("context: 8", "context: yes"), "context must be a number"),
-    "true for a number": (GOOD.replace("theta: 5000", "theta: true"), "theta must be a number"),
+    "yes for a number": (
+        GOOD.replace("context: 8", "context: yes"),
+        "must be a whole number",
+    ),
+    "true for a number": (
+        GOOD.replace("theta: 5000", "theta: true"),
+        "must be a number",
+    ),
     "a number to base 60": (GOOD.replace("context: 8", "context: 1:30"), "in decimal, or in quo"),
     "a number to base 8": (GOOD.replace("context: 8", "context: 010"), "write it in decimal"),
     "half a character": (
