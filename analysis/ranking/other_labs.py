@@ -70,6 +70,11 @@ def other_labs(problem: Ranked, workspace: Workspace, names: Sequence[str]) -> l
     """
     if not names:
         return []
-    for source in kinds(LabSource, "labs").values():  # type: ignore[type-abstract]
+    sources = kinds(LabSource, "labs")  # type: ignore[type-abstract]
+    if len(sources) > 1:
+        raise TokenmartError(
+            f"--with: several plugins read exports ({', '.join(sources)}); keep one"
+        )
+    for source in sources.values():
         return source().read(problem, workspace, names)
     raise TokenmartError("--with: no plugin reads other labs' exports; restore plugins/exchange")

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
+
 from plugins.benchmarks.scores.own_aggregates import (
     chosen_metric,
     item_score,
@@ -21,7 +23,7 @@ from plugins.benchmarks.scores.own_aggregates import (
     refuse_other_count,
     refuse_other_mean,
 )
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, visible
 from warehouse.importers.importer import Importer, Row
 from warehouse.text_file import parse_json, text_lines
 
@@ -122,6 +124,8 @@ def _numbers(path: Path, lines: Sequence[tuple[str, dict[str, Any]]]) -> list[in
         own = [int(part[2]) for part in parts if part]
         if len(set(own)) == len(own):
             return own
+    note = f"note: {path}: samples have no numbers of their own; each is numbered by the place of"
+    click.echo(visible(f"{note} its name, so other models need the same samples"), err=True)
     places = {name: place for place, name in enumerate(sorted(names))}
     return [places[name] for name in names]
 

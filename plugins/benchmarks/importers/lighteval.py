@@ -54,7 +54,7 @@ class LightevalImporter(Importer):
         metrics = _metrics(path)
         metric = chosen_metric(path, _averaged(path, metrics, self.metric), self.metric, None)
         task = named["task"]
-        scored = [(row, values) for row, values in enumerate(metrics, 1) if metric in _has(values)]
+        scored = _of_metric(path, metrics, metric)
         rows = [
             Row(place, {"task": task, "item": item, "score": item_score(place, values, metric)})
             for item, (row, values) in enumerate(scored)
@@ -73,6 +73,24 @@ class LightevalImporter(Importer):
         names = _averaged(path, _metrics(path), self.metric)
         metric = chosen_metric(path, names, self.metric, None)
         return {_named(path)["task"]: Measure(metric, direction_of(metric) == "lower")}
+
+
+def _of_metric(
+    path: Path, metrics: Sequence[dict[str, Any]], metric: str
+) -> list[tuple[int, dict[str, Any]]]:
+    """The rows, counted from 1, of the type of request that has this metric.
+
+    Raises:
+        TokenmartError: a row of this type has no value: later items would get wrong numbers.
+    """
+    scored = [(row, values) for row, values in enumerate(metrics, 1) if metric in _has(values)]
+    of_type = {name for _, values in scored for name in _has(values)}
+    for row, values in enumerate(metrics, 1):
+        if metric not in _has(values) and (not _has(values) or of_type & set(_has(values))):
+            raise TokenmartError(
+                f"{path}: row {row} has no value of {metric}, others have; fetch the file again"
+            )
+    return scored
 
 
 def _named(path: Path) -> re.Match[str]:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 import altair as alt
-from markupsafe import Markup
 
 from analysis.report.drawing import (
     INK,
     NEGATIVE,
-    PHONE,
     POSITIVE,
-    ROLES,
     SURFACE,
     WIDE,
     Chart,
     Drawing,
-    page_svg,
+    drawn,
+    html_pages,
 )
-from analysis.templates import FILTERS, environment
 from plugins.benchmarks.page.pairs_data import Pair, TaskPairs
 from warehouse.progress import Progress
 
@@ -43,34 +41,28 @@ class TaskView:
 
 def pairs_page(title: str, tasks: tuple[TaskPairs, ...], progress: Progress) -> str:
     """Render the page; `progress` is called for each task."""
-    pages = environment("plugins.benchmarks.page", "analysis.report", escape_html=True)
-    pages.filters.update(FILTERS)
+    pages = html_pages("plugins.benchmarks.page")
     views = []
     for number, task in enumerate(tasks):
         progress(task.condition, 1)
         known = [p.smallest_difference for p in task.pairs if p.smallest_difference is not None]
         name = f"{task.condition}, {task.metric}: every two models"
-        drawn = (
-            Markup(page_svg(pairs_figure(task, width), f"pairs-{number}-{column}", name))
-            for width, column in ((WIDE, "wide"), (PHONE, "narrow"))
-        )
         views.append(
             TaskView(
                 task=task,
-                heat_map=Drawing(*drawn),
+                heat_map=drawn(partial(pairs_figure, task), WIDE, f"pairs-{number}", name),
                 distinguishable=sum(pair.is_distinguishable for pair in task.pairs),
                 smallest=median(known) if known else None,
             )
         )
-    return pages.get_template("pairs.html.j2").render(title=title, views=views, colour_roles=ROLES)
+    return pages.get_template("pairs.html.j2").render(title=title, views=views)
 
 
 def pairs_figure(task: TaskPairs, width: int) -> Chart:
     """Heat map: score of the row's model minus score of the column's model, best models first.
 
     Blue: the row's model is better, orange: worse. The intensity is |difference| in standard
-        errors,
-    up to `STRONGEST`. Pairs that are not distinguishable have a dot before their number.
+    errors, up to `STRONGEST`. Pairs that are not distinguishable have a dot before their number.
     """
     sign = -1 if task.better == "lower" else 1
     rows = []

@@ -6,8 +6,14 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from analysis.report.drawing import CATEGORIES, PHONE, ROLES, Chart, Drawing, page_svg, variable_of
-from analysis.templates import FILTERS, environment
+from analysis.report.drawing import (
+    CATEGORIES,
+    Drawing,
+    drawn,
+    html_pages,
+    page_svg,
+    variable_of,
+)
 from plugins.benchmarks.page.signal_data import FEWEST_PAIRS, DecisionCell, SignalData, SignalRow
 from plugins.benchmarks.page.signal_figures import curves_figure, decisions_figure
 from warehouse.progress import Progress
@@ -19,16 +25,13 @@ FIRST_ROWS = 60
 
 def signal_page(data: SignalData, progress: Progress) -> str:
     """Render the page; `progress` is called for each panel and for both heat maps."""
-    pages = environment("plugins.benchmarks.page", "analysis.report", escape_html=True)
-    pages.filters.update(FILTERS)
+    pages = html_pages("plugins.benchmarks.page")
     panels = {}
     for number, curves in enumerate(data.curves):
         progress(f"curves: {curves.benchmark}", 1)
-        panels[curves.benchmark] = _panel(
-            curves_figure(curves, data.shown_runs, data.unit),
-            f"curves-{number}",
-            f"{curves.benchmark}: score over training",
-        )
+        figure = curves_figure(curves, data.shown_runs, data.unit)
+        title = f"{curves.benchmark}: score over training"
+        panels[curves.benchmark] = Markup(page_svg(figure, f"curves-{number}", title))
     progress("decisions", 1)
     return pages.get_template("signal.html.j2").render(
         data=data,
@@ -43,21 +46,13 @@ def signal_page(data: SignalData, progress: Progress) -> str:
         reasons=_reasons(data.rows),
         fewest_pairs=FEWEST_PAIRS,
         first_rows=FIRST_ROWS,
-        colour_roles=ROLES,
     )
-
-
-def _panel(chart: Chart, name: str, title: str) -> Markup:
-    return Markup(page_svg(chart, name, title))
 
 
 def _heat_map(cells: Sequence[DecisionCell], name: str, title: str) -> Drawing | None:
     if not cells:
         return None
-    return Drawing(
-        wide=_panel(decisions_figure(cells, WIDE), f"{name}-wide", title),
-        narrow=_panel(decisions_figure(cells, PHONE), f"{name}-narrow", title),
-    )
+    return drawn(lambda width: decisions_figure(cells, width), WIDE, name, title)
 
 
 def _reasons(rows: Sequence[SignalRow]) -> dict[str, list[str]]:

@@ -395,6 +395,14 @@ def test_other_forms_of_every_eval_ever_are_named(tmp_path: Path) -> None:
         assert [each["score"] for each in read("every-eval-ever", path)] == [1.0]
 
 
+def test_a_document_without_a_value_shifts_no_other(tmp_path: Path) -> None:
+    path = lighteval(tmp_path)
+    rows = [{"metric": {"acc": 1.0}}, {"metric": {"acc": None}}, {"metric": {"acc": 0.0}}]
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    with pytest.raises(TokenmartError, match="row 2 has no value of acc, others have"):
+        read("lighteval", path, "acc")
+
+
 def test_details_from_the_hub_are_checked(tmp_path: Path) -> None:
     path = lighteval(tmp_path, own=0.8)
     path = path.rename(path.with_name(path.name.replace("|", "_")))

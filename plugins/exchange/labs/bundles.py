@@ -64,7 +64,7 @@ def _lab(
     apart = [each.what for each in unlike if each.apart]
     if apart:
         raise TokenmartError(
-            f"--with {bundle.name}: not comparable with yours ({'; '.join(apart)}); ask SQL over "
+            f"--with {bundle.name}: not comparable with yours ({'; '.join(apart)}); query "
             f"{bundle.name}.metric_values instead"
         )
     mine = {model.model_id for model in own.models} | taken
@@ -82,7 +82,7 @@ def _lab(
     }
     if not {"metric_values", "metric_catalog"} <= tables:
         raise TokenmartError(
-            f"--with {bundle.name}: exported before anything was built; ask for an export after "
+            f"--with {bundle.name}: has no metric tables that can be read; ask for an export after "
             "`tokenmart dbt build`"
         )
     schema = quoted_name(bundle.name)

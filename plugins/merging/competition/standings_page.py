@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from markupsafe import Markup
-
-from analysis.report.drawing import HALF, PHONE, ROLES, WIDE, Chart, Drawing, page_svg
-from analysis.templates import FILTERS, environment
+from analysis.report.drawing import HALF, WIDE, Drawing, drawn, html_pages
 from plugins.merging.competition.standings import Row, Standings
 from plugins.merging.competition.standings_figures import front_figure, ranks_figure
 from plugins.merging.competition.standings_view import (
@@ -49,8 +45,8 @@ class RoundView:
 
 def standings_page(standings: Standings, progress: Progress) -> str:
     """Render the page; `progress` is called for each round."""
-    pages = environment("plugins.merging.competition", "analysis.report", escape_html=True)
-    pages.filters.update({**FILTERS, "number": number, "gigabytes": _gigabytes})
+    pages = html_pages("plugins.merging.competition")
+    pages.filters.update({"number": number, "gigabytes": _gigabytes})
     rounds = []
     for place, name in enumerate(reversed(standings.rounds)):
         progress(f"round {name}", 1)
@@ -63,7 +59,6 @@ def standings_page(standings: Standings, progress: Progress) -> str:
         drop_note=drop_note,
         stability=[stability(pair) for pair in standings.marts["ranking_stability"]],
         span=span,
-        colour_roles=ROLES,
     )
 
 
@@ -81,27 +76,19 @@ def _round(standings: Standings, name: str, anchor: str) -> RoundView:
         alike=rivals(standings, name),
         groups=sorted({row["task_group"] for row in tasks}),
         win_rates=win_rates,
-        ranks=_drawn(lambda width: ranks_figure(rows, width), WIDE, f"{anchor}-ranks", "Ranks")
+        ranks=drawn(lambda width: ranks_figure(rows, width), WIDE, f"{anchor}-ranks", "Ranks")
         if ranked
         else None,
         fronts=[
-            _drawn(lambda width: front_figure(costs, "seconds", width), HALF, f"{anchor}-time",
+            drawn(lambda width: front_figure(costs, "seconds", width), HALF, f"{anchor}-time",
                    "Time–quality front"),
-            _drawn(lambda width: front_figure(costs, "peak_bytes", width), HALF, f"{anchor}-space",
+            drawn(lambda width: front_figure(costs, "peak_bytes", width), HALF, f"{anchor}-space",
                    "Space–quality front"),
         ]
         if costs
         else [],
         note=note(rows),
     )  # fmt: skip
-
-
-def _drawn(draw: Callable[[int], Chart], width: int, name: str, title: str) -> Drawing:
-    wide, narrow = (
-        Markup(page_svg(draw(each), f"{name}-{column}", title))
-        for each, column in ((width, "wide"), (PHONE, "narrow"))
-    )
-    return Drawing(wide, narrow)
 
 
 def _gigabytes(count: float | None) -> str:
