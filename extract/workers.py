@@ -231,8 +231,8 @@ def run_workers(team: Sequence[Worker], finished: Callable[[], int], progress: P
         if child.returncode == DeviceLostError.exit_code:
             lost.append(worker)
             failures.append(
-                f"{worker.place} failed twice: {_last_line(worker.log)}; it is given up, and the "
-                f"others do its work (log: {worker.log})"
+                f"{worker.place} failed twice: {_last_line(worker.log)}; its GPU is not used "
+                f"again, the other workers score its documents (log: {worker.log})"
             )
         elif child.returncode != 0:
             failures.append(
@@ -257,7 +257,7 @@ def _how(code: int) -> str:
 
 def _last_line(log: Path) -> str:
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "without a message"
+    return lines[-1].strip() if lines else "no message in its log"
 
 
 @contextmanager

@@ -13,7 +13,7 @@ PROBLEM_HELP = "Name of the problem, or path of its .yml file"
 
 
 class FiniteRange(click.FloatRange):
-    """A number in a range; `nan` and `inf`, which click lets through, are none."""
+    """A number in a range, without `nan` and `inf`, which click accepts."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None

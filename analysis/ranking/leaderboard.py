@@ -97,7 +97,7 @@ class Leaderboard:
     tracking: what tracks the target, by evidence and on the same documents, largest rho first,
         whatever rows are shown; near_best: what can't be distinguished from the best.
     registered: the preregistered metrics, tested apart.
-    baseline: the row that others are compared with, shown or not; None without perplexity.
+    baseline: the row that others are compared with, shown or not; None if there is none.
     """
 
     table: MetricTable

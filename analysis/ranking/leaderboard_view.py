@@ -17,8 +17,7 @@ from analysis.ranking.leaderboard import (
     LeaderboardRow,
     TestedMetric,
 )
-from analysis.ranking.metric_table import NAMED as NAMED_MODELS
-from analysis.ranking.metric_table import MetricColumn, MetricTable, fewer_text
+from analysis.ranking.metric_table import NAMED_MODELS, MetricColumn, MetricTable, fewer_text
 from analysis.ranking.registered import RegisteredResult
 from analysis.statistics.correlations import Interval
 from analysis.statistics.document_noise import MINIMUM_DOCUMENTS

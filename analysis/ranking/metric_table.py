@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from analysis.preregistration.entries import PreregisteredMetric
     from warehouse.metrics.tries import Kind, Try
 
-NAMED = 3
+NAMED_MODELS = 3
 """Number of models that a message names; the others are counted."""
 
 Direction = Literal["higher", "lower"]
@@ -233,6 +233,8 @@ class MetricTable:
 def fewer_text(column: MetricColumn, fewer: Mapping[str, int]) -> str:
     """`MetricTable.fewer_documents` in words."""
     most = max(column.documents, default=0)
-    named = [f"{full_id} {count} of {most}" for full_id, count in list(fewer.items())[:NAMED]]
-    more = f" and {len(fewer) - NAMED} more models" if len(fewer) > NAMED else ""
+    named = [
+        f"{full_id} {count} of {most}" for full_id, count in list(fewer.items())[:NAMED_MODELS]
+    ]
+    more = f" and {len(fewer) - NAMED_MODELS} more models" if len(fewer) > NAMED_MODELS else ""
     return f"{', '.join(named)}{more}"

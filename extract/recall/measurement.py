@@ -40,6 +40,7 @@ from warehouse.sources.place import Place
 from warehouse.store.ledger import fingerprint
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM
+from warehouse.terminal import counted
 
 FINGERPRINT_KEY = b"tokenmart.fingerprint"
 
@@ -67,8 +68,9 @@ def standard_error_note(contexts: int) -> str:
         else "unknown"
     )
     return (
-        f"{contexts} contexts a model: the scores' standard errors, and the noise ceiling made of "
-        f"them, are {known}; `tokenmart recall --contexts {USABLE_CONTEXTS}` makes that ±25%"
+        f"{counted(contexts, 'context')} a model: the scores' standard errors, and the noise "
+        f"ceiling made of them, are {known}; `tokenmart recall --contexts {USABLE_CONTEXTS}` makes "
+        "that ±25%"
     )
 
 

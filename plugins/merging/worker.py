@@ -52,7 +52,7 @@ def run_job(job: dict[str, Any]) -> None:
 
 
 def _refuse_not_finite(folder: Path) -> None:
-    """Stop at a merged model that is no model: one with NaN or infinite weights.
+    """Stop at a merged model with NaN or infinite weights.
 
     Raises:
         TokenmartError: a tensor has such values.
@@ -68,7 +68,7 @@ def _refuse_not_finite(folder: Path) -> None:
                 if tensor.is_floating_point() and not tensor.isfinite().all():
                     raise TokenmartError(
                         f"tensor {name} of the merged model has values that are not finite; "
-                        "weights that add up to 0 are divided by 0, and float16 ends at 65504"
+                        "give weights that don't add up to 0, or dtype: float32 in the recipe"
                     )
 
 

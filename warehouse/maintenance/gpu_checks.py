@@ -24,7 +24,7 @@ NATIVE_BF16 = (8, 0)
 """Compute capability from which bfloat16 is computed and not emulated in float32."""
 
 BUSY_SHARE = 0.1
-"""A card of which others hold more than this share is named."""
+"""A card is named if other processes use more than this share of its memory."""
 
 FLASH_PACKAGES = ("flash-attn", "flash-attn-3")
 OTHER_TORCH = (

@@ -177,7 +177,7 @@ def _refuse_twice(models: Sequence[str]) -> None:
     for model in models:
         place = str(Path(model).resolve()) if Path(model).exists() else model
         if place in seen:
-            raise TokenmartError(f"--model {model}: is there already; name it once")
+            raise TokenmartError(f"--model {model}: is given twice; remove one")
         seen.add(place)
 
 

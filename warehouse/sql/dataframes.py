@@ -11,6 +11,7 @@ tm.cookbook("top_gain_tokens", "pandas", model="gemma3-270m")
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Literal
@@ -155,7 +156,9 @@ def _rows(
     check_kind(into)
     with Session(find_workspace(), limits=limits) as session:
         if isinstance(asked, Query):
-            values, _ = parameters_of(asked, values, session)
+            values, note = parameters_of(asked, values, session)
+            if note:
+                warnings.warn(note, stacklevel=3)
             asked = asked.sql
         with session.stream(asked, values) as reader:
             if reader is None:

@@ -174,7 +174,7 @@ def _no_result(path: Path, why: str) -> TokenmartError:
 
 
 def _settings(config: Mapping[str, Any]) -> dict[str, object]:
-    """What sets results of one model apart, apart from its arguments; None for a default."""
+    """Settings in which results of one model can differ; None for a default."""
     backend = str(config.get("model") or "")
     seeds = {
         name: None if config.get(name) in (None, default) else config[name]

@@ -68,7 +68,7 @@ def runs_of(model: str, scores: Sequence[Score]) -> dict[str, list[Score]]:
             one, other = again
             raise TokenmartError(
                 f"{one.file} and {other.file}: two checkpoints of {run} at one step "
-                f"({_different(one, other)}); collect them apart"
+                f"({_different(one, other)}); collect them separately"
             )
         runs |= apart
     return runs

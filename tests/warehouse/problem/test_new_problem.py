@@ -236,7 +236,7 @@ def test_one_model_is_not_two(own: Path) -> None:
     checkpoint(own / "m")
     for model in ("m", "./m/../m"):
         done = new("mine", "--texts", "texts", "--model", "m", "--model", model)
-        assert done.exit_code == 1 and f"--model {model}: is there already" in done.stderr
+        assert done.exit_code == 1 and f"--model {model}: is given twice" in done.stderr
     assert not (own / "mine.yml").exists()
 
 
