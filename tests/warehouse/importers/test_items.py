@@ -122,7 +122,7 @@ def test_a_wrong_row_stops_everything(
     [
         ("scores.xls", b"x", "suffix '.xls' is not one of .csv"),
         ("scores.parquet", b"not parquet", "can't be read ("),
-        ("scores.json", b'[{"task": "qa"', "not JSON (Expecting ',' delimiter)"),
+        ("scores.json", b'[{"task": "qa"', "not JSON (Expecting ',' delimiter at column 15)"),
         ("scores.csv", b"task,item\nqa,0\n", "column 'score' is missing; add it"),
         ("scores.csv", b"task,item,score\n", "contains no scored item"),
         ("none.csv", None, "no such file"),
