@@ -17,6 +17,7 @@ import os
 import secrets
 import shutil
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -24,7 +25,7 @@ from typing import Any
 
 import duckdb
 import yaml
-from marked_tables import ROOT, marked, replace_marked
+from marked_tables import ROOT, marked, replace_marked, table
 
 from plugins.merging.problem import Limits
 from plugins.merging.watchdog import folder_bytes, run_within
@@ -160,47 +161,42 @@ def main() -> None:
         say("stopped; the same command goes on from here")
         sys.exit(130)
     write_whole(arguments.out, json.dumps(figures, indent=1) + "\n")
-    if arguments.out.resolve() == OUT and not arguments.real:
+    if arguments.out.resolve() == OUT:
         page = ROOT / "docs" / "tutorials" / "ranking_merged_models.md"
         replace_marked(page, BLOCK, docs_block(figures))
     say(f"written {arguments.out}: {figures['minutes']} minutes")
 
 
 def docs_block(figures: dict[str, Any]) -> str:
-    """Entries by their overall rank: scores with intervals, hidden accuracy, seconds."""
-    accuracy = {(row["round"], row["task"], row["entry"]): row for row in figures["accuracy"]}
+    """Entries by their overall rank: scores with intervals, accuracies, costs of the open round."""
+    accuracy = {(row["task"], row["entry"]): row["accuracy"] for row in figures["accuracy"]}
     of_round: dict[str, dict[str, dict[str, Any]]] = {}
     for row in figures["rankings"]:
         of_round.setdefault(row["round"], {})[row["entry"]] = row
     overall = sorted(of_round["overall"].values(), key=lambda row: (row["rank"], row["entry"]))
-    seconds = {
-        row["entry"]: row["seconds"] for row in figures["ranking_fronts"] if row["round"] == "final"
-    }
-    fast = {
-        row["entry"]
-        for row in figures["ranking_fronts"]
-        if row["round"] == "final" and row["on_time_front"]
-    }
-    lines = [
-        "| overall | entry | score | rank interval | open | leaderboard | final | "
-        + " | ".join(f"{skill}, final" for skill in SKILLS)
-        + " | s, final |",
-        "|---:|---|---:|---|---:|---:|---:|" + "---:|" * (len(SKILLS) + 1),
-    ]
+    open_costs = {row["entry"]: row for row in figures["ranking_fronts"] if row["round"] == "open"}
+    tasks = {name: name.partition("_")[2] for name in figures["open_tasks"]}
+    tasks |= {f"mini_final_{skill}": f"{skill}, final" for skill in SKILLS}
+    heads = ["overall", "entry", "score", "rank interval", "open", "leaderboard", "final"]
+    heads += [*tasks.values(), "s, open", "GB, open"]
+    lines = []
     for row in overall:
         entry = row["entry"]
-        ranks = [f"{of_round[name][entry]['rank']}" for name in ("open", "leaderboard", "final")]
-        scores = [
-            f"{accuracy['final', f'mini_final_{skill}', entry]['accuracy']:.2f}" for skill in SKILLS
+        cost = open_costs[entry]
+        cells = [
+            f"{row['rank']}",
+            f"`{entry}`",
+            f"{row['score']:.2f} ({row['score_low']:.2f} to {row['score_high']:.2f})",
+            f"{row['rank_low']:.0f} to {row['rank_high']:.0f}",
+            *(f"{of_round[name][entry]['rank']}" for name in ("open", "leaderboard", "final")),
+            *(f"{accuracy[task, entry]:.2f}" for task in tasks),
+            f"{cost['seconds']:.0f}{' (front)' if cost['on_time_front'] else ''}",
+            f"{cost['peak_bytes'] / 1e9:.1f}{' (front)' if cost['on_space_front'] else ''}",
         ]
-        took = f"{seconds[entry]:.0f}{' (front)' if entry in fast else ''}"
-        lines.append(
-            f"| {row['rank']} | `{entry}` | {row['score']:.2f} "
-            f"({row['score_low']:.2f} to {row['score_high']:.2f}) | "
-            f"{row['rank_low']:.0f} to {row['rank_high']:.0f} | {' | '.join(ranks)} | "
-            f"{' | '.join(scores)} | {took} |"
-        )
-    return marked(BLOCK, lines)
+        lines.append(dict(zip(heads, cells, strict=True)))
+    text = ("entry", "rank interval")
+    columns = {head if head in text else f"{head}:": f"{{{head}}}" for head in heads}
+    return marked(BLOCK, table(columns, lines))
 
 
 def run_all(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -261,6 +257,7 @@ def run_all(arguments: argparse.Namespace) -> dict[str, Any]:
         "minutes": round(sum(each["seconds"] for each in stages.took.values()) / 60, 1),
         "stages": stages.took,
         "open_tasks": open_names,
+        "open_answers": answers(open_tasks),
         "items": {"open": arguments.items, **dict.fromkeys(HIDDEN, arguments.hidden_items)},
         "overlap": OVERLAP,
         "training": training(participant.folder / "experts"),
@@ -311,6 +308,17 @@ def training(folder: Path) -> dict[str, Any]:
             "first_loss": losses[0],
             "last_ten_losses": sum(losses[-10:]) / len(losses[-10:]),
         }
+    return found
+
+
+def answers(tasks: Path) -> dict[str, dict[str, int]]:
+    """Multiple-choice task of the open round → how many items have each answer."""
+    found: dict[str, dict[str, int]] = {}
+    for file in sorted(tasks.glob("*.jsonl")):
+        items = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+        if all("choices" in item for item in items):
+            counts = Counter(item["choices"][item["gold"]] for item in items)
+            found[file.stem] = dict(sorted(counts.items()))
     return found
 
 

@@ -282,6 +282,57 @@ def rescored(x: dict[str, Floats], weights: Floats, models: list[str]) -> dict[s
     }  # fmt: skip
 
 
+def literature(
+    models: list[str], y: Floats, weights: Floats, groups: dict[tuple[str, str], list[int]]
+) -> dict[str, Any]:
+    """Correlations of the metrics that `literature.py` computed, adjusted for all that were tested.
+
+    A variant without a value for every model is counted, not correlated. The adjusted p-value is
+    the share of orders in which the largest correlation of any variant, of these or of the study,
+    reaches the variant's own; series change places as in the registered test.
+    """
+    signs = {"higher": 1, "lower": -1}
+    directions = {(row["metric"], row["variant"]): signs[row["direction"]]
+                  for row in [*rows("metric_catalog"), *rows("literature")]}  # fmt: skip
+    of_variant: dict[tuple[str, str], dict[str, float]] = {key: {} for key in directions}
+    for row in [*rows("metric_values"), *rows("literature")]:
+        if row["value"] is not None:
+            of_variant[row["metric"], row["variant"]][row["model_id"]] = row["value"]
+    columns = {
+        key: directions[key] * np.array([value[model] for model in models])
+        for key, value in of_variant.items()
+        if len(value) == len(models) and len(set(value.values())) > 1
+    }
+    ranks = {key: rankdata(column) - (len(models) + 1) / 2 for key, column in columns.items()}
+    ranks = {key: rank / np.sqrt(rank @ rank) for key, rank in ranks.items()}
+    target_ranks = rankdata(y) - (len(models) + 1) / 2
+    target_ranks /= np.sqrt(target_ranks @ target_ranks)
+    drawn = target_ranks[within_families(groups, 5000)]
+    largest = np.max([drawn @ rank for rank in ranks.values()], axis=0)
+    own = {(row["metric"], row["variant"]): row for row in rows("literature")}
+    core = [key for key, row in own.items() if row["core"] and key in columns]
+    costs = rows("literature_costs")
+    return {
+        "variants": len(own),
+        "with_every_model": sum(key in columns for key in own),
+        "tested": len(columns),
+        "documents": max(row["documents"] for row in costs),
+        "tokens_processed": sum(row["tokens_processed"] for row in costs),
+        "hours": sum(row["seconds"] for row in costs) / 3600,
+        "core": {
+            " ".join(key): {
+                "spearman": rho(columns[key], y),
+                "interval": interval(drawn_rho(columns[key], y, weights)),
+                "p_adjusted": float(
+                    (1 + np.sum(largest >= target_ranks @ ranks[key] - 1e-9)) / (1 + len(drawn))
+                ),
+                "tokens": own[key]["tokens"],
+            }
+            for key in core
+        },
+    }
+
+
 def figures() -> dict[str, Any]:
     """Every figure of the page, JSON-ready."""
     registered = json.loads((FOLDER / "models.json").read_text("utf-8"))
@@ -384,6 +435,7 @@ def figures() -> dict[str, Any]:
             for task in ("recall", "multi_key", "multi_value", "variable_tracking", "common_words")
             for length in (1024, *COUNTED)},
         "rescored": rescored(x, weights, models),
+        "literature": literature(models, y, weights, groups),
         "cost": {
             "tokens_processed": sum(row["tokens_processed"] for row in costs),
             "hours": sum(row["seconds"] for row in costs) / 3600,

@@ -1,0 +1,98 @@
+"""Compute metrics that the literature proposes on the study's models, with the probes they need.
+
+    python studies/minilong/literature.py --folder literature_run --hours 1.2
+
+The problem is minilong with other probes, on the first documents only. Scored units are kept in
+the folder: the same command resumes. Writes tables/literature.parquet and literature_costs.parquet,
+from which `recompute.py` computes the figures of the page. Bits per byte of each document must
+equal those of the study.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import yaml
+
+ROOT = Path(__file__).parents[2]
+TABLES = Path(__file__).parent / "tables"
+PROBES: list[dict[str, Any]] = [
+    {"kind": "full"},
+    {"kind": "ladder", "contexts": [128, 256, 512, 1024], "targets": 256},
+    {"kind": "copy", "lengths": [256, 1024]},
+    {"kind": "halves", "lengths": [512, 2048]},
+]
+COMPARE = [["full", "ladder_128"]]
+TOLERANCE = 1e-4
+"""Relative: float32 sums of other machines differ by less than a tenth of it."""
+
+FAMILIES = (
+    *("forgetting_curve", "min_context", "ladder_gain", "ladder_power", "ladder_reach"),
+    *("mutual_information", "rare_recall", "entropy_resolved"),
+)
+QUERIES = {
+    "literature": f"""
+        select metric, variant, model_id, value, tokens, documents, reason, core, direction
+        from metric_values inner join metric_catalog using (metric, variant)
+        where metric in {FAMILIES}
+        order by all
+    """,
+    "literature_costs": """
+        select model_id, condition, count(*) as documents,
+            sum(tokens_processed) as tokens_processed, sum(seconds) as seconds
+        from units where status = 'done' group by all order by all
+    """,
+}
+DIFFERENCE = """
+    select max(abs(ours.numerator / theirs.numerator - 1)), count(*)
+    from metric_documents as ours
+    inner join study_documents as theirs using (metric, variant, model_id, doc_id)
+    where metric = 'perplexity' and variant = 'bits_per_byte'
+"""
+
+
+def main() -> None:
+    """Score what is missing, build the metrics, write the tables."""
+    options = argparse.ArgumentParser(description=main.__doc__)
+    options.add_argument("--folder", type=Path, required=True)
+    options.add_argument("--documents", type=int, default=12)
+    options.add_argument("--hours", type=float, default=24.0)
+    chosen = options.parse_args()
+    folder = chosen.folder.resolve()
+    data, database = folder / "data", folder / "tokenmart.duckdb"
+    data.mkdir(parents=True, exist_ok=True)
+    if not (data / "cache").exists():
+        (data / "cache").symlink_to(ROOT / "data" / "cache")
+    problem = yaml.safe_load((ROOT / "data" / "problems" / "minilong.yml").read_text("utf-8"))
+    file = folder / "minilong.yml"
+    file.write_text(yaml.safe_dump(problem | {"probes": PROBES, "compare": COMPARE}), "utf-8")
+    places = {"TOKENMART_DATA": str(data), "TOKENMART_DATABASE": str(database)}
+
+    def run(*words: str) -> None:
+        command = [sys.executable, "-m", "tokenmart", *words]
+        subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, **places})
+
+    run("data", "fetch", "--problem", str(file))
+    documents = ["--documents", str(chosen.documents)]
+    run("extract", "--problem", str(file), *documents, "--hours", str(chosen.hours))
+    run("dbt", "run", "--quiet", "--select", "+metric_values", "+metric_documents", "+coverage")
+    with duckdb.connect(str(database), read_only=True) as connection:
+        study = connection.read_parquet(str(TABLES / "metric_documents.parquet"))
+        study.create_view("study_documents")
+        difference, rows = connection.sql(DIFFERENCE).fetchone() or (None, 0)
+        if difference is None or difference > TOLERANCE:
+            sys.exit(f"error: bits per byte differ from the study's by {difference} (relative)")
+        print(f"bits per byte: {rows} values, largest relative difference {difference:.1e}")
+        for name, query in QUERIES.items():
+            connection.sql(query).write_parquet(str(TABLES / f"{name}.parquet"))
+            print(f"written {name}.parquet")
+
+
+if __name__ == "__main__":
+    main()
