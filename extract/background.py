@@ -23,7 +23,6 @@ from extract.planning.memory import refuse_too_large
 from extract.planning.plan import Document, ModelPlan, Selection, plan_model
 from extract.tokenization import TokenizedDocument
 from warehouse.child_process import inherited, python_module
-from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.sources.place import Place
@@ -120,7 +119,7 @@ class Prefetch:
             TokenmartError, StorageError: see `plan_model`.
         """
         self._wait()
-        return self._plan(spec)
+        return plan_model(self.selection, spec, self.documents, self.since)
 
     def tokenize(self, plan: ModelPlan, document: Document) -> TokenizedDocument:
         """A document in a model's tokens: those prepared, else made now.
@@ -136,14 +135,11 @@ class Prefetch:
             self._thread.join()
             self._thread = None
 
-    def _plan(self, spec: ModelSpec) -> ModelPlan:
-        return plan_model(self.selection, spec, self.documents, self.since)
-
     def _prepare(self, spec: ModelSpec) -> None:
         try:
             if not self._is_loadable(spec):
                 return
-            plan = self._plan(spec)
+            plan = plan_model(self.selection, spec, self.documents, self.since)
         except Exception:  # reported when this model is due, whatever the error is
             return
         for task in plan.tasks:
@@ -224,6 +220,5 @@ def fetch_as_child() -> None:
 if __name__ == "__main__":
     try:
         fetch_as_child()
-    except TokenmartError:
-        os._exit(1)
-    os._exit(0)
+    finally:
+        os._exit(0)

@@ -9,7 +9,7 @@ import shutil
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.sources.checkpoint_files import PICKLED
 from warehouse.sources.place import Place
+from warehouse.terminal import listed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,19 +56,12 @@ def find_checkpoint(
     """
     found = spec.locate(Place(workspace, problem, asked=asked))
     if found.is_gguf:
-        folder = _converted(
-            found.revision,
-            workspace,
-            lambda staging: _convert_gguf(spec.full_id, found.path, staging),
-            made=_GGUF_MADE,
-        )
+        convert = partial(_convert_gguf, spec.full_id, found.path)
+        folder = _converted(found.revision, workspace, convert, made=_GGUF_MADE)
     elif found.is_pickled:
         files = sorted(path for path in found.path.iterdir() if path.is_file())
-        folder = _converted(
-            files_sha256(files, workspace),
-            workspace,
-            lambda staging: _convert_pickled(spec, files, staging),
-        )
+        convert = partial(_convert_pickled, spec, files)
+        folder = _converted(files_sha256(files, workspace), workspace, convert)
     else:
         folder = found.path
     _refuse_configuration(spec, folder / "config.json")
@@ -160,9 +154,8 @@ def _refuse_unread(who: str, reader: Any, model: Any) -> None:
             unread += [tensor.name for tensor in more]
     if unread:
         raise TokenmartError(
-            f"{who}: transformers doesn't read {', '.join(unread[:3])} of its GGUF file"
-            f"{f' and {len(unread) - 3} more' if len(unread) > 3 else ''}; give its safetensors "
-            "checkpoint"
+            f"{who}: transformers doesn't read {listed(unread)} of its GGUF file; give its "
+            "safetensors checkpoint"
         )
 
 

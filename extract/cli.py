@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -20,26 +19,17 @@ if TYPE_CHECKING:
 LONGEST_CPU_HOURS = 12.0
 """A plain `make extract` on a machine without a GPU must not start a job of weeks."""
 
-_SELECTION = (
-    click.option("--demo", is_flag=True, help="Use only the problem's small demo part."),
-    MODELS,
-    DEVICE,
-    DTYPE,
-    BACKEND,
-)
-
-
-def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that select models and settings."""
-    for option in reversed(_SELECTION):
-        command = option(command)
-    return command
+DEMO = click.option("--demo", is_flag=True, help="Use only the problem's small demo part.")
 
 
 @click.command()
 @click.pass_context
 @PROBLEM
-@selection_options
+@DEMO
+@MODELS
+@DEVICE
+@DTYPE
+@BACKEND
 @click.option("--probe", "probes", multiple=True, help="Use only this probe; repeatable.")
 @click.option("--documents", type=click.IntRange(1), help="Use only the first N documents.")
 @click.option(
@@ -251,10 +241,10 @@ def status(problem_name: str, by_condition: bool, wide: bool, as_json: bool) -> 
     print_lines("warning", fallbacks(rows), err=False)
     print_notes(console, status_notes(selection, rows))
     wanted = [row for row in rows if not row["on_request"]]
-    missing = [r for r in wanted if r["documents"] is None or r["done"] < r["documents"]]
+    missing = sum(r["documents"] is None or r["done"] < r["documents"] for r in wanted)
     if missing:
         click.echo(
-            f"{len(missing)} of {len(wanted)} conditions incomplete; go on with "
+            f"{missing} of {len(wanted)} conditions incomplete; go on with "
             f"`tokenmart extract --problem {problem.asked}`"
         )
     for section in sections:
@@ -266,7 +256,11 @@ def status(problem_name: str, by_condition: bool, wide: bool, as_json: bool) -> 
 
 @click.command()
 @PROBLEM
-@selection_options
+@DEMO
+@MODELS
+@DEVICE
+@DTYPE
+@BACKEND
 @click.option(
     "--contexts",
     type=click.IntRange(1),

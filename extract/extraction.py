@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from extract.backends.backend import Loading, Scored, Scorer, check_results, find_backend
@@ -214,7 +215,7 @@ class Extraction:
                 passed=self.within.passed,
             )
         )
-        write_model(self.selection, plan, scorer.parameters)
+        write_model(plan, scorer.parameters)
         scorer.check()
         return scorer
 
@@ -296,9 +297,9 @@ class Extraction:
             reason = explain(error, job.plan.spec.full_id)
         seconds = time.perf_counter() - started
         processed = sum(result.tokens_processed for result in results)
-        scored, left = [], list(results)
+        scored, left = [], iter(results)
         for condition, group in zip(together, built, strict=True):
-            own, left = left[: len(group)], left[len(group) :]
+            own = list(islice(left, len(group)))
             tokens = sum(result.tokens_processed for result in own)
             share = tokens / processed if processed else 1 / len(together)
             peaks = self.memory.bytes(), self.memory.reserved_bytes()
@@ -312,7 +313,7 @@ class Extraction:
         if not scored.reason and job.tokenized is not None:
             number = job.task.document.doc_id
             rows = token_rows(number, job.tokenized, scored.requests, scored.results)
-        unit = unit_record(self.selection, job, scored, rows.num_rows)
+        unit = unit_record(job, scored, rows.num_rows)
         top_k = scored.condition.top_k
         choices = top_token_rows(rows, scored.results, top_k) if top_k and rows.num_rows else None
         write_top_tokens(self.workspace, unit, choices, top_k)

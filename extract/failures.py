@@ -66,28 +66,20 @@ class DoesNotFitError(TokenmartError):
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether the device, one of its libraries, or the host has no memory left."""
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or (isinstance(error, RuntimeError) and _says(error, _OUT_OF_MEMORY))
-    )
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or _is_runtime_error_with(error, _OUT_OF_MEMORY)
 
 
 def has_no_plan(error: BaseException) -> bool:
     """Whether a kernel exists but doesn't support such tensors: another one may."""
-    if is_out_of_memory(error):
-        return False
-    return isinstance(error, RuntimeError) and _says(error, _NO_PLAN)
+    return _is_runtime_error_with(error, _NO_PLAN) and not is_out_of_memory(error)
 
 
 def is_device_lost(error: BaseException) -> bool:
     """Whether a GPU failed in a way that this process does not survive (its context is lost)."""
-    return (
-        isinstance(error, RuntimeError)
-        and not is_out_of_memory(error)
-        and not has_no_plan(error)
-        and (type(error).__name__ == "AcceleratorError" or _says(error, _LOST))
-    )
+    if is_out_of_memory(error) or has_no_plan(error):
+        return False
+    return type(error).__name__ == "AcceleratorError" or _is_runtime_error_with(error, _LOST)
 
 
 def raise_if_lost(error: BaseException) -> None:
@@ -105,9 +97,9 @@ def raise_if_lost(error: BaseException) -> None:
         ) from None
 
 
-def _says(error: BaseException, words: tuple[str, ...]) -> bool:
+def _is_runtime_error_with(error: BaseException, words: tuple[str, ...]) -> bool:
     text = str(error).lower()
-    return any(each in text for each in words)
+    return isinstance(error, RuntimeError) and any(each in text for each in words)
 
 
 class NonFiniteLogits(Exception):

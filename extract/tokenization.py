@@ -26,6 +26,7 @@ from warehouse.sources.tokenizer_files import (
     needs_sentencepiece,
     read_as_published,
 )
+from warehouse.terminal import listed
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def _refuse_unknown_tokens(tokenizer: Any, folder: Path, spec: ModelSpec) -> Non
     special = {str(token) for token in added.values() if token.special} - {tokenizer.bos_token}
     ordinary = sorted(set(beyond) - special, key=lambda token: beyond[token])
     if ordinary:
-        first = ", ".join(f"{token!r} = {beyond[token]}" for token in ordinary[:3])
+        first = listed([f"{token!r} = {beyond[token]}" for token in ordinary])
         raise TokenmartError(
             f"{spec.full_id}: its tokenizer has {len(ordinary)} tokens beyond the {rows} rows of "
             f"the embeddings ({first}); take the tokenizer that was trained with these weights, or "

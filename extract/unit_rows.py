@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from extract.backends.backend import ENGINE_VERSION, Scored, Scorer
-from extract.planning.plan import ModelPlan, Selection, Task, describe_interventions
+from extract.planning.plan import ModelPlan, Task, describe_interventions
 from extract.tokenization import TokenizedDocument
 from warehouse.probes.request import Condition, Request
 from warehouse.store.ledger import UnitRecord
@@ -122,7 +122,7 @@ def _joined(parts: Iterable[Any]) -> NDArray[Any]:
     return np.concatenate(list(parts))
 
 
-def write_model(selection: Selection, plan: ModelPlan, parameters: int) -> None:
+def write_model(plan: ModelPlan, parameters: int) -> None:
     """Write the row of a model where the warehouse looks for it.
 
     Raises:
@@ -142,8 +142,9 @@ def write_model(selection: Selection, plan: ModelPlan, parameters: int) -> None:
         "interventions": json.dumps(describe_interventions(spec)),
         "rope": None if spec.rope is None else spec.rope.model_dump_json(exclude_none=True),
     }
-    place = f"problem={selection.problem.name}/model_id={spec.model_id}/model.parquet"
-    write_table(selection.workspace.models / place, pa.Table.from_pylist([row], schema=MODELS))
+    place = f"problem={plan.selection.problem.name}/model_id={spec.model_id}/model.parquet"
+    models = plan.selection.workspace.models
+    write_table(models / place, pa.Table.from_pylist([row], schema=MODELS))
 
 
 @cache
@@ -156,11 +157,11 @@ def running_code() -> tuple[str, bool]:
     return found["revision"] or "unknown", bool(found["dirty"])
 
 
-def unit_record(selection: Selection, job: Job, scored: ScoredUnit, rows: int) -> UnitRecord:
+def unit_record(job: Job, scored: ScoredUnit, rows: int) -> UnitRecord:
     """The record of a unit; its content hash is set where its rows are stored."""
     commit, dirty = running_code()
     plan, task, tokenized, scorer = job.plan, job.task, job.tokenized, job.scorer
-    condition = scored.condition
+    condition, selection = scored.condition, plan.selection
     return UnitRecord(
         problem=selection.problem.name,
         model_id=plan.spec.model_id,

@@ -8,6 +8,7 @@ worker has left.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -16,20 +17,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from extract.devices import free_gpus
 from extract.failures import DeviceLostError, print_lines
+from extract.planning.cost import refuse_too_many
+from extract.planning.plan import Document, Selection
+from extract.planning.status import count_finished
 from extract.planning.tables import Plan
 from warehouse.child_process import inherited, python_module
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 from warehouse.progress import Progress, progress_bar
-
-if TYPE_CHECKING:
-    from extract.planning.plan import Document, Selection
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,6 @@ def share_gpus(
         alone = "; one model at a time over all of them" if len(gpus) > 1 and needed else ""
         return Sharing(asked or 1, sentence=f"{len(gpus)} GPUs{alone}." if alone else "")
     sentence = f"{len(gpus)} GPUs; {workers} workers, each with a copy of the model on one GPU"
-    most = max(fitting, key=len)
-    for number, names in enumerate(fitting):
-        if left_out := [name for name in most if name not in names]:
-            sentence += (
-                f"; GPU {number}, with {gpus[number] / 2**30:.0f} GiB free, leaves out "
-                f"{', '.join(left_out)}"
-            )
     if spread:
         sentence += (
             f"; afterwards, over all GPUs, since one has at most {max(gpus) / 2**30:.0f} GiB free: "
@@ -213,10 +207,11 @@ def run_workers(team: Sequence[Worker], finished: Callable[[], int], progress: P
     with _stopped_with_us(children):
         for worker in team:
             children.append(worker.start())
-        label = f"{len(children)} workers"
-        before = finished()
-        progress(label, before)
+        before = 0
         while True:
+            now = finished()
+            progress(f"{len(children)} workers", now - before)
+            before = now
             for number, (worker, child) in enumerate(zip(team, children, strict=True)):
                 if child.poll() == DeviceLostError.exit_code and not worker.restarted:
                     worker.restarted = True
@@ -224,9 +219,6 @@ def run_workers(team: Sequence[Worker], finished: Callable[[], int], progress: P
             if all(child.poll() is not None for child in children):
                 break
             time.sleep(POLL_SECONDS)
-            now = finished()
-            progress(label, now - before)
-            before = now
     for worker, child in zip(team, children, strict=True):
         if child.returncode == DeviceLostError.exit_code:
             lost.append(worker)
@@ -246,7 +238,7 @@ def run_workers(team: Sequence[Worker], finished: Callable[[], int], progress: P
 
 def worker_logs(workspace: Workspace, since: str, workers: int) -> list[Path]:
     """Files for the workers' error output; `since` is when their run began (ISO format)."""
-    stamp = "".join(character for character in since if character not in ":-+")
+    stamp = re.sub("[:+-]", "", since)
     folder = workspace.data / "logs"
     return [folder / f"extract-{stamp}-worker-{number}.log" for number in range(1, workers + 1)]
 
@@ -300,9 +292,6 @@ def share_work(
     Raises:
         DeviceLostError: all GPUs failed.
     """
-    from extract.planning.cost import refuse_too_many
-    from extract.planning.status import count_finished
-
     if sharing.each is not None:
         mine = {name for names in sharing.each for name in names}
         chosen = tuple(spec for spec in selection.models if spec.full_id in mine)
@@ -343,16 +332,19 @@ def _team(
     context: click.Context, since: str, sharing: Sharing, selection: Selection
 ) -> list[Worker]:
     """A worker for each process that has models."""
-    logs = worker_logs(selection.workspace, since, sharing.workers)
-    lists = sharing.each or ((),) * sharing.workers
     team = []
-    for number, environment in enumerate(worker_environments(sharing.workers, selection.device), 1):
-        names = lists[number - 1]
+    shares = zip(
+        sharing.each or ((),) * sharing.workers,
+        worker_environments(sharing.workers, selection.device),
+        worker_logs(selection.workspace, since, sharing.workers),
+        strict=True,
+    )
+    for number, (names, environment, log) in enumerate(shares, 1):
         if not names and sharing.each is not None:
             continue
         gpus = [gpu for name, gpu in environment.items() if name.endswith("VISIBLE_DEVICES")]
         place = f"worker {number} (GPU {gpus[0]})" if gpus else f"worker {number}"
-        team.append(Worker(_arguments(context, since, names), environment, logs[number - 1], place))
+        team.append(Worker(_arguments(context, since, names), environment, log, place))
     return team
 
 

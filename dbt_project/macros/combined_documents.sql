@@ -15,7 +15,12 @@
         {%- if by %}
         {{ by }},
         {%- endif %}
-        case when tokens >= min_tokens and isfinite(rounded_value) then rounded_value end as value,
+        -- Sums of floats come out otherwise in their last bits each time. Ten significant digits
+        -- keep models that are alike on a metric equal, so that ranks don't depend on the run.
+        case
+            when tokens >= min_tokens and isfinite(exact_value)
+                then cast(format('{:.9e}', exact_value) as double)
+        end as value,
         tokens,
         documents,
         case
@@ -25,47 +30,41 @@
         end as reason
     from (
         select
-            *,
-            -- Sums of floats come out otherwise in their last bits each time. Ten significant digits
-            -- keep models that are alike on a metric equal, so that ranks don't depend on the run.
-            cast(
-                format('{:.9e}', if(is_exponentiated, exp(combined_ratio), combined_ratio)) as double
-            ) as rounded_value
-        from (
-            select
-                documents.problem,
-                documents.metric,
-                documents.variant,
-                documents.model_id,
-                {%- if by %}
-                documents.{{ by }},
-                {%- endif %}
-                case any_value(variants.aggregation)
-                    when 'micro'
-                        then sum(documents.numerator) / nullif(sum(documents.denominator), 0)
-                    when 'macro' then avg(documents.numerator / documents.denominator)
-                    when 'weighted'
-                        then sum(documents.weight * documents.numerator / documents.denominator)
-                            / sum(documents.weight)
-                    when 'median'
-                        then quantile_cont(documents.numerator / documents.denominator, 0.5)
-                    when 'q10'
-                        then quantile_cont(documents.numerator / documents.denominator, 0.1)
-                    when 'q90'
-                        then quantile_cont(documents.numerator / documents.denominator, 0.9)
-                end as combined_ratio,
-                any_value(families.transform = 'exp' and variants.unit = 'token')
-                    as is_exponentiated,
-                any_value(variants.min_tokens) as min_tokens,
-                cast(sum(documents.tokens) as bigint) as tokens,
-                count(*) as documents
-            from documents
-            inner join variants
-                on documents.metric = variants.metric
-                and split_part(documents.variant, '@', 1) = variants.variant
-            inner join families
-                on documents.metric = families.metric
-            group by all
-        ) as combined
-    ) as rounded
+            documents.problem,
+            documents.metric,
+            documents.variant,
+            documents.model_id,
+            {%- if by %}
+            documents.{{ by }},
+            {%- endif %}
+            case any_value(variants.aggregation)
+                when 'micro'
+                    then sum(documents.numerator) / nullif(sum(documents.denominator), 0)
+                when 'macro' then avg(documents.numerator / documents.denominator)
+                when 'weighted'
+                    then sum(documents.weight * documents.numerator / documents.denominator)
+                        / sum(documents.weight)
+                when 'median'
+                    then quantile_cont(documents.numerator / documents.denominator, 0.5)
+                when 'q10'
+                    then quantile_cont(documents.numerator / documents.denominator, 0.1)
+                when 'q90'
+                    then quantile_cont(documents.numerator / documents.denominator, 0.9)
+            end as combined_ratio,
+            if(
+                any_value(families.transform = 'exp' and variants.unit = 'token'),
+                exp(combined_ratio),
+                combined_ratio
+            ) as exact_value,
+            any_value(variants.min_tokens) as min_tokens,
+            cast(sum(documents.tokens) as bigint) as tokens,
+            count(*) as documents
+        from documents
+        inner join variants
+            on documents.metric = variants.metric
+            and split_part(documents.variant, '@', 1) = variants.variant
+        inner join families
+            on documents.metric = families.metric
+        group by all
+    ) as combined
 {%- endmacro %}

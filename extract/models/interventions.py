@@ -77,16 +77,11 @@ def _rope_parameters(config: Any, spec: ModelSpec, what: str) -> dict[str, Any]:
     with full attention.
     """
     rope: dict[str, Any] = getattr(config, "rope_parameters", None) or {}
-    if not rope:
-        raise TokenmartError(
-            f"{spec.full_id}: {what} needs rotary embeddings, and {type(config).__name__} has "
-            "none; remove it"
-        )
-    found = rope if "rope_theta" in rope else rope.get("full_attention")
+    found: dict[str, Any] = rope if "rope_theta" in rope else rope.get("full_attention", {})
     if not found:
         raise TokenmartError(
-            f"{spec.full_id}: {what} acts on layers with full attention, and "
-            f"{type(config).__name__} has none with rotary embeddings; remove it"
+            f"{spec.full_id}: {what} needs rotary embeddings in layers with full attention, and "
+            f"{type(config).__name__} has none; remove it"
         )
     return found
 

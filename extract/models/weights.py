@@ -7,6 +7,7 @@ conversions) calls `load_weights`, which refuses both.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 from warehouse.errors import TokenmartError
 from warehouse.sources.checkpoint_files import SAFETENSORS
+from warehouse.terminal import listed
 
 COMPLETE = "complete"
 WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
@@ -24,9 +26,6 @@ PARALLEL = "module."
 """Prefix that data parallelism adds to all names."""
 
 ADAPTER = "adapter_config.json"
-
-NAMED = 3
-"""Number of tensors named in a message."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def load_weights(folder: Path, who: str, **options: Any) -> LoadedWeights:
     _refuse_shapes(who, found["mismatched_keys"])
     if found["error_msgs"]:
         raise TokenmartError(
-            f"{who}: its weights can't be loaded ({_first(found['error_msgs'])}); fetch the model "
+            f"{who}: its weights can't be loaded ({listed(found['error_msgs'])}); fetch the model "
             "again"
         )
     return LoadedWeights(model.eval(), record)
@@ -98,9 +97,11 @@ def refuse_incomplete(
         return
     parts = []
     if missing:
-        parts.append(f"lack {len(missing)} of its tensors ({_first(missing)})")
+        parts.append(f"lack {len(missing)} of its tensors ({listed(sorted(missing))})")
     if unexpected:
-        parts.append(f"have {len(unexpected)} that it has no place for ({_first(unexpected)})")
+        parts.append(
+            f"have {len(unexpected)} that it has no place for ({listed(sorted(unexpected))})"
+        )
     raise TokenmartError(
         f"{who}: its files {' and '.join(parts)}; {_remedy(missing, unexpected, model)}"
     )
@@ -123,22 +124,12 @@ def _remedy(missing: Collection[str], unexpected: Collection[str], model: Any) -
 
 
 def _refuse_shapes(who: str, mismatched: Iterable[Any]) -> None:
-    other = sorted((str(name), tuple(there), tuple(asked)) for name, there, asked in mismatched)
+    other = [f"{name} {list(there)}, not {list(asked)}" for name, there, asked in mismatched]
     if other:
-        listed = ", ".join(
-            f"{name} {list(there)}, not {list(asked)}" for name, there, asked in other[:NAMED]
-        )
-        more = f" and {len(other) - NAMED} more" if len(other) > NAMED else ""
         raise TokenmartError(
             f"{who}: tensors of its files don't have the shapes that its config.json gives "
-            f"({listed}{more}); correct `source` or `revision`, or fetch the model again"
+            f"({listed(sorted(other))}); correct `source` or `revision`, or fetch the model again"
         )
-
-
-def _first(names: Iterable[str]) -> str:
-    ordered = sorted(map(str, names))
-    more = f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
-    return ", ".join(ordered[:NAMED]) + more
 
 
 def _names(folder: Path) -> list[str]:
@@ -159,17 +150,12 @@ def _without_wrappers(names: Sequence[str], who: str) -> tuple[dict[str, str], s
         TokenmartError: two tensors have the same name without it.
     """
     found = [wrapper for wrapper in WRAPPERS if any(wrapper in name for name in names)]
-
-    def plain(name: str) -> str:
-        for wrapper in found:
-            name = name.replace(wrapper, "")
-        return name
-
-    inner = [plain(name) for name in names]
+    wrappers = re.compile("|".join(map(re.escape, WRAPPERS)))
+    inner = [wrappers.sub("", name) for name in names]
     parallel = bool(inner) and all(name.startswith(PARALLEL) for name in inner)
     if not found and not parallel:
         return {}, COMPLETE
-    mapping = {wrapper.replace(".", r"\."): "" for wrapper in found}
+    mapping = dict.fromkeys(map(re.escape, found), "")
     if parallel:
         mapping[r"^module\."] = ""
         inner = [name.removeprefix(PARALLEL) for name in inner]
@@ -177,7 +163,7 @@ def _without_wrappers(names: Sequence[str], who: str) -> tuple[dict[str, str], s
     if double:
         raise TokenmartError(
             f"{who}: its files have {len(double)} tensors twice, plain and wrapped "
-            f"({_first(double)}); keep one of them"
+            f"({listed(double)}); keep one of them"
         )
     changed = sum(before != after for before, after in zip(names, inner, strict=True))
     removed = ", ".join(f'"{each}"' for each in [*found, *([PARALLEL] if parallel else [])])

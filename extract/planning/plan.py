@@ -25,7 +25,6 @@ from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Reading
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import Problem
-from warehouse.sources.documents import DocumentSource
 from warehouse.store.ledger import UnitRecord, fingerprint
 from warehouse.store.token_files import finished_units, has_top_tokens
 
@@ -79,12 +78,11 @@ class ModelPlan:
     do costs a look at the ledger.
 
     Attributes:
+        selection: what it is a part of.
         spec: the model of the problem file.
         checkpoint: its files.
         tokenizer_sha256: fingerprint of tokenizer and BOS policy.
         dtype: what to compute in.
-        max_tokens: where documents are cut; None for nowhere.
-        rules: what happens to a document beyond the model's context.
         facts: what rows of this model depend on, for any document; a part of fingerprints.
         tasks: what is missing.
         done: number of settled units.
@@ -92,12 +90,11 @@ class ModelPlan:
         recorded_only: whether units without a record of complete weights are missing, too.
     """
 
+    selection: Selection
     spec: ModelSpec
     checkpoint: Checkpoint
     tokenizer_sha256: str
     dtype: str
-    max_tokens: int | None
-    rules: DocumentSource
     facts: dict[str, Any]
     tasks: tuple[Task, ...]
     done: int
@@ -134,8 +131,8 @@ class ModelPlan:
         total = whole.total_tokens
         if total < 2:
             raise TokenmartError(f"{total} tokens; remove it from the corpus")
-        keep = min(total, self.max_tokens or total)
-        context, rules = self.context_limit, self.rules
+        keep = min(total, self.selection.max_tokens or total)
+        context, rules = self.context_limit, self.selection.problem.documents
         most = keep if context is None else context - (self.tokenizer.bos is not None)
         if rules.too_long == "truncate":
             keep = min(keep, max(2, most - rules.room))
@@ -157,20 +154,9 @@ class ModelPlan:
         foreign = None
         if document.foreign and any(condition.kind.reads_foreign for condition in conditions):
             other = self.tokenizer.encode(document.foreign.text).cut(len(tokenized.ids))
-            foreign = self._reading(document.foreign, other)
-        return self._reading(document, tokenized, foreign)
-
-    def _reading(
-        self, document: Document, tokens: TokenizedDocument, foreign: Reading | None = None
-    ) -> Reading:
-        return Reading(
-            ids=tokens.ids,
-            char_start=tokens.char_start,
-            char_end=tokens.char_end,
-            text=document.text,
-            bos=self.tokenizer.bos,
-            foreign=foreign,
-        )
+            foreign = self.reading(document.foreign, other, ())
+        spans = tokenized.char_start, tokenized.char_end
+        return Reading(tokenized.ids, *spans, document.text, self.tokenizer.bos, foreign)
 
 
 def describe_interventions(spec: ModelSpec) -> list[dict[str, Any]]:
@@ -319,12 +305,11 @@ def plan_model(
         if missing:
             tasks.append(replace(everything, missing=missing))
     return ModelPlan(
+        selection=selection,
         spec=spec,
         checkpoint=checkpoint,
         tokenizer_sha256=tokenizer_sha256,
         dtype=dtype,
-        max_tokens=selection.max_tokens,
-        rules=rules,
         facts=facts,
         tasks=tuple(tasks),
         done=done,

@@ -24,11 +24,9 @@ from warehouse.problem.tables import documents_path
 from warehouse.remote import footer
 from warehouse.store.ledger import UnitRecord, whole_tokens
 from warehouse.store.token_files import finished_units, published_path
-from warehouse.terminal import Column, counted
+from warehouse.terminal import Column, counted, listed
 
 UNKNOWN = "unknown"
-NAMED = 3
-"""Number of models that are named; the rest is counted."""
 
 
 def current_units(
@@ -85,12 +83,6 @@ def cut_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         "read"
         for (cut, done, read, whole), names in found.items()
     ]
-
-
-def listed(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
-    more = f" and {len(names) - NAMED} more models" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
 
 
 def count_finished(selection: Selection, documents: Sequence[Document]) -> int:
@@ -174,17 +166,15 @@ def next_steps(selection: Selection) -> list[str]:
 
 def fallbacks(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Fallbacks that cost speed or precision, one line per model: from `status_rows`."""
-    slow = {"prefixes": ("separate",), "attention": ("eager", "sdpa/math")}
-    found = {
-        (row["model"], f"{name} {used}")
+    slow = {"attention": ("eager", "sdpa/math"), "prefixes": ("separate",)}
+    found = [
+        f"{row['model']}: {name} {used}"
         for row in rows
         for name, beginnings in slow.items()
         for used in row[name]
         if used.startswith(beginnings)
-    }
-    order = list(dict.fromkeys(row["model"] for row in rows))
-    ordered = sorted(found, key=lambda each: (order.index(each[0]), each[1]))
-    return [f"{model}: {what}" for model, what in ordered]
+    ]
+    return list(dict.fromkeys(found))
 
 
 def per_model(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from extract.planning.cost import (
 )
 from extract.planning.memory import Footprint, model_size, refused
 from extract.planning.plan import Selection
-from extract.planning.status import UNKNOWN, current_units, listed
+from extract.planning.status import UNKNOWN, current_units
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.needs import downloads_text, notices, problem_needs
@@ -30,7 +30,7 @@ from warehouse.problem.spec import Problem
 from warehouse.problem.tables import documents_path
 from warehouse.remote import source
 from warehouse.sources.place import Need
-from warehouse.terminal import Column, counted
+from warehouse.terminal import Column, counted, listed
 
 CARDS_NAMED = 3
 
@@ -187,7 +187,6 @@ def _cut_notes(lengths: Sequence[int], selection: Selection) -> list[str]:
         by_context.setdefault(context, []).append(spec.full_id)
     rules = problem.documents
     truncates = rules.too_long == "truncate"
-    several = sum(map(len, by_context.values())) > 1
     notes = []
     for context, names in by_context.items():
         if context is None:
@@ -202,10 +201,9 @@ def _cut_notes(lengths: Sequence[int], selection: Selection) -> list[str]:
         if truncates:
             read = sum(min(n, most) for n in lengths)
             free = f" ({rules.room} left free)" if rules.room else ""
-            alike = "; documents.max_characters would cut them alike for every tokenizer"
             notes.append(
                 f"{about} will be cut to {allows}{free}: about {read:,} of {sum(lengths):,} tokens "
-                f"are read{alike if several else ''}."
+                "are read; documents.max_characters would cut them alike for every tokenizer."
             )
         else:
             notes.append(

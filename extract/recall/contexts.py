@@ -13,6 +13,7 @@ find each one more probable than words that were listed once.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +34,8 @@ NOUNS = tuple(
     mirror needle orchard pencil quarry river saddle temple umbrella valley window yard
     bridge castle drum falcon glacier hammer lantern meadow""".split()  # noqa: SIM905
 )
+
+NAMES = tuple(f"{adjective} {noun}" for adjective in ADJECTIVES for noun in NOUNS)
 
 LISTED = tuple(
     """apple arrow autumn bacon badge barrel beach bench bottle branch bread brick brush bucket
@@ -124,11 +127,10 @@ def make_contexts(target: RecallTarget, filler: Sequence[tuple[str, str]]) -> li
     """
     rng = np.random.default_rng([target.seed, RECALL_VERSION])
     blocks = target.lengths[-1] // target.key_every
-    most = len(ADJECTIVES) * len(NOUNS)
-    if blocks > most:
+    if blocks > len(NAMES):
         raise TokenmartError(
-            f"target.key_every {target.key_every}: {blocks} keys, at most {most} have a name; "
-            "raise it"
+            f"target.key_every {target.key_every}: {blocks} keys, at most {len(NAMES)} have a "
+            "name; raise it"
         )
     # generous for any tokenizer: a token is rarely longer than eight characters
     needed = target.lengths[-1] * 8
@@ -156,11 +158,18 @@ def make_contexts(target: RecallTarget, filler: Sequence[tuple[str, str]]) -> li
     return contexts
 
 
+def words_sha256(tasks: Sequence[RecallTask]) -> str:
+    """Hash of the words that the contexts of these tasks are made of."""
+    words = ADJECTIVES + NOUNS
+    if tuple(tasks) != DEFAULT_TASKS:
+        words += (*LISTED, LETTERS)
+    return hashlib.sha256(" ".join(words).encode()).hexdigest()
+
+
 def _controls(context: Context, rng: np.random.Generator) -> tuple[Question, ...]:
     """The questions for single keys, each with a name that the context doesn't contain."""
     planted = " ".join(context.facts)
-    names = [f"{one} {two}" for one in ADJECTIVES for two in NOUNS]
-    absent = [name for name in names if name not in planted]
+    absent = [name for name in NAMES if name not in planted]
     asked = [question for question in context.questions if question.task == "single_key"]
     drawn = rng.permutation(len(absent))
     return tuple(
@@ -173,21 +182,18 @@ def _single_keys(
     target: RecallTarget, filler: str, blocks: int, rng: np.random.Generator
 ) -> Context:
     """A key in each block."""
-    pairs = rng.choice(len(ADJECTIVES) * len(NOUNS), size=blocks, replace=False)
+    chosen = rng.choice(len(NAMES), size=blocks, replace=False)
     digits = rng.integers(0, 10, size=(blocks, target.value_digits))
-    names = [_name(int(pair)) for pair in pairs]
-    numbers = ["".join(map(str, row)) for row in digits]
-    keys = [_single_key(*each) for each in zip(range(blocks), names, numbers, strict=True)]
+    keys = [
+        _single_key(block, NAMES[name], "".join(map(str, row)))
+        for block, (name, row) in enumerate(zip(chosen, digits, strict=True))
+    ]
     return Context(
         filler=filler,
         facts=tuple(fact for fact, _ in keys),
         offsets=tuple(rng.uniform(0, 1, size=blocks)),
         questions=tuple(question for _, question in keys),
     )
-
-
-def _name(pair: int) -> str:
-    return f"{ADJECTIVES[pair // len(NOUNS)]} {NOUNS[pair % len(NOUNS)]}"
 
 
 def _single_key(block: int, name: str, number: str) -> tuple[str, Question]:
@@ -247,11 +253,8 @@ class _Planting:
 
     def _own_names(self, count: int) -> list[str]:
         """Names that share no word with any other."""
-        adjectives = self._take(self.adjectives, count)
-        return [
-            f"{one} {two}"
-            for one, two in zip(adjectives, self._take(self.nouns, count), strict=True)
-        ]
+        adjectives, nouns = self._take(self.adjectives, count), self._take(self.nouns, count)
+        return [" ".join(words) for words in zip(adjectives, nouns, strict=True)]
 
     def _alike_names(self, count: int) -> list[str]:
         """Names each of which shares a word with several others."""
@@ -313,11 +316,11 @@ class _Planting:
         words = list(self.rng.permutation(LISTED))
         common, rare = words[:COMMON], words[COMMON:]
         prompt = "\nThe word that stands in every one of the word lists is "
-        first = blocks[0] if blocks else 0
-        self.questions += [
-            Question("common_words", first, prompt, word, everywhere=True)
-            for word in (common if blocks else ())
-        ]
+        if blocks:
+            self.questions += [
+                Question("common_words", blocks[0], prompt, word, everywhere=True)
+                for word in common
+            ]
         for place, block in enumerate(blocks):
             own = rare[RARE * place : RARE * (place + 1)]
             listed = self.rng.permutation([*common, *own])

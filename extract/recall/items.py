@@ -58,11 +58,11 @@ def asked_in(target: RecallTarget, contexts: Sequence[Context]) -> list[Asked]:
     found: list[Asked] = []
     for number, context in enumerate(contexts):
         for length in target.lengths:
-            told = [q for q in context.questions if q.block < length // target.key_every]
-            rivals = [question for question in told if question.rival]
-            kept = set(_spread(rivals, RIVALS))
-            absent = [q for q in context.controls if q.block < length // target.key_every]
-            asked = [question for question in told if not question.rival or question in kept]
+            blocks = length // target.key_every
+            answerable = [q for q in context.questions if q.block < blocks]
+            kept = set(_spread([q for q in answerable if q.rival], RIVALS))
+            absent = [q for q in context.controls if q.block < blocks]
+            asked = [q for q in answerable if not q.rival or q in kept]
             asked += _spread(absent, target.control_keys)
             found += [
                 Asked(len(found) + place, number, length, question)
@@ -85,15 +85,13 @@ def build_items(
     Raises:
         TokenmartError: a sentence is longer than its block.
     """
-    by_context: dict[int, list[Asked]] = defaultdict(list)
-    for asked in asked_in(target, contexts):
-        by_context[asked.context].append(asked)
+    everything = asked_in(target, contexts)
     for number, context in enumerate(contexts[first:], start=first):
         prefix = _prefix(target, context, tokenizer)
         asked_here = (*context.questions, *context.controls)
         encoded = {each: _question(each, tokenizer) for each in asked_here}
         items = []
-        for asked in by_context[number]:
+        for asked in (each for each in everything if each.context == number):
             ids, start = encoded[asked.question]
             answers = np.zeros(len(ids) - start, dtype=np.int32)
             request = Request(
@@ -197,16 +195,15 @@ def describe_items(target: RecallTarget, contexts: Sequence[Context]) -> pa.Tabl
         question = asked.question
         if question.rival:
             continue
-        told = (question.block + contexts[asked.context].offsets[question.block]) / (
-            asked.length // target.key_every
-        )
+        place = question.block + contexts[asked.context].offsets[question.block]
+        depth = place / (asked.length // target.key_every)
         rows.append(
             {
                 "task": asked.task,
                 "item": asked.item,
                 "kind": CONTROL if question.control else question.task,
                 "length": asked.length,
-                "depth": None if question.everywhere else told,
+                "depth": None if question.everywhere else depth,
                 "counts": asked.length in counted and not question.control,
             }
         )

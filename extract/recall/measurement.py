@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,29 +10,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from extract.backends.backend import DEFAULT, ENGINE_VERSION, Loading, find_backend
+from extract.backends.backend import DEFAULT, Loading, find_backend
 from extract.failures import Failure, Outcome, why_failed
 from extract.models.loading import has_all_tensors
-from extract.planning.plan import (
-    ModelPlan,
-    Selection,
-    describe_corrections,
-    describe_interventions,
-    plan_model,
-)
-from extract.recall.contexts import (
-    ADJECTIVES,
-    LETTERS,
-    LISTED,
-    NOUNS,
-    RECALL_VERSION,
-    make_contexts,
-)
+from extract.planning.plan import ModelPlan, Selection, describe_corrections, plan_model
+from extract.recall.contexts import RECALL_VERSION, make_contexts, words_sha256
 from extract.recall.items import build_items, describe_items, score_items
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
-from warehouse.problem.spec import DEFAULT_TASKS, Problem, RecallTarget
+from warehouse.problem.spec import Problem, RecallTarget
 from warehouse.progress import Progress
 from warehouse.remote import footer, source
 from warehouse.sources.place import Place
@@ -62,11 +48,9 @@ def standard_error_note(contexts: int) -> str:
     """
     if contexts >= USABLE_CONTEXTS:
         return ""
-    known = (
-        f"known to about ±{1 / math.sqrt(2 * (contexts - 1)):.0%} only"
-        if contexts > 1
-        else "unknown"
-    )
+    known = "unknown"
+    if contexts > 1:
+        known = f"known to about ±{1 / math.sqrt(2 * (contexts - 1)):.0%} only"
     return (
         f"{counted(contexts, 'context')} a model: the scores' standard errors, and the noise "
         f"ceiling made of them, are {known}; `tokenmart recall --contexts {USABLE_CONTEXTS}` makes "
@@ -74,25 +58,18 @@ def standard_error_note(contexts: int) -> str:
     )
 
 
-def fingerprints(target: RecallTarget, plan: ModelPlan, backend: str) -> tuple[str, str]:
+def fingerprints(target: RecallTarget, plan: ModelPlan) -> tuple[str, str]:
     """Of everything the measured rows depend on, and of the same but for the number of contexts.
 
     The first contexts are always alike, so answers with the same second fingerprint can be added
     to.
     """
-    words = ADJECTIVES + NOUNS
-    if target.tasks != DEFAULT_TASKS:
-        words += (*LISTED, LETTERS)
+    of_model = ("revision", "interventions", "tokenizer", "dtype", "backend", "engine")
     parts = {
-        "revision": plan.checkpoint.revision,
-        "interventions": describe_interventions(plan.spec),
+        **{name: plan.facts[name] for name in of_model},
         **describe_corrections(plan.spec),
-        "tokenizer": plan.tokenizer_sha256,
-        "dtype": plan.dtype,
-        "backend": backend,
-        "engine": ENGINE_VERSION,
         "recall": RECALL_VERSION,
-        "names": hashlib.sha256(" ".join(words).encode()).hexdigest(),
+        "names": words_sha256(target.tasks),
     }
     measured = target.measured
     extendable = {key: value for key, value in measured.items() if key != "contexts"}
@@ -102,15 +79,16 @@ def fingerprints(target: RecallTarget, plan: ModelPlan, backend: str) -> tuple[s
 
 def items_path(problem: Problem, model_id: str, workspace: Workspace) -> Path:
     """The measured items of one model."""
-    return (
-        workspace.downstream / f"problem={problem.name}" / f"model_id={model_id}" / "items.parquet"
-    )
+    return workspace.downstream / _place(problem, model_id)
 
 
 def recall_items_path(problem: Problem, model_id: str, workspace: Workspace) -> Path:
     """The questions of those items."""
-    folder = f"problem={problem.name}"
-    return workspace.recall_items / folder / f"model_id={model_id}" / "items.parquet"
+    return workspace.recall_items / _place(problem, model_id)
+
+
+def _place(problem: Problem, model_id: str) -> str:
+    return f"problem={problem.name}/model_id={model_id}/items.parquet"
 
 
 def _marks(path: Path) -> dict[bytes, bytes]:
@@ -159,7 +137,7 @@ def measure_recall(target: RecallTarget, selection: Selection, progress: Progres
         def job(spec: ModelSpec = spec) -> None:
             plan = plan_model(selection, spec, [])
             with outcome.messages.about(spec.full_id):
-                outcome.units += _measure(target, plan, selection, texts, progress)
+                outcome.units += _measure(target, plan, texts, progress)
 
         if reason := why_failed(spec.full_id, job):
             outcome.failures.append(Failure(spec.full_id, reason))
@@ -168,14 +146,11 @@ def measure_recall(target: RecallTarget, selection: Selection, progress: Progres
 
 
 def _measure(
-    target: RecallTarget,
-    plan: ModelPlan,
-    selection: Selection,
-    texts: Sequence[tuple[str, str]],
-    progress: Progress,
+    target: RecallTarget, plan: ModelPlan, texts: Sequence[tuple[str, str]], progress: Progress
 ) -> bool:
     """Measure what is missing of one model; returns whether anything was."""
-    spec, backend, workspace = plan.spec, selection.backend, selection.workspace
+    spec, selection = plan.spec, plan.selection
+    backend, workspace = selection.backend, selection.workspace
     path = items_path(selection.problem, spec.model_id, workspace)
     marks = _marks(path)
     unrecorded = path.is_file() and backend == DEFAULT and WEIGHTS_KEY not in marks
@@ -183,13 +158,13 @@ def _measure(
         # an earlier version asked a model of which a part was drawn at random
         path.unlink()
         marks = {}
-    whole, extendable = fingerprints(target, plan, backend)
+    whole, extendable = fingerprints(target, plan)
     answers = DOWNSTREAM.empty_table()
     if marks.get(SAME_KEY, b"").decode() == extendable:
         answers = pq.ParquetFile(source(path)).read()
     there = len(answers["cluster"].unique())
     if there >= target.contexts or marks.get(FINGERPRINT_KEY, b"").decode() == whole:
-        _describe(target, max(there, target.contexts), plan, selection, texts)
+        _describe(target, max(there, target.contexts), plan, texts)
         return False
     limit, longest = plan.context_limit, target.lengths[-1]
     if limit is not None and longest > limit:
@@ -211,25 +186,22 @@ def _measure(
         answers = pa.concat_tables([answers.replace_schema_metadata(None), added])
         so_far = target.model_copy(update={"contexts": number + 1})
         marks = {
-            FINGERPRINT_KEY: fingerprints(so_far, plan, backend)[0].encode(),
+            FINGERPRINT_KEY: fingerprints(so_far, plan)[0].encode(),
             SAME_KEY: extendable.encode(),
             WEIGHTS_KEY: scorer.weights.encode(),
         }
         write_table(path, answers.cast(DOWNSTREAM).replace_schema_metadata(marks))
-    _describe(target, target.contexts, plan, selection, texts)
+    _describe(target, target.contexts, plan, texts)
     return True
 
 
 def _describe(
-    target: RecallTarget,
-    contexts: int,
-    plan: ModelPlan,
-    selection: Selection,
-    texts: Sequence[tuple[str, str]],
+    target: RecallTarget, contexts: int, plan: ModelPlan, texts: Sequence[tuple[str, str]]
 ) -> None:
     """Write down what the items ask; what `overall` averages may have changed since."""
     target = target.model_copy(update={"contexts": contexts})
     table = describe_items(target, make_contexts(target, texts))
+    selection = plan.selection
     path = recall_items_path(selection.problem, plan.spec.model_id, selection.workspace)
     # a file that is rewritten would have dbt build everything again
     with suppress(OSError, pa.ArrowInvalid):

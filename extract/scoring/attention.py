@@ -113,10 +113,8 @@ def fused_kernels(device: torch.device, kernels: Kernels = FUSED) -> Iterator[No
 def with_masks(config: Any) -> Iterator[None]:
     """SDPA while suffixes run: FlashAttention, good for whole texts, supports no masks."""
     chosen = config._attn_implementation
-    if chosen in ("sdpa", REPEATED_HEADS, "eager"):
-        yield
-        return
-    config._attn_implementation = "sdpa"
+    if chosen not in ("sdpa", REPEATED_HEADS, "eager"):
+        config._attn_implementation = "sdpa"
     try:
         yield
     finally:

@@ -23,7 +23,7 @@ from extract.backends.backend import Scored
 from extract.devices import free_bytes, free_unused
 from extract.failures import NonFiniteLogits
 from extract.models.loading import execution_device
-from extract.scoring import attention, self_check
+from extract.scoring import attention, layers, packing, self_check
 from extract.scoring.budgets import (
     CPU_BATCH_TOKENS,
     SUFFIX_TOKENS,
@@ -36,28 +36,6 @@ from extract.scoring.budgets import (
 )
 from extract.scoring.generation import Answer, Writing, write_answers
 from extract.scoring.head import LogitTransform, VocabularyHead, to_host
-from extract.scoring.layers import (
-    compile_layers,
-    exact_float32,
-    has_length_dependent_rope,
-    onednn_available,
-    pack_linear_layers,
-    reset_frequencies,
-)
-from extract.scoring.packing import (
-    PACKED_TOKENS,
-    Piece,
-    Row,
-    attention_mask,
-    columns_of,
-    next_token_row,
-    pack_short_groups,
-    pack_suffixes,
-    padded,
-    suffixes_of,
-    visible_tokens,
-    whole_row,
-)
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
 from warehouse.problem.models import ModelShape
@@ -108,7 +86,7 @@ class Engine:
         self.model = model
         self.backbone = model.get_decoder()
         self.weights = str(getattr(model, "loading_record", ""))
-        exact_float32()
+        layers.exact_float32()
         self.device: torch.device = execution_device(model.get_input_embeddings())
         self.dtype: torch.dtype = model.dtype
         self.config = model.config.get_text_config()
@@ -132,10 +110,10 @@ class Engine:
             attention.preferred_kernels(self.device),
         )
         if compiled:
-            compile_layers(self.backbone)
-        elif onednn_available(self.device, self.dtype):
-            pack_linear_layers(self.backbone)
-        self.length_dependent = has_length_dependent_rope(self.config)
+            layers.compile_layers(self.backbone)
+        elif layers.onednn_available(self.device, self.dtype):
+            layers.pack_linear_layers(self.backbone)
+        self.length_dependent = layers.has_length_dependent_rope(self.config)
         self.prefixes = (
             "separate: frequencies follow the length" if self.length_dependent else "shared"
         )
@@ -221,11 +199,11 @@ class Engine:
                 groups.setdefault(request.prefix.tobytes(), []).append(index)
             else:
                 alone.append(index)
-        rows = [row for each in groups.values() if (row := next_token_row(requests, each))]
+        rows = [row for each in groups.values() if (row := packing.next_token_row(requests, each))]
         bare = {i for row in rows for i in row.requests}
         suffixed = [group for group in groups.values() if group[0] not in bare]
-        budget = min(self.budgets.batch_tokens, PACKED_TOKENS)
-        for pack in pack_short_groups(requests, suffixed, budget):
+        budget = min(self.budgets.batch_tokens, packing.PACKED_TOKENS)
+        for pack in packing.pack_short_groups(requests, suffixed, budget):
             states = self._packed_states(pack)
             results.update(self._score_suffixes(requests, pack, states, {}))
         for group in suffixed:
@@ -235,7 +213,7 @@ class Engine:
             same = [i for i in alone if np.array_equal(requests[i].ids, prefix)]
             alone = [i for i in alone if i not in same]
             results.update(self._score_long_prefix(prefix, requests, same, group))
-        rows += [whole_row(requests, i) for i in alone]
+        rows += [packing.whole_row(requests, i) for i in alone]
         results.update(self._score_batches(requests, rows))
         return [results[index] for index in range(len(requests))]
 
@@ -277,7 +255,7 @@ class Engine:
         return torch.cat(pieces)
 
     def _score_batches(
-        self, requests: Sequence[Request], rows: Sequence[Row]
+        self, requests: Sequence[Request], rows: Sequence[packing.Row]
     ) -> dict[int, _OnDevice]:
         """Right-padded batches of similar length; causal attention never looks at the padding."""
         results: dict[int, _OnDevice] = {}
@@ -287,12 +265,12 @@ class Engine:
             size = max(1, self.budgets.batch_tokens // longest)
             if self.length_dependent:
                 size = min(size, sum(len(row.ids) == longest for row in left))
-                reset_frequencies(self.backbone, self.device, self.dtype)
+                layers.reset_frequencies(self.backbone, self.device, self.dtype)
             batch, left = left[:size], left[size:]
             if len(batch) == 1:
                 hidden = [self._states(batch[0].ids)]
             else:
-                ids = padded([row.ids for row in batch])
+                ids = packing.padded([row.ids for row in batch])
                 output = self.backbone(input_ids=self._ids(ids), use_cache=False)
                 hidden = list(output.last_hidden_state)
             states, spent = [], {}
@@ -317,11 +295,11 @@ class Engine:
         for i in same:
             own = hidden[requests[i].first_target - 1 : len(prefix) - 1]
             (results[i],), tokens = self._heads([own], requests, {i: tokens}), 0
-        suffixes = suffixes_of(requests, group)
+        suffixes = packing.suffixes_of(requests, group)
         # of the prefix, only the states that predict first tokens of suffixes are kept
         ends = {each.visible - 1: hidden[each.visible - 1].clone() for each in suffixes}
         del hidden
-        for pack in pack_suffixes(suffixes, self.budgets.suffix_tokens):
+        for pack in packing.pack_suffixes(suffixes, self.budgets.suffix_tokens):
             states = self._packed_states(pack, cache, len(prefix))
             results.update(self._score_suffixes(requests, pack, states, ends, tokens))
             cache.crop(-sum(len(state) for state in states))
@@ -329,18 +307,20 @@ class Engine:
         return results
 
     def _packed_states(
-        self, pieces: Sequence[Piece], cache: DynamicCache | None = None, cached: int = 0
+        self, pieces: Sequence[packing.Piece], cache: DynamicCache | None = None, cached: int = 0
     ) -> Sequence[Tensor]:
         """Hidden states of each piece, shape (len(ids), width), from one packed forward.
 
         The prefix of suffixes is in `cache`, `cached` tokens, or among the pieces.
         """
-        group, suffix, positions, visible = (self._ids(each) for each in columns_of(pieces))
-        mask, keys = visible_tokens(group, suffix, positions, visible, cached)
+        group, suffix, positions, visible = (self._ids(each) for each in packing.columns_of(pieces))
+        mask, keys = packing.visible_tokens(group, suffix, positions, visible, cached)
         with attention.with_masks(self.config):
             output = self.backbone(
                 input_ids=self._ids(np.concatenate([piece.ids for piece in pieces])[None]),
-                attention_mask=attention_mask(mask, positions, keys, self.config, self.dtype),
+                attention_mask=packing.attention_mask(
+                    mask, positions, keys, self.config, self.dtype
+                ),
                 position_ids=positions[None],
                 past_key_values=cache,
                 use_cache=cache is not None,
@@ -350,7 +330,7 @@ class Engine:
     def _score_suffixes(
         self,
         requests: Sequence[Request],
-        pieces: Sequence[Piece],
+        pieces: Sequence[packing.Piece],
         states: Sequence[Tensor],
         prefix: Mapping[int, Tensor] | Tensor,
         tokens: int = 0,

@@ -34,49 +34,35 @@ known_models as (
     from units
 ),
 
-counts as (
-    select
-        problem,
-        model_id,
-        condition,
-        count(*) filter (where status = 'done') as documents_done,
-        count(*) filter (where status = 'failed') as documents_failed,
-        sum(rows) filter (where status = 'done') as tokens,
-        sum(tokens_processed) as tokens_processed,
-        sum(tokens_scored) as tokens_scored,
-        sum(seconds) as seconds,
-        max(peak_bytes) as peak_bytes,
-        any_value(reason) filter (where status = 'failed') as failure
-    from units
-    group by problem, model_id, condition
-),
-
 coverage as (
     select
         known_models.problem,
         known_models.model_id,
         conditions.condition,
         conditions.condition_kind,
-        coalesce(documents.documents, 0) as documents,
-        coalesce(counts.documents_done, 0) as documents_done,
-        coalesce(counts.documents_failed, 0) as documents_failed,
+        coalesce(any_value(documents.documents), 0) as documents,
+        count(*) filter (where units.status = 'done') as documents_done,
+        count(*) filter (where units.status = 'failed') as documents_failed,
         greatest(
-            coalesce(documents.documents, 0)
-            - coalesce(counts.documents_done, 0)
-            - coalesce(counts.documents_failed, 0),
-            0
+            coalesce(any_value(documents.documents), 0) - documents_done - documents_failed, 0
         ) as documents_missing,
-        coalesce(counts.documents_done, 0) >= coalesce(documents.documents, 0) as complete,
-        cast(coalesce(counts.tokens, 0) as bigint) as tokens,
-        cast(coalesce(counts.tokens_processed, 0) as bigint) as tokens_processed,
-        cast(coalesce(counts.tokens_scored, 0) as bigint) as tokens_scored,
-        cast(coalesce(counts.seconds, 0) as double) as seconds,
-        counts.peak_bytes,
-        counts.failure
+        documents_done >= coalesce(any_value(documents.documents), 0) as complete,
+        cast(coalesce(sum(units.rows) filter (where units.status = 'done'), 0) as bigint)
+            as tokens,
+        cast(coalesce(sum(units.tokens_processed), 0) as bigint) as tokens_processed,
+        cast(coalesce(sum(units.tokens_scored), 0) as bigint) as tokens_scored,
+        coalesce(sum(units.seconds), 0) as seconds,
+        max(units.peak_bytes) as peak_bytes,
+        any_value(units.reason) filter (where units.status = 'failed') as failure
     from known_models
     inner join conditions using (problem)
     left join documents using (problem)
-    left join counts using (problem, model_id, condition)
+    left join units using (problem, model_id, condition)
+    group by
+        known_models.problem,
+        known_models.model_id,
+        conditions.condition,
+        conditions.condition_kind
 )
 
 select * from coverage

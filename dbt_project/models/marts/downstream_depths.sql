@@ -42,15 +42,10 @@ select
     problem,
     model_id,
     kind,
-    cast(length as integer) as length,
+    length,
     cast(eighth as integer) as eighth,
-    cast(mean as double) as score,
-    cast(
-        case
-            when count(*) > 1
-                then sqrt(sum(residual ** 2) * count(*) / (count(*) - 1)) / sum(items)
-        end as double
-    ) as stderr,
+    mean as score,
+    sqrt(sum(residual ** 2) * count(*) / nullif(count(*) - 1, 0)) / sum(items) as stderr,
     cast(sum(items) as bigint) as items,
     count(*) as contexts
 from clusters

@@ -38,10 +38,7 @@ tasks as (
         model_id,
         task,
         task_score as score,
-        case
-            when count(*) > 1
-                then sqrt(sum(residual ** 2) * count(*) / (count(*) - 1)) / task_items
-        end as stderr,
+        sqrt(sum(residual ** 2) * count(*) / nullif(count(*) - 1, 0)) / task_items as stderr,
         task_items as items,
         counts
     from clusters
@@ -59,12 +56,11 @@ contexts as (
     group by problem, model_id, cluster
 ),
 
-context_sums as (
+context_errors as (
     select
         problem,
         model_id,
-        count(*) as contexts,
-        sum(residual ** 2) as residual_squares
+        sqrt(sum(residual ** 2) * count(*) / nullif(count(*) - 1, 0)) as stderr
     from contexts
     group by problem, model_id
 ),
@@ -75,16 +71,11 @@ overall as (
         tasks.model_id,
         'overall' as task,
         avg(tasks.score) as score,
-        case
-            when count(tasks.stderr) = count(*)
-                then sqrt(
-                        any_value(context_sums.residual_squares * context_sums.contexts)
-                        / (any_value(context_sums.contexts) - 1)
-                    ) / count(*)
-        end as stderr,
-        sum(tasks.items) as items
+        if(count(tasks.stderr) = count(*), any_value(context_errors.stderr) / count(*), null)
+            as stderr,
+        cast(sum(tasks.items) as bigint) as items
     from tasks
-    inner join context_sums using (problem, model_id)
+    inner join context_errors using (problem, model_id)
     where tasks.counts
     group by tasks.problem, tasks.model_id
 ),
@@ -95,11 +86,4 @@ downstream_scores as (
     select * from overall
 )
 
-select
-    problem,
-    model_id,
-    task,
-    cast(score as double) as score,
-    cast(stderr as double) as stderr,
-    cast(items as bigint) as items
-from downstream_scores
+select * from downstream_scores

@@ -26,16 +26,6 @@ passages as (
     group by all
 ),
 
-present as (
-    select * from passages
-    where kind = 'copy_present'
-),
-
-absent as (
-    select * from passages
-    where kind = 'copy_absent'
-),
-
 copy_lengths as (
     select
         present.problem,
@@ -52,8 +42,9 @@ copy_lengths as (
         present.length = max(present.length) over (
             partition by present.problem, present.model_id, present.probe, present.doc_id
         ) as is_longest
-    from present
-    inner join absent using (problem, model_id, probe, doc_id, length, segment)
+    from passages as present
+    inner join passages as absent using (problem, model_id, probe, doc_id, length, segment)
+    where present.kind = 'copy_present' and absent.kind = 'copy_absent'
     group by
         present.problem,
         present.model_id,

@@ -54,14 +54,7 @@ lengths as (
 
 half_information as (
     select
-        problem,
-        model_id,
-        probe,
-        doc_id,
-        document_tokens,
-        length,
-        tokens,
-        information,
+        * exclude (lengths),
         length = lengths[1] as is_shortest,
         length = lengths[-1] as is_longest,
         count(*) over (partition by problem, model_id, probe, doc_id) = len(lengths)

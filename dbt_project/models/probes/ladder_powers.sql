@@ -28,15 +28,7 @@ fits as (
 
 -- Where the NLL rises with the context, the law explains nothing.
 falling as (
-    select
-        problem,
-        model_id,
-        probe,
-        doc_id,
-        document_tokens,
-        tokens,
-        exponent,
-        if(slope > 0, r_squared, 0) as r_squared
+    select * replace (if(slope > 0, r_squared, 0) as r_squared)
     from fits
     where r_squared is not null
 ),

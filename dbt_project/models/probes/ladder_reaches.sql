@@ -8,11 +8,7 @@ steps as (
         lag(gain) over ladder as shorter_gain,
         lag(doublings) over ladder as shorter_doublings,
         first_value(context) over ladder as shortest_context,
-        last_value(gain) over (
-            partition by problem, model_id, probe, doc_id
-            order by rung
-            rows between unbounded preceding and unbounded following
-        ) as total
+        arg_max(gain, rung) over (partition by problem, model_id, probe, doc_id) as total
     from rungs
     window ladder as (partition by problem, model_id, probe, doc_id order by rung)
 ),

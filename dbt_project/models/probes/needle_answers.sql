@@ -36,18 +36,14 @@ present as (
     where kind = 'needle_present'
 ),
 
-absent as (
-    select * from answers
-    where kind = 'needle_absent'
-),
-
 needle_answers as (
     select
         present.*,
         absent.nll as absent_nll,
         absent.first_token_right as absent_first_token_right
     from present
-    inner join absent using (problem, model_id, probe, doc_id, sentence)
+    inner join answers as absent using (problem, model_id, probe, doc_id, sentence)
+    where absent.kind = 'needle_absent'
 )
 
 select * from needle_answers

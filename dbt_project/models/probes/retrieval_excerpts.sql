@@ -7,11 +7,6 @@ with_document as (
     where kind = 'retrieval_with_document'
 ),
 
-without_document as (
-    select * from answers
-    where kind = 'retrieval_without_document'
-),
-
 retrieval_excerpts as (
     select
         with_document.*,
@@ -20,7 +15,8 @@ retrieval_excerpts as (
         without_document.top_1 as without_document_top_1,
         without_document.right_prefix as without_document_right_prefix
     from with_document
-    inner join without_document using (problem, model_id, probe, doc_id, segment)
+    inner join answers as without_document using (problem, model_id, probe, doc_id, segment)
+    where without_document.kind = 'retrieval_without_document'
 )
 
 select * from retrieval_excerpts

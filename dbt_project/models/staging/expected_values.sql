@@ -76,27 +76,24 @@ needed_conditions as (
     where condition_kind = 'full'
     union all
     select
-        problem,
+        probed.problem,
         -- retrieval and needle probes make two conditions, each of a kind of its own
         regexp_replace(
-            condition_kind, '_(with_document|without_document|present|absent)$', ''
+            probed.condition_kind, '_(with_document|without_document|present|absent)$', ''
         ) as needs,
-        probe as suffix,
-        condition
-    from conditions
-    where condition_kind not in ('full', 'window')
-    union all
-    select
-        controls.problem,
-        controls.condition_kind as needs,
-        controls.probe as suffix,
-        answers.condition
-    from conditions as controls
-    inner join conditions as answers using (problem, probe)
-    where controls.condition_kind in (
-            'retrieval_foreign', 'retrieval_shuffled', 'retrieval_tail'
+        probed.probe as suffix,
+        needed.condition
+    from conditions as probed
+    inner join conditions as needed using (problem, probe)
+    where probed.condition_kind not in ('full', 'window')
+        -- a control is compared with the answers to the document itself and without it
+        and (
+            needed.condition = probed.condition
+            or probed.condition_kind in (
+                'retrieval_foreign', 'retrieval_shuffled', 'retrieval_tail'
+            )
+            and needed.condition_kind in ('retrieval_with_document', 'retrieval_without_document')
         )
-        and answers.condition_kind in ('retrieval_with_document', 'retrieval_without_document')
     union all
     select
         problem,

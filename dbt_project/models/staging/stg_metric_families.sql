@@ -20,16 +20,4 @@ select
     {{ quoted(local_md5(node.raw_code)) }} as code,
     {{ quoted(node.description) }} as description
 {{ 'union all' if not loop.last }}
-{%- else %}
-select
-    null::varchar as metric,
-    null::varchar as family,
-    null::varchar as direction,
-    null::boolean as admissible,
-    null::varchar as needs,
-    null::varchar as transform,
-    null::varchar as caution,
-    null::varchar as code,
-    null::varchar as description
-where false
 {%- endfor %}

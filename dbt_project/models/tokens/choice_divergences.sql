@@ -4,25 +4,19 @@ with units as (
 ),
 
 top_tokens as (
-    select * from {{ source('extract', 'top_tokens') }}
+    select * replace (cast(logprob as double) as logprob)
+    from {{ source('extract', 'top_tokens') }}
 ),
 
 long_context as (
-    select
-        units.unit_id,
-        top_tokens.position,
-        top_tokens.choice_id,
-        cast(top_tokens.logprob as double) as logprob
-    from top_tokens
+    select * from top_tokens
     inner join units using (problem, model_id, condition, doc_id)
 ),
 
 short_context as (
     select
-        units.unit_id,
-        top_tokens.position,
-        top_tokens.choice_id,
-        cast(top_tokens.logprob as double) as logprob
+        top_tokens.*,
+        units.unit_id
     from top_tokens
     inner join units
         on top_tokens.problem = units.problem

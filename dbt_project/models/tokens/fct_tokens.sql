@@ -31,26 +31,7 @@ features as (
 ),
 
 in_full_context as (
-    select
-        units.unit_id,
-        units.tokenization_id,
-        units.problem,
-        units.model_id,
-        units.doc_id,
-        units.pair,
-        units.is_first_pair,
-        units.document_tokens,
-        units.text_characters,
-        tokens.position,
-        tokens.context_tokens,
-        tokens.token_id,
-        tokens.char_start,
-        tokens.char_end,
-        tokens.logprob,
-        tokens.entropy,
-        tokens.rank,
-        tokens.top_logprob
-    from tokens
+    select * from tokens
     inner join units using (problem, model_id, condition, doc_id)
 ),
 

@@ -43,14 +43,9 @@ words as (
 
 tokens as (
     select
+        all_tokens.*,
         units.tokenization_id,
-        units.tokenizer_sha256,
-        all_tokens.problem,
-        all_tokens.doc_id,
-        all_tokens.position,
-        all_tokens.token_id,
-        all_tokens.char_start,
-        all_tokens.char_end
+        units.tokenizer_sha256
     from all_tokens
     inner join units using (problem, model_id, condition, doc_id)
 ),

@@ -20,30 +20,21 @@ pieces as (
     from cut
 ),
 
-runs as (
-    select
-        problem,
-        doc_id,
-        number,
-        length(piece) as piece_characters,
-        regexp_replace(piece, '^[^\p{L}\p{N}_]+', '') as run
-    from pieces
-),
-
 placed as (
     select
         problem,
         doc_id,
+        regexp_replace(piece, '^[^\p{L}\p{N}_]+', '') as run,
         lower(run) as word,
         regexp_matches(run, '\p{N}') as is_number,
         regexp_matches(run, '[\p{L}\p{N}]') as is_word,
         regexp_matches(run, '^[\p{Lu}\p{Lt}]') as is_capitalised,
-        sum(piece_characters) over (
+        sum(length(piece)) over (
             partition by problem, doc_id
             order by number
         ) as char_end,
         length(run) as characters
-    from runs
+    from pieces
 ),
 
 frequencies as (

@@ -132,7 +132,7 @@ class EvalRun:
             )
         )
         scorer.check()
-        write_model(self.selection, plan, scorer.parameters)
+        write_model(plan, scorer.parameters)
         return scorer
 
     def run(self, task: EvalTask) -> None:
@@ -242,7 +242,7 @@ class EvalRun:
             condition, scored.requests, scored.results, reason, processed, seconds, peak_bytes
         )
         job = Job(self.plan, whole, scorer=self.scorer if scored.results else None)
-        record = unit_record(self.selection, job, scored_unit, scored.rows.num_rows)
+        record = unit_record(job, scored_unit, scored.rows.num_rows)
         longest = int(pc.max(scored.rows["position"]).as_py() or 0) + 1
         record = replace(record, document_tokens=longest, document_tokens_total=longest)
         # float32 without rounding: choices may differ by less than the rounding of documents

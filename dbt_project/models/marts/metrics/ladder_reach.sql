@@ -1,9 +1,5 @@
 with ladder_reaches as (
     select * from {{ ref('ladder_reaches') }}
-),
-
-ladder_reach as (
-    {{ variant_sums(variants(metric = 'ladder_reach')) }}
 )
 
-select * from ladder_reach
+{{ variant_sums(variants(metric = 'ladder_reach')) }}

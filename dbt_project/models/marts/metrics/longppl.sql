@@ -16,7 +16,8 @@ tokens as (
 ),
 
 key_tokens as (
-    {%- for filter, _ in variants(metric = 'longppl') | groupby('where_clause') %}
+    {%- for filter, _ in variants(metric = 'longppl') | groupby('where_clause')
+        or [('false', [])] %}
     select
         '{{ filter }}' as where_clause,
         unit_id,
@@ -28,17 +29,6 @@ key_tokens as (
     from tokens
     where {{ filter }}
     {{ 'union all' if not loop.last }}
-    {%- else %}
-    select
-        '' as where_clause,
-        unit_id,
-        position,
-        nll,
-        char_start,
-        char_end,
-        shares_character
-    from tokens
-    where false
     {%- endfor %}
 ),
 

@@ -40,7 +40,7 @@ evaluator_tokens as (
 
 key_tokens as (
     {%- for filter, _ in variants(['evaluator_key_tokens'], 'longppl_external')
-        | groupby('where_clause') %}
+        | groupby('where_clause') or [('false', [])] %}
     select
         '{{ filter }}' as where_clause,
         unit_id,
@@ -50,15 +50,6 @@ key_tokens as (
     from evaluator_tokens
     where {{ filter }}
     {{ 'union all' if not loop.last }}
-    {%- else %}
-    select
-        '' as where_clause,
-        unit_id,
-        position,
-        char_start,
-        char_end
-    from evaluator_tokens
-    where false
     {%- endfor %}
 ),
 

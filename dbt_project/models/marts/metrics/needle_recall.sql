@@ -1,9 +1,5 @@
 with needle_answers as (
     select * from {{ ref('needle_answers') }}
-),
-
-needle_recall as (
-    {{ variant_sums(variants(metric = 'needle_recall')) }}
 )
 
-select * from needle_recall
+{{ variant_sums(variants(metric = 'needle_recall')) }}

@@ -1,9 +1,5 @@
 with retrieval_excerpts as (
     select * from {{ ref('retrieval_excerpts') }}
-),
-
-retrieval_gain as (
-    {{ variant_sums(variants(metric = 'retrieval_gain')) }}
 )
 
-select * from retrieval_gain
+{{ variant_sums(variants(metric = 'retrieval_gain')) }}
