@@ -18,8 +18,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from extract.planning.cost import planned_memory
-from extract.planning.memory import refuse_too_large
+from extract.planning.cost import checked_memory
 from extract.planning.plan import Document, ModelPlan, Selection, plan_model
 from extract.tokenization import TokenizedDocument
 from warehouse.child_process import inherited, python_module
@@ -157,9 +156,7 @@ class Prefetch:
         place = Place(workspace, self.selection.problem.name)
         here = spec.present(place)
         if here is None and spec.source.on_demand:
-            needed = planned_memory(self.selection, spec, self.longest)
-            if needed is not None:
-                refuse_too_large(spec, needed, self.selection.device, self.longest)
+            checked_memory(self.selection, spec, self.longest)
             if has_room(spec, workspace):
                 self._fetch(spec)
                 here = spec.present(place)

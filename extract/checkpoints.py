@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from filelock import FileLock
 
+from extract.failures import first_line
 from warehouse.errors import TokenmartError
 from warehouse.files import files_sha256, storage_errors
 from warehouse.paths import Workspace
@@ -272,8 +273,7 @@ def _unpickle(spec: ModelSpec, file: Path) -> dict[str, Tensor]:
     except Exception as error:  # a damaged pickle raises whatever its bytes lead to
         # torch first explains how to load it regardless; the cause is further down
         met = re.search(r"Unsupported (?:global: GLOBAL )?\S+(?: \d+)?", str(error))
-        first = met[0] if met else next(iter(str(error).strip().splitlines()), type(error).__name__)
-        first = first[:120].rstrip(". ")
+        first = (met[0] if met else first_line(error))[:120].rstrip(". ")
         raise TokenmartError(
             f"{what}: refused, it is damaged or contains more than tensors ({first}); "
             "fetch it again, or ask its publisher for safetensors"

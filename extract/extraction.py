@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from itertools import islice
-from pathlib import Path
 
 from extract.backends.backend import Loading, Scored, Scorer, check_results, find_backend
 from extract.background import Background, Prefetch
@@ -21,14 +20,8 @@ from extract.failures import (
     raise_if_lost,
     why_failed,
 )
-from extract.planning.cost import (
-    CHARACTERS_PER_TOKEN,
-    PlannedWork,
-    WithinUnit,
-    planned_memory,
-    read_lengths,
-)
-from extract.planning.memory import Footprint, refuse_too_large
+from extract.planning.cost import CHARACTERS_PER_TOKEN, PlannedWork, WithinUnit, checked_memory
+from extract.planning.memory import Footprint
 from extract.planning.plan import Document, ModelPlan, Selection, unsettled
 from extract.tokenization import TokenizedDocument
 from extract.unit_rows import Job, ScoredUnit, token_rows, top_token_rows, unit_record, write_model
@@ -127,7 +120,7 @@ class Extraction:
                 self._publish(plan)
 
     def _plan(self, spec: ModelSpec) -> ModelPlan:
-        self._check_memory(spec)
+        checked_memory(self.selection, spec, self.longest)
         self.progress(f"{spec.full_id}: looking for its files", 0)
         libraries = ("huggingface_hub",) if spec.source.on_demand else ()
         with self.outcome.messages.about(spec.full_id, libraries):
@@ -153,18 +146,6 @@ class Extraction:
             publish(self.workspace, self.problem.name, plan.spec.model_id, condition.name)
         self.publish_seconds = time.monotonic() - started
 
-    def _check_memory(self, spec: ModelSpec, folder: Path | None = None) -> Footprint | None:
-        """Check that the device has the memory that the model needs; return it if it is known.
-
-        Raises:
-            TokenmartError: the model needs more than the device has.
-        """
-        needed = planned_memory(self.selection, spec, self.longest, folder)
-        if needed is not None:
-            longest = read_lengths([self.longest], self.selection, spec)[0]
-            refuse_too_large(spec, needed, self.selection.device, longest)
-        return needed
-
     def _tokenize(self, plan: ModelPlan) -> dict[int, TokenizedDocument]:
         """The documents of the tasks; one that the model can't run fails alone."""
         documents = {}
@@ -179,7 +160,7 @@ class Extraction:
         return documents
 
     def _run_model(self, plan: ModelPlan) -> None:
-        needed = self._check_memory(plan.spec, plan.checkpoint.folder)
+        needed = checked_memory(self.selection, plan.spec, self.longest, plan.checkpoint.folder)
         documents = self._tokenize(plan)
         self.prefetch.begin_after(plan.spec)
         if not documents:

@@ -89,17 +89,21 @@ def raise_if_lost(error: BaseException) -> None:
         DeviceLostError: the GPU failed.
     """
     if is_device_lost(error):
-        first = next(iter(str(error).strip().splitlines()), type(error).__name__)[:120]
         # without its cause, whose frames refer to tensors
         raise DeviceLostError(
-            f"the GPU failed ({first}); nothing was recorded as failed: run the same command "
-            "again, and leave this GPU out with CUDA_VISIBLE_DEVICES if it fails again"
+            f"the GPU failed ({first_line(error)[:120]}); nothing was recorded as failed: run the "
+            "same command again, and leave this GPU out with CUDA_VISIBLE_DEVICES if it fails again"
         ) from None
 
 
 def _is_runtime_error_with(error: BaseException, words: tuple[str, ...]) -> bool:
     text = str(error).lower()
     return isinstance(error, RuntimeError) and any(each in text for each in words)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's text; its type where it has none."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 class NonFiniteLogits(Exception):
@@ -172,7 +176,7 @@ def explain(error: BaseException, model: str = "") -> str:
     if isinstance(error, NonFiniteLogits):
         return f"{error}; try --dtype float32, or fetch the model again"
     text = str(error).strip()
-    first = next(iter(text.splitlines()), "").strip().rstrip(".:;")
+    first = first_line(error).strip().rstrip(".:;")
     first = textwrap.shorten(first, LONGEST_REASON, placeholder=" …") or type(error).__name__
     package = _missing_package(error, text)
     if package:

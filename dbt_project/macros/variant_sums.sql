@@ -12,6 +12,11 @@
         else ['problem', 'model_id', 'doc_id', 'document_tokens', suffix] -%}
     {%- set suffixed = suffix if not units
         else "if(sums.over = 'token_pairs', units." ~ suffix ~ ', null)' -%}
+    {%- set nothing = {
+        'metric': '', 'variant': '', 'definition': '', 'over': units or 'documents',
+        'where_clause': 'false', 'numerator': 'null', 'denominator': 'null', 'tokens': '0',
+        'min_document_tokens': 1
+    } %}
     select
         problem,
         sums.metric,
@@ -27,17 +32,7 @@
         sums.definition
         {%- endif %}
     from (
-        {%- if not rows %}
-        select
-            {{ keys | join(', ') }},
-            cast(null as struct(
-                "over" varchar, metric varchar, variant varchar, numerator double,
-                denominator double, tokens bigint, least bigint, definition varchar
-            )) as sums
-        from {{ units or 'documents' }}
-        where false
-        {%- endif %}
-        {%- for over, rows_over in rows | groupby('over') %}
+        {%- for over, rows_over in (rows or [nothing]) | groupby('over') %}
         {%- for where, same_filter in rows_over | groupby('where_clause') %}
         select
             {{ keys | join(', ') }},

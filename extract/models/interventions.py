@@ -16,7 +16,6 @@ from warehouse.problem.models import (
     ModelSpec,
     NoiseIntervention,
     QuantizeIntervention,
-    Rope,
     RopeIntervention,
     TemperatureIntervention,
     WindowIntervention,
@@ -34,11 +33,16 @@ def configure(config: Any, spec: ModelSpec) -> None:
         TokenmartError: rotary parameters for a model that has no rotary embeddings.
     """
     config = config.get_text_config()
-    if spec.rope is not None:
-        _trained_rope(config, spec, spec.rope)
-    for intervention in spec.interventions:
-        if isinstance(intervention, RopeIntervention):
-            _change_rope(config, spec, intervention)
+    if (rope := spec.rope) is not None:
+        parameters = _rope_parameters(config, spec, "rope")
+        # what is no part of a scaling stays: the base, and the share of a head that is rotated
+        for key in parameters.keys() - KEPT_ROPE_KEYS:
+            del parameters[key]
+        _change_rope(config, parameters, rope.theta, rope.type, rope.factor)
+    for change in spec.interventions:
+        if isinstance(change, RopeIntervention):
+            parameters = _rope_parameters(config, spec, "interventions.rope")
+            _change_rope(config, parameters, change.theta, change.scaling, change.factor)
 
 
 def needs_masks(spec: ModelSpec) -> bool:
@@ -47,27 +51,27 @@ def needs_masks(spec: ModelSpec) -> bool:
 
 
 def apply(model: Any, spec: ModelSpec) -> None:
-    """Apply the interventions that act on a loaded model, in the order of the problem file."""
-    for intervention in spec.interventions:
-        if isinstance(intervention, NoiseIntervention | QuantizeIntervention):
-            if is_offloaded(model):
-                raise TokenmartError(
-                    f"{spec.full_id}: interventions.{intervention.kind} needs all weights in "
-                    "memory, and the device map keeps a part on disk; use --device cpu or a "
-                    "larger machine"
-                )
-            if isinstance(intervention, NoiseIntervention):
-                _add_noise(model, intervention)
-            else:
-                _quantize(model, spec, intervention)
-        elif isinstance(intervention, TemperatureIntervention):
-            _heat_attention(model, spec, intervention)
-        elif isinstance(intervention, DropLayersIntervention):
-            _drop_layers(model, spec, intervention)
-    # after layers were dropped, so that every layer left is hooked
-    for intervention in spec.interventions:
-        if isinstance(intervention, WindowIntervention):
-            _limit_attention(model, intervention)
+    """Apply the interventions that act on a loaded model, in the order of the problem file.
+
+    Windows come last, after layers were dropped: every layer left gets a hook.
+    """
+    for change in sorted(spec.interventions, key=lambda c: isinstance(c, WindowIntervention)):
+        of_weights = isinstance(change, NoiseIntervention | QuantizeIntervention)
+        if of_weights and is_offloaded(model):
+            raise TokenmartError(
+                f"{spec.full_id}: interventions.{change.kind} needs all weights in memory, and the "
+                "device map keeps a part on disk; use --device cpu or a larger machine"
+            )
+        if isinstance(change, NoiseIntervention):
+            _add_noise(model, change)
+        elif isinstance(change, QuantizeIntervention):
+            _quantize(model, spec, change)
+        elif isinstance(change, TemperatureIntervention):
+            _heat_attention(model, spec, change)
+        elif isinstance(change, DropLayersIntervention):
+            _drop_layers(model, spec, change)
+        elif isinstance(change, WindowIntervention):
+            _limit_attention(model, change)
 
 
 def _rope_parameters(config: Any, spec: ModelSpec, what: str) -> dict[str, Any]:
@@ -86,29 +90,17 @@ def _rope_parameters(config: Any, spec: ModelSpec, what: str) -> dict[str, Any]:
     return found
 
 
-def _trained_rope(config: Any, spec: ModelSpec, rope: Rope) -> None:
-    """Put the position encoding of the problem file in place of the configuration's."""
-    parameters = _rope_parameters(config, spec, "rope")
-    # what is no part of a scaling stays: the base, and the share of a head that is rotated
-    kept = {key: parameters[key] for key in KEPT_ROPE_KEYS if key in parameters}
-    parameters.clear()
-    parameters.update(kept)
-    if rope.theta is not None:
-        parameters["rope_theta"] = rope.theta
-    _scale_rope(config, parameters, rope.type, rope.factor)
-
-
-def _change_rope(config: Any, spec: ModelSpec, change: RopeIntervention) -> None:
-    parameters = _rope_parameters(config, spec, "interventions.rope")
-    if change.theta is not None:
-        parameters["rope_theta"] = change.theta
-    if change.scaling is not None:
-        _scale_rope(config, parameters, change.scaling, change.factor)
-
-
-def _scale_rope(
-    config: Any, parameters: dict[str, Any], scaling: str, factor: float | None
+def _change_rope(
+    config: Any,
+    parameters: dict[str, Any],
+    theta: float | None,
+    scaling: str | None,
+    factor: float | None,
 ) -> None:
+    if theta is not None:
+        parameters["rope_theta"] = theta
+    if scaling is None:
+        return
     parameters["rope_type"] = scaling
     # the name of older configurations
     parameters.pop("type", None)

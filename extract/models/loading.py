@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from extract.backends.backend import DEFAULT, Loading
 from extract.checkpoints import Checkpoint, trusts_remote_code
 from extract.failures import load_errors
-from extract.models.weights import COMPLETE, LoadedWeights, load_weights
+from extract.models.weights import LoadedWeights, load_weights
 from warehouse.errors import TokenmartError
 from warehouse.files import remembered
 from warehouse.paths import Workspace
@@ -53,13 +53,16 @@ def _load_weights(checkpoint: Checkpoint, spec: ModelSpec, **options: Any) -> Lo
         )
 
 
-def check_weights(checkpoint: Checkpoint, spec: ModelSpec) -> None:
+def check_weights(checkpoint: Checkpoint, spec: ModelSpec) -> str:
     """Compare a checkpoint's tensors with those of its model; no weights are read.
+
+    Returns:
+        The record of a complete model.
 
     Raises:
         TokenmartError: it can't be loaded, or its files have not all tensors.
     """
-    _load_weights(checkpoint, spec, device_map="meta")
+    return _load_weights(checkpoint, spec, device_map="meta").record
 
 
 def load_model(loading: Loading) -> Any:
@@ -116,13 +119,9 @@ def has_all_tensors(checkpoint: Checkpoint, spec: ModelSpec, workspace: Workspac
 
     Those that do are compared once; the others are refused when they are loaded.
     """
-
-    def compared() -> str:
-        check_weights(checkpoint, spec)
-        return COMPLETE
-
+    key = f"all tensors|{checkpoint.revision}"
     try:
-        remembered(f"all tensors|{checkpoint.revision}", compared, workspace)
+        remembered(key, lambda: check_weights(checkpoint, spec), workspace)
     except TokenmartError:
         return False
     return True

@@ -20,6 +20,7 @@ from extract.planning.memory import (
     footprint,
     linear_parameters,
     model_size,
+    refuse_too_large,
 )
 from extract.planning.plan import Document, Selection
 from extract.scoring.budgets import SUFFIX_TOKENS
@@ -225,6 +226,21 @@ def planned_memory(
         longest=read_lengths([longest], selection, spec)[0],
         suffix_tokens=SUFFIX_TOKENS if sharing else 0,
     )
+
+
+def checked_memory(
+    selection: Selection, spec: ModelSpec, longest: int, folder: Path | None = None
+) -> Footprint | None:
+    """The same, of a model for which the device has the memory.
+
+    Raises:
+        TokenmartError: the model needs more than the device has.
+    """
+    needed = planned_memory(selection, spec, longest, folder)
+    if needed is not None:
+        length = read_lengths([longest], selection, spec)[0]
+        refuse_too_large(spec, needed, selection.device, length)
+    return needed
 
 
 def planned_peaks(selection: Selection, longest: int) -> dict[str, Footprint]:

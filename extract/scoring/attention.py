@@ -14,7 +14,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from extract.failures import NoKernelError, has_no_plan
+from extract.failures import NoKernelError, first_line, has_no_plan
 
 FUSED = (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION)
 """In the order of preference. Flash supports no masks, so packed suffixes go to cuDNN or the
@@ -102,10 +102,10 @@ def fused_kernels(device: torch.device, kernels: Kernels = FUSED) -> Iterator[No
     except RuntimeError as error:
         if not has_no_plan(error):
             raise
-        first = str(error).strip().splitlines()[0][:80]
         raise NoKernelError(
             f"no fused attention kernel (flash, cuDNN, memory-efficient) takes this model here "
-            f"({first}); use --dtype bfloat16, or --attention eager for short documents"
+            f"({first_line(error)[:80]}); use --dtype bfloat16, or --attention eager for short "
+            "documents"
         ) from None
 
 

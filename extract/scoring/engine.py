@@ -237,22 +237,20 @@ class Engine:
 
     def _states(self, ids: Ids, cache: DynamicCache | None = None) -> Tensor:
         """Hidden states of one text, shape (len(ids), width); its keys and values go to `cache`."""
-        budgets = self.budgets
-        if self.length_dependent or budgets.one_forward(len(ids), cached=cache is not None):
-            output = self.backbone(
-                input_ids=self._ids(ids[None]), past_key_values=cache, use_cache=cache is not None
-            )
-            return output.last_hidden_state[0]  # type: ignore[no-any-return]
-        kept = DynamicCache() if cache is None else cache
+        size = len(ids)
+        in_pieces = not self.budgets.one_forward(size, cached=cache is not None)
+        if in_pieces and not self.length_dependent:
+            size = self.budgets.piece_tokens
+            cache = DynamicCache() if cache is None else cache
         pieces = [
             self.backbone(
-                input_ids=self._ids(ids[None, at : at + budgets.piece_tokens]),
-                past_key_values=kept,
-                use_cache=True,
+                input_ids=self._ids(ids[None, at : at + size]),
+                past_key_values=cache,
+                use_cache=cache is not None,
             ).last_hidden_state[0]
-            for at in range(0, len(ids), budgets.piece_tokens)
+            for at in range(0, len(ids), size)
         ]
-        return torch.cat(pieces)
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
     def _score_batches(
         self, requests: Sequence[Request], rows: Sequence[packing.Row]

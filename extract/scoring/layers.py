@@ -90,13 +90,10 @@ class PackedLinear(nn.Module):
         return packed_product(inputs, self.packed, self.bias)
 
 
-def pack_linear_layers(module: nn.Module) -> int:
-    """Replace every `nn.Linear` below `module` whose weight is in memory; returns how many."""
-    replaced = 0
+def pack_linear_layers(module: nn.Module) -> None:
+    """Replace every `nn.Linear` below `module` whose weight is in memory."""
     for name, child in module.named_children():
-        if type(child) is nn.Linear and child.weight.device.type == "cpu":
+        if type(child) is not nn.Linear:
+            pack_linear_layers(child)
+        elif child.weight.device.type == "cpu":
             setattr(module, name, PackedLinear(child))
-            replaced += 1
-        elif type(child) is not nn.Linear:
-            replaced += pack_linear_layers(child)
-    return replaced

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from extract.backends.backend import TokenScores
-from extract.failures import NonFiniteLogits
+from extract.failures import NonFiniteLogits, first_line
 from extract.models.loading import LOCKED_ARCHITECTURES, execution_device, resident_weight
 from extract.scoring.head import LogitTransform
 from warehouse.errors import TokenmartError
@@ -293,7 +293,7 @@ def check_paths(engine: Any, reference: Reference) -> str:
             for scored in engine.score(requests):
                 agree(path, scored.scores)
     except (TokenmartError, TypeError, ValueError, RuntimeError, KeyError) as error:
-        reason = _first_line(error)
+        reason = first_line(error)[:150]
         if engine.config.model_type in LOCKED_ARCHITECTURES:
             raise TokenmartError(
                 f"{type(model).__name__}: prefixes can't be shared ({reason}), which this "
@@ -301,10 +301,6 @@ def check_paths(engine: Any, reference: Reference) -> str:
             ) from error
         return f"separate: {reason}"
     return str(engine.prefixes)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:150]
 
 
 @contextmanager
@@ -317,8 +313,7 @@ def compiler_errors() -> Iterator[None]:
     try:
         yield
     except torch._dynamo.exc.TorchDynamoException as error:
-        reason = _first_line(error)
         raise TokenmartError(
-            f"--compile: the compiler failed ({reason}); leave --compile out, or install a "
-            "C++ compiler (processor) or triton (GPU)"
+            f"--compile: the compiler failed ({first_line(error)[:150]}); leave --compile out, or "
+            "install a C++ compiler (processor) or triton (GPU)"
         ) from error

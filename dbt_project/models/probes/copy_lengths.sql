@@ -1,28 +1,21 @@
-with ledger as (
-    select * from {{ source('extract', 'units') }}
-    where status = 'done'
-        and condition_kind in ('copy_present', 'copy_absent')
-),
-
-tokens as (
-    select * from {{ source('extract', 'tokens') }}
+with tokens as (
+    {{ probe_tokens("condition_kind in ('copy_present', 'copy_absent')") }}
 ),
 
 passages as (
     select
-        ledger.problem,
-        ledger.model_id,
-        ledger.probe,
-        ledger.doc_id,
-        ledger.document_tokens,
-        ledger.condition_kind as kind,
-        cast(ledger.probe_params ->> '$.length' as integer) as length,
-        tokens.segment,
+        problem,
+        model_id,
+        probe,
+        doc_id,
+        document_tokens,
+        condition_kind as kind,
+        cast(probe_params ->> '$.length' as integer) as length,
+        segment,
         count(*) as tokens,
-        -sum(cast(tokens.logprob as double)) as nll,
-        count_if(tokens.rank = 1) as top_1
+        -sum(cast(logprob as double)) as nll,
+        count_if(rank = 1) as top_1
     from tokens
-    inner join ledger using (problem, model_id, condition, doc_id)
     group by all
 ),
 

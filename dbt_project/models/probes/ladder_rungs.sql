@@ -1,26 +1,19 @@
-with ledger as (
-    select * from {{ source('extract', 'units') }}
-    where status = 'done'
-        and condition_kind = 'ladder'
-),
-
-tokens as (
-    select * from {{ source('extract', 'tokens') }}
+with tokens as (
+    {{ probe_tokens("condition_kind = 'ladder'") }}
 ),
 
 -- Every rung of a document scores the same tokens, so sums are compared without a join of tokens.
 sums as (
     select
-        ledger.problem,
-        ledger.model_id,
-        ledger.probe,
-        ledger.doc_id,
-        ledger.document_tokens,
-        cast(ledger.probe_params ->> '$.context' as integer) as context,
+        problem,
+        model_id,
+        probe,
+        doc_id,
+        document_tokens,
+        cast(probe_params ->> '$.context' as integer) as context,
         count(*) as tokens,
-        -sum(cast(tokens.logprob as double)) as nll_sum
+        -sum(cast(logprob as double)) as nll_sum
     from tokens
-    inner join ledger using (problem, model_id, condition, doc_id)
     group by all
 ),
 

@@ -1,38 +1,29 @@
-with ledger as (
-    select
-        *,
-        from_json(probe_params -> '$.depths', '["DOUBLE"]') as depths
-    from {{ source('extract', 'units') }}
-    where status = 'done'
-        and condition_kind in ('needle_present', 'needle_absent')
-),
-
-tokens as (
-    select * from {{ source('extract', 'tokens') }}
+with tokens as (
+    {{ probe_tokens("condition_kind in ('needle_present', 'needle_absent')") }}
 ),
 
 -- As many sentences as depths; a segment is depth · sentences + sentence (warehouse/probes).
 answers as (
     select
-        ledger.problem,
-        ledger.model_id,
-        ledger.probe,
-        ledger.doc_id,
-        ledger.document_tokens,
-        ledger.condition_kind as kind,
-        tokens.segment % len(ledger.depths) as sentence,
-        ledger.depths[tokens.segment // len(ledger.depths) + 1] as depth,
+        problem,
+        model_id,
+        probe,
+        doc_id,
+        document_tokens,
+        condition_kind as kind,
+        from_json(probe_params -> '$.depths', '["DOUBLE"]') as depths,
+        segment % len(depths) as sentence,
+        depths[segment // len(depths) + 1] as depth,
         count(*) as tokens,
-        -sum(cast(tokens.logprob as double)) as nll,
-        arg_min(tokens.rank, tokens.position) = 1 as first_token_right,
-        max(tokens.rank) = 1 as all_tokens_right
+        -sum(cast(logprob as double)) as nll,
+        arg_min(rank, position) = 1 as first_token_right,
+        max(rank) = 1 as all_tokens_right
     from tokens
-    inner join ledger using (problem, model_id, condition, doc_id)
     group by all
 ),
 
 present as (
-    select * exclude (kind) from answers
+    select * exclude (kind, depths) from answers
     where kind = 'needle_present'
 ),
 

@@ -1,5 +1,1 @@
-with variants as (
-    {{ variants_query() }}
-)
-
-select * from variants
+{{ variants_query() }}

@@ -21,8 +21,9 @@
 -- the short one.
 -- New units get every variant; units of earlier builds get the variants added since.
 {%- set in_use = variants(over = ['tokens', 'token_pairs']) -%}
-{%- set added = [] -%}
+{%- set added, is_new = [], 'true' -%}
 {%- if is_incremental() -%}
+    {%- set is_new = 'unit_id in (select new_units.unit_id from new_units)' -%}
     {%- set built = run_query('select distinct definition from ' ~ this).columns[0].values() -%}
     {%- set added = in_use | rejectattr('definition', 'in', built) | list -%}
 {%- endif %}
@@ -46,18 +47,12 @@ new_units as (
 
 tokens as (
     select * from fct_tokens
-    where is_first_pair
-        {%- if is_incremental() %}
-        and unit_id in (select new_units.unit_id from new_units)
-        {%- endif %}
+    where is_first_pair and {{ is_new }}
 ),
 
 token_pairs as (
     select * from fct_tokens
-    where gain is not null
-        {%- if is_incremental() %}
-        and unit_id in (select new_units.unit_id from new_units)
-        {%- endif %}
+    where gain is not null and {{ is_new }}
 ),
 
 token_metrics as (
@@ -71,14 +66,12 @@ union all
 (
     with tokens as (
         select * from fct_tokens
-        where is_first_pair
-            and unit_id not in (select new_units.unit_id from new_units)
+        where is_first_pair and not {{ is_new }}
     ),
 
     token_pairs as (
         select * from fct_tokens
-        where gain is not null
-            and unit_id not in (select new_units.unit_id from new_units)
+        where gain is not null and not {{ is_new }}
     )
 
     {{ variant_sums(added, units = 'units', suffix = 'pair') }}

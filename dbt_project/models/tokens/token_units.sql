@@ -37,13 +37,7 @@ corpora as (
 
 contexts as (
     select
-        ledger.problem,
-        ledger.model_id,
-        ledger.condition,
-        ledger.condition_kind,
-        ledger.doc_id,
-        ledger.document_tokens,
-        ledger.rows as token_rows,
+        ledger.*,
         models.tokenizer_sha256,
         hash(
             ledger.problem,
@@ -72,7 +66,7 @@ tokenizations as (
     where contexts.condition_kind = 'full'
     qualify row_number() over (
             partition by contexts.problem, contexts.tokenizer_sha256, contexts.doc_id
-            order by contexts.token_rows desc, contexts.model_id asc
+            order by contexts.rows desc, contexts.model_id asc
         ) = 1
 ),
 

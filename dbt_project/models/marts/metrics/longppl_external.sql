@@ -23,12 +23,7 @@ imported as (
 ),
 
 evaluator_units as (
-    select
-        problem,
-        doc_id,
-        pair,
-        unit_id
-    from units
+    select * from units
     where is_evaluator and pair is not null
 ),
 
