@@ -70,7 +70,7 @@ def find_checkpoint(
 
 
 def _refuse_configuration(spec: ModelSpec, path: Path) -> None:
-    """Stop at a configuration that is none, before a library trips over it.
+    """Refuse a config.json that describes no model, in one line instead of a library's traceback.
 
     Raises:
         TokenmartError: it is no JSON object with a kind of model.
@@ -81,7 +81,7 @@ def _refuse_configuration(spec: ModelSpec, path: Path) -> None:
         kind, text = config.get("model_type", ""), config.get("text_config", {})
         wrong = "" if isinstance(kind, str) and isinstance(text, dict) else "values of other types"
     except OSError:
-        return  # a library says what is missing
+        return  # the library's message names what is missing
     except (ValueError, RecursionError, AttributeError) as error:
         wrong = f"{type(error).__name__}: {error}"[:120]
     if wrong:

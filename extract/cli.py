@@ -221,12 +221,12 @@ def status(problem_name: str, by_condition: bool, wide: bool, as_json: bool) -> 
 
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
-    strangers = [
+    unknown_files = [
         str(each)
         for each in survey(workspace.store)
         if f"problem={problem.name}" in each.path.parts
     ]
-    print_lines("warning", strangers)
+    print_lines("warning", unknown_files)
     selection = select(problem, workspace, device=likely_device(), dtype="auto")
     rows = status_rows(selection)
     sections = sections_of(problem, workspace)

@@ -43,11 +43,11 @@ def scoring_groups(todo: Sequence[Condition]) -> list[list[Condition]]:
     The others are scored apart, so that no row depends on what else happened to be missing.
     """
     sharing = [c for c in todo if c.kind.reads_document]
-    apart = [[c] for c in todo if c not in sharing]
-    return [sharing, *apart] if sharing else apart
+    alone = [[c] for c in todo if c not in sharing]
+    return [sharing, *alone] if sharing else alone
 
 
-def apart(together: Sequence[Condition]) -> list[list[Condition]]:
+def split_by_cache(together: Sequence[Condition]) -> list[list[Condition]]:
     """Conditions of one call in two: those that need the document's KV cache, and the others."""
     cached = [c for c in together if c.kind.shares_prefix]
     alone = [c for c in together if not c.kind.shares_prefix]
@@ -221,7 +221,7 @@ class Extraction:
                     scored += self._score(job, together)
                 except DoesNotFitError:
                     # what needs no cache of the document is scored alone; the others are refused
-                    for each in apart(together):
+                    for each in split_by_cache(together):
                         scored += self._score(job, each)
             self.outcome.failures += [
                 Failure(spec.full_id, unit.reason, document.doc_id)
@@ -272,7 +272,7 @@ class Extraction:
             check_results(results, len(requests), wants_choices, self.selection.backend)
         except Exception as error:  # the next document is tried
             raise_if_lost(error)
-            fitting = isinstance(error, DoesNotFitError) and len(apart(together)) > 1
+            fitting = isinstance(error, DoesNotFitError) and len(split_by_cache(together)) > 1
             if fitting or isinstance(error, DeviceLostError):
                 raise
             reason = explain(error, job.plan.spec.full_id)

@@ -252,13 +252,13 @@ class LibraryMessages:
     """
 
     def __init__(self) -> None:
-        self._said: dict[tuple[str, str], tuple[str, list[str]]] = {}
+        self._messages: dict[tuple[str, str], tuple[str, list[str]]] = {}
         self._model = ""
 
     def lines(self) -> Sequence[str]:
         """The messages, in the order of their first occurrence."""
         lines = []
-        for (library, _), (text, models) in self._said.items():
+        for (library, _), (text, models) in self._messages.items():
             others = f" and {len(models) - 1} more" if len(models) > 1 else ""
             lines.append(f"{library}, for {models[0]}{others}: {text}")
         return lines
@@ -268,7 +268,7 @@ class LibraryMessages:
         if "LOAD REPORT" in text:
             return
         first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-        _, models = self._said.setdefault(
+        _, models = self._messages.setdefault(
             (library, place), (textwrap.shorten(first, LONGEST_REASON, placeholder=" …"), [])
         )
         if self._model not in models:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -21,6 +20,7 @@ from warehouse.files import remembered
 from warehouse.paths import Workspace
 from warehouse.probes.request import Ids
 from warehouse.problem.models import ModelSpec
+from warehouse.sources.checkpoint_files import text_config
 from warehouse.sources.tokenizer_files import (
     check_sentencepiece,
     needs_sentencepiece,
@@ -68,19 +68,12 @@ class DocumentTokenizer:
         sha256: hash of its files' content and of the BOS policy.
 
     Raises:
-        TokenmartError: the tokenizer gives no character spans, or a BOS is asked for and
-            it has none.
+        TokenmartError: a BOS is asked for and the tokenizer has none.
     """
 
     def __init__(
         self, tokenizer: Any, spec: ModelSpec, exact_ids: Callable[[str], list[int]] | None = None
     ) -> None:
-        if not getattr(tokenizer, "is_fast", False):
-            raise TokenmartError(
-                f"{spec.full_id}: its tokenizer gives no character spans (not a 'fast' one); "
-                "convert it with AutoTokenizer.from_pretrained(…, use_fast=True).save_pretrained"
-                " and point source to that folder"
-            )
         self.library = tokenizer
         self._exact_ids = exact_ids
         self.bos = self._bos(spec)
@@ -153,8 +146,9 @@ def _refuse_unknown_tokens(tokenizer: Any, folder: Path, spec: ModelSpec) -> Non
     Raises:
         TokenmartError: it has ordinary tokens beyond the embeddings, or its BOS is.
     """
-    rows = _embedding_rows(folder)
-    if rows is None:
+    # the loader compares this value with the weights
+    rows = text_config(folder).get("vocab_size")
+    if not isinstance(rows, int):
         return
     beyond = {token: id_ for token, id_ in tokenizer.get_vocab().items() if id_ >= rows}
     added = getattr(tokenizer, "added_tokens_decoder", {})
@@ -167,15 +161,6 @@ def _refuse_unknown_tokens(tokenizer: Any, folder: Path, spec: ModelSpec) -> Non
             f"the embeddings ({first}); take the tokenizer that was trained with these weights, or "
             "correct `vocab_size` in config.json"
         )
-
-
-def _embedding_rows(folder: Path) -> int | None:
-    """The value of config.json, which the loader compares with the weights; None without one."""
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        return int({**config, **config.get("text_config", {})}["vocab_size"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def tokenizer_fingerprint(checkpoint: Checkpoint, spec: ModelSpec, workspace: Workspace) -> str:
@@ -198,5 +183,9 @@ def _tokenizer(
         checkpoint.folder, trust_remote_code=trust_remote_code
     )
     if not getattr(tokenizer, "is_fast", False):
-        return tokenizer, None
+        raise TokenmartError(
+            "its tokenizer gives no character spans (not a 'fast' one); convert it with "
+            "AutoTokenizer.from_pretrained(…, use_fast=True).save_pretrained and point source to "
+            "that folder"
+        )
     return tokenizer, read_as_published(tokenizer.backend_tokenizer, checkpoint.folder)

@@ -309,7 +309,7 @@ def share_work(
             ended = run_workers(team, finished, progress)
             print_lines("warning", ended.failures)
             lost += ended.lost
-            # those that are well have passed what the lost ones left
+            # the healthy workers went past the documents that the lost ones had claimed
             team = [worker for worker in team if worker not in lost] if ended.lost else []
             if ended.lost and not team:
                 places = ", ".join(worker.place for worker in lost)
@@ -318,8 +318,8 @@ def share_work(
                     "then run the same command again"
                 )
         if lost and selection.device != "cpu":
-            well = _without_lost(lost, sharing.workers, selection.device)
-            rest = Worker(_arguments(context, since), well, lost[0].log, "what is left")
+            healthy = _without_lost(lost, sharing.workers, selection.device)
+            rest = Worker(_arguments(context, since), healthy, lost[0].log, "what is left")
             print_lines("warning", run_workers([rest], finished, progress).failures)
 
 

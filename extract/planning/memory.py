@@ -24,13 +24,11 @@ from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelShape, ModelSpec, WindowIntervention
-from warehouse.sources.checkpoint_files import PICKLED, SAFETENSORS, gguf_header
+from warehouse.sources.checkpoint_files import PICKLED, SAFETENSORS, gguf_header, text_config
 from warehouse.sources.place import Place
 
-_LARGEST_CONFIG = 16 << 20
-
 _LARGEST_HEADER = 100_000_000
-"""Bytes; the second is the safetensors format's own limit."""
+"""Bytes; the safetensors format's own limit."""
 
 _FLOATS = {"F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2"}
 
@@ -84,13 +82,7 @@ def _of_files(path: Path) -> tuple[ModelShape | None, int | None, int | None]:
         return *_of_gguf(path), None
     safe = list(path.glob(SAFETENSORS))
     bytes_ = sum(file.stat().st_size for file in safe or path.glob(PICKLED))
-    try:
-        with (path / "config.json").open("rb") as file:
-            config = json.loads(file.read(_LARGEST_CONFIG))
-        shape = ModelShape.of_config(config) if isinstance(config, dict) else None
-    except (OSError, ValueError, RecursionError):
-        shape = None
-    return shape, _of_headers(safe), bytes_ // 2 or None
+    return ModelShape.of_config(text_config(path)), _of_headers(safe), bytes_ // 2 or None
 
 
 def _of_headers(files: Iterable[Path]) -> int | None:

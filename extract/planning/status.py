@@ -72,8 +72,7 @@ def current_units(
 def cut_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Documents that were cut, one line for models with the same cuts: from `status_rows`."""
     found: dict[tuple[int, int, int, int], list[str]] = {}
-    for name in dict.fromkeys(row["model"] for row in rows):
-        mine = [row for row in rows if row["model"] == name]
+    for name, mine in _by_model(rows).items():
         most = max(mine, key=lambda row: row["cut"])
         if most["cut"]:
             key = (most["cut"], most["done"], most["tokens_read"], most["tokens_whole"])
@@ -83,6 +82,13 @@ def cut_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         "read"
         for (cut, done, read, whole), names in found.items()
     ]
+
+
+def _by_model(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row["model"], []).append(row)
+    return found
 
 
 def count_finished(selection: Selection, documents: Sequence[Document]) -> int:
@@ -180,19 +186,16 @@ def fallbacks(rows: Sequence[dict[str, Any]]) -> list[str]:
 def per_model(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows of `status_rows`, one for each model: sums over its conditions, largest peaks."""
     summed = ("done", "failed", "documents", "rows", "tokens_processed", "seconds", "bytes")
-    models: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        models.setdefault(row["model_id"], []).append(row)
     return [
         {
-            "model": mine[0]["model"],
-            "model_id": model_id,
+            "model": model,
+            "model_id": mine[0]["model_id"],
             "condition": f"{sum(row['done'] == row['documents'] for row in mine)} of {len(mine)}",
             **{name: _sum(row[name] for row in mine) for name in summed},
             "peak_bytes": max((row["peak_bytes"] or 0 for row in mine), default=0),
             "predicted_peak_bytes": mine[0]["predicted_peak_bytes"],
         }
-        for model_id, mine in models.items()
+        for model, mine in _by_model(rows).items()
     ]
 
 
@@ -223,9 +226,7 @@ def status_notes(selection: Selection, rows: Sequence[dict[str, Any]]) -> list[s
     """Notes below the table: why units failed, which documents were cut, other remarks."""
     remarks = notices(selection.problem, selection.models)
     failures = [Failure(row["model"], reason) for row in rows for reason in row["reasons"]]
-    over: dict[str, int] = {}
-    for row in rows:
-        over[row["model"]] = max(row["over_limit"], over.get(row["model"], 0))
+    over = {name: max(r["over_limit"] for r in mine) for name, mine in _by_model(rows).items()}
     counts = ", ".join(f"{model} ({count})" for model, count in over.items() if count)
     return [
         *(f"failed: {line}" for line in summary(failures)),

@@ -92,7 +92,7 @@ def contexts(
     """Probe that a metric family `needs` → the suffixes after `@` in its variants' names; `""` for
     none.
 
-    The same rules as those of `int_expected_values.sql`, before anything is extracted.
+    The same rules as those of `expected_values.sql`, before anything is extracted.
 
     Args:
         conditions: of all probes of the problem.

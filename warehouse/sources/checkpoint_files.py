@@ -85,13 +85,18 @@ def _trained_context(path: Path, stamp: int) -> int | None:
         found = fields.get(f"{kind.contents()}.context_length") if kind else None
         value = found.contents() if found else None
     else:
-        try:
-            with (path / "config.json").open("rb") as file:
-                config = json.loads(file.read(_LARGEST_CONFIG))
-            value = {**config, **config.get("text_config", {})}.get("max_position_embeddings")
-        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-            return None
+        value = text_config(path).get("max_position_embeddings")
     return value if isinstance(value, int) and value > 0 else None
+
+
+def text_config(folder: Path) -> dict[str, Any]:
+    """The config.json of a folder, with the values of its text part; empty where there is none."""
+    try:
+        with (folder / "config.json").open("rb") as file:
+            config = json.loads(file.read(_LARGEST_CONFIG))
+        return {**config, **config.get("text_config", {})}
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return {}
 
 
 def gguf_header(path: Path) -> Any:

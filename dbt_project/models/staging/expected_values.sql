@@ -2,8 +2,8 @@ with units as (
     select * from {{ source('extract', 'units') }}
 ),
 
-models as (
-    select * from {{ source('extract', 'models') }}
+coverage as (
+    select * from {{ ref('stg_coverage') }}
 ),
 
 variants as (
@@ -12,18 +12,6 @@ variants as (
 
 families as (
     select * from {{ ref('stg_metric_families') }}
-),
-
-known_models as (
-    select
-        problem,
-        model_id
-    from models
-    union
-    select
-        problem,
-        model_id
-    from units
 ),
 
 conditions as (
@@ -113,34 +101,22 @@ needed_conditions as (
         and pairs.short_condition = conditions_with_choices.condition
 ),
 
-states as (
-    select
-        problem,
-        model_id,
-        condition,
-        count(*) filter (where status = 'done') as documents_done,
-        any_value(reason) filter (where status = 'failed') as failure
-    from units
-    group by problem, model_id, condition
-),
-
 lacking as (
     select
         needed_conditions.problem,
         needed_conditions.needs,
         needed_conditions.suffix,
-        known_models.model_id,
+        coverage.model_id,
         min(
             case
-                when states.documents_done > 0 then null
-                when states.failure is not null
-                    then concat('condition ', needed_conditions.condition, ': ', states.failure)
+                when coverage.documents_done > 0 then null
+                when coverage.failure is not null
+                    then concat('condition ', needed_conditions.condition, ': ', coverage.failure)
                 else concat('condition ', needed_conditions.condition, ' not extracted')
             end
         ) as reason
     from needed_conditions
-    inner join known_models using (problem)
-    left join states using (problem, model_id, condition)
+    inner join coverage using (problem, condition)
     group by all
 ),
 

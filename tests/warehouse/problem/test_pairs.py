@@ -88,7 +88,7 @@ def test_pairs_that_can_not_be_compared_are_refused(
 
 
 def test_contexts_are_the_names_after_the_at_sign(workspace: Workspace) -> None:
-    """As `int_expected_values.sql` names them."""
+    """As `expected_values.sql` names them."""
     more = """\
   - {kind: window, name: window_16, context: 16, stride: 4, top_k: 3}
   - {kind: retrieval, name: lookup, excerpts: 1, excerpt_tokens: 4, answer_tokens: 2, min_gap: 2,
