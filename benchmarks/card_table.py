@@ -24,7 +24,7 @@ from fake_gpu import CONTEXT, fake_gpu  # noqa: E402
 from true_size_models import LONGEST, build, calls, locked_problem  # noqa: E402
 
 from extract.devices import CARDS, Card, sustained_rate  # noqa: E402
-from extract.extraction import apart  # noqa: E402
+from extract.extraction import split_by_cache  # noqa: E402
 from extract.failures import DoesNotFitError  # noqa: E402
 from extract.planning.cost import estimate, work_of  # noqa: E402
 from extract.planning.memory import (  # noqa: E402
@@ -99,7 +99,7 @@ def emulated(spec: Any, card: Card) -> Cell:
             try:
                 engine.score(requests)
             except DoesNotFitError:
-                parts = apart([kinds[name] for name in names.split(" + ")])
+                parts = split_by_cache([kinds[name] for name in names.split(" + ")])
                 if len(parts) == 1:
                     refused += names.split(" + ")
                 for part in parts if len(parts) > 1 else []:
