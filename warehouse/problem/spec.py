@@ -53,14 +53,14 @@ def _increasing(lengths: tuple[int, ...]) -> tuple[int, ...]:
     return lengths
 
 
-def _unique_tasks(tasks: tuple[RecallTask, ...]) -> tuple[RecallTask, ...]:
+def _told_apart(tasks: tuple[RecallTask, ...]) -> tuple[RecallTask, ...]:
     if len(set(tasks)) < len(tasks):
         raise ValueError("a task is listed twice; remove one")
     return tasks
 
 
 Lengths = Annotated[tuple[int, ...], Field(min_length=1), AfterValidator(_increasing)]
-Tasks = Annotated[tuple[RecallTask, ...], Field(min_length=1), AfterValidator(_unique_tasks)]
+Tasks = Annotated[tuple[RecallTask, ...], Field(min_length=1), AfterValidator(_told_apart)]
 
 
 class FileTarget(Frozen):
@@ -214,7 +214,7 @@ class Problem(Frozen):
 
     @field_validator("models")
     @classmethod
-    def _model_names_are_unique(cls, models: tuple[ModelSpec, ...]) -> tuple[ModelSpec, ...]:
+    def _models_are_told_apart(cls, models: tuple[ModelSpec, ...]) -> tuple[ModelSpec, ...]:
         _refuse(_clashes([model.full_id for model in models]))
         if all(model.on_request for model in models):
             raise ValueError("every model is on_request; leave one without it")
@@ -222,7 +222,7 @@ class Problem(Frozen):
 
     @field_validator("probes")
     @classmethod
-    def _probe_names_are_unique(cls, probes: tuple[Probe, ...]) -> tuple[Probe, ...]:
+    def _probes_are_told_apart(cls, probes: tuple[Probe, ...]) -> tuple[Probe, ...]:
         names = [probe.name for probe in probes]
         _refuse(
             (index, "name", f"probe {name!r} is listed twice; remove one, or give it another name")
