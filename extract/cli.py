@@ -86,6 +86,7 @@ DEMO = click.option("--demo", is_flag=True, help="Use only the problem's small d
 @click.option("--dry-run", is_flag=True, help="Print the plan and its cost, and compute nothing.")
 def extract(
     context: click.Context,
+    /,
     problem_name: str,
     device: str,
     attention: str | None,

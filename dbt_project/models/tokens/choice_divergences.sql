@@ -9,7 +9,10 @@ top_tokens as (
 ),
 
 long_context as (
-    select * from top_tokens
+    select
+        top_tokens.*,
+        units.unit_id
+    from top_tokens
     inner join units using (problem, model_id, condition, doc_id)
 ),
 

@@ -31,7 +31,10 @@ features as (
 ),
 
 in_full_context as (
-    select * from tokens
+    select
+        tokens.*,
+        units.* exclude (problem, model_id, condition, doc_id)
+    from tokens
     inner join units using (problem, model_id, condition, doc_id)
 ),
 
