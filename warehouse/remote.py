@@ -9,6 +9,7 @@ import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, NamedTuple, cast
@@ -88,6 +89,34 @@ class RemotePath(PurePosixPath, ABC):
 
         Raises:
             ChangedError: the condition doesn't hold.
+        """
+
+    @abstractmethod
+    def lease(self) -> AbstractContextManager[bool]:
+        """Try to claim the object; gives whether it is ours. It is kept alive inside the block.
+
+        Raises:
+            StorageError: the store can't be asked.
+        """
+
+    @abstractmethod
+    def uploading(self, store: Path, spool: Path) -> AbstractContextManager[Path]:
+        """A file of this machine that is uploaded to this path when the block succeeds.
+
+        Args:
+            store: the folder of the Parquet files.
+            spool: folder of this machine where files wait that can't be sent.
+
+        Raises:
+            StorageError: it can't be sent; it is kept, and `send_spooled` sends it later.
+        """
+
+    @abstractmethod
+    def send_spooled(self, spool: Path) -> int:
+        """Of the store's folder: send what an earlier run could not; returns the number of files.
+
+        Raises:
+            StorageError: they can't be sent yet.
         """
 
     @abstractmethod

@@ -22,12 +22,9 @@ from warehouse.files import sha256_file
 from warehouse.frozen import LARGEST_NUMBER, Frozen
 from warehouse.importers.comparable import (
     IMPORT_KEY,
-    Measure,
     import_record,
     other_items,
-    other_measures,
     refuse_missing_or_twice,
-    refuse_several_models,
 )
 from warehouse.importers.plain_table import check_columns
 from warehouse.importers.table_rows import load_rows
@@ -96,13 +93,16 @@ class Importer(StoringImporter):
             TokenmartError: it can't be read, or is not in this format.
         """
 
-    def model(self, path: Path) -> str | None:
-        """The model that a file is of; None where it names none."""
-        return None
+    def compare(self, files: Sequence[Path], path: Path) -> tuple[list[str], dict[str, Any]]:
+        """Why other models' scores can't be compared with these, and facts to record about these.
 
-    def measures(self, path: Path) -> dict[str, Measure]:
-        """Task → what its scores in a file are; empty if the format doesn't show it."""
-        return {}
+        Args:
+            path: where the items are stored; those of other models are beside it.
+
+        Raises:
+            TokenmartError: the files are of several models, or contradict each other.
+        """
+        return [], {}
 
     def import_files(
         self,
@@ -127,8 +127,7 @@ class Importer(StoringImporter):
         }
         record: dict[str, Any] = {"format": self.kind, "metric": self.metric, "files": hashes}
         items = _checked(row for file in files for row in self.read(file))
-        refuse_several_models({file: self.model(file) for file in files})
-        measured = _measured(self, files)
+        notes, facts = self.compare(files, path)
         if not items:
             names = ", ".join(str(file) for file in files)
             raise TokenmartError(f"{names}: contains no scored item; nothing was imported")
@@ -140,7 +139,6 @@ class Importer(StoringImporter):
             raise TokenmartError(
                 f"{path}: the model has scores already, {how}; --force replaces them"
             )
-        notes = list(other_measures(path, measured))
         if notes and not force:
             raise TokenmartError(
                 f"{notes[0]}; import the same of all models, or add --force (nothing was imported)"
@@ -153,8 +151,7 @@ class Importer(StoringImporter):
             click.echo(visible(f"note: {note}"), err=True)
         if notes:
             record["notes"] = notes
-        if measured:
-            record["measured"] = {task: vars(measure) for task, measure in measured.items()}
+        record |= facts
         table = _table(items).replace_schema_metadata({IMPORT_KEY: json.dumps(record)})
         write_table(path, table)
         return Counter(item.task for item in items)
@@ -210,30 +207,6 @@ def importer(kind: str, metric: str | None = None) -> StoringImporter:
     if metric is not None:
         raise TokenmartError(f"--metric: format {kind} imports all; leave it out")
     return found()
-
-
-def _measured(reader: Importer, files: Sequence[Path]) -> dict[str, Measure]:
-    """Task → what its scores are.
-
-    Raises:
-        TokenmartError: lower values are better, which a target's are not, or two files have
-            different scores of a task.
-    """
-    found: dict[str, Measure] = {}
-    for file in files:
-        for task, measure in reader.measures(file).items():
-            if measure.lower_is_better:
-                raise TokenmartError(
-                    f"{file}: lower values of {measure.metric} are better, and a target is read as "
-                    "higher is better; import another metric, or a table of items with the sign "
-                    "reversed (--format items)"
-                )
-            if not found.setdefault(task, measure).comparable(measure):
-                raise TokenmartError(
-                    f"{file}: its scores of {task} are {measure}, those of the files before are "
-                    f"{found[task]}; import one of them (nothing was imported)"
-                )
-    return found
 
 
 def _checked(rows: Iterable[Row]) -> list[Item]:

@@ -219,8 +219,8 @@ def _problem(problem: Problem, workspace: Workspace) -> list[Check]:
         remedy = absent[0].remedy if len(absent) == 1 else several
         checks.append(Check("models", "missing", finding, remedy))
         checks += _room(absent, workspace)
-    told = notices(problem, problem.ranked_models).items()
-    checks += [Check(subject, "note", finding) for subject, finding in told]
+    found = notices(problem, problem.ranked_models).items()
+    checks += [Check(subject, "note", finding) for subject, finding in found]
     return [*checks, *_scores(problem, workspace)]
 
 

@@ -110,8 +110,8 @@ def _names(models: Iterable[ModelSpec]) -> str:
 
 def _described(rope: Rope) -> str:
     numbers = [("theta", rope.theta), ("factor", rope.factor)]
-    told = [f"{name} {value:,.10g}" for name, value in numbers if value is not None]
-    return " ".join([rope.type, *told])
+    known = [f"{name} {value:,.10g}" for name, value in numbers if value is not None]
+    return " ".join([rope.type, *known])
 
 
 def scored_models(problem: Problem, workspace: Workspace) -> list[str]:

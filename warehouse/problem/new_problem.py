@@ -123,7 +123,7 @@ def write_problem(
         raise TokenmartError(f"{out}: there already; edit it, or give another name with --out")
     folder = out.absolute().parent
     _refuse_twice(models)
-    described = _told_apart([_described(model, folder) for model in models])
+    described = _with_own_ids([_described(model, folder) for model in models])
     # read with a window that fits anything: its length follows from the texts
     documents = _documents(texts, folder)
     draft = _parsed(_content(name, documents, described, _SHORTEST_WINDOW), out, workspace)
@@ -181,7 +181,7 @@ def _refuse_twice(models: Sequence[str]) -> None:
         seen.add(place)
 
 
-def _told_apart(models: list[_Model]) -> list[_Model]:
+def _with_own_ids(models: list[_Model]) -> list[_Model]:
     """The models, numbered where folders have one name."""
     ids = [model.full_id for model in models]
     return [

@@ -25,7 +25,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from warehouse.child_process import inherited, python_module
-from warehouse.errors import StorageError, TokenmartError
+from warehouse.errors import StorageError, TokenmartError, first_line
 from warehouse.files import appearing, sha256_file, storage_errors
 from warehouse.sources.document_files import LARGEST_TEXT_BYTES
 from warehouse.sources.place import Place
@@ -355,5 +355,4 @@ def _twice(path: Path, name: str) -> StorageError:
 
 
 def _damaged(path: Path, error: Exception) -> StorageError:
-    reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-    return StorageError(f"{path}: damaged archive ({reason[:120]}); delete it and fetch again")
+    return StorageError(f"{path}: damaged archive ({first_line(error)}); delete it and fetch again")

@@ -19,7 +19,6 @@ from warehouse.errors import StorageError
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
 from warehouse.remote import let_duckdb_read
-from warehouse.store.ledger import OtherVersionError, refuse_earlier_folders
 from warehouse.store.schema import TOKENS, UNITS, UNITS_KEY, all_tables
 from warehouse.store.survey import Stranger, counted_files, survey
 
@@ -82,7 +81,6 @@ def create_views(
         StorageError: no file of a table can be read.
     """
     let_duckdb_read(connection, data)
-    refuse_earlier_folders(data)
     strangers = survey(data, every_byte=every_byte)
     for name, table in all_tables().items():
         files = counted_files(data, name, strangers)
@@ -119,22 +117,6 @@ def create_table_view(
     else:
         nothing = ", ".join(f'null as "{column}"' for column in columns)
         connection.execute(f"{view} (select {nothing}) where false")
-
-
-def refuse_earlier_database(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Stop at a database that was built when tables had a column `probe_kind`.
-
-    Raises:
-        OtherVersionError: another version of Tokenmart built it.
-    """
-    found = connection.execute(
-        "select 1 from duckdb_columns() where column_name = 'probe_kind' limit 1"
-    ).fetchone()
-    if found is not None:
-        raise OtherVersionError(
-            f"{path}: built by another version of Tokenmart; delete it (everything in it can be "
-            "rebuilt) and run `tokenmart dbt build`"
-        )
 
 
 def quoted(value: object) -> str:

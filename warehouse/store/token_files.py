@@ -36,7 +36,6 @@ from warehouse.store.ledger import (
     content_sha256,
     damaged_file,
     read_units,
-    refuse_earlier_folders,
     with_units,
 )
 from warehouse.store.parquet_files import (
@@ -104,7 +103,6 @@ def publication_lock(
         yield
         return
     with storage_errors(folder, STORAGE_REMEDY):
-        folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / LOCK_NAME)
         lock.acquire()
     try:
@@ -173,7 +171,6 @@ def finished_units(
         OtherVersionError: another version of Tokenmart wrote the model's files.
         StorageError: the published file is damaged.
     """
-    refuse_earlier_folders(workspace.store, problem, model_id)
     pending: dict[int, UnitRecord] = {}
     for path in pending_files(pending_folder(workspace, problem, model_id, condition)):
         try:
@@ -333,7 +330,6 @@ def publish_all(workspace: Workspace, problem: str | None = None) -> int:
         OtherVersionError: another version of Tokenmart wrote files of it.
         StorageError: see `publish`.
     """
-    refuse_earlier_folders(workspace.store, problem or "*")
     pattern = f"problem={problem or '*'}/model_id=*/condition=*"
     send_spooled(workspace)
     folders = sorted(workspace.pending.glob(pattern))

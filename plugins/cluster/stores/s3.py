@@ -11,12 +11,14 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, cast
 
+from plugins.cluster.leases import lease
 from plugins.cluster.object_store import SCHEME, explained, filesystem
+from plugins.cluster.spool import send_spooled, uploading
 from warehouse.errors import TokenmartError
 from warehouse.remote import Marks, RemotePath
 
@@ -192,6 +194,18 @@ class BucketPath(RemotePath):
         if not missing_ok:
             self.stat()
         self._call("delete_object", Key=self.key)
+
+    def lease(self) -> AbstractContextManager[bool]:
+        """Try to claim the object; gives whether it is ours. It is kept alive inside the block."""
+        return lease(self)
+
+    def uploading(self, store: Path, spool: Path) -> AbstractContextManager[Path]:
+        """A file in the folder `spool` that is uploaded when the block succeeds."""
+        return uploading(self, store, spool)
+
+    def send_spooled(self, spool: Path) -> int:
+        """Send what an earlier run could not; returns the number of files."""
+        return send_spooled(self, spool)
 
     def rename(self, target: BucketPath) -> BucketPath:
         """Copy, then remove; both objects exist for a moment."""

@@ -18,9 +18,8 @@ from made_up_warehouse import Shape, write_warehouse
 
 from tokenmart import cli
 from warehouse.paths import Workspace
-from warehouse.sql.connection import connect_for_queries, connect_read_only, connect_to_parquet
+from warehouse.sql.connection import connect_to_parquet
 from warehouse.sql.views import public_views
-from warehouse.store.ledger import OtherVersionError
 from warehouse.store.schema import TOKENS, UNITS, all_tables
 
 Columns = list[tuple[str, str]]
@@ -199,12 +198,3 @@ def test_dbt_names_another_program_that_locks_without_a_traceback(
     assert f"(PID {reader.pid}); close it there, then build again" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
     assert len(done.stdout.splitlines()) < 20
-
-
-def test_a_database_of_another_version_is_one_line(workspace: Workspace) -> None:
-    workspace.database.parent.mkdir(parents=True, exist_ok=True)
-    with duckdb.connect(str(workspace.database)) as connection:
-        connection.execute("create table coverage(probe varchar, probe_kind varchar)")
-    for connect in (connect_read_only, connect_for_queries):
-        with pytest.raises(OtherVersionError, match=r"delete it .* and run `tokenmart dbt build`"):
-            connect(workspace)

@@ -23,6 +23,7 @@ from plugins.benchmarks.harness.answer_tables import (
 )
 from plugins.benchmarks.harness.eval_answer import EvalAnswer
 from plugins.benchmarks.harness.imports.imported_groups import ImportedGroup
+from plugins.benchmarks.harness.imports.measured import refuse_several_models
 from plugins.benchmarks.harness.stored_items import (
     condition_of,
     refuse_clashes,
@@ -30,7 +31,7 @@ from plugins.benchmarks.harness.stored_items import (
     stored_items,
 )
 from warehouse.errors import TokenmartError, visible
-from warehouse.importers.comparable import refuse_missing_or_twice, refuse_several_models
+from warehouse.importers.comparable import refuse_missing_or_twice
 from warehouse.importers.importer import Row, StoringImporter
 from warehouse.paths import Workspace
 from warehouse.terminal import counted
