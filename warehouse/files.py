@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import os
 import subprocess
 import tempfile
@@ -36,16 +37,17 @@ _REMEDIES = {
 }
 
 
-def sha256_file(path: Path) -> str:
-    """sha256 of a file's bytes, as hex digits.
+def sha256_file(path: Path, size: float = math.inf) -> str:
+    """sha256 of a file's bytes, or of the first `size` of them, as hex digits.
 
     Raises:
         OSError: it can't be read.
     """
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
+        while size > 0 and (chunk := file.read(int(min(size, _CHUNK_BYTES)))):
             digest.update(chunk)
+            size -= len(chunk)
     return digest.hexdigest()
 
 

@@ -14,6 +14,7 @@ from pydantic import (
     Field,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 
 from warehouse.plugins import kinds
@@ -36,16 +37,21 @@ class Frozen(BaseModel):
 
     may_be_huge: ClassVar[frozenset[str]] = frozenset()
 
-    @field_validator("*", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _has_no_truth_value_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+    def _has_no_truth_value_for_a_number(cls, content: Any) -> Any:
         """pydantic takes `yes` and `true` for 1; it refuses the words, with field and line."""
-        wanted = set(_types(cls.model_fields[info.field_name or ""].annotation))
+        if not isinstance(content, dict):
+            return content
+        return {name: cls._without_truth_value(name, value) for name, value in content.items()}
+
+    @classmethod
+    def _without_truth_value(cls, name: Any, value: Any) -> Any:
+        field = cls.model_fields.get(name)
+        wanted = set(_types(field.annotation)) if field else {bool}
         if bool in wanted or not wanted & {int, float}:
             return value
-        if isinstance(value, (list, tuple)):
-            return [_word(each) for each in value]
-        return _word(value)
+        return [_word(one) for one in value] if isinstance(value, (list, tuple)) else _word(value)
 
     @field_validator("*")
     @classmethod

@@ -38,15 +38,15 @@ def read_json(path: Path, maximum_bytes: int) -> JsonFile:
         StrictJsonError: unreadable, too large, not UTF-8, or not strict JSON.
     """
     try:
-        if not path.is_file():
-            what = "is not a regular file" if path.exists() else "does not exist"
-            raise StrictJsonError(what)
-        with path.open("rb") as stream:
-            data = stream.read(maximum_bytes + 1)
+        is_there, is_file = path.exists(), path.is_file()
+        data = b""
+        if is_file:
+            with path.open("rb") as stream:
+                data = stream.read(maximum_bytes + 1)
     except (OSError, ValueError) as error:
-        if isinstance(error, StrictJsonError):
-            raise
         raise StrictJsonError(f"can't be read ({getattr(error, 'strerror', error)})") from error
+    if not is_file:
+        raise StrictJsonError("is not a regular file" if is_there else "does not exist")
     if len(data) > maximum_bytes:
         raise StrictJsonError(f"is larger than {maximum_bytes:,} bytes")
     return JsonFile(content=parse_json(data), sha256=hashlib.sha256(data).hexdigest())

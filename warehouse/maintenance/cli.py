@@ -172,7 +172,9 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
     defects = [replace(defect, asked=asked) for defect in defects]
     left = [d for d in defects if d.file not in repaired or d.mend in ("superseded", "refetch")]
     if as_json:
-        click.echo(_as_json(defects, repaired, len(files), units, rows, seconds))
+        checked = {"files": len(files), "units": units, "rows": rows, "seconds": round(seconds, 3)}
+        found_defects = _as_json(defects, repaired)
+        click.echo(json.dumps({"checked": checked, "defects": found_defects}, indent=1))
     else:
         _say(defects, repaired)
         for (of, model), count in unrecorded.items():
@@ -218,15 +220,8 @@ def _say(defects: Sequence[Defect], repaired: dict[Path, str]) -> None:
             click.echo(f"    repaired: {repaired[defect.file]}")
 
 
-def _as_json(
-    defects: Sequence[Defect],
-    repaired: dict[Path, str],
-    files: int,
-    units: int,
-    rows: int,
-    seconds: float,
-) -> str:
-    found: list[dict[str, Any]] = [
+def _as_json(defects: Sequence[Defect], repaired: dict[Path, str]) -> list[dict[str, Any]]:
+    return [
         {
             "file": str(d.file),
             "problem": d.problem,
@@ -240,8 +235,6 @@ def _as_json(
         }
         for d in defects
     ]
-    checked = {"files": files, "units": units, "rows": rows, "seconds": round(seconds, 3)}
-    return json.dumps({"checked": checked, "defects": found}, indent=1)
 
 
 @data.command()

@@ -248,14 +248,6 @@ def dbt_command(arguments: tuple[str, ...]) -> None:
     if arguments in ((), ("--help",), ("-h",)):
         click.echo(click.get_current_context().get_help())
         return
-    if "--grids" in arguments:
-        named = arguments[arguments.index("--grids") + 1 :]
-        wanted = f"[{', '.join(named)}]" if named and not named[0].startswith("-") else "true"
-        click.echo(f"error: --grids: write --vars 'grids: {wanted}'", err=True)
-        sys.exit(2)
-    if "--shards" in arguments:
-        click.echo("error: --shards: write `tokenmart shards build --count N`", err=True)
-        sys.exit(2)
     from warehouse.metrics.dbt_process import run_dbt
 
     sys.exit(run_dbt(arguments, find_workspace()))

@@ -48,7 +48,13 @@ _LOCKED_FROM_THE_START = {
     "python_enable_replacements": "false",
 }
 _SPILLED = "50GiB"
-_DBT = ("dbt", "dbt.exe")
+_RUNS_DBT = re.compile(
+    r"""(\S*(python|pypy)[^/\s]*(\ -[WX]\ \S+|\ -(?![mcWX])\S*)*\ )?  # Python and its options
+    ((\S*/)?dbt(\.exe)?|-m\ dbt\S*|(-m\ |\S*/)?tokenmart\ dbt|-c\ .*from\ dbt\.cli.*)(\ .*)?""",
+    re.DOTALL | re.VERBOSE,
+)
+"""A command line that runs dbt: by its own name, as a module, or by code that starts it;
+`duckdb dbt.duckdb` and a notebook in a folder `dbt` are something else."""
 _NO_LOCKS = re.compile(
     r"Could not set lock on file .*: (Operation not supported|No locks available"
     r"|Function not implemented)"
@@ -208,9 +214,7 @@ def holder(error: duckdb.Error) -> str:
 
     program, pid = Path(named[1]).name, int(named[2])
     with suppress(psutil.Error):
-        # by its own name, as a command of ours, or by code that starts it
-        words = psutil.Process(pid).cmdline()
-        if any(Path(word).name in _DBT or "from dbt.cli" in word for word in words):
+        if _RUNS_DBT.fullmatch(" ".join(psutil.Process(pid).cmdline())):
             program = "dbt"
     return f"{program} (PID {pid})"
 

@@ -6,7 +6,6 @@ They read the Parquet files in place; columns, types and order are those of
 
 from __future__ import annotations
 
-import glob
 import re
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -122,11 +121,6 @@ def create_table_view(
 def quoted(value: object) -> str:
     """A text or path as an SQL literal."""
     return "'" + str(value).replace("'", "''") + "'"
-
-
-def quoted_file(path: object) -> str:
-    """A file to read as an SQL literal: DuckDB takes its name for a pattern."""
-    return quoted(glob.escape(str(path)))
 
 
 def quoted_name(*parts: str) -> str:

@@ -32,8 +32,6 @@ def _identity(pid: int) -> str:
 
 def _ticks(pid: int) -> str:
     """Start time of a process, in ticks since boot; empty if the system doesn't report it."""
-    if not psutil.LINUX:
-        return ""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace")
     except OSError:

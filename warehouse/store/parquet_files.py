@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse.files import appearing
+from warehouse.files import appearing, sha256_file
 from warehouse.paths import Workspace
 from warehouse.remote import RemotePath, footer
 from warehouse.store.schema import TOKENS
@@ -39,7 +39,6 @@ STORAGE_REMEDY = (
     "or set TOKENMART_DATA to a folder elsewhere, then run the same command again; what was "
     "finished is kept"
 )
-_CHUNK_BYTES = 1 << 20
 _AT_ONCE = 8
 
 
@@ -150,15 +149,11 @@ def sha256_of_beginning(path: Path, size: int) -> str:
     Raises:
         OSError, StorageError: it can't be read.
     """
+    if not isinstance(path, RemotePath):
+        return sha256_file(path, size)
     digest = hashlib.sha256()
-    if isinstance(path, RemotePath):
-        for chunk in path.chunks(size):
-            digest.update(chunk)
-        return digest.hexdigest()
-    with path.open("rb") as file:
-        while size > 0 and (chunk := file.read(min(size, _CHUNK_BYTES))):
-            digest.update(chunk)
-            size -= len(chunk)
+    for chunk in path.chunks(size):
+        digest.update(chunk)
     return digest.hexdigest()
 
 

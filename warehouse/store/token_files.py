@@ -279,11 +279,6 @@ def read_rows(path: Path) -> pa.Table:
         raise damaged_file(path, error) from error
 
 
-def _rows_of(table: pa.Table, units: list[UnitRecord]) -> pa.Table:
-    wanted = pa.array([unit.doc_id for unit in units], pa.int32())
-    return table.filter(pc.is_in(table["doc_id"], wanted))
-
-
 def write_units(
     path: Path, units: list[UnitRecord], tables: list[pa.Table], expected: str | None = None
 ) -> None:
@@ -316,7 +311,8 @@ def keep_units(path: Path, rows: pa.Table, keep: Callable[[UnitRecord], bool]) -
     version = version_of(path)
     units = [unit for unit in read_units(path) if keep(unit)]
     if units:
-        write_units(path, units, [_rows_of(rows, units)], version)
+        kept = pa.array([unit.doc_id for unit in units], pa.int32())
+        write_units(path, units, [rows.filter(pc.is_in(rows["doc_id"], kept))], version)
     else:
         with storage_errors(path, STORAGE_REMEDY):
             path.unlink(missing_ok=True)
@@ -336,12 +332,9 @@ def publish_all(workspace: Workspace, problem: str | None = None) -> int:
     return sum(publish(workspace, *partition_keys(folder)) for folder in folders)
 
 
-def top_tokens_path(
-    workspace: Workspace, keys: tuple[str, str, str], doc_id: int, fingerprint: str
-) -> Path:
-    """The file of one unit; `keys` are problem, model id and condition."""
-    name = f"doc-{doc_id:06d}-{fingerprint}.parquet"
-    return workspace.top_tokens / partition(*keys) / name
+def _top_tokens_path(workspace: Workspace, unit: UnitRecord) -> Path:
+    folder = workspace.top_tokens / partition(unit.problem, unit.model_id, unit.condition)
+    return folder / f"doc-{unit.doc_id:06d}-{unit.fingerprint}.parquet"
 
 
 def has_top_tokens(workspace: Workspace, unit: UnitRecord, top_k: int) -> bool:
@@ -350,8 +343,7 @@ def has_top_tokens(workspace: Workspace, unit: UnitRecord, top_k: int) -> bool:
     Raises:
         StorageError: the file is damaged.
     """
-    keys = unit.problem, unit.model_id, unit.condition
-    path = top_tokens_path(workspace, keys, unit.doc_id, unit.fingerprint)
+    path = _top_tokens_path(workspace, unit)
     try:
         metadata = pq.read_schema(footer(path)).metadata or {}
     except FileNotFoundError:
@@ -375,8 +367,7 @@ def write_top_tokens(
     Raises:
         StorageError: the disk is full or the folder can't be written.
     """
-    keys = unit.problem, unit.model_id, unit.condition
-    path = top_tokens_path(workspace, keys, unit.doc_id, unit.fingerprint)
+    path = _top_tokens_path(workspace, unit)
     if rows is not None:
         schema = TOP_TOKENS.with_metadata({TOP_K_KEY: str(top_k).encode()})
         write_table(path, rows.cast(schema))

@@ -14,23 +14,37 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from plugins.cluster.leases import lease
 from plugins.cluster.object_store import SCHEME, explained, filesystem
 from plugins.cluster.spool import send_spooled, uploading
 from warehouse.errors import TokenmartError
-from warehouse.remote import Marks, RemotePath
+from warehouse.remote import RemotePath
 
 _PART_BYTES = 256 << 20
 _TAIL_BYTES = 64 << 10
 _CHUNK_BYTES = 8 << 20
 
 
+class Marks(NamedTuple):
+    """A store's record of an object: bytes, seconds since 1970, version."""
+
+    st_size: int
+    st_mtime: float
+    etag: str
+
+    @property
+    def st_mtime_ns(self) -> int:
+        """The same time in nanoseconds."""
+        return int(self.st_mtime * 1e9)
+
+
 class BucketPath(RemotePath):
     """A bucket, or a prefix or object in a bucket."""
 
     kind = "s3"
+    known: Marks | None = None
 
     @classmethod
     def at(cls, address: str) -> BucketPath:

@@ -31,8 +31,7 @@ from plugins.benchmarks.harness.stored_items import (
     stored_items,
 )
 from warehouse.errors import TokenmartError, visible
-from warehouse.importers.comparable import refuse_missing_or_twice
-from warehouse.importers.importer import Row, StoringImporter
+from warehouse.importers.importer import Row, StoringImporter, refuse_missing_or_twice
 from warehouse.paths import Workspace
 from warehouse.terminal import counted
 

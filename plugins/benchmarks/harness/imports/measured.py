@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from warehouse.errors import TokenmartError
-from warehouse.importers.comparable import import_record
-from warehouse.importers.importer import Importer
+from warehouse.importers.importer import Importer, import_record
 
 
 @dataclass(frozen=True)
