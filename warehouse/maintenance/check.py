@@ -189,7 +189,8 @@ def _examine(
     known = np.array([unit.doc_id for unit in ledger.units], dtype=np.int32)
     for doc_id in np.setdiff1d(sorted_ids, known).tolist():
         defects.append(wrong("rows without a record in the ledger", "drop", doc_id))
-    for doc_id in known[_repeated(known)].tolist():
+    ids, counts = np.unique(known, return_counts=True)
+    for doc_id in ids[counts > 1].tolist():
         defects.append(wrong("two records in the ledger", "drop", doc_id))
     for unit in ledger.units:
         start, stop = np.searchsorted(sorted_ids, [unit.doc_id, unit.doc_id + 1])
@@ -264,12 +265,6 @@ def _order_defect(columns: Columns) -> str:
     if double:
         return f"{double} rows repeat the key of the row before (doc_id, segment, position)"
     return f"rows are not sorted at {backwards} places" if backwards else ""
-
-
-def _repeated(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Indices of values that occurred before."""
-    _, first = np.unique(values, return_index=True)
-    return np.setdiff1d(np.arange(len(values)), first)
 
 
 def _unit_defects(

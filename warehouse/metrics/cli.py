@@ -59,16 +59,17 @@ def list_(
     workspace = find_workspace()
     if problem is None:
         with _catalog(workspace) as connection:
-            rows = catalog.variants(connection, metric, family, admissible)
+            rows = catalog.entries(connection, metric, None, family, admissible)
     else:
         from warehouse.problem.spec import load_problem
 
         loaded = load_problem(problem, workspace)
         with catalog.unbuilt_catalog(workspace.dbt_project) as connection:
-            rows = catalog.variants(connection, metric, family, admissible)
+            rows = catalog.entries(connection, metric, None, family, admissible)
         rows = catalog.in_problem(rows, loaded)
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        short = [{name: row[name] for name in row if name != "description"} for row in rows]
+        click.echo(json.dumps(short, indent=2))
     elif problem is not None:
         _print(catalog.list_names(rows))
     else:

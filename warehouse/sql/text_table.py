@@ -9,8 +9,6 @@ from decimal import Decimal
 from itertools import zip_longest
 from typing import Any
 
-from rich.cells import cell_len, set_cell_size
-
 from warehouse.errors import visible
 
 _WIDEST_CELL = 80
@@ -53,15 +51,14 @@ def text_table(
         for column in values
     ]
     is_text = [any(isinstance(value, str | list | dict) for value in column) for column in values]
-    inside = [max(map(cell_len, column), default=0) for column in columns]
+    inside = [max(map(_width, column), default=0) for column in columns]
     most = [
         min(cells, _WIDEST_CELL) if text and not whole else cells
         for cells, text in zip(inside, is_text, strict=True)
     ]
-    widths = [max(cells, cell_len(head)) for cells, head in zip(most, heads, strict=True)]
+    widths = [max(cells, _width(head)) for cells, head in zip(most, heads, strict=True)]
     if width is not None and _total(widths) > width:
-        least = [max(map(cell_len, _parts(head))) for head in heads]
-        widths = _narrowed(most, least, is_text, width)
+        widths = _narrowed(most, [max(map(_width, _parts(head))) for head in heads], is_text, width)
     shown = len(widths)
     above = [_on_lines(head, wide)[::-1] for head, wide in zip(heads, widths, strict=False)]
     lines = [_line(line, widths, numeric) for line in zip_longest(*above, fillvalue="")][::-1]
@@ -103,7 +100,7 @@ def _on_lines(name: str, width: int) -> list[str]:
     first, *rest = _parts(name)
     lines = [first]
     for part in rest:
-        if cell_len(lines[-1] + part) <= width:
+        if _width(lines[-1] + part) <= width:
             lines[-1] += part
         else:
             lines.append(part)
@@ -113,7 +110,7 @@ def _on_lines(name: str, width: int) -> list[str]:
 def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
     padded = []
     for cell, wide, right in zip(cells, widths, numeric, strict=False):
-        space = " " * (wide - cell_len(cell))
+        space = " " * (wide - _width(cell))
         padded.append(space + cell if right else cell + space)
     return (" " * _GAP).join(padded).rstrip()
 
@@ -128,9 +125,20 @@ def _cell(value: Any) -> str:
     return visible(str(value)).replace("\n", "\\n").replace("\t", "\\t")
 
 
+def _width(text: str) -> int:
+    """Columns of a terminal: characters of Chinese, Japanese and Korean take two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
 def _fit(text: str, width: int) -> str:
-    if cell_len(text) <= width:
+    if _width(text) <= width:
         return text
     if text.isascii():
         return text[: width - 1] + "…"
+    from rich.cells import set_cell_size
+
     return set_cell_size(text, width - 1).rstrip() + "…"

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from warehouse.errors import StorageError
 from warehouse.paths import Workspace
-from warehouse.plugins import kinds
+from warehouse.plugins import folders, kinds
 from warehouse.remote import let_duckdb_read
 from warehouse.store.schema import TOKENS, UNITS, UNITS_KEY, all_tables
 from warehouse.store.survey import Stranger, counted_files, survey
@@ -31,7 +31,6 @@ _SQL_TYPES = {
     pa.timestamp("us", "UTC"): "TIMESTAMP WITH TIME ZONE",
 }
 """DuckDB's own reading of the types; asking it (`from_arrow`) would load pandas."""
-_MACROS = Path(__file__).with_name("macros.sql")
 
 
 def public_views() -> list[str]:
@@ -86,7 +85,9 @@ def create_views(
         create_table_view(connection, "main", name, files)
         if table.ledger:
             create_ledger_view(connection, "main", table.ledger, files)
-    connection.execute(_MACROS.read_text(encoding="utf-8"))
+    for top in (Path(__file__).parent, *folders()):
+        if (macros := top / "macros.sql").is_file():
+            connection.execute(macros.read_text(encoding="utf-8"))
     return strangers
 
 
