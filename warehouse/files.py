@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import click
+
 from warehouse.child_process import inherited
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
@@ -184,6 +186,33 @@ def write_whole(path: Path, content: str | bytes) -> None:
     data = content.encode() if isinstance(content, str) else content
     with appearing(path) as draft:
         draft.write_bytes(data)
+
+
+@contextmanager
+def locked(path: Path, remedy: str = _AGAIN, waiting: str = "") -> Iterator[None]:
+    """Hold a lock file, which is made with its folder.
+
+    Args:
+        remedy: see `storage_errors`.
+        waiting: what is printed while another process holds it.
+
+    Raises:
+        StorageError: the folder can't be written.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path)
+    with storage_errors(path.parent, remedy):
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            if waiting:
+                click.echo(waiting, err=True)
+            lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def sync_folder(folder: Path) -> None:

@@ -46,6 +46,19 @@ class Row:
     fields: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Destination:
+    """Whose files are imported: the checkout, names of problem and model as in its folders.
+
+    With `force` they replace what is stored.
+    """
+
+    workspace: Workspace
+    problem: str
+    model_id: str
+    force: bool = False
+
+
 class StoringImporter(ABC):
     """A format of files that other programs wrote; it stores what it reads. `kind` names it.
 
@@ -56,15 +69,7 @@ class StoringImporter(ABC):
     of_other_models: ClassVar[bool] = False
 
     @abstractmethod
-    def import_files(
-        self,
-        files: Sequence[Path],
-        workspace: Workspace,
-        problem: str,
-        model_id: str,
-        *,
-        force: bool = False,
-    ) -> dict[str, int]:
+    def import_files(self, files: Sequence[Path], to: Destination) -> dict[str, int]:
         """Read one model's files and store them; every row is checked before anything is written.
 
         Returns:
@@ -104,23 +109,14 @@ class Importer(StoringImporter):
         """
         return [], {}
 
-    def import_files(
-        self,
-        files: Sequence[Path],
-        workspace: Workspace,
-        problem: str,
-        model_id: str,
-        *,
-        force: bool = False,
-    ) -> dict[str, int]:
+    def import_files(self, files: Sequence[Path], to: Destination) -> dict[str, int]:
         """Write the items of one model's files as its downstream scores.
 
         The same files once more change nothing.
         """
         refuse_missing_or_twice(files)
-        path = (
-            workspace.downstream / f"problem={problem}" / f"model_id={model_id}" / "items.parquet"
-        )
+        folder = to.workspace.downstream / f"problem={to.problem}" / f"model_id={to.model_id}"
+        path = folder / "items.parquet"
         same = Counter(file.name for file in files)
         hashes = {
             str(file) if same[file.name] > 1 else file.name: sha256_file(file) for file in files
@@ -131,7 +127,7 @@ class Importer(StoringImporter):
         if not items:
             names = ", ".join(str(file) for file in files)
             raise TokenmartError(f"{names}: contains no scored item; nothing was imported")
-        if path.is_file() and not force:
+        if path.is_file() and not to.force:
             found = import_record(path)
             if found is not None and {name: found.get(name) for name in record} == record:
                 return Counter(item.task for item in items)
@@ -139,7 +135,7 @@ class Importer(StoringImporter):
             raise TokenmartError(
                 f"{path}: the model has scores already, {how}; --force replaces them"
             )
-        if notes and not force:
+        if notes and not to.force:
             raise TokenmartError(
                 f"{notes[0]}; import the same of all models, or add --force (nothing was imported)"
             )

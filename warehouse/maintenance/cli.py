@@ -99,7 +99,7 @@ def doctor(problem_name: str | None, as_json: bool) -> None:
 
     Exits with 1 if something required is missing.
     """
-    from warehouse.maintenance.doctor import examine, fail_when_missing
+    from warehouse.maintenance.doctor import examine
 
     checks = examine(find_workspace(), problem_name)
     if as_json:
@@ -108,7 +108,8 @@ def doctor(problem_name: str | None, as_json: bool) -> None:
         for check in checks:
             remedy = f"\n{'':9}→ {check.remedy}" if check.remedy else ""
             click.echo(f"{check.level:<7}  {check.name}: {check.finding}{remedy}")
-    fail_when_missing(checks)
+    if missing := [check.name for check in checks if check.level == "missing"]:
+        raise TokenmartError(f"missing: {', '.join(missing)}; see the remedies above")
 
 
 @data.command(short_help="Merge finished units into the published files.")

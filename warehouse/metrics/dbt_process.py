@@ -6,18 +6,17 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from importlib.util import find_spec
 from typing import IO
 
 import click
 import duckdb
-from filelock import FileLock, Timeout
 
 from warehouse.child_process import NOT_FROM_HERE, inherited
 from warehouse.errors import TokenmartError, visible
-from warehouse.files import storage_errors
+from warehouse.files import locked
 from warehouse.paths import Workspace
 
 PROBLEMS_NAMED = 3
@@ -146,21 +145,10 @@ def start_dbt(
     ).returncode
 
 
-@contextmanager
-def one_at_a_time(workspace: Workspace) -> Iterator[None]:
+def one_at_a_time(workspace: Workspace) -> AbstractContextManager[None]:
     """Wait for another dbt that was started here: DuckDB's file has one writer."""
     path = workspace.cache / "locks" / "dbt.lock"
-    with storage_errors(path):
-        lock = FileLock(path)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            click.echo("another `tokenmart dbt` is running; waiting for its end", err=True)
-            lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+    return locked(path, waiting="another `tokenmart dbt` is running; waiting for its end")
 
 
 def _environment(workspace: Workspace) -> dict[str, str]:

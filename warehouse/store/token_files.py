@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from itertools import pairwise
 from operator import attrgetter, itemgetter
@@ -24,10 +24,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from filelock import FileLock
 
 from warehouse.errors import StorageError
-from warehouse.files import storage_errors
+from warehouse.files import locked, storage_errors
 from warehouse.paths import Workspace
 from warehouse.remote import ChangedError, RemotePath, UnreachableError, footer, source, version_of
 from warehouse.store.ledger import (
@@ -86,10 +85,9 @@ def pending_folder(workspace: Workspace, problem: str, model_id: str, condition:
     return workspace.pending / partition(problem, model_id, condition)
 
 
-@contextmanager
 def publication_lock(
     workspace: Workspace, problem: str, model_id: str, condition: str
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Lock the published file of one (problem, model, condition) for replacement.
 
     In a bucket there is no lock: a process that replaces a file names the version it has read, and
@@ -100,15 +98,8 @@ def publication_lock(
     """
     folder = pending_folder(workspace, problem, model_id, condition)
     if isinstance(folder, RemotePath):
-        yield
-        return
-    with storage_errors(folder, STORAGE_REMEDY):
-        lock = FileLock(folder / LOCK_NAME)
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+        return nullcontext()
+    return locked(folder / LOCK_NAME, STORAGE_REMEDY)
 
 
 def partition_keys(folder: Path) -> tuple[str, str, str]:
