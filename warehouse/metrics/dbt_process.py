@@ -138,7 +138,12 @@ def start_dbt(
     return subprocess.run(
         [*program, *arguments],
         cwd=workspace.dbt_project,
-        env={**_environment(workspace), **(settings or {})},
+        env={
+            **inherited("DBT_", _KEPT),
+            **workspace.environment(),
+            "TOKENMART_PARENT": str(os.getpid()),
+            **(settings or {}),
+        },
         stdout=log,
         stderr=log,
         check=False,
@@ -149,11 +154,3 @@ def one_at_a_time(workspace: Workspace) -> AbstractContextManager[None]:
     """Wait for another dbt that was started here: DuckDB's file has one writer."""
     path = workspace.cache / "locks" / "dbt.lock"
     return locked(path, waiting="another `tokenmart dbt` is running; waiting for its end")
-
-
-def _environment(workspace: Workspace) -> dict[str, str]:
-    return {
-        **inherited("DBT_", _KEPT),
-        **workspace.environment(),
-        "TOKENMART_PARENT": str(os.getpid()),
-    }
