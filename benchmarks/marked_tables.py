@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from warehouse.store.provenance import processor_name, versions
+from warehouse.store.provenance import versions
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
@@ -42,6 +43,16 @@ def replace_marked(page: Path, name: str, new: str) -> None:
     last = f"<!-- end of {name} -->"
     begin, end = text.index(f"<!-- {name} -->"), text.index(last) + len(last)
     page.write_text(text[:begin] + new + text[end:], encoding="utf-8")
+
+
+def processor_name() -> str:
+    """The processor's model name if the system reports it, else its architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        lines = []
+    named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return next(iter(named), "") or platform.processor() or platform.machine()
 
 
 def machine(*packages: str) -> dict[str, Any]:

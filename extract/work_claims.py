@@ -19,7 +19,7 @@ from pathlib import Path
 
 from warehouse.files import storage_errors
 from warehouse.remote import RemotePath
-from warehouse.store.claims import abandoned_owner, identity, lease
+from warehouse.store.claims import abandoned_owner, identity
 
 HEARTBEAT_SECONDS = 20.0
 
@@ -50,7 +50,7 @@ def claim(path: Path) -> Iterator[bool]:
         StorageError: the folder can't be written.
     """
     if isinstance(path, RemotePath):
-        with lease(path) as ours:
+        with path.lease() as ours:
             yield ours
         return
     with storage_errors(path):

@@ -25,9 +25,6 @@ if code not in sys.path:
 runpy.run_module(module, run_name="__main__", alter_sys=True)
 """
 
-_NEVER = ("PYTHONINSPECT",)
-"""With it, a child that has ended waits for commands at its standard input."""
-
 
 def python_module(module: str) -> list[str]:
     """The beginning of a command line that runs a module as a program, as `python -m` does."""
@@ -44,5 +41,6 @@ def inherited(prefix: str = "", kept: Collection[str] = ()) -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if name not in _NEVER and (not prefix or name in kept or not name.startswith(prefix))
+        # a child that has ended would wait for commands at its standard input
+        if name != "PYTHONINSPECT" and (not prefix or name in kept or not name.startswith(prefix))
     }

@@ -11,14 +11,12 @@ from typing import NoReturn
 import click
 from click.utils import PacifyFlushWrapper
 
-from warehouse.errors import visible
+from warehouse.errors import TokenmartError, visible
 
-EXTRAS = dict.fromkeys(
-    ("accelerate", "gguf", "huggingface_hub", "sentencepiece", "tokenizers", "torch",
-     "transformers"),
-    "extract",
-)  # fmt: skip
-"""Package missing from a light installation → the extra that installs it."""
+OF_EXTRACTION = {
+    "accelerate", "gguf", "huggingface_hub", "sentencepiece", "tokenizers", "torch", "transformers",
+}  # fmt: skip
+"""Packages that a light installation lacks; the extra `extract` installs them."""
 
 
 def run(command: click.Command, name: str) -> NoReturn:
@@ -42,15 +40,12 @@ def run(command: click.Command, name: str) -> NoReturn:
         click.echo("interrupted", err=True)
         code = 130
     except ModuleNotFoundError as error:
-        extra = EXTRAS.get((error.name or "").split(".")[0])
-        if extra is None:
+        if (error.name or "").split(".")[0] not in OF_EXTRACTION:
             raise
-        click.echo(
-            f"error: package {error.name!r} is not installed: this command needs "
-            f"pip install 'tokenmart[{extra}]' (in a checkout: make setup)",
-            err=True,
+        code = _failed(
+            f"package {error.name!r} is not installed: this command needs pip install "
+            "'tokenmart[extract]' (in a checkout: make setup)"
         )
-        code = 1
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
@@ -69,11 +64,13 @@ def run(command: click.Command, name: str) -> NoReturn:
         missing = re.match(r"Catalog Error: Table with name (\w+) does not exist", str(error))
         if missing is None:
             raise
-        click.echo(
-            f"error: the database has no table {missing[1]}: its build stopped early or built a "
-            "part; run `tokenmart dbt build` (benchmarks and rankings: `tokenmart dbt run --select "
-            "'fqn:*'`)",
-            err=True,
+        code = _failed(
+            f"the database has no table {missing[1]}: its build stopped early or built a part; run "
+            "`tokenmart dbt build` (benchmarks and rankings: `tokenmart dbt run --select 'fqn:*'`)"
         )
-        code = 1
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _failed(message: str) -> int:
+    TokenmartError(message).show()
+    return TokenmartError.exit_code

@@ -57,6 +57,11 @@ class UnitFailedError(TokenmartError):
     exit_code = 5
 
 
+def first_line(error: Exception) -> str:
+    """The first line of another program's message, shortened; the error's class without one."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:120]
+
+
 def visible(text: str) -> str:
     """A text with its control, escape and direction characters shown, as a terminal may have it.
 

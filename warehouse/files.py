@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import os
 import subprocess
 import tempfile
@@ -12,6 +13,8 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import click
 
 from warehouse.child_process import inherited
 from warehouse.errors import StorageError, TokenmartError
@@ -36,16 +39,17 @@ _REMEDIES = {
 }
 
 
-def sha256_file(path: Path) -> str:
-    """sha256 of a file's bytes, as hex digits.
+def sha256_file(path: Path, size: float = math.inf) -> str:
+    """sha256 of a file's bytes, or of the first `size` of them, as hex digits.
 
     Raises:
         OSError: it can't be read.
     """
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
+        while size > 0 and (chunk := file.read(int(min(size, _CHUNK_BYTES)))):
             digest.update(chunk)
+            size -= len(chunk)
     return digest.hexdigest()
 
 
@@ -182,6 +186,33 @@ def write_whole(path: Path, content: str | bytes) -> None:
     data = content.encode() if isinstance(content, str) else content
     with appearing(path) as draft:
         draft.write_bytes(data)
+
+
+@contextmanager
+def locked(path: Path, remedy: str = _AGAIN, waiting: str = "") -> Iterator[None]:
+    """Hold a lock file, which is made with its folder.
+
+    Args:
+        remedy: see `storage_errors`.
+        waiting: what is printed while another process holds it.
+
+    Raises:
+        StorageError: the folder can't be written.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path)
+    with storage_errors(path.parent, remedy):
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            if waiting:
+                click.echo(waiting, err=True)
+            lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def sync_folder(folder: Path) -> None:

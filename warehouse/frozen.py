@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Annotated, Any, ClassVar, Union, get_args
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -17,6 +18,7 @@ from pydantic import (
 )
 
 from warehouse.plugins import kinds
+from warehouse.terminal import counted
 
 LARGEST_NUMBER = 2**31 - 1
 _LONGEST_NAME = 255
@@ -45,27 +47,26 @@ class Frozen(BaseModel):
 
     @classmethod
     def _without_truth_value(cls, name: Any, value: Any) -> Any:
-        each = value if isinstance(value, (list, tuple)) else [value]
-        if name not in cls.model_fields or not any(type(one) is bool for one in each):
-            return value
-        wanted = set(_types(cls.model_fields[name].annotation))
+        field = cls.model_fields.get(name)
+        wanted = set(_types(field.annotation)) if field else {bool}
         if bool in wanted or not wanted & {int, float}:
             return value
-        words = [str(one).lower() if type(one) is bool else one for one in each]
-        return words if isinstance(value, (list, tuple)) else words[0]
+        return [_word(one) for one in value] if isinstance(value, (list, tuple)) else _word(value)
 
     @field_validator("*")
     @classmethod
     def _fits_its_machine(cls, value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, Path):
             return _placed(value, (info.context or {}).get("folder"))
-        if type(value) is int and info.field_name not in cls.may_be_huge:
-            _refuse_huge(value)
-        elif isinstance(value, tuple):
-            for each in value:
-                if type(each) is int:
-                    _refuse_huge(each)
+        if info.field_name not in cls.may_be_huge:
+            for each in value if isinstance(value, tuple) else (value,):
+                if type(each) is int and abs(each) > LARGEST_NUMBER:
+                    raise ValueError(f"must be between -{LARGEST_NUMBER:,} and {LARGEST_NUMBER:,}")
         return value
+
+
+def _word(value: Any) -> Any:
+    return str(value).lower() if type(value) is bool else value
 
 
 def _types(annotation: Any) -> Iterator[Any]:
@@ -87,9 +88,15 @@ def _placed(path: Path, folder: Path | None) -> Path:
     return path if folder is None else folder / path
 
 
-def _refuse_huge(number: int) -> None:
-    if abs(number) > LARGEST_NUMBER:
-        raise ValueError(f"must be between -{LARGEST_NUMBER:,} and {LARGEST_NUMBER:,}")
+def increasing(least: int) -> AfterValidator:
+    """The check of a field that its numbers of tokens increase, from the least on."""
+
+    def check(numbers: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
+        if numbers[0] < least or list(numbers) != sorted(set(numbers)):
+            raise ValueError(f"{info.field_name} must increase, from {counted(least, 'token')} on")
+        return numbers
+
+    return AfterValidator(check)
 
 
 def one_of(base: type[Frozen], place: ModuleType | str) -> Any:

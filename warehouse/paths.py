@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from warehouse.errors import TokenmartError
+from warehouse.plugins import load, plugin_files
 from warehouse.remote import remote_path
 
 _TAKEN_BY_DUCKDB = ("", "main", "memory", "system", "temp")
@@ -14,13 +15,10 @@ _TAKEN_BY_DUCKDB = ("", "main", "memory", "system", "temp")
 
 
 class StoreFolder:
-    """A folder of the store, by default of the attribute's name."""
-
-    def __init__(self, name: str = "") -> None:
-        self.name = name
+    """A folder of the store, of the attribute's name."""
 
     def __set_name__(self, owner: type, attribute: str) -> None:
-        self.name = self.name or attribute
+        self.name = attribute
 
     def __get__(self, workspace: Workspace, owner: type) -> Path:
         return workspace.store / self.name
@@ -33,12 +31,14 @@ class Workspace:
     `root` contains the code and the locked paths, `data` the Parquet files and the cache,
     `database` is the DuckDB file that dbt builds. `address`, such as `s3://bucket/prefix`, is where
     the Parquet files are instead; the cache and what only this machine needs stay in `data`.
+    `prefix` begins the names of the folders of token files: plugins have token files of their own.
     """
 
     root: Path
     data: Path
     database: Path
     address: str = ""
+    prefix: str = ""
 
     @property
     def store(self) -> Path:
@@ -47,18 +47,24 @@ class Workspace:
 
     @property
     def spool(self) -> Path:
-        """Finished units on their way to a bucket."""
-        return self.data / "spool"
+        """Finished units on their way to a bucket; those for another one stay where they are."""
+        return self.data / "spool" / self.address.partition("://")[2].replace("/", "+")
 
     @property
     def problems(self) -> Path:
         """Folder of the shipped problem files."""
         return self.root / "data" / "problems"
 
-    tokens = StoreFolder()
-    """Published token statistics: `problem=…/model_id=…/condition=…/tokens.parquet`."""
-    pending = StoreFolder()
-    """Finished units not yet merged into their published file."""
+    @property
+    def tokens(self) -> Path:
+        """Published token statistics: `problem=…/model_id=…/condition=…/tokens.parquet`."""
+        return self.store / f"{self.prefix}tokens"
+
+    @property
+    def pending(self) -> Path:
+        """Finished units not yet merged into their published file."""
+        return self.store / f"{self.prefix}pending"
+
     top_tokens = StoreFolder()
     """Most probable tokens: `problem=…/model_id=…/condition=…/doc-….parquet`."""
     condition_pairs = StoreFolder()
@@ -75,38 +81,19 @@ class Workspace:
     """Model tables: `problem=…/model_id=…/model.parquet`."""
     downstream = StoreFolder()
     """Target items: `problem=…/model_id=…/items.parquet`."""
-    benchmark_scores = StoreFolder()
-    """Scores of runs over training: `problem=…/scores.parquet`."""
-    benchmark_tables = StoreFolder()
-    """Source of those scores, and the definition of early: `problem=…/table.parquet`."""
-    model_scores = StoreFolder()
-    """Scores of models that may predict a target: `problem=…/scores.parquet`."""
-    ranking_columns = StoreFolder()
-    """Ranking criteria of a competition: `problem=…/columns.parquet`."""
-    ranking_results = StoreFolder()
-    """Results of entries that were made elsewhere: `problem=…/results.parquet`."""
-    merge_runs = StoreFolder()
-    """Cost of merges and their evaluations: `problem=…/model_id=…/runs.parquet`."""
-    eval_items = StoreFolder()
-    """Requests of benchmarks: `problem=…/condition=…/items.parquet`."""
-    eval_answers = StoreFolder()
-    """Answers of models: `problem=…/model_id=…/condition=…/answers.parquet`."""
-    eval_scores = StoreFolder()
-    """Tasks' own metrics: `problem=…/model_id=…/condition=…/scores.parquet`."""
-    eval_groups = StoreFolder()
-    """Groups of benchmarks: `problem=…/condition=…/group.parquet`."""
+
+    @property
+    def token_stores(self) -> list[Workspace]:
+        """This workspace, and once more with the token files of each plugin in place of its own."""
+        added = [name for name in _added_tables() if name.endswith("_tokens")]
+        return [self, *(replace(self, prefix=name.removesuffix("tokens")) for name in added)]
 
     @property
     def store_folders(self) -> list[Path]:
         """All folders of the store."""
-        of_evals = [self.evals.tokens, self.evals.pending]
         names = [name for name, value in vars(Workspace).items() if isinstance(value, StoreFolder)]
-        return [*(getattr(self, name) for name in names), *of_evals]
-
-    @property
-    def evals(self) -> Workspace:
-        """The same checkout, with the token files of benchmarks in place of the documents'."""
-        return EvalWorkspace(self.root, self.data, self.database, self.address)
+        tokens = [folder for each in self.token_stores for folder in (each.tokens, each.pending)]
+        return [*tokens, *(self.store / name for name in (*names, *_added_tables()))]
 
     @property
     def cache(self) -> Path:
@@ -138,11 +125,9 @@ class Workspace:
         }
 
 
-class EvalWorkspace(Workspace):
-    """A checkout whose `tokens` are those of benchmark requests: a store of its own."""
-
-    tokens = StoreFolder("eval_tokens")
-    pending = StoreFolder("eval_pending")
+def _added_tables() -> list[str]:
+    """Names of the tables that plugins add to the store."""
+    return [name for path in plugin_files("tables") for name in getattr(load(path), "TABLES", ())]
 
 
 def workspace_of(root: Path) -> Workspace:

@@ -3,7 +3,8 @@
 Plugin folders are those of `plugins/`, which ship, and those that $TOKENMART_PLUGINS lists. Both
 are read in the same way. A file in the sub-folder `probes/` adds a kind of probe; likewise
 `documents/`, `weights/`, `backends/`, `importers/`, `commands/`, `problem_kinds/`,
-`status_sections/`, `schedulers/`, `stores/`, `tables/`, `views/`, `labs/` and `cookbook/`.
+`status_sections/`, `schedulers/`, `stores/`, `tables/`, `superseded/`, `views/`, `labs/` and
+`cookbook/`.
 docs/how_to/write_a_plugin.md lists their interfaces.
 """
 
@@ -21,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar, get_args
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, first_line
 
 VARIABLE = "TOKENMART_PLUGINS"
 SHIPPED = Path(__file__).parents[1] / "plugins"
@@ -103,10 +104,9 @@ def load(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:  # whatever a user's file raises
         del sys.modules[name]
-        first = (str(error).splitlines() or [""])[0]
         raise TokenmartError(
-            f"{path}: plugin can't be loaded ({type(error).__name__}: {first}); correct it, or "
-            f"remove its folder from {VARIABLE}"
+            f"{path}: plugin can't be loaded ({type(error).__name__}: {first_line(error)}); "
+            f"correct it, or remove its folder from {VARIABLE}"
         ) from error
     return module
 

@@ -9,9 +9,10 @@ import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, cast
 
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.plugins import VARIABLE, kinds
@@ -25,19 +26,6 @@ class UnreachableError(StorageError):
     """The store did not answer: nothing is known of the object."""
 
 
-class Marks(NamedTuple):
-    """A store's record of an object: bytes, seconds since 1970, version."""
-
-    st_size: int
-    st_mtime: float
-    etag: str
-
-    @property
-    def st_mtime_ns(self) -> int:
-        """The same time in nanoseconds."""
-        return int(self.st_mtime * 1e9)
-
-
 class RemotePath(PurePosixPath, ABC):
     """An object or a prefix in a store; `kind` is the scheme of its address.
 
@@ -46,8 +34,8 @@ class RemotePath(PurePosixPath, ABC):
     """
 
     kind: ClassVar[str]
-    known: Marks | None = None
-    """Marks of a path that a listing returned."""
+    known: Any = None
+    """What `stat` returns, of a path in a listing."""
 
     @classmethod
     @abstractmethod
@@ -59,8 +47,8 @@ class RemotePath(PurePosixPath, ABC):
         """
 
     @abstractmethod
-    def stat(self) -> Marks:
-        """Size, time and version."""
+    def stat(self) -> Any:
+        """`st_size` in bytes, `st_mtime` and `st_mtime_ns` since 1970, and the version `etag`."""
 
     @abstractmethod
     def open(self, mode: str = "rb") -> io.BytesIO:
@@ -88,6 +76,34 @@ class RemotePath(PurePosixPath, ABC):
 
         Raises:
             ChangedError: the condition doesn't hold.
+        """
+
+    @abstractmethod
+    def lease(self) -> AbstractContextManager[bool]:
+        """Try to claim the object; gives whether it is ours. It is kept alive inside the block.
+
+        Raises:
+            StorageError: the store can't be asked.
+        """
+
+    @abstractmethod
+    def uploading(self, store: Path, spool: Path) -> AbstractContextManager[Path]:
+        """A file of this machine that is uploaded to this path when the block succeeds.
+
+        Args:
+            store: the folder of the Parquet files.
+            spool: folder of this machine where files wait that can't be sent.
+
+        Raises:
+            StorageError: it can't be sent; it is kept, and `send_spooled` sends it later.
+        """
+
+    @abstractmethod
+    def send_spooled(self, spool: Path) -> int:
+        """Of the store's folder: send what an earlier run could not; returns the number of files.
+
+        Raises:
+            StorageError: they can't be sent yet.
         """
 
     @abstractmethod
@@ -137,7 +153,7 @@ def version_of(path: Path) -> str | None:
     if not isinstance(path, RemotePath):
         return None
     try:
-        return path.stat().etag
+        return str(path.stat().etag)
     except FileNotFoundError:
         return ""
 

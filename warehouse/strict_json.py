@@ -38,15 +38,15 @@ def read_json(path: Path, maximum_bytes: int) -> JsonFile:
         StrictJsonError: unreadable, too large, not UTF-8, or not strict JSON.
     """
     try:
-        if not path.is_file():
-            what = "is not a regular file" if path.exists() else "does not exist"
-            raise StrictJsonError(what)
-        with path.open("rb") as stream:
-            data = stream.read(maximum_bytes + 1)
+        is_there, is_file = path.exists(), path.is_file()
+        data = b""
+        if is_file:
+            with path.open("rb") as stream:
+                data = stream.read(maximum_bytes + 1)
     except (OSError, ValueError) as error:
-        if isinstance(error, StrictJsonError):
-            raise
         raise StrictJsonError(f"can't be read ({getattr(error, 'strerror', error)})") from error
+    if not is_file:
+        raise StrictJsonError("is not a regular file" if is_there else "does not exist")
     if len(data) > maximum_bytes:
         raise StrictJsonError(f"is larger than {maximum_bytes:,} bytes")
     return JsonFile(content=parse_json(data), sha256=hashlib.sha256(data).hexdigest())
@@ -113,6 +113,14 @@ def deeper_than(text: str, levels: int) -> bool:
     return False
 
 
+def repeated_key(pairs: list[tuple[str, Any]]) -> str | None:
+    """A key that an object has twice; of equal keys, Python would keep the last."""
+    names = [name for name, _ in pairs]
+    if len(set(names)) == len(names):
+        return None
+    return next(name for name in names if names.count(name) > 1)
+
+
 def shown(value: object, limit: int = 60) -> str:
     """A value for an error message: ASCII, on one line, shortened."""
     text = json.dumps(value, default=repr)
@@ -126,13 +134,11 @@ def kind(value: object) -> str:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    if (twice := repeated_key(pairs)) is not None:
+        raise StrictJsonError(f"has the key {shown(twice)} twice in one object")
     for key, value in pairs:
-        if key in found:
-            raise StrictJsonError(f"has the key {shown(key)} twice in one object")
         if isinstance(value, StrictJsonError):
             beside = {name: text for name, text in pairs if isinstance(text, str)}
             where = f", next to {shown(beside, 200)}" if beside else ""
             raise StrictJsonError(f"{value}, under {shown(key, 200)}{where}")
-        found[key] = value
-    return found
+    return dict(pairs)

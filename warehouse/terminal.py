@@ -69,12 +69,9 @@ def terminal_console() -> Console:
 
 def print_notes(console: Console, lines: Iterable[str], style: str = "") -> None:
     """Print sentences, wrapped at the terminal's width; where there is none, a line each."""
+    has_width = sys.stdout.isatty() or bool(_columns())
     for line in lines:
-        console.print(visible(line), style=style, soft_wrap=not _has_width())
-
-
-def _has_width() -> bool:
-    return sys.stdout.isatty() or bool(_columns())
+        console.print(visible(line), style=style, soft_wrap=not has_width)
 
 
 def _columns() -> str:

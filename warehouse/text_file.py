@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from warehouse.errors import TokenmartError
-from warehouse.strict_json import deeper_than
+from warehouse.strict_json import deeper_than, repeated_key
 
 ENCODING = "utf-8-sig"
 LARGEST_BYTES = 1 << 30
@@ -35,7 +35,6 @@ _NOT_TEXT = (
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _LONG_NUMBER = re.compile(r"\d{300}")
-"""As a decimal it would be infinite."""
 
 
 def refuse_no_file(path: Path) -> None:
@@ -107,18 +106,22 @@ def parse_json(text: str, place: str, unique: bool = False) -> Any:
     """
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
+        if (twice := repeated_key(pairs)) is not None:
             raise TokenmartError(f"{place}: field {twice!r} is given twice; keep one")
-        return found
+        return dict(pairs)
+
+    def whole(literal: str) -> int:
+        if len(literal.lstrip("-")) > 300:
+            raise ValueError("as a decimal it would be infinite")
+        return int(literal)
 
     def unread(what: str) -> TokenmartError:
         return TokenmartError(f"{place}: not read as JSON ({what}); correct it")
 
+    # only long numbers are looked at, which is slow
+    parse_int = whole if len(text) >= 300 and _LONG_NUMBER.search(text) else None
     try:
-        content = json.loads(text, object_pairs_hook=once if unique else None)
+        content = json.loads(text, object_pairs_hook=once if unique else None, parse_int=parse_int)
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if error.lineno > 1 else ""
         raise TokenmartError(
@@ -128,8 +131,6 @@ def parse_json(text: str, place: str, unique: bool = False) -> Any:
     except (ValueError, RecursionError) as error:
         deep = isinstance(error, RecursionError)
         raise unread("nested too deeply" if deep else "a number too long") from error
-    if len(text) >= 300 and _LONG_NUMBER.search(text) and _has_long_number(content):
-        raise unread("a number too long")
     if text.count("[") + text.count("{") > DEEPEST and deeper_than(text, DEEPEST):
         raise TokenmartError(f"{place}: nested deeper than {DEEPEST} levels; correct it")
     if "\\u" in text and _SURROGATE.search(text) and (found := _half_pair(content)) is not None:
@@ -138,17 +139,6 @@ def parse_json(text: str, place: str, unique: bool = False) -> Any:
             "out"
         )
     return content
-
-
-def _has_long_number(content: Any) -> bool:
-    level = [content]
-    while level:
-        each = level.pop()
-        if isinstance(each, int) and abs(each) >= 10**300:
-            return True
-        if isinstance(each, (dict, list)):
-            level += each.values() if isinstance(each, dict) else each
-    return False
 
 
 def _half_pair(content: Any) -> str | None:

@@ -121,8 +121,8 @@ def store_columns(round_: Round, problem: str, workspace: Workspace) -> None:
                 f"task {task.name}: has no {METRIC}, by which a round ranks entries (its metrics: "
                 f"{', '.join(known)}); leave it out of the round"
             )
-    path = workspace.ranking_columns / f"problem={problem}" / "columns.parquet"
-    if (workspace.ranking_results / f"problem={problem}").exists():
+    path = workspace.store / "ranking_columns" / f"problem={problem}" / "columns.parquet"
+    if (workspace.store / "ranking_results" / f"problem={problem}").exists():
         raise TokenmartError(f"{problem}: has imported results; rename the problem")
     before = pq.read_table(source(path), partitioning=None).to_pylist() if path.is_file() else []
     rows = [row for row in before if row["round"] != round_.name]
@@ -165,7 +165,7 @@ def store_run(
     """
     record = plan.record or {}
     keys = f"problem={plan.problem.name}/model_id={plan.merge.name}"
-    path = workspace.merge_runs / keys / "runs.parquet"
+    path = workspace.store / "merge_runs" / keys / "runs.parquet"
     before = pq.read_table(source(path), partitioning=None).to_pylist() if path.is_file() else []
     row = {
         "stage": stage,

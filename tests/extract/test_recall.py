@@ -8,7 +8,7 @@ import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -37,7 +37,7 @@ from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace, find_workspace
 from warehouse.probes.request import Request
 from warehouse.problem.models import ModelSpec
-from warehouse.problem.spec import RECALL_TASKS, RecallTarget, load_problem
+from warehouse.problem.spec import RecallTarget, RecallTask, load_problem
 from warehouse.progress import no_progress
 from warehouse.sources.documents import PinnedArchive
 from warehouse.store.parquet_files import write_table
@@ -61,7 +61,7 @@ TARGET = RecallTarget.model_validate(
 
 ALL_TASKS = TARGET.model_copy(
     update={
-        "tasks": RECALL_TASKS,
+        "tasks": get_args(RecallTask),
         "lengths": (640, 1280, 2560),
         "key_every": 128,
         "overall": "without_shortest",
@@ -130,7 +130,7 @@ def test_the_demo_asks_in_fewer_and_shorter_contexts() -> None:
     small = recall_target(problem, None, demo=True)
     assert (small.contexts, small.lengths) == (demo.contexts, demo.lengths)
     assert (small.tasks, small.counted_lengths) == (("single_key",), demo.lengths)
-    assert set(whole.tasks) == set(RECALL_TASKS)
+    assert set(whole.tasks) == set(get_args(RecallTask))
     assert whole.counted_lengths == whole.lengths[1:]
     assert recall_target(problem, 3, demo=True) == small.model_copy(update={"contexts": 3})
 
@@ -188,7 +188,7 @@ def solve(asked: Asked, facts: str) -> str:
 def test_every_task_can_be_solved_from_the_context_so_far() -> None:
     contexts = make_contexts(ALL_TASKS.model_copy(update={"contexts": 6}), LONG)
     asked = asked_in(ALL_TASKS, contexts)
-    assert {each.question.task for each in asked} == set(RECALL_TASKS)
+    assert {each.question.task for each in asked} == set(get_args(RecallTask))
     for each in asked:
         facts = told(contexts[each.context], each.length)
         if each.question.rival:
@@ -361,7 +361,7 @@ def test_answers_of_all_tasks_are_those_of_each_question_alone(
     engine.prefixes = "separate: asked for here"
     alone = score_items(engine, items, ALL_TASKS)
     np.testing.assert_allclose(table["answer_nll"], alone["answer_nll"], atol=1e-4)
-    assert len(set(table["task"].to_pylist())) == len(RECALL_TASKS) * 3
+    assert len(set(table["task"].to_pylist())) == len(get_args(RecallTask)) * 3
 
 
 def test_a_stopped_run_resumes_after_its_last_context(

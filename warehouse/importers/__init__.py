@@ -1,1 +1,1 @@
-"""Downstream scores made elsewhere: one format a file, found here and in $TOKENMART_PLUGINS."""
+"""Scores made elsewhere: the interface of a format; others are in plugins."""

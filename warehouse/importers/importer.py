@@ -14,27 +14,24 @@ from typing import Any, ClassVar
 import click
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import Field, ValidationError
 
 import warehouse.importers as package
 from warehouse.errors import TokenmartError, did_you_mean, visible
 from warehouse.files import sha256_file
 from warehouse.frozen import LARGEST_NUMBER, Frozen
-from warehouse.importers.comparable import (
-    IMPORT_KEY,
-    Measure,
-    import_record,
-    other_items,
-    other_measures,
-    refuse_missing_or_twice,
-    refuse_several_models,
-)
 from warehouse.importers.plain_table import check_columns
 from warehouse.importers.table_rows import load_rows
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
+from warehouse.remote import footer, source
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM
+from warehouse.text_file import refuse_no_file
+
+IMPORT_KEY = b"tokenmart.import"
+"""Parquet footer key: JSON with the format, the metric and the sha256 of the files imported."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +46,19 @@ class Row:
     fields: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Destination:
+    """Whose files are imported: the checkout, names of problem and model as in its folders.
+
+    With `force` they replace what is stored.
+    """
+
+    workspace: Workspace
+    problem: str
+    model_id: str
+    force: bool = False
+
+
 class StoringImporter(ABC):
     """A format of files that other programs wrote; it stores what it reads. `kind` names it.
 
@@ -59,15 +69,7 @@ class StoringImporter(ABC):
     of_other_models: ClassVar[bool] = False
 
     @abstractmethod
-    def import_files(
-        self,
-        files: Sequence[Path],
-        workspace: Workspace,
-        problem: str,
-        model_id: str,
-        *,
-        force: bool = False,
-    ) -> dict[str, int]:
+    def import_files(self, files: Sequence[Path], to: Destination) -> dict[str, int]:
         """Read one model's files and store them; every row is checked before anything is written.
 
         Returns:
@@ -96,43 +98,36 @@ class Importer(StoringImporter):
             TokenmartError: it can't be read, or is not in this format.
         """
 
-    def model(self, path: Path) -> str | None:
-        """The model that a file is of; None where it names none."""
-        return None
+    def compare(self, files: Sequence[Path], path: Path) -> tuple[list[str], dict[str, Any]]:
+        """Why other models' scores can't be compared with these, and facts to record about these.
 
-    def measures(self, path: Path) -> dict[str, Measure]:
-        """Task → what its scores in a file are; empty if the format doesn't show it."""
-        return {}
+        Args:
+            path: where the items are stored; those of other models are beside it.
 
-    def import_files(
-        self,
-        files: Sequence[Path],
-        workspace: Workspace,
-        problem: str,
-        model_id: str,
-        *,
-        force: bool = False,
-    ) -> dict[str, int]:
+        Raises:
+            TokenmartError: the files are of several models, or contradict each other.
+        """
+        return [], {}
+
+    def import_files(self, files: Sequence[Path], to: Destination) -> dict[str, int]:
         """Write the items of one model's files as its downstream scores.
 
         The same files once more change nothing.
         """
         refuse_missing_or_twice(files)
-        path = (
-            workspace.downstream / f"problem={problem}" / f"model_id={model_id}" / "items.parquet"
-        )
+        folder = to.workspace.downstream / f"problem={to.problem}" / f"model_id={to.model_id}"
+        path = folder / "items.parquet"
         same = Counter(file.name for file in files)
         hashes = {
             str(file) if same[file.name] > 1 else file.name: sha256_file(file) for file in files
         }
         record: dict[str, Any] = {"format": self.kind, "metric": self.metric, "files": hashes}
         items = _checked(row for file in files for row in self.read(file))
-        refuse_several_models({file: self.model(file) for file in files})
-        measured = _measured(self, files)
+        notes, facts = self.compare(files, path)
         if not items:
             names = ", ".join(str(file) for file in files)
             raise TokenmartError(f"{names}: contains no scored item; nothing was imported")
-        if path.is_file() and not force:
+        if path.is_file() and not to.force:
             found = import_record(path)
             if found is not None and {name: found.get(name) for name in record} == record:
                 return Counter(item.task for item in items)
@@ -140,21 +135,19 @@ class Importer(StoringImporter):
             raise TokenmartError(
                 f"{path}: the model has scores already, {how}; --force replaces them"
             )
-        notes = list(other_measures(path, measured))
-        if notes and not force:
+        if notes and not to.force:
             raise TokenmartError(
                 f"{notes[0]}; import the same of all models, or add --force (nothing was imported)"
             )
         by_task: dict[str, set[int]] = {}
         for item in items:
             by_task.setdefault(item.task, set()).add(item.item)
-        notes += other_items(path, by_task)
+        notes += _other_items(path, by_task)
         for note in notes:
             click.echo(visible(f"note: {note}"), err=True)
         if notes:
             record["notes"] = notes
-        if measured:
-            record["measured"] = {task: vars(measure) for task, measure in measured.items()}
+        record |= facts
         table = _table(items).replace_schema_metadata({IMPORT_KEY: json.dumps(record)})
         write_table(path, table)
         return Counter(item.task for item in items)
@@ -212,30 +205,6 @@ def importer(kind: str, metric: str | None = None) -> StoringImporter:
     return found()
 
 
-def _measured(reader: Importer, files: Sequence[Path]) -> dict[str, Measure]:
-    """Task → what its scores are.
-
-    Raises:
-        TokenmartError: lower values are better, which a target's are not, or two files have
-            different scores of a task.
-    """
-    found: dict[str, Measure] = {}
-    for file in files:
-        for task, measure in reader.measures(file).items():
-            if measure.lower_is_better:
-                raise TokenmartError(
-                    f"{file}: lower values of {measure.metric} are better, and a target is read as "
-                    "higher is better; import another metric, or a table of items with the sign "
-                    "reversed (--format items)"
-                )
-            if not found.setdefault(task, measure).comparable(measure):
-                raise TokenmartError(
-                    f"{file}: its scores of {task} are {measure}, those of the files before are "
-                    f"{found[task]}; import one of them (nothing was imported)"
-                )
-    return found
-
-
 def _checked(rows: Iterable[Row]) -> list[Item]:
     """The rows as items.
 
@@ -274,3 +243,45 @@ def _table(items: list[Item]) -> pa.Table:
         for item in items
     ]
     return pa.Table.from_pylist(rows, schema=DOWNSTREAM)
+
+
+def refuse_missing_or_twice(files: Sequence[Path]) -> None:
+    """Stop at a file that isn't there, or that is named twice.
+
+    Raises:
+        TokenmartError: one is.
+    """
+    seen: set[Path] = set()
+    for file in files:
+        refuse_no_file(file)
+        if (found := file.resolve()) in seen:
+            raise TokenmartError(f"{file}: was given before; name it once (nothing was imported)")
+        seen.add(found)
+
+
+def _other_items(path: Path, mine: dict[str, set[int]]) -> Iterator[str]:
+    """Tasks of which another model was scored on other items, a line each."""
+    for other in sorted(path.parent.parent.glob("model_id=*/items.parquet")):
+        rows = pq.read_table(source(other), columns=["task", "item"], partitioning=None)
+        theirs: dict[str, set[int]] = {}
+        for row in rows.to_pylist() if other != path else ():
+            theirs.setdefault(row["task"], set()).add(row["item"])
+        model = other.parent.name.partition("=")[2]
+        for task in sorted(mine.keys() & theirs.keys()):
+            if mine[task] != theirs[task]:
+                yield (
+                    f"{task}: {len(mine[task])} items here, {len(theirs[task])} of {model}, "
+                    f"{len(mine[task] & theirs[task])} of them the same: the target compares "
+                    "scores on different items"
+                )
+                del mine[task]  # one other model is enough
+
+
+def import_record(path: Path) -> dict[str, Any] | None:
+    """Source of an imported file of items; None if it was measured or can't be read."""
+    try:
+        metadata = pq.read_schema(footer(path)).metadata or {}
+    except (OSError, pa.ArrowException):
+        return None
+    found: dict[str, Any] | None = json.loads(metadata.get(IMPORT_KEY, b"null"))
+    return found

@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse.errors import StorageError
+from warehouse.errors import StorageError, first_line
 from warehouse.paths import Workspace
 from warehouse.probes.probe import condition_kinds
 from warehouse.probes.request import ConditionKind
 from warehouse.remote import UnreachableError, footer, let_duckdb_read, source
-from warehouse.store.ledger import UnitRecord, content_sha256, read_ledger, refuse_earlier_folders
+from warehouse.store.ledger import UnitRecord, content_sha256, read_ledger
 from warehouse.store.schema import TOKENS
 from warehouse.store.token_files import (
     keep_units,
@@ -104,12 +104,7 @@ class DocumentFacts:
 
 
 def token_files(workspace: Workspace, problem: str | None = None) -> list[Path]:
-    """Published and pending token files, of one problem or of all.
-
-    Raises:
-        OtherVersionError: the folders are those of another version of Tokenmart.
-    """
-    refuse_earlier_folders(workspace.store, problem or "*")
+    """Published and pending token files, of one problem or of all."""
     folders = f"problem={problem or '*'}/model_id=*/condition=*"
     published = workspace.tokens.glob(f"{folders}/*.parquet")
     pending = [path for folder in workspace.pending.glob(folders) for path in pending_files(folder)]
@@ -138,7 +133,7 @@ def check_documents(
     except FileNotFoundError:
         return None, [wrong("the table of documents is missing")]
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-        return None, [wrong(f"the table of documents can't be read ({_first_line(error)})")]
+        return None, [wrong(f"the table of documents can't be read ({first_line(error)})")]
     return facts, [wrong(f"the text of document {d} is not the one hashed") for d in changed]
 
 
@@ -168,7 +163,7 @@ def _examine(
         reason = error.format_message().split(" (", 1)[-1].split("); move")[0]
         return FileCheck(0, 0, (wrong(f"can't be read: {reason}", "move"),)), nothing
     except (pa.ArrowException, OSError, ValueError) as error:
-        return FileCheck(0, 0, (wrong(f"can't be read: {_first_line(error)}", "move"),)), nothing
+        return FileCheck(0, 0, (wrong(f"can't be read: {first_line(error)}", "move"),)), nothing
     probe = ledger.units[0].probe if ledger.units else probe
     if not schema.equals(TOKENS):
         return FileCheck(0, 0, (wrong("its columns are not those of `tokens`", "move"),)), nothing
@@ -180,7 +175,7 @@ def _examine(
         elif untrue:
             defects.append(wrong(f"false statistics in the footer: {untrue}", "rewrite"))
     except (pa.ArrowException, OSError, ValueError) as error:
-        return FileCheck(0, 0, (wrong(f"can't be read: {_first_line(error)}", "move"),)), nothing
+        return FileCheck(0, 0, (wrong(f"can't be read: {first_line(error)}", "move"),)), nothing
     columns = {name: rows[name].to_numpy() for name in rows.schema.names}
     if not defects:
         differs = _differs_in_duckdb(path, columns)
@@ -194,7 +189,8 @@ def _examine(
     known = np.array([unit.doc_id for unit in ledger.units], dtype=np.int32)
     for doc_id in np.setdiff1d(sorted_ids, known).tolist():
         defects.append(wrong("rows without a record in the ledger", "drop", doc_id))
-    for doc_id in known[_repeated(known)].tolist():
+    ids, counts = np.unique(known, return_counts=True)
+    for doc_id in ids[counts > 1].tolist():
         defects.append(wrong("two records in the ledger", "drop", doc_id))
     for unit in ledger.units:
         start, stop = np.searchsorted(sorted_ids, [unit.doc_id, unit.doc_id + 1])
@@ -251,7 +247,7 @@ def _differs_in_duckdb(path: Path, columns: Columns) -> str:
             let_duckdb_read(connection, path)
             found = connection.execute(query, [glob.escape(str(path))]).fetchnumpy()
     except duckdb.Error as error:
-        return f"DuckDB can't read it: {_first_line(error)}"
+        return f"DuckDB can't read it: {first_line(error)}"
     for name, values in columns.items():
         # NaN, which another program may leave, is the largest number of both
         if found["n"][0] != len(values) or (
@@ -269,12 +265,6 @@ def _order_defect(columns: Columns) -> str:
     if double:
         return f"{double} rows repeat the key of the row before (doc_id, segment, position)"
     return f"rows are not sorted at {backwards} places" if backwards else ""
-
-
-def _repeated(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Indices of values that occurred before."""
-    _, first = np.unique(values, return_index=True)
-    return np.setdiff1d(np.arange(len(values)), first)
 
 
 def _unit_defects(
@@ -347,10 +337,6 @@ def _gap(columns: Columns, unit: UnitRecord) -> str:
         return "positions do not begin at 0 or 1"
     holes = int((np.diff(position)[same] != 1).sum())
     return f"positions have {holes} gaps" if holes else ""
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]
 
 
 def repair_file(

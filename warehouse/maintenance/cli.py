@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -98,7 +99,7 @@ def doctor(problem_name: str | None, as_json: bool) -> None:
 
     Exits with 1 if something required is missing.
     """
-    from warehouse.maintenance.doctor import examine, fail_when_missing
+    from warehouse.maintenance.doctor import examine
 
     checks = examine(find_workspace(), problem_name)
     if as_json:
@@ -107,7 +108,8 @@ def doctor(problem_name: str | None, as_json: bool) -> None:
         for check in checks:
             remedy = f"\n{'':9}→ {check.remedy}" if check.remedy else ""
             click.echo(f"{check.level:<7}  {check.name}: {check.finding}{remedy}")
-    fail_when_missing(checks)
+    if missing := [check.name for check in checks if check.level == "missing"]:
+        raise TokenmartError(f"missing: {', '.join(missing)}; see the remedies above")
 
 
 @data.command(short_help="Merge finished units into the published files.")
@@ -119,7 +121,7 @@ def publish(problem_name: str | None) -> None:
 
     workspace = find_workspace()
     name = load_problem(problem_name, workspace).name if problem_name else None
-    units = publish_all(workspace, name) + publish_all(workspace.evals, name)
+    units = sum(publish_all(store, name) for store in workspace.token_stores)
     click.echo(f"published {counted(units, 'unit')}")
 
 
@@ -140,31 +142,29 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
     """
     from warehouse.maintenance.check import check_documents, check_file, repair_file, token_files
     from warehouse.progress import progress_bar
+    from warehouse.store.token_files import partition_keys
 
     workspace = find_workspace()
     name = _name_of(problem_name, workspace)
-    benchmarks = set(token_files(workspace.evals, name))
-    files = [*token_files(workspace, name), *sorted(benchmarks)]
+    files = [(store, each) for store in workspace.token_stores for each in token_files(store, name)]
     started = time.monotonic()
     documents: dict[str, dict[int, DocumentFacts] | None] = {}
     defects: list[Defect] = []
     repaired: dict[Path, str] = {}
     units = rows = 0
-    unrecorded: dict[tuple[str, str], int] = {}
+    unrecorded: Counter[tuple[str, str]] = Counter()
     with progress_bar(len(files), "files") as progress:
-        for path in files:
-            problem = path.parts[-4].partition("=")[2]
-            if path not in benchmarks and problem not in documents:
+        for store, path in files:
+            problem, model_id, _ = partition_keys(path.parent)
+            if store == workspace and problem not in documents:
                 documents[problem], wrong = check_documents(workspace, problem)
                 defects += wrong
-            store = workspace.evals if path in benchmarks else workspace
-            texts = None if path in benchmarks else documents[problem]
+            texts = documents[problem] if store == workspace else None
             found = check_file(path, texts)
             units, rows = units + found.units, rows + found.rows
             defects += found.defects
             if found.unrecorded:
-                key = problem, path.parts[-3].partition("=")[2]
-                unrecorded[key] = unrecorded.get(key, 0) + found.unrecorded
+                unrecorded[problem, model_id] += found.unrecorded
             if repair and found.defects and (done := repair_file(store, path, texts)):
                 repaired[path] = done
             progress("checking", 1)
@@ -173,7 +173,9 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
     defects = [replace(defect, asked=asked) for defect in defects]
     left = [d for d in defects if d.file not in repaired or d.mend in ("superseded", "refetch")]
     if as_json:
-        click.echo(_as_json(defects, repaired, len(files), units, rows, seconds))
+        checked = {"files": len(files), "units": units, "rows": rows, "seconds": round(seconds, 3)}
+        found_defects = _as_json(defects, repaired)
+        click.echo(json.dumps({"checked": checked, "defects": found_defects}, indent=1))
     else:
         _say(defects, repaired)
         for (of, model), count in unrecorded.items():
@@ -219,15 +221,8 @@ def _say(defects: Sequence[Defect], repaired: dict[Path, str]) -> None:
             click.echo(f"    repaired: {repaired[defect.file]}")
 
 
-def _as_json(
-    defects: Sequence[Defect],
-    repaired: dict[Path, str],
-    files: int,
-    units: int,
-    rows: int,
-    seconds: float,
-) -> str:
-    found: list[dict[str, Any]] = [
+def _as_json(defects: Sequence[Defect], repaired: dict[Path, str]) -> list[dict[str, Any]]:
+    return [
         {
             "file": str(d.file),
             "problem": d.problem,
@@ -241,8 +236,6 @@ def _as_json(
         }
         for d in defects
     ]
-    checked = {"files": files, "units": units, "rows": rows, "seconds": round(seconds, 3)}
-    return json.dumps({"checked": checked, "defects": found}, indent=1)
 
 
 @data.command()

@@ -219,8 +219,8 @@ def _problem(problem: Problem, workspace: Workspace) -> list[Check]:
         remedy = absent[0].remedy if len(absent) == 1 else several
         checks.append(Check("models", "missing", finding, remedy))
         checks += _room(absent, workspace)
-    told = notices(problem, problem.ranked_models).items()
-    checks += [Check(subject, "note", finding) for subject, finding in told]
+    found = notices(problem, problem.ranked_models).items()
+    checks += [Check(subject, "note", finding) for subject, finding in found]
     return [*checks, *_scores(problem, workspace)]
 
 
@@ -259,14 +259,3 @@ def _scores(problem: Problem, workspace: Workspace) -> list[Check]:
     if done < all_:
         return [Check(name, "note", finding, remedy)]
     return [Check(name, "ok", finding)]
-
-
-def fail_when_missing(checks: list[Check]) -> None:
-    """Stop when something needed is missing.
-
-    Raises:
-        TokenmartError: names what is missing.
-    """
-    missing = [check.name for check in checks if check.level == "missing"]
-    if missing:
-        raise TokenmartError(f"missing: {', '.join(missing)}; see the remedies above")

@@ -8,27 +8,25 @@ processes.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from operator import attrgetter
 from pathlib import Path
+from typing import ClassVar
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
 from warehouse.errors import OtherKindError, StorageError, TokenmartError
 from warehouse.files import storage_errors
 from warehouse.maintenance.check import DocumentFacts, check_documents
 from warehouse.paths import Workspace
+from warehouse.plugins import kinds
 from warehouse.problem.problem_files import list_problems
 from warehouse.problem.spec import Problem, load_problem
-from warehouse.remote import source
 from warehouse.store.claims import abandoned_owner, file_system_now
 from warehouse.store.ledger import UnitRecord, read_units
-from warehouse.store.schema import all_tables
 from warehouse.store.token_files import (
     LOCK_NAME,
     finished_units,
@@ -59,6 +57,16 @@ class Garbage:
     units: tuple[tuple[int, str], ...] = ()
 
 
+class Superseded(ABC):
+    """Rules of a plugin for its data of a problem (sub-folder `superseded/`)."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def find(self, workspace: Workspace, problem: Problem) -> Iterator[Garbage]:
+        """Data that the problem file, or what it asks for, no longer names."""
+
+
 def find_garbage(
     workspace: Workspace, problem: str | None = None
 ) -> tuple[list[Garbage], list[str]]:
@@ -77,21 +85,20 @@ def find_garbage(
             documents, _ = check_documents(workspace, name)
             if documents is None and name in _stored(workspace):
                 notes.append(f"{name}: no documents here; units are not compared with them")
-            found += _superseded(workspace, name, _reasons(file, documents))
-            found += _superseded(workspace.evals, name, _benchmark_reasons(workspace, file))
-            found += _answers_of_no_model(workspace, file)
+            found += superseded_units(workspace, name, _reasons(file, documents))
+            for rules in kinds(Superseded, "superseded").values():  # type: ignore[type-abstract]
+                found += rules().find(workspace, file)
         found += _strays(workspace, name)
         found += _choices_without_unit(workspace, name)
     return found, notes
 
 
 def _stored(workspace: Workspace) -> set[str]:
-    stores = (workspace, workspace.evals)
-    tops = [top for store in stores for top in (store.tokens, store.pending)]
+    tops = [top for store in workspace.token_stores for top in (store.tokens, store.pending)]
     return {folder.name.partition("=")[2] for top in tops for folder in top.glob("problem=*")}
 
 
-_NO_MODEL = "the model is no longer in the problem file"
+NO_MODEL = "the model is no longer in the problem file"
 
 
 def _reasons(
@@ -103,7 +110,7 @@ def _reasons(
 
     def why(unit: UnitRecord) -> str:
         if unit.model_id not in models:
-            return _NO_MODEL
+            return NO_MODEL
         if unit.condition not in conditions:
             return "the probe is no longer in the problem file"
         if json.loads(unit.probe_params) != conditions[unit.condition]:
@@ -118,44 +125,10 @@ def _reasons(
     return why
 
 
-def _benchmark_reasons(workspace: Workspace, problem: Problem) -> Callable[[UnitRecord], str]:
-    """A function that states why a unit of a benchmark is superseded."""
-    models = {model.model_id for model in problem.models}
-
-    @cache
-    def requests(condition: str) -> dict[int, str] | None:
-        """Hash of the requests of each unit of a task."""
-        folder = workspace.eval_items / f"problem={problem.name}" / f"condition={condition}"
-        try:
-            path, wanted = source(folder / "items.parquet"), ["doc_id", "unit_sha256"]
-            rows = pq.read_table(path, columns=wanted, partitioning=None).to_pylist()
-        except (OSError, pa.ArrowException):
-            return None
-        return {row["doc_id"]: row["unit_sha256"] for row in rows}
-
-    def why(unit: UnitRecord) -> str:
-        if unit.model_id not in models:
-            return _NO_MODEL
-        asked = requests(unit.condition)
-        # requests that can't be read may be the unit's own: `data check` is for them
-        same = asked is None or asked.get(unit.doc_id) == unit.document_sha256
-        return "" if same else "the task has changed since"
-
-    return why
-
-
-def _answers_of_no_model(workspace: Workspace, problem: Problem) -> Iterator[Garbage]:
-    models = {model.model_id for model in problem.models}
-    for table, what in ((workspace.eval_answers, "answers"), (workspace.eval_scores, "scores")):
-        files = f"problem={problem.name}/model_id=*/condition=*/{what}.parquet"
-        for path in sorted(table.glob(files)):
-            if partition_keys(path.parent)[1] not in models:
-                yield Garbage(what, path, 0, _size(path), _NO_MODEL)
-
-
-def _superseded(
+def superseded_units(
     workspace: Workspace, problem: str, reason: Callable[[UnitRecord], str]
 ) -> Iterator[Garbage]:
+    """Published and pending units for which `reason` is not empty, or that are merged already."""
     folders = f"problem={problem}/model_id=*/condition=*"
     for path in sorted(workspace.tokens.glob(f"{folders}/tokens.parquet")):
         with suppress(StorageError):  # damaged files are for `data check`
@@ -172,7 +145,7 @@ def _superseded(
                     if published.get(unit.doc_id) == unit:
                         why = "merged already"
                     if why:
-                        yield Garbage("pending unit", path, unit.rows, _size(path), why)
+                        yield Garbage("pending unit", path, unit.rows, file_size(path), why)
 
 
 def _in_published(path: Path, reason: Callable[[UnitRecord], str]) -> Iterator[Garbage]:
@@ -184,7 +157,7 @@ def _in_published(path: Path, reason: Callable[[UnitRecord], str]) -> Iterator[G
             by_reason.setdefault(why, []).append(unit)
     for why, group in by_reason.items():
         rows = sum(unit.rows for unit in group)
-        size = _size(path) * rows // total
+        size = file_size(path) * rows // total
         names = tuple(map(_name, group))
         yield Garbage(f"{len(group)} units", path, rows, size, why, names)
 
@@ -203,29 +176,28 @@ def _choices_without_unit(workspace: Workspace, problem: str) -> Iterator[Garbag
         _, doc_id, fingerprint = path.stem.split("-")
         # a ledger that can't be read is for `data check`
         if path.parent in units and (int(doc_id), fingerprint) not in units[path.parent]:
-            yield Garbage("top-k tokens", path, 0, _size(path), "their unit is gone")
+            yield Garbage("top-k tokens", path, 0, file_size(path), "their unit is gone")
 
 
 def _strays(workspace: Workspace, problem: str) -> Iterator[Garbage]:
     """Leftovers of killed processes in the folders of one problem."""
-    tables = ("pending", "eval_pending", *all_tables())
-    for folder in [workspace.store / table / f"problem={problem}" for table in tables]:
+    for folder in [table / f"problem={problem}" for table in workspace.store_folders]:
         for path in _older(folder, ".*.tmp"):
-            yield Garbage("temporary file", path, 0, _size(path), "a write that was killed")
+            yield Garbage("temporary file", path, 0, file_size(path), "a write that was killed")
         for path in sorted(folder.rglob("*.damaged")):
-            yield Garbage("damaged file", path, 0, _size(path), "set aside as damaged")
+            yield Garbage("damaged file", path, 0, file_size(path), "set aside as damaged")
         for path in _older(folder, LOCK_NAME):
             if not pending_files(path.parent) and not _is_held(path):
-                yield Garbage("lock file", path, 0, _size(path), "not locked by a process")
+                yield Garbage("lock file", path, 0, file_size(path), "not locked by a process")
     claims = workspace.store / "claims" / problem
     for path in sorted(claims.rglob("*.claim")):
         with storage_errors(path):
             owner = abandoned_owner(path)
         if owner is not None:
             why = f"its owner is gone: {owner.split(' ')[0]}"
-            yield Garbage("claim", path, 0, _size(path), why)
+            yield Garbage("claim", path, 0, file_size(path), why)
     for path in _older(claims, ".*"):
-        yield Garbage("claim", path, 0, _size(path), "a half-made claim that was killed")
+        yield Garbage("claim", path, 0, file_size(path), "a half-made claim that was killed")
 
 
 def _older(folder: Path, pattern: str) -> Iterator[Path]:
@@ -249,7 +221,8 @@ def _is_held(lock: Path) -> bool:
         return True
 
 
-def _size(path: Path) -> int:
+def file_size(path: Path) -> int:
+    """Bytes of a file; 0 if it is gone."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -270,16 +243,16 @@ def remove_garbage(workspace: Workspace, garbage: list[Garbage]) -> int:
         if item.units:
             units.setdefault(item.path, set()).update(item.units)
             continue
-        freed += _size(item.path)
+        freed += file_size(item.path)
         with storage_errors(item.path):
             item.path.unlink(missing_ok=True)
             _remove_empty(item.path.parent, workspace.store)
     for path, gone in units.items():
-        before = _size(path)
-        store = workspace.evals if path.is_relative_to(workspace.evals.tokens) else workspace
+        before = file_size(path)
+        (store,) = (each for each in workspace.token_stores if path.is_relative_to(each.tokens))
         with publication_lock(store, *partition_keys(path.parent)):
             keep_units(path, read_rows(path), _outside(gone))
-        freed += before - _size(path)
+        freed += before - file_size(path)
         _remove_empty(path.parent, workspace.store)
     return freed
 

@@ -9,11 +9,11 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
 from warehouse.child_process import NOT_FROM_HERE
+from warehouse.store.provenance import versions
 
 DEVICE_TIMEOUT_SECONDS = 120
 DRIVER_VERSION = Path("/proc/driver/nvidia/version")
@@ -154,12 +154,11 @@ def nvidia_driver() -> str:
 
 
 def _flash() -> Check:
-    installed = []
-    for name in FLASH_PACKAGES:
-        try:
-            installed.append(f"{name} {metadata.version(name)}")
-        except metadata.PackageNotFoundError:
-            continue
+    installed = [
+        f"{name} {version}"
+        for name, version in versions(FLASH_PACKAGES).items()
+        if name in FLASH_PACKAGES
+    ]
     finding = ", ".join(installed) or "no package, and none is needed: SDPA has flash kernels"
     return Check("FlashAttention", "ok", finding)
 

@@ -81,33 +81,35 @@ def unbuilt_catalog(project: Path) -> duckdb.DuckDBPyConnection:
     return connection.commit()
 
 
-def variants(
+def entries(
     connection: duckdb.DuckDBPyConnection,
     metric: str | None,
-    family: str | None,
-    admissible: bool,
+    variant: str | None = None,
+    family: str | None = None,
+    admissible: bool = False,
 ) -> list[Row]:
-    """Catalogue entries without descriptions, by family, metric and variant.
+    """Catalogue entries, by family, metric and variant.
 
     Raises:
-        TokenmartError: the named metric or family isn't there.
+        TokenmartError: the named metric, variant or family isn't there.
     """
     rows = _rows(
         connection,
         """
-        select * exclude (description)
         from metric_catalog
         where coalesce(metric = $metric, true)
+            and coalesce(variant = $variant, true)
             and coalesce(family = $family, true)
             and (not $admissible or admissible)
         order by family, metric, variant
         """,
         metric=metric,
+        variant=variant,
         family=family,
         admissible=admissible,
     )
-    if not rows and (metric or family):
-        raise _unknown(connection, metric or family or "")
+    if not rows and (asked := " ".join(filter(None, (metric or family, variant)))):
+        raise _unknown(connection, asked)
     return rows
 
 
@@ -130,27 +132,6 @@ def in_problem(rows: Sequence[Row], problem: Problem) -> list[Row]:
             "which these metrics need; add a probe to its file (docs/how_to/probes.md)"
         )
     return found
-
-
-def entries(connection: duckdb.DuckDBPyConnection, metric: str, variant: str | None) -> list[Row]:
-    """Everything the catalogue says about a metric's variants, or about one of them.
-
-    Raises:
-        TokenmartError: it isn't in the catalogue.
-    """
-    rows = _rows(
-        connection,
-        """
-        from metric_catalog
-        where metric = $metric and coalesce(variant = $variant, true)
-        order by variant
-        """,
-        metric=metric,
-        variant=variant,
-    )
-    if not rows:
-        raise _unknown(connection, metric if variant is None else f"{metric} {variant}")
-    return rows
 
 
 def values(

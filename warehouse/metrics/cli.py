@@ -59,16 +59,17 @@ def list_(
     workspace = find_workspace()
     if problem is None:
         with _catalog(workspace) as connection:
-            rows = catalog.variants(connection, metric, family, admissible)
+            rows = catalog.entries(connection, metric, None, family, admissible)
     else:
         from warehouse.problem.spec import load_problem
 
         loaded = load_problem(problem, workspace)
         with catalog.unbuilt_catalog(workspace.dbt_project) as connection:
-            rows = catalog.variants(connection, metric, family, admissible)
+            rows = catalog.entries(connection, metric, None, family, admissible)
         rows = catalog.in_problem(rows, loaded)
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        short = [{name: row[name] for name in row if name != "description"} for row in rows]
+        click.echo(json.dumps(short, indent=2))
     elif problem is not None:
         _print(catalog.list_names(rows))
     else:
@@ -248,14 +249,6 @@ def dbt_command(arguments: tuple[str, ...]) -> None:
     if arguments in ((), ("--help",), ("-h",)):
         click.echo(click.get_current_context().get_help())
         return
-    if "--grids" in arguments:
-        named = arguments[arguments.index("--grids") + 1 :]
-        wanted = f"[{', '.join(named)}]" if named and not named[0].startswith("-") else "true"
-        click.echo(f"error: --grids: write --vars 'grids: {wanted}'", err=True)
-        sys.exit(2)
-    if "--shards" in arguments:
-        click.echo("error: --shards: write `tokenmart shards build --count N`", err=True)
-        sys.exit(2)
     from warehouse.metrics.dbt_process import run_dbt
 
     sys.exit(run_dbt(arguments, find_workspace()))

@@ -16,7 +16,7 @@ from warehouse.metrics.registry import find_families
 from warehouse.metrics.variant_files import check_variants
 from warehouse.paths import Workspace, find_workspace
 from warehouse.sql.connection import holder, no_locks
-from warehouse.sql.views import create_views, quoted, refuse_earlier_database
+from warehouse.sql.views import create_views, quoted
 
 STORAGE_VERSION = "v1.4.0"
 """The oldest DuckDB that can open the database: the one on a colleague's machine may be older."""
@@ -66,7 +66,6 @@ class Plugin(BasePlugin):
         """
         workspace = find_workspace()
         try:
-            refuse_earlier_database(conn, workspace.database)
             _refuse_missing_data(conn, workspace)
             every_byte = BYTES_CHECKED not in os.environ
             strangers = create_views(conn, workspace.store, every_byte=every_byte)

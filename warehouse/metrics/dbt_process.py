@@ -6,18 +6,17 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from importlib.util import find_spec
 from typing import IO
 
 import click
 import duckdb
-from filelock import FileLock, Timeout
 
-from warehouse.child_process import inherited
+from warehouse.child_process import NOT_FROM_HERE, inherited
 from warehouse.errors import TokenmartError, visible
-from warehouse.files import storage_errors
+from warehouse.files import locked
 from warehouse.paths import Workspace
 
 PROBLEMS_NAMED = 3
@@ -26,6 +25,7 @@ PROBLEMS_NAMED = 3
 BYTES_CHECKED = "TOKENMART_BYTES_CHECKED"
 """Set for a dbt run whose store was searched for flipped bits already: a shard's."""
 
+_PLUGIN = "warehouse.metrics.dbt_plugin"
 _KEPT = ("DBT_TARGET_PATH", "DBT_LOG_PATH")
 """Variables of dbt that reach it. All others may be those of another project: its profile, its
 target, its flags."""
@@ -33,8 +33,7 @@ target, its flags."""
 # dbt makes millions of Python objects, and nearly all live until it ends. Looking for garbage
 # among them takes a sixth of dbt's own time. The folder dbt runs in is nowhere to import from.
 # dbt ends with the process that started it, however that one ends.
-_CHILD = """
-import gc, os, sys, threading
+_CHILD = f"""{NOT_FROM_HERE}import gc, os, threading
 gc.disable()
 ended = threading.Event()
 def end_with_parent(parent=int(os.environ.get("TOKENMART_PARENT") or os.getppid())):
@@ -44,7 +43,6 @@ def end_with_parent(parent=int(os.environ.get("TOKENMART_PARENT") or os.getppid(
     os._exit(1)
 watch = threading.Thread(target=end_with_parent, daemon=True)
 watch.start()
-sys.path[:] = [folder for folder in sys.path if folder]
 from dbt.cli.main import cli
 try:
     cli(prog_name="dbt")
@@ -124,44 +122,35 @@ def start_dbt(
         dbt's exit status.
 
     Raises:
-        TokenmartError: dbt isn't installed.
+        TokenmartError: dbt isn't installed, or the workspace is of an earlier version.
     """
     program = command()
     if program is None:
         raise TokenmartError("dbt: not installed in this environment; run `make setup`")
+    profiles = workspace.dbt_project / "profiles.yml"
+    if profiles.is_file() and _PLUGIN not in profiles.read_text(encoding="utf-8"):
+        raise TokenmartError(
+            f"{profiles}: lacks the plugin that opens the data; write `plugins: [{{module: "
+            f"{_PLUGIN}}}]` under outputs.local"
+        )
     workspace.database.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     return subprocess.run(
         [*program, *arguments],
         cwd=workspace.dbt_project,
-        env={**_environment(workspace), **(settings or {})},
+        env={
+            **inherited("DBT_", _KEPT),
+            **workspace.environment(),
+            "TOKENMART_PARENT": str(os.getpid()),
+            **(settings or {}),
+        },
         stdout=log,
         stderr=log,
         check=False,
     ).returncode
 
 
-@contextmanager
-def one_at_a_time(workspace: Workspace) -> Iterator[None]:
+def one_at_a_time(workspace: Workspace) -> AbstractContextManager[None]:
     """Wait for another dbt that was started here: DuckDB's file has one writer."""
     path = workspace.cache / "locks" / "dbt.lock"
-    with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            click.echo("another `tokenmart dbt` is running; waiting for its end", err=True)
-            lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _environment(workspace: Workspace) -> dict[str, str]:
-    return {
-        **inherited("DBT_", _KEPT),
-        **workspace.environment(),
-        "TOKENMART_PARENT": str(os.getpid()),
-    }
+    return locked(path, waiting="another `tokenmart dbt` is running; waiting for its end")

@@ -73,15 +73,13 @@ def remember(workspace: Workspace, problem: str, rows: Iterable[Try]) -> None:
 
     path = _path(workspace, problem)
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{path}.lock"):
-            known = _read(path)
-            for row in rows:
-                values = {m: float(x) for m, x in row.values.items() if math.isfinite(x)}
-                if values:
-                    _add(known, replace(row, values=values, first_seen=now, last_seen=now))
-            write_whole(path, json.dumps([asdict(row) for row in known], indent=0))
+    with storage_errors(path), FileLock(f"{path}.lock"):
+        known = _read(path)
+        for row in rows:
+            values = {m: float(x) for m, x in row.values.items() if math.isfinite(x)}
+            if values:
+                _add(known, replace(row, values=values, first_seen=now, last_seen=now))
+        write_whole(path, json.dumps([asdict(row) for row in known], indent=0))
 
 
 def tries(workspace: Workspace, problem: str) -> list[Try]:

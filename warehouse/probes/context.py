@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
+from warehouse.frozen import increasing
 from warehouse.probes.probe import NO_PARAMETERS, PROBE_NAME, Probe
 from warehouse.probes.request import (
     Condition,
@@ -101,17 +102,10 @@ class LadderProbe(Probe):
 
     kind: Literal["ladder"]
     name: str = Field(default="ladder", pattern=PROBE_NAME)
-    contexts: tuple[int, ...] = Field(min_length=2)
+    contexts: Annotated[tuple[int, ...], Field(min_length=2), increasing(1)]
     targets: int = Field(ge=1)
     spans: int = Field(default=4, ge=1)
     slack: float = Field(default=0.125, gt=0, le=1)
-
-    @field_validator("contexts")
-    @classmethod
-    def _increasing(cls, contexts: tuple[int, ...]) -> tuple[int, ...]:
-        if contexts[0] < 1 or list(contexts) != sorted(set(contexts)):
-            raise ValueError("contexts must increase, from 1 token on")
-        return contexts
 
     @model_validator(mode="after")
     def _spans_are_equal(self) -> LadderProbe:
@@ -293,15 +287,8 @@ class CopyProbe(Probe):
 
     kind: Literal["copy"]
     name: str = Field(default="copy", pattern=PROBE_NAME)
-    lengths: tuple[int, ...] = Field(min_length=1)
+    lengths: Annotated[tuple[int, ...], Field(min_length=1), increasing(2)]
     passages: int = Field(default=1, ge=1)
-
-    @field_validator("lengths")
-    @classmethod
-    def _increasing(cls, lengths: tuple[int, ...]) -> tuple[int, ...]:
-        if lengths[0] < 2 or list(lengths) != sorted(set(lengths)):
-            raise ValueError("lengths must increase, from 2 tokens on")
-        return lengths
 
     def conditions(self) -> list[Condition]:
         """Two conditions for each length, `…_present` and `…_absent`."""

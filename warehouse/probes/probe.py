@@ -66,24 +66,16 @@ class Probe(Frozen, ABC):
         return Condition(name, kind, params, self.name, seed, build, self.top_k)
 
 
-def probe_kinds() -> dict[str, type[Probe]]:
-    """Every kind of probe by its name: those that ship, then those of $TOKENMART_PLUGINS.
-
-    Raises:
-        TokenmartError: a plugin can't be loaded, or two claim one kind.
-    """
-    package = importlib.import_module(__package__)
-    return plugins.kinds(Probe, package)  # type: ignore[type-abstract]
-
-
 @cache
 def condition_kinds() -> Mapping[str, ConditionKind]:
     """Every kind of condition by its name.
 
     Raises:
-        TokenmartError: a plugin can't be loaded.
+        TokenmartError: a plugin can't be loaded, or two claim one kind of probe.
     """
-    return {kind.name: kind for probe in probe_kinds().values() for kind in probe.condition_kinds}
+    package = importlib.import_module(__package__)
+    probes = plugins.kinds(Probe, package).values()  # type: ignore[type-abstract]
+    return {kind.name: kind for probe in probes for kind in probe.condition_kinds}
 
 
 def contexts(

@@ -330,7 +330,7 @@ def import_(
     tokenmart data import --problem mine --model org/model --format lm-eval --metric acc *.jsonl
     tokenmart data import --problem mine --model org/model --format samples *.jsonl
     """
-    from warehouse.importers.importer import Importer, importer
+    from warehouse.importers.importer import Destination, Importer, importer
     from warehouse.problem.models import slug
     from warehouse.problem.spec import ImportedTarget, load_problem
 
@@ -344,7 +344,8 @@ def import_(
             f"problem {problem.name} has {kind}, which imported scores would not change; write "
             "`target: {kind: imported}` in its file to use them"
         )
-    counts = reader.import_files(files, workspace, problem.name, slug(full_id), force=force)
+    to = Destination(workspace, problem.name, slug(full_id), force)
+    counts = reader.import_files(files, to)
     tasks = ", ".join(f"{task} ({count})" for task, count in counts.items())
     click.echo(
         f"{full_id}: {counted(sum(counts.values()), 'item')} of "

@@ -11,6 +11,24 @@ from warehouse.sources.lock_file import name_in, recorded_files
 from warehouse.sources.place import Need, Place
 from warehouse.terminal import counted
 
+_OF_SOURCES = {
+    "gated": (
+        "Gated",
+        "Accept the licence on the model's page, then log in with `hf auth login` (or set "
+        "HF_TOKEN).",
+    ),
+    "trust_remote_code": (
+        "Runs code that comes with its weights",
+        "Read that code, at the pinned revision, first.",
+    ),
+    "pickled": (
+        "Pickled weights allowed",
+        "Without safetensors they are read as data, nothing in them is executed, and converted "
+        "once.",
+    ),
+}
+"""Setting of a model's source → subject and sentence of its notice."""
+
 
 def problem_needs(
     problem: Problem, workspace: Workspace, models: Sequence[ModelSpec] | None = None
@@ -73,23 +91,9 @@ def downloads_text(needs: Iterable[Need]) -> str:
 def notices(problem: Problem, models: Sequence[ModelSpec]) -> dict[str, str]:
     """Notices about these models before a run: a subject and a sentence each."""
     found = {}
-    gated = _names(model for model in models if getattr(model.source, "gated", False))
-    if gated:
-        found["Gated"] = (
-            f"{gated}. Accept the licence on the model's page, then log in with `hf auth login` "
-            "(or set HF_TOKEN)."
-        )
-    trusted = _names(model for model in models if getattr(model.source, "trust_remote_code", False))
-    if trusted:
-        found["Runs code that comes with its weights"] = (
-            f"{trusted}. Read that code, at the pinned revision, first."
-        )
-    pickled = _names(model for model in models if getattr(model.source, "pickled", False))
-    if pickled:
-        found["Pickled weights allowed"] = (
-            f"{pickled}. Without safetensors they are read as data, nothing in them is executed, "
-            "and converted once."
-        )
+    for setting, (subject, sentence) in _OF_SOURCES.items():
+        if names := _names(model for model in models if getattr(model.source, setting, False)):
+            found[subject] = f"{names}. {sentence}"
     ropes = [f"{model.full_id} ({_described(model.rope)})" for model in models if model.rope]
     if ropes:
         found["Position encoding as trained, not as configured"] = f"{', '.join(ropes)}."
@@ -110,8 +114,8 @@ def _names(models: Iterable[ModelSpec]) -> str:
 
 def _described(rope: Rope) -> str:
     numbers = [("theta", rope.theta), ("factor", rope.factor)]
-    told = [f"{name} {value:,.10g}" for name, value in numbers if value is not None]
-    return " ".join([rope.type, *told])
+    known = [f"{name} {value:,.10g}" for name, value in numbers if value is not None]
+    return " ".join([rope.type, *known])
 
 
 def scored_models(problem: Problem, workspace: Workspace) -> list[str]:

@@ -63,6 +63,7 @@ class NewProblem:
         path: the file.
         problem: its content.
         lengths: tokens of each document, estimated, uncut.
+        read: tokens of each document that the model with the shortest context reads.
         context: the shortest of the models' contexts in tokens, as far as they are known.
         context_of: the model that has it.
         window: tokens of the short context.
@@ -71,16 +72,10 @@ class NewProblem:
     path: Path
     problem: Problem
     lengths: tuple[int, ...]
+    read: tuple[int, ...]
     context: int | None
     context_of: str
     window: int
-
-    @property
-    def read(self) -> list[int]:
-        """Tokens of each document that the model with the shortest context reads."""
-        documents = self.problem.documents
-        lengths = cut_at(documents.max_characters, self.lengths)
-        return cut_to(self.context, lengths, documents.room)
 
     @property
     def without_window(self) -> int:
@@ -123,7 +118,7 @@ def write_problem(
         raise TokenmartError(f"{out}: there already; edit it, or give another name with --out")
     folder = out.absolute().parent
     _refuse_twice(models)
-    described = _told_apart([_described(model, folder) for model in models])
+    described = _with_own_ids([_described(model, folder) for model in models])
     # read with a window that fits anything: its length follows from the texts
     documents = _documents(texts, folder)
     draft = _parsed(_content(name, documents, described, _SHORTEST_WINDOW), out, workspace)
@@ -135,8 +130,11 @@ def write_problem(
 
     def cut(headroom: int) -> tuple[int | None, list[int]]:
         """Characters of a document that every model reads, and tokens of each document."""
-        at = common_cut(context, characters, headroom) if len(described) > 1 else None
-        return at, cut_to(context, cut_at(at, lengths), headroom)
+        at = _common_cut(context, characters, headroom) if len(described) > 1 else None
+        most = [] if at is None else [at // CHARACTERS_PER_TOKEN]
+        if context is not None:
+            most.append(max(2, context - 1 - headroom))  # one token of it may be BOS
+        return at, [min([length, *most]) for length in lengths]
 
     excerpts = _has_excerpts(cut(RETRIEVAL_HEADROOM)[1])
     at, read = cut(RETRIEVAL_HEADROOM if excerpts else 0)
@@ -146,15 +144,10 @@ def write_problem(
     with appearing(out) as new:
         new.write_text(content, encoding="utf-8")
     problem._asked = str(out)
-    return NewProblem(out, problem, tuple(lengths), context, context_of, window)
+    return NewProblem(out, problem, tuple(lengths), tuple(read), context, context_of, window)
 
 
-def cut_to(context: int | None, lengths: Sequence[int], headroom: int) -> list[int]:
-    """Tokens that a model with this context reads; one token of it may be BOS."""
-    return [n if context is None else min(n, max(2, context - 1 - headroom)) for n in lengths]
-
-
-def common_cut(context: int | None, characters: Sequence[int], headroom: int) -> int | None:
+def _common_cut(context: int | None, characters: Sequence[int], headroom: int) -> int | None:
     """Where to cut documents in characters, so that models with other tokenizers read one text.
 
     None where nothing is known to be longer than the shortest context.
@@ -163,12 +156,6 @@ def common_cut(context: int | None, characters: Sequence[int], headroom: int) ->
         return None
     at = max(2, context - 1 - headroom) * CHARACTERS_PER_TOKEN_OF_A_CUT
     return at if max(characters, default=0) > at else None
-
-
-def cut_at(characters: int | None, lengths: Sequence[int]) -> list[int]:
-    """Estimated tokens of documents of these lengths that are cut at so many characters."""
-    most = None if characters is None else characters // CHARACTERS_PER_TOKEN
-    return [n if most is None else min(n, most) for n in lengths]
 
 
 def _refuse_twice(models: Sequence[str]) -> None:
@@ -181,7 +168,7 @@ def _refuse_twice(models: Sequence[str]) -> None:
         seen.add(place)
 
 
-def _told_apart(models: list[_Model]) -> list[_Model]:
+def _with_own_ids(models: list[_Model]) -> list[_Model]:
     """The models, numbered where folders have one name."""
     ids = [model.full_id for model in models]
     return [

@@ -10,14 +10,14 @@ import shlex
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 import warehouse.probes
 from warehouse.errors import ProblemFileError
-from warehouse.frozen import Frozen, one_of
+from warehouse.frozen import Frozen, increasing, one_of
 from warehouse.paths import Workspace
 from warehouse.probes.probe import Probe, contexts
 from warehouse.problem.mistakes import check, inherit
@@ -42,25 +42,18 @@ else:
 
 
 RecallTask = Literal["single_key", "multi_key", "multi_value", "variable_tracking", "common_words"]
-RECALL_TASKS: tuple[RecallTask, ...] = get_args(RecallTask)
 DEFAULT_TASKS: tuple[RecallTask, ...] = ("single_key",)
 Overall = Literal["all", "without_shortest"]
 
 
-def _increasing(lengths: tuple[int, ...]) -> tuple[int, ...]:
-    if list(lengths) != sorted(set(lengths)) or lengths[0] < 64:
-        raise ValueError("lengths must increase and be at least 64 tokens")
-    return lengths
-
-
-def _told_apart(tasks: tuple[RecallTask, ...]) -> tuple[RecallTask, ...]:
+def _each_once(tasks: tuple[RecallTask, ...]) -> tuple[RecallTask, ...]:
     if len(set(tasks)) < len(tasks):
         raise ValueError("a task is listed twice; remove one")
     return tasks
 
 
-Lengths = Annotated[tuple[int, ...], Field(min_length=1), AfterValidator(_increasing)]
-Tasks = Annotated[tuple[RecallTask, ...], Field(min_length=1), AfterValidator(_told_apart)]
+Lengths = Annotated[tuple[int, ...], Field(min_length=1), increasing(64)]
+Tasks = Annotated[tuple[RecallTask, ...], Field(min_length=1), AfterValidator(_each_once)]
 
 
 class FileTarget(Frozen):
@@ -214,7 +207,7 @@ class Problem(Frozen):
 
     @field_validator("models")
     @classmethod
-    def _models_are_told_apart(cls, models: tuple[ModelSpec, ...]) -> tuple[ModelSpec, ...]:
+    def _models_have_their_own_folders(cls, models: tuple[ModelSpec, ...]) -> tuple[ModelSpec, ...]:
         _refuse(_clashes([model.full_id for model in models]))
         if all(model.on_request for model in models):
             raise ValueError("every model is on_request; leave one without it")
@@ -222,7 +215,7 @@ class Problem(Frozen):
 
     @field_validator("probes")
     @classmethod
-    def _probes_are_told_apart(cls, probes: tuple[Probe, ...]) -> tuple[Probe, ...]:
+    def _probes_have_their_own_names(cls, probes: tuple[Probe, ...]) -> tuple[Probe, ...]:
         names = [probe.name for probe in probes]
         _refuse(
             (index, "name", f"probe {name!r} is listed twice; remove one, or give it another name")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from warehouse.errors import LockedFileError, StorageError, TokenmartError
+from warehouse.strict_json import repeated_key
 
 TEXT_ENDINGS = (".txt", ".md", ".txt.gz", ".md.gz")
 LINES_ENDINGS = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
@@ -145,13 +146,9 @@ def _parsed(content: bytes, path: Path) -> Any:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; of two equal fields, Python would keep the last and drop a text unseen."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+    if (twice := repeated_key(pairs)) is not None:
         raise ValueError(f"an object has the field {twice!r} twice")
-    return found
+    return dict(pairs)
 
 
 def _rows(parsed: Any, path: Path) -> tuple[list[Any], str | None]:

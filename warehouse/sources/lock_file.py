@@ -117,7 +117,6 @@ def _recorded(
     if found is not None:
         return str(found), False
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{path}.lock", timeout=30):
             record = _read(path)
             found = record[section].get(key)

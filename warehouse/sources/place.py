@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from filelock import FileLock
 from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import AfterValidator
 
-from warehouse.files import storage_errors
+from warehouse.files import locked
 from warehouse.paths import Workspace
 
 
@@ -47,18 +45,13 @@ class Place:
         """A path of a parsed problem file; what is still relative starts at the checkout."""
         return self.workspace.root / path
 
-    @contextmanager
-    def one_at_a_time(self, name: str) -> Iterator[None]:
+    def one_at_a_time(self, name: str) -> AbstractContextManager[None]:
         """Two processes that need the same download: one fetches, the other waits and finds it.
 
         Raises:
             StorageError: the cache can't be written.
         """
-        folder = self.workspace.cache / "locks"
-        with storage_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / f"{name}.lock"):
-            yield
+        return locked(self.workspace.cache / "locks" / f"{name}.lock")
 
 
 @dataclass(frozen=True)

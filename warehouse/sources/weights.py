@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, first_line
 from warehouse.files import (
     explained,
     files_sha256,
@@ -329,9 +329,8 @@ def _explained(full_id: str, revision: str, place: Place, error: Exception) -> T
     elif name == "RevisionNotFoundError":
         what = f"no revision {revision!r}; correct `revision`"
     else:
-        first = (str(error).splitlines() or [name])[0][:160]
         what = (
-            f"can't be fetched from the hub ({first}); check the network, then run "
+            f"can't be fetched from the hub ({first_line(error)}); check the network, then run "
             f"`{place.fetch_command} --model {full_id}`"
         )
     return TokenmartError(f"{full_id}: {what}")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from warehouse.errors import TokenmartError, visible
+from warehouse.errors import visible
 from warehouse.options import FILE, FORCE, FiniteRange
 from warehouse.paths import find_workspace
-from warehouse.text_file import refuse_no_file
+from warehouse.text_file import read_text
 
 if TYPE_CHECKING:
     from warehouse.sql.export import Format
@@ -156,11 +156,7 @@ def sql(
 def _read_sql(file: Path) -> str:
     if str(file) == "-":
         return sys.stdin.read()
-    refuse_no_file(file)
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise TokenmartError(f"--file {file}: can't be read ({error})") from error
+    return read_text(file)
 
 
 def _parameters(params: tuple[str, ...]) -> dict[str, Value]:

@@ -114,53 +114,25 @@ create or replace macro main.list_cosine(left_numbers, right_numbers) as
         0
     );
 
+create or replace macro main.list_finite(x, y) as
+    list(x::double) filter (where isfinite(x::double) and isfinite(y::double));
+
 create or replace macro main.spearman(x, y) as (
     case
-        when count(*) filter (where isfinite(x::double) and isfinite(y::double)) >= 3
+        when len(main.list_finite(x, y)) >= 3
             then main.list_cosine(
-                main.list_centred(main.list_ranks(
-                    list(x::double) filter (where isfinite(x::double) and isfinite(y::double))
-                )),
-                main.list_centred(main.list_ranks(
-                    list(y::double) filter (where isfinite(x::double) and isfinite(y::double))
-                ))
+                main.list_centred(main.list_ranks(main.list_finite(x, y))),
+                main.list_centred(main.list_ranks(main.list_finite(y, x)))
             )
     end
 );
 
 create or replace macro main.kendall(x, y) as (
     case
-        when count(*) filter (where isfinite(x::double) and isfinite(y::double)) >= 3
+        when len(main.list_finite(x, y)) >= 3
             then main.list_cosine(
-                main.list_signs(
-                    list(x::double) filter (where isfinite(x::double) and isfinite(y::double))
-                ),
-                main.list_signs(
-                    list(y::double) filter (where isfinite(x::double) and isfinite(y::double))
-                )
+                main.list_signs(main.list_finite(x, y)),
+                main.list_signs(main.list_finite(y, x))
             )
     end
 );
-
--- A text without what the patterns match, one after the other; null for a pattern that RE2, which
--- DuckDB searches with, doesn't know.
-create or replace macro main.without_matches(text, patterns) as
-    try(
-        list_reduce(
-            list_prepend(text, patterns),
-            lambda kept, pattern: regexp_replace(kept, pattern, '', 'g')
-        )
-    );
-
--- A text less what a task's exact_match ignores; `settings` is its JSON object.
-create or replace macro main.as_compared(text, settings) as
-    main.without_matches(
-        list_transform(
-            [main.without_matches(
-                text, coalesce((settings -> 'regexes_to_ignore')::varchar[], [])
-            )],
-            lambda kept: if(settings ->> 'ignore_case' = 'true', lower(kept), kept)
-        )[1],
-        if(settings ->> 'ignore_punctuation' = 'true', ['[[:punct:]]'], [])
-        || if(settings ->> 'ignore_numbers' = 'true', ['[0-9]'], [])
-    );

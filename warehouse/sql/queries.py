@@ -86,7 +86,6 @@ class Query:
 
     name: str
     title: str
-    description: str
     parameters: tuple[Parameter, ...]
     sql: str
 
@@ -149,7 +148,7 @@ def _read(path: Path) -> Query:
             prose.append(line[2:].strip())
     if not prose:
         raise TokenmartError(f"{path}: must start with a comment line that says what it answers")
-    return Query(path.stem, prose[0], " ".join(prose[1:]), tuple(parameters), sql)
+    return Query(path.stem, prose[0], tuple(parameters), sql)
 
 
 def parameters_of(

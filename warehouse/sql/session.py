@@ -37,8 +37,8 @@ _Answer = TypeVar("_Answer")
 PATIENCE_SECONDS = 2.0
 """Seconds for a query to stop: DuckDB checks for an interrupt between blocks of rows only."""
 
-_BESIDE_DUCKDB = 2 << 30
-"""Bytes for rows on their way to the terminal, and for Python itself."""
+_PYTHON_BYTES = 2 << 30
+"""For rows on their way to the terminal, and for Python itself."""
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
@@ -237,7 +237,7 @@ def _process_memory(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     number, unit = limit.split()
     data = re.search(r"VmData:\s+(\d+) kB", status.read_text())
     before, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    bound = int(data[1] if data else 0) * 1024 + int(float(number) * _UNITS[unit]) + _BESIDE_DUCKDB
+    bound = int(data[1] if data else 0) * 1024 + int(float(number) * _UNITS[unit]) + _PYTHON_BYTES
     limits = [each for each in (bound, before, hard) if each != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
     try:

@@ -6,7 +6,6 @@ They read the Parquet files in place; columns, types and order are those of
 
 from __future__ import annotations
 
-import glob
 import re
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -17,9 +16,8 @@ import pyarrow as pa
 
 from warehouse.errors import StorageError
 from warehouse.paths import Workspace
-from warehouse.plugins import kinds
+from warehouse.plugins import folders, kinds
 from warehouse.remote import let_duckdb_read
-from warehouse.store.ledger import OtherVersionError, refuse_earlier_folders
 from warehouse.store.schema import TOKENS, UNITS, UNITS_KEY, all_tables
 from warehouse.store.survey import Stranger, counted_files, survey
 
@@ -33,7 +31,6 @@ _SQL_TYPES = {
     pa.timestamp("us", "UTC"): "TIMESTAMP WITH TIME ZONE",
 }
 """DuckDB's own reading of the types; asking it (`from_arrow`) would load pandas."""
-_MACROS = Path(__file__).with_name("macros.sql")
 
 
 def public_views() -> list[str]:
@@ -82,14 +79,15 @@ def create_views(
         StorageError: no file of a table can be read.
     """
     let_duckdb_read(connection, data)
-    refuse_earlier_folders(data)
     strangers = survey(data, every_byte=every_byte)
     for name, table in all_tables().items():
         files = counted_files(data, name, strangers)
         create_table_view(connection, "main", name, files)
         if table.ledger:
             create_ledger_view(connection, "main", table.ledger, files)
-    connection.execute(_MACROS.read_text(encoding="utf-8"))
+    for top in (Path(__file__).parent, *folders()):
+        if (macros := top / "macros.sql").is_file():
+            connection.execute(macros.read_text(encoding="utf-8"))
     return strangers
 
 
@@ -121,30 +119,9 @@ def create_table_view(
         connection.execute(f"{view} (select {nothing}) where false")
 
 
-def refuse_earlier_database(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Stop at a database that was built when tables had a column `probe_kind`.
-
-    Raises:
-        OtherVersionError: another version of Tokenmart built it.
-    """
-    found = connection.execute(
-        "select 1 from duckdb_columns() where column_name = 'probe_kind' limit 1"
-    ).fetchone()
-    if found is not None:
-        raise OtherVersionError(
-            f"{path}: built by another version of Tokenmart; delete it (everything in it can be "
-            "rebuilt) and run `tokenmart dbt build`"
-        )
-
-
 def quoted(value: object) -> str:
     """A text or path as an SQL literal."""
     return "'" + str(value).replace("'", "''") + "'"
-
-
-def quoted_file(path: object) -> str:
-    """A file to read as an SQL literal: DuckDB takes its name for a pattern."""
-    return quoted(glob.escape(str(path)))
 
 
 def quoted_name(*parts: str) -> str:

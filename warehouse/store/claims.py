@@ -1,9 +1,7 @@
-"""Claims: who owns a claim file, whether that process is alive, and claims in a bucket.
+"""Claims: who owns a claim file, and whether that process is alive.
 
-Age is measured by the clock of the file system or of the bucket, and on Linux a process is known by
-when it started on the clock that runs since boot, so a machine whose clock jumps neither loses nor
-steals a claim. In a bucket nothing is renamed or locked: each step names the version it has read,
-so of two processes that see the same abandoned claim one takes it.
+Age is measured by the clock of the file system, and on Linux a process is known by when it started
+on the clock that runs since boot, so a machine whose clock jumps neither loses nor steals a claim.
 """
 
 from __future__ import annotations
@@ -11,24 +9,14 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
 import psutil
 
-from warehouse.errors import StorageError
-from warehouse.remote import ChangedError, RemotePath
-
 EXPIRY_SECONDS = 120.0
-HEARTBEAT_SECONDS = 20.0
 CLOCK_SECONDS = 60.0
 """By how much a start time may differ where it is known from the wall clock only."""
-
-_held: set[str] = set()
-"""Names of this process's claims in a bucket. One that isn't here could not be released."""
 
 
 def identity() -> str:
@@ -44,8 +32,6 @@ def _identity(pid: int) -> str:
 
 def _ticks(pid: int) -> str:
     """Start time of a process, in ticks since boot; empty if the system doesn't report it."""
-    if not psutil.LINUX:
-        return ""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace")
     except OSError:
@@ -98,66 +84,3 @@ def died(owner: str) -> bool:
         return True
     except (ValueError, psutil.AccessDenied):
         return False
-
-
-@contextmanager
-def lease(path: RemotePath) -> Iterator[bool]:
-    """Try to claim an object; yields whether it is ours. It is kept alive inside the block.
-
-    Raises:
-        StorageError: the store can't be asked.
-    """
-    name = f"{identity()} {uuid.uuid4().hex}"
-    version = _take(path, name)
-    if version is None:
-        yield False
-        return
-    _held.add(name)
-    stop = threading.Event()
-
-    def beat() -> None:
-        mine, count = version, 0
-        while not stop.wait(HEARTBEAT_SECONDS):
-            count += 1
-            try:
-                mine = path.put(f"{name} {count}".encode(), mine)
-            except ChangedError:  # this machine slept too long, and another has taken over
-                return
-            except StorageError:
-                continue
-
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
-        yield True
-    finally:
-        stop.set()
-        thread.join()
-        _held.discard(name)
-        with suppress(StorageError, FileNotFoundError):
-            if path.look()[0].startswith(name):
-                path.unlink(missing_ok=True)
-
-
-def _take(path: RemotePath, name: str) -> str | None:
-    """The version of our claim; None while another's is alive."""
-    with suppress(ChangedError):
-        return path.put(name.encode(), "")
-    try:
-        text, version, age = path.look()
-    except FileNotFoundError:  # released just now: the next process that asks gets it
-        return None
-    if text == name:  # ours: the answer to our own request was lost, and it was sent again
-        return version
-    if age <= EXPIRY_SECONDS and not _is_nobodys(text):
-        return None
-    with suppress(ChangedError):
-        return path.put(name.encode(), version)
-    return None
-
-
-def _is_nobodys(text: str) -> bool:
-    """Whether the process that wrote a claim is known to hold it no more."""
-    words = text.split()
-    owner = " ".join(words[:3])
-    return died(owner) or (owner == identity() and " ".join(words[:4]) not in _held)

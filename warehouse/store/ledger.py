@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse.errors import StorageError
+from warehouse.errors import StorageError, first_line
 from warehouse.remote import RemotePath, footer
 from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, UNITS_KEY
 
@@ -169,7 +169,7 @@ def read_ledger(path: Path) -> Ledger:
     try:
         metadata = pq.read_schema(footer(path)).metadata or {}
         if UNITS_KEY in metadata:
-            refuse_version(path, metadata.get(SCHEMA_KEY))
+            _refuse_version(path, metadata.get(SCHEMA_KEY, b"1"))
         units = _parse(metadata[UNITS_KEY])
         pairs = zip(units, json.loads(metadata[DIGESTS_KEY]), strict=True)
         return Ledger(units, tuple(unit for unit, digest in pairs if _digest(unit) != digest))
@@ -202,44 +202,20 @@ def _read_version(path: RemotePath, etag: str) -> Ledger:
 
 def damaged_file(path: Path, error: Exception) -> StorageError:
     """The error for a file that can't be read, with its remedy."""
-    reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
     return StorageError(
-        f"{path}: damaged or not a Tokenmart file ({reason}); move it away, or let `tokenmart "
-        "data check --repair` do it, and run the same command again: only what was lost "
+        f"{path}: damaged or not a Tokenmart file ({first_line(error)}); move it away, or let "
+        "`tokenmart data check --repair` do it, and run the same command again: only what was lost "
         "is recomputed"
     )
 
 
-def refuse_version(path: Path, found: bytes | str | None) -> None:
-    """Stop when a token file was not written with this version's schema.
-
-    Args:
-        found: the version in its footer; None in files of the first version, which wrote none.
-
-    Raises:
-        OtherVersionError: always, unless `found` is this version.
-    """
-    version = found.decode() if isinstance(found, bytes) else found or "1"
+def _refuse_version(path: Path, found: bytes) -> None:
+    """Stop when a token file was not written with this version's schema."""
+    version = found.decode()
     if version != str(SCHEMA_VERSION):
-        raise _other_version(path, f"schema version {version}; this one reads {SCHEMA_VERSION}")
-
-
-def refuse_earlier_folders(data: Path, problem: str = "*", model_id: str = "*") -> None:
-    """Stop when the data folder has the partition folders of an earlier version.
-
-    Raises:
-        OtherVersionError: there is such a folder.
-    """
-    if isinstance(data, RemotePath):  # no earlier version wrote to one
-        return
-    for table in ("tokens", "pending"):
-        for folder in (data / table).glob(f"problem={problem}/model_id={model_id}/probe=*"):
-            raise _other_version(folder, "folders probe=…; this one has condition=…")
-
-
-def _other_version(path: Path, what: str) -> OtherVersionError:
-    data = next(up.parent for up in path.parents if up.name in ("tokens", "pending"))
-    return OtherVersionError(
-        f"{path}: written by another version of Tokenmart ({what}); move {data / 'tokens'} and "
-        f"{data / 'pending'} away and run `tokenmart extract` again"
-    )
+        data = path.parents[4]
+        raise OtherVersionError(
+            f"{path}: written by another version of Tokenmart (schema version {version}; this one "
+            f"reads {SCHEMA_VERSION}); move {data / 'tokens'} and {data / 'pending'} away and run "
+            "`tokenmart extract` again"
+        )

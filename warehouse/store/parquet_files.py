@@ -19,8 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse.errors import StorageError
-from warehouse.files import appearing
+from warehouse.files import appearing, sha256_file
 from warehouse.paths import Workspace
 from warehouse.remote import RemotePath, footer
 from warehouse.store.schema import TOKENS
@@ -40,7 +39,6 @@ STORAGE_REMEDY = (
     "or set TOKENMART_DATA to a folder elsewhere, then run the same command again; what was "
     "finished is kept"
 )
-_CHUNK_BYTES = 1 << 20
 _AT_ONCE = 8
 
 
@@ -151,15 +149,11 @@ def sha256_of_beginning(path: Path, size: int) -> str:
     Raises:
         OSError, StorageError: it can't be read.
     """
+    if not isinstance(path, RemotePath):
+        return sha256_file(path, size)
     digest = hashlib.sha256()
-    if isinstance(path, RemotePath):
-        for chunk in path.chunks(size):
-            digest.update(chunk)
-        return digest.hexdigest()
-    with path.open("rb") as file:
-        while size > 0 and (chunk := file.read(min(size, _CHUNK_BYTES))):
-            digest.update(chunk)
-            size -= len(chunk)
+    for chunk in path.chunks(size):
+        digest.update(chunk)
     return digest.hexdigest()
 
 
@@ -170,43 +164,18 @@ def reaching(workspace: Workspace, path: Path) -> Iterator[Path]:
     Raises:
         StorageError: it can't be sent; it is kept, and `send_spooled` sends it later.
     """
-    if not isinstance(path, RemotePath):
+    if isinstance(path, RemotePath):
+        with path.uploading(workspace.store, workspace.spool) as kept:
+            yield kept
+    else:
         yield path
-        return
-    kept = _folder(workspace) / str(path.relative_to(workspace.store))
-    yield kept
-    try:
-        _send(kept, path)
-    except StorageError as error:
-        raise StorageError(
-            f"{error.message} (finished units wait in {_folder(workspace)}; the next run sends "
-            "them first)"
-        ) from error
 
 
 def send_spooled(workspace: Workspace) -> int:
-    """Send what an earlier run could not; returns the number of units.
+    """Send what an earlier run could not send to a bucket; returns the number of units.
 
     Raises:
         StorageError: they can't be sent yet.
     """
-    if not workspace.address:
-        return 0
-    folder = _folder(workspace)
-    waiting = sorted(folder.rglob("*.parquet"))
-    for kept in waiting:
-        _send(kept, workspace.store / kept.relative_to(folder).as_posix())
-    return len(waiting)
-
-
-def _send(kept: Path, path: Path) -> None:
-    try:
-        path.put(kept)  # type: ignore[attr-defined]
-    except FileNotFoundError:  # another process of this machine has sent it
-        return
-    kept.unlink(missing_ok=True)
-
-
-def _folder(workspace: Workspace) -> Path:
-    """Of one address: what waits for another bucket stays where it is."""
-    return workspace.spool / workspace.address.partition("://")[2].replace("/", "+")
+    store = workspace.store
+    return store.send_spooled(workspace.spool) if isinstance(store, RemotePath) else 0

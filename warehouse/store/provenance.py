@@ -44,16 +44,6 @@ def last_commit_of(root: Path, paths: Sequence[Path]) -> str:
     return _git(root, "log", "-1", "--format=%h", "--", *names) or ""
 
 
-def processor_name() -> str:
-    """The processor's model name if the system reports it, else its architecture."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    except OSError:
-        lines = []
-    named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return next(iter(named), "") or platform.processor() or platform.machine()
-
-
 def foreign_modules(packages: tuple[str, ...]) -> list[str]:
     """Loaded packages that aren't the installed ones: something on the path comes before them.
 

@@ -196,7 +196,8 @@ class Table(NamedTuple):
     schema: of its files.
     keys: hive partition keys in their path.
     files: pattern of their names.
-    ledger: name of the view of the ledger in their footers, if there is one.
+    ledger: name of the view of the ledger in their footers, if there is one. The name of such a
+        table of a plugin ends in `_tokens`.
     """
 
     schema: pa.Schema

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse.errors import StorageError
+from warehouse.errors import StorageError, first_line
 from warehouse.remote import UnreachableError, footer
 from warehouse.store.ledger import OtherVersionError, read_ledger
 from warehouse.store.parquet_files import altered_files
@@ -91,8 +91,7 @@ def _wrong(path: Path, schema: pa.Schema) -> Iterator[Stranger]:
         found = pq.read_metadata(footer(path))
         columns = found.schema.to_arrow_schema()
     except (pa.ArrowException, OSError, ValueError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
-        yield Stranger(path, f"damaged or no Parquet file ({reason})", True)
+        yield Stranger(path, f"damaged or no Parquet file ({first_line(error)})", True)
         return
     missing = sorted({field.name for field in schema if not field.nullable} - set(columns.names))
     more = sorted(set(columns.names) - set(schema.names))

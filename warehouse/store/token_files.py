@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from itertools import pairwise
 from operator import attrgetter, itemgetter
@@ -24,10 +24,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from filelock import FileLock
 
 from warehouse.errors import StorageError
-from warehouse.files import storage_errors
+from warehouse.files import locked, storage_errors
 from warehouse.paths import Workspace
 from warehouse.remote import ChangedError, RemotePath, UnreachableError, footer, source, version_of
 from warehouse.store.ledger import (
@@ -36,7 +35,6 @@ from warehouse.store.ledger import (
     content_sha256,
     damaged_file,
     read_units,
-    refuse_earlier_folders,
     with_units,
 )
 from warehouse.store.parquet_files import (
@@ -87,10 +85,9 @@ def pending_folder(workspace: Workspace, problem: str, model_id: str, condition:
     return workspace.pending / partition(problem, model_id, condition)
 
 
-@contextmanager
 def publication_lock(
     workspace: Workspace, problem: str, model_id: str, condition: str
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Lock the published file of one (problem, model, condition) for replacement.
 
     In a bucket there is no lock: a process that replaces a file names the version it has read, and
@@ -101,16 +98,8 @@ def publication_lock(
     """
     folder = pending_folder(workspace, problem, model_id, condition)
     if isinstance(folder, RemotePath):
-        yield
-        return
-    with storage_errors(folder, STORAGE_REMEDY):
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / LOCK_NAME)
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+        return nullcontext()
+    return locked(folder / LOCK_NAME, STORAGE_REMEDY)
 
 
 def partition_keys(folder: Path) -> tuple[str, str, str]:
@@ -173,7 +162,6 @@ def finished_units(
         OtherVersionError: another version of Tokenmart wrote the model's files.
         StorageError: the published file is damaged.
     """
-    refuse_earlier_folders(workspace.store, problem, model_id)
     pending: dict[int, UnitRecord] = {}
     for path in pending_files(pending_folder(workspace, problem, model_id, condition)):
         try:
@@ -282,11 +270,6 @@ def read_rows(path: Path) -> pa.Table:
         raise damaged_file(path, error) from error
 
 
-def _rows_of(table: pa.Table, units: list[UnitRecord]) -> pa.Table:
-    wanted = pa.array([unit.doc_id for unit in units], pa.int32())
-    return table.filter(pc.is_in(table["doc_id"], wanted))
-
-
 def write_units(
     path: Path, units: list[UnitRecord], tables: list[pa.Table], expected: str | None = None
 ) -> None:
@@ -319,7 +302,8 @@ def keep_units(path: Path, rows: pa.Table, keep: Callable[[UnitRecord], bool]) -
     version = version_of(path)
     units = [unit for unit in read_units(path) if keep(unit)]
     if units:
-        write_units(path, units, [_rows_of(rows, units)], version)
+        kept = pa.array([unit.doc_id for unit in units], pa.int32())
+        write_units(path, units, [rows.filter(pc.is_in(rows["doc_id"], kept))], version)
     else:
         with storage_errors(path, STORAGE_REMEDY):
             path.unlink(missing_ok=True)
@@ -333,19 +317,15 @@ def publish_all(workspace: Workspace, problem: str | None = None) -> int:
         OtherVersionError: another version of Tokenmart wrote files of it.
         StorageError: see `publish`.
     """
-    refuse_earlier_folders(workspace.store, problem or "*")
     pattern = f"problem={problem or '*'}/model_id=*/condition=*"
     send_spooled(workspace)
     folders = sorted(workspace.pending.glob(pattern))
     return sum(publish(workspace, *partition_keys(folder)) for folder in folders)
 
 
-def top_tokens_path(
-    workspace: Workspace, keys: tuple[str, str, str], doc_id: int, fingerprint: str
-) -> Path:
-    """The file of one unit; `keys` are problem, model id and condition."""
-    name = f"doc-{doc_id:06d}-{fingerprint}.parquet"
-    return workspace.top_tokens / partition(*keys) / name
+def _top_tokens_path(workspace: Workspace, unit: UnitRecord) -> Path:
+    folder = workspace.top_tokens / partition(unit.problem, unit.model_id, unit.condition)
+    return folder / f"doc-{unit.doc_id:06d}-{unit.fingerprint}.parquet"
 
 
 def has_top_tokens(workspace: Workspace, unit: UnitRecord, top_k: int) -> bool:
@@ -354,8 +334,7 @@ def has_top_tokens(workspace: Workspace, unit: UnitRecord, top_k: int) -> bool:
     Raises:
         StorageError: the file is damaged.
     """
-    keys = unit.problem, unit.model_id, unit.condition
-    path = top_tokens_path(workspace, keys, unit.doc_id, unit.fingerprint)
+    path = _top_tokens_path(workspace, unit)
     try:
         metadata = pq.read_schema(footer(path)).metadata or {}
     except FileNotFoundError:
@@ -379,8 +358,7 @@ def write_top_tokens(
     Raises:
         StorageError: the disk is full or the folder can't be written.
     """
-    keys = unit.problem, unit.model_id, unit.condition
-    path = top_tokens_path(workspace, keys, unit.doc_id, unit.fingerprint)
+    path = _top_tokens_path(workspace, unit)
     if rows is not None:
         schema = TOP_TOKENS.with_metadata({TOP_K_KEY: str(top_k).encode()})
         write_table(path, rows.cast(schema))

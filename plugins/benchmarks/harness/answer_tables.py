@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from plugins.benchmarks.harness.eval_answer import EvalAnswer
-from plugins.benchmarks.harness.stored_items import UNIT_ITEMS, lengths_of
+from plugins.benchmarks.harness.stored_items import UNIT_ITEMS, eval_store, lengths_of
 from plugins.benchmarks.tables.benchmarks import EVAL_ANSWERS, EVAL_ITEMS, EVAL_SCORES
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
@@ -95,7 +95,7 @@ def store_answers(
         for name, text in answer.answers.items():
             said = {"loglikelihood": None, "is_greedy": None}
             rows.append({**common, **said, "filter": name, "answer": text})
-    path = workspace.eval_answers / partition(*keys) / "answers.parquet"
+    path = workspace.store / "eval_answers" / partition(*keys) / "answers.parquet"
     if rows:
         write_table(path, pa.Table.from_pylist(rows, schema=EVAL_ANSWERS))
 
@@ -112,7 +112,7 @@ def store_scores(
     Raises:
         StorageError: the disk is full or the folder can't be written.
     """
-    path = workspace.eval_scores / partition(*keys) / "scores.parquet"
+    path = workspace.store / "eval_scores" / partition(*keys) / "scores.parquet"
     if not scores:
         with storage_errors(path):
             path.unlink(missing_ok=True)
@@ -154,9 +154,11 @@ def store_tokens(
             for index, token in enumerate(answer.tokens)
         ]
         table = pa.Table.from_pylist(rows, schema=TOKENS)
-        write_unit(workspace.evals, _record(keys, number, members, table), table, rounded=False)
+        write_unit(
+            eval_store(workspace), _record(keys, number, members, table), table, rounded=False
+        )
     if units:
-        publish(workspace.evals, *keys)
+        publish(eval_store(workspace), *keys)
 
 
 def _record(

@@ -32,6 +32,7 @@ from plugins.benchmarks.harness.results import (
     score_rows,
 )
 from plugins.benchmarks.harness.scoring import ScoredRequests, answer_text, named_items, score_unit
+from plugins.benchmarks.harness.stored_items import eval_store
 from plugins.benchmarks.harness.tasks import EvalTask, EvalUnit
 from plugins.benchmarks.tables.benchmarks import EVAL_ANSWERS, EVAL_SCORES
 from warehouse.errors import StorageError
@@ -160,11 +161,13 @@ class EvalRun:
             self._publish(task)
 
     def _publish(self, task: EvalTask) -> None:
-        publish(self.workspace.evals, self.problem.name, self.plan.spec.model_id, task.condition)
+        publish(
+            eval_store(self.workspace), self.problem.name, self.plan.spec.model_id, task.condition
+        )
 
     def _ledger(self, task: EvalTask) -> dict[int, UnitRecord]:
         return finished_units(
-            self.workspace.evals, self.problem.name, self.plan.spec.model_id, task.condition
+            eval_store(self.workspace), self.problem.name, self.plan.spec.model_id, task.condition
         )
 
     def _fingerprint(self, unit: EvalUnit) -> str:
@@ -246,7 +249,7 @@ class EvalRun:
         longest = int(pc.max(scored.rows["position"]).as_py() or 0) + 1
         record = replace(record, document_tokens=longest, document_tokens_total=longest)
         # float32 without rounding: choices may differ by less than the rounding of documents
-        write_unit(self.workspace.evals, record, scored.rows, rounded=False)
+        write_unit(eval_store(self.workspace), record, scored.rows, rounded=False)
         self.units += not reason
         self.tokens += processed
 
@@ -291,7 +294,7 @@ class EvalRun:
 
     def _path(self, task: EvalTask) -> Path:
         return published_path(
-            self.workspace.evals, self.problem.name, self.plan.spec.model_id, task.condition
+            eval_store(self.workspace), self.problem.name, self.plan.spec.model_id, task.condition
         )
 
     def _published(self, task: EvalTask) -> dict[int, UnitRecord]:
@@ -340,7 +343,7 @@ class EvalRun:
         ]
         if rows:
             keys = self.problem.name, self.plan.spec.model_id, task.condition
-            path = self.workspace.eval_answers / partition(*keys) / "answers.parquet"
+            path = self.workspace.store / "eval_answers" / partition(*keys) / "answers.parquet"
             write_table(path, pa.Table.from_pylist(rows, schema=EVAL_ANSWERS))
         common = {
             "requests_sha256": requests_sha256(task),
@@ -357,7 +360,7 @@ class EvalRun:
 
     def _scores(self, task: EvalTask) -> Path:
         keys = self.problem.name, self.plan.spec.model_id, task.condition
-        return self.workspace.eval_scores / partition(*keys) / "scores.parquet"
+        return self.workspace.store / "eval_scores" / partition(*keys) / "scores.parquet"
 
 
 def _absent(task: EvalTask, published: Sequence[tuple[AnsweredUnit, UnitRecord]]) -> str:

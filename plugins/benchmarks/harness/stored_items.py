@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -57,9 +58,14 @@ def lengths_of(reference: str) -> dict[str, int]:
     }
 
 
+def eval_store(workspace: Workspace) -> Workspace:
+    """The workspace with the token files of benchmarks in place of the documents'."""
+    return replace(workspace, prefix="eval_")
+
+
 def stored_items(workspace: Workspace, problem: str, condition: str) -> pa.Table | None:
     """A task's requests; None if none are stored or readable."""
-    folder = workspace.eval_items / f"problem={problem}" / f"condition={condition}"
+    folder = workspace.store / "eval_items" / f"problem={problem}" / f"condition={condition}"
     return _table(folder / "items.parquet")
 
 
@@ -87,7 +93,7 @@ def store_items(workspace: Workspace, problem: str, condition: str, rows: pa.Tab
     """
     found = stored_items(workspace, problem, condition)
     if found is None or not found.equals(rows):
-        folder = workspace.eval_items / f"problem={problem}" / f"condition={condition}"
+        folder = workspace.store / "eval_items" / f"problem={problem}" / f"condition={condition}"
         write_table(folder / "items.parquet", rows)
 
 
@@ -97,11 +103,11 @@ def store_group(workspace: Workspace, problem: str, condition: str, rows: pa.Tab
     Raises:
         StorageError: the disk is full or the folder can't be written.
     """
-    folder = workspace.eval_groups / f"problem={problem}" / f"condition={condition}"
+    folder = workspace.store / "eval_groups" / f"problem={problem}" / f"condition={condition}"
     write_table(folder / "group.parquet", rows)
 
 
 def stored_group(workspace: Workspace, problem: str, condition: str) -> pa.Table | None:
     """Tasks and metrics that a group of benchmarks averages; None if not stored or readable."""
-    folder = workspace.eval_groups / f"problem={problem}" / f"condition={condition}"
+    folder = workspace.store / "eval_groups" / f"problem={problem}" / f"condition={condition}"
     return _table(folder / "group.parquet")

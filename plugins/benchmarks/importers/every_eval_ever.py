@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from plugins.benchmarks.harness.imports.measured import MeasuredImporter
 from plugins.benchmarks.scores.own_aggregates import (
     chosen_metric,
     item_score,
@@ -24,14 +25,14 @@ from plugins.benchmarks.scores.own_aggregates import (
     refuse_other_mean,
 )
 from warehouse.errors import TokenmartError, visible
-from warehouse.importers.importer import Importer, Row
+from warehouse.importers.importer import Row
 from warehouse.text_file import parse_json, text_lines
 
 _ENDING = "_samples.jsonl"
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})")
 
 
-class EveryEvalEverImporter(Importer):
+class EveryEvalEverImporter(MeasuredImporter):
     """Scores of items; if an item has several scores, `--metric` selects a result by its id."""
 
     kind = "every-eval-ever"

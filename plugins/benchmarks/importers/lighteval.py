@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from plugins.benchmarks.harness.imports.measured import Measure, MeasuredImporter
 from plugins.benchmarks.scores.metric_directions import direction_of
 from plugins.benchmarks.scores.own_aggregates import (
     chosen_metric,
@@ -28,14 +29,13 @@ from plugins.benchmarks.scores.own_aggregates import (
     refuse_other_mean,
 )
 from warehouse.errors import TokenmartError
-from warehouse.importers.comparable import Measure
-from warehouse.importers.importer import Importer, Row
+from warehouse.importers.importer import Row
 
 _NAME = re.compile(r"details_(?P<task>.+)_(?P<time>\d{4}-\d\d-\d\dT[\d.:-]+)\.parquet")
 _COLUMNS = ("metric", "metrics")
 
 
-class LightevalImporter(Importer):
+class LightevalImporter(MeasuredImporter):
     """Metrics of documents: `--metric acc`; the item is the number of the document in the file.
 
     lighteval shuffles documents with a fixed seed, so a number is the same document for all models.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from plugins.benchmarks.harness.eval_answer import run_name
+from plugins.benchmarks.harness.imports.measured import Measure, MeasuredImporter
 from plugins.benchmarks.harness.imports.sample_files import (
     RunFacts,
     facts_of,
@@ -25,8 +26,7 @@ from plugins.benchmarks.harness.imports.sample_files import (
 )
 from plugins.benchmarks.scores.metric_directions import direction_of
 from warehouse.errors import TokenmartError
-from warehouse.importers.comparable import Measure
-from warehouse.importers.importer import Importer, Row
+from warehouse.importers.importer import Row
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class _Sample:
     length: int | None
 
 
-class LmEvalImporter(Importer):
+class LmEvalImporter(MeasuredImporter):
     """Metrics of samples: `--metric acc`, or with a filter `--metric exact_match,strict-match`."""
 
     kind = "lm-eval"

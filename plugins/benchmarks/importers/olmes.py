@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from plugins.benchmarks.harness.imports.measured import Measure, MeasuredImporter
 from plugins.benchmarks.scores.metric_directions import direction_of
 from plugins.benchmarks.scores.own_aggregates import (
     chosen_metric,
@@ -25,8 +26,7 @@ from plugins.benchmarks.scores.own_aggregates import (
     refuse_other_mean,
 )
 from warehouse.errors import TokenmartError
-from warehouse.importers.comparable import Measure
-from warehouse.importers.importer import Importer, Row
+from warehouse.importers.importer import Row
 from warehouse.text_file import parse_json, text_lines
 
 _NAME = re.compile(r"(?:task-\d+-)?(?P<task>.+)-predictions\.jsonl")
@@ -44,7 +44,7 @@ class _Own:
     means: Mapping[str, Any] = field(default_factory=dict)
 
 
-class OlmesImporter(Importer):
+class OlmesImporter(MeasuredImporter):
     """Metrics of documents: `--metric acc_per_char`; the task's primary metric by default."""
 
     kind = "olmes"

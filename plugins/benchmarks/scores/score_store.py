@@ -213,14 +213,14 @@ def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> 
         StorageError: the disk is full or the folder can't be written.
     """
     folder = f"problem={problem}"
-    over_training = workspace.benchmark_scores / folder / "scores.parquet"
-    of_models = workspace.model_scores / folder / "scores.parquet"
+    over_training = workspace.store / "benchmark_scores" / folder / "scores.parquet"
+    of_models = workspace.store / "model_scores" / folder / "scores.parquet"
     ranks_models = brought.scores.schema.equals(MODEL_SCORES)
     write_table(of_models if ranks_models else over_training, brought.scores)
     earlier = over_training if ranks_models else of_models  # written for another problem file
     with storage_errors(earlier):
         earlier.unlink(missing_ok=True)
-    write_table(workspace.benchmark_tables / folder / "table.parquet", brought.facts)
+    write_table(workspace.store / "benchmark_tables" / folder / "table.parquet", brought.facts)
     targets = {
         workspace.downstream / folder / f"model_id={model_id}" / "items.parquet": items
         for model_id, items in brought.target.items()
@@ -235,7 +235,7 @@ def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> 
 
 def stored_scores(workspace: Workspace, problem: str) -> Path | None:
     """The scores of a problem in the data folder; None before they are downloaded."""
-    for place in (workspace.benchmark_scores, workspace.model_scores):
+    for place in (workspace.store / "benchmark_scores", workspace.store / "model_scores"):
         path = place / f"problem={problem}" / "scores.parquet"
         if path.is_file():
             return path

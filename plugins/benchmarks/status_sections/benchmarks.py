@@ -6,7 +6,7 @@ from typing import Any
 
 from extract.failures import Failure, summary
 from extract.planning.status import StatusSection
-from plugins.benchmarks.harness.stored_items import requested_units
+from plugins.benchmarks.harness.stored_items import eval_store, requested_units
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem
 from warehouse.store.token_files import finished_units, published_path
@@ -20,17 +20,19 @@ def benchmark_rows(problem: Problem, workspace: Workspace) -> list[dict[str, Any
     until they are run again. `reasons` has the reasons of failed units.
     """
     rows = []
-    for folder in sorted(workspace.eval_items.glob(f"problem={problem.name}/condition=*")):
+    for folder in sorted(
+        (workspace.store / "eval_items").glob(f"problem={problem.name}/condition=*")
+    ):
         condition = folder.name.partition("=")[2]
         requests = requested_units(workspace, problem.name, condition) or {}
         for spec in problem.models:
             keys = problem.name, spec.model_id, condition
-            units = list(finished_units(workspace.evals, *keys).values())
+            units = list(finished_units(eval_store(workspace), *keys).values())
             if not units:
                 continue
             own = [u for u in units if requests.get(u.doc_id) == u.document_sha256]
             done = [unit for unit in own if unit.status == "done"]
-            file = published_path(workspace.evals, *keys)
+            file = published_path(eval_store(workspace), *keys)
             rows.append(
                 {
                     "model": spec.full_id,

@@ -26,6 +26,7 @@ from published_tables import assert_same
 from extract.work_claims import claim
 from plugins.benchmarks.commands.eval import eval_command
 from plugins.benchmarks.harness.evaluation import EvalRun
+from plugins.benchmarks.harness.stored_items import eval_store
 from tokenmart import cli
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
@@ -223,14 +224,14 @@ def test_units_in_another_process_s_hands_are_no_answers(
     ):
         harness_results(ours, tasks, ["made_two"])
     harness_results(ours, tasks, ["made_two"])
-    (path,) = workspace.evals.tokens.glob("problem=tiny/**/tokens.parquet")
+    (path,) = eval_store(workspace).tokens.glob("problem=tiny/**/tokens.parquet")
     rows, last = read_rows(path), read_units(path)[-1]
     keep_units(path, rows, lambda unit: unit != last)
     mine = rows.filter(pc.equal(rows["doc_id"], last.doc_id))
     monkeypatch.setattr(
         EvalRun,
         "run",
-        lambda run, task: write_unit(run.workspace.evals, last, mine, rounded=False),
+        lambda run, task: write_unit(eval_store(run.workspace), last, mine, rounded=False),
     )
     with pytest.raises(TokenmartError, match=said):
         harness_results(ours, tasks, ["made_two"])
@@ -240,7 +241,7 @@ def stored(workspace: Workspace) -> dict[str, pa.Table]:
     """Rows of all tasks, by condition."""
     return {
         path.parent.name.removeprefix("condition="): pq.read_table(path, partitioning=None)
-        for path in workspace.evals.tokens.glob("problem=*/**/tokens.parquet")
+        for path in eval_store(workspace).tokens.glob("problem=*/**/tokens.parquet")
     }
 
 

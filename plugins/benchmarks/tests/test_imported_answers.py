@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from plugins.benchmarks.harness.stored_items import eval_store
 from tokenmart import cli
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_to_parquet
@@ -93,7 +94,7 @@ def test_imported_files_are_checked_like_others(workspace: Workspace, tmp_path: 
     assert run("token-logprobs", written(tmp_path / "x.jsonl", CHOICE))[0] == 0
     done = CliRunner().invoke(cli, ["data", "check", "--problem", "tiny"])
     assert (done.exit_code, "checked 1 file, 1 unit, 2 rows" in done.output) == (0, True)
-    (file,) = workspace.evals.tokens.rglob("tokens.parquet")
+    (file,) = eval_store(workspace).tokens.rglob("tokens.parquet")
     file.write_bytes(file.read_bytes()[:-9] + b"damaged!!")
     done = CliRunner().invoke(cli, ["data", "check", "--problem", "tiny"])
     assert done.exit_code == 4 and str(file) in done.output

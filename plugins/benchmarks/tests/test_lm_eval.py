@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from warehouse.errors import TokenmartError
-from warehouse.importers.importer import importer
+from warehouse.importers.importer import Destination, importer
 from warehouse.paths import Workspace
 
 NAME = "samples_arc_easy_2025-03-04T10-11-12.123456.jsonl"
@@ -124,7 +124,7 @@ def test_a_metric_that_is_no_number_is_named(
 ) -> None:
     path = write(tmp_path, sample(0, acc=1.0), sample(1, acc=score))
     with pytest.raises(TokenmartError, match=message):
-        importer("lm-eval").import_files([path], workspace, "tiny", "org--a")
+        importer("lm-eval").import_files([path], Destination(workspace, "tiny", "org--a"))
     assert not workspace.downstream.exists()
 
 
@@ -143,7 +143,8 @@ def results(path: Path, name: str = "org/a", shots: int = 0, **more: Any) -> Pat
 
 
 def bring(workspace: Workspace, model: str, *files: Path, metric: str = "acc", **more: Any) -> Any:
-    return importer("lm-eval", metric).import_files(files, workspace, "p", model, **more)
+    to = Destination(workspace, "p", model, **more)
+    return importer("lm-eval", metric).import_files(files, to)
 
 
 def test_a_target_has_one_metric_and_one_run(workspace: Workspace, tmp_path: Path) -> None:

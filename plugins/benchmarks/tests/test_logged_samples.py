@@ -305,7 +305,7 @@ def own_scores(
         (path.parent / f"results_{DATE}.json").write_text(json.dumps(results))
     code, output = run(path)
     assert code == 0, output
-    (file,) = problem.eval_scores.rglob("scores.parquet")
+    (file,) = (problem.store / "eval_scores").rglob("scores.parquet")
     rows = pq.read_table(file, partitioning=None).to_pylist()
     with connect_to_parquet(problem) as connection:
         ((asked,),) = connection.execute(
@@ -378,7 +378,7 @@ def test_results_of_another_run_are_refused(problem: Workspace, tmp_path: Path) 
     (tmp_path / f"results_{DATE}.json").write_text(json.dumps(results))
     code, output = run(path)
     assert code == 1 and f"{path}:1: the mean acc of the samples is 1, in the file of" in output
-    assert not problem.eval_items.exists()
+    assert not (problem.store / "eval_items").exists()
 
 
 def test_an_infinite_value_is_no_number_and_stops_nothing(

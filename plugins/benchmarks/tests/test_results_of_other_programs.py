@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from warehouse.errors import TokenmartError
-from warehouse.importers.importer import importer
+from warehouse.importers.importer import Destination, importer
 from warehouse.paths import Workspace
 
 RIGHT = [1, 0, 1, 1, 0]
@@ -381,7 +381,7 @@ def test_one_file_of_two_models_is_refused(workspace: Workspace, tmp_path: Path)
         row = {"evaluation_name": name, "sample_id": "1", "evaluation": {"score": 1.0}}
         paths.append(lines(tmp_path / f"{name}_samples.jsonl", [{**row, "model_id": name}]))
     with pytest.raises(TokenmartError, match=r"a_samples.jsonl is of a, .*b_samples.jsonl of b"):
-        importer("every-eval-ever").import_files(paths, workspace, "p", "a")
+        importer("every-eval-ever").import_files(paths, Destination(workspace, "p", "a"))
 
 
 def test_other_forms_of_every_eval_ever_are_named(tmp_path: Path) -> None:
@@ -414,4 +414,4 @@ def test_lower_values_are_no_target(workspace: Workspace, tmp_path: Path) -> Non
     path = lighteval(tmp_path)
     pq.write_table(pa.Table.from_pylist([{"metric": {"brier_score": 0.5}}]), path)
     with pytest.raises(TokenmartError, match="lower values of brier_score are better, and a targ"):
-        importer("lighteval").import_files([path], workspace, "p", "a")
+        importer("lighteval").import_files([path], Destination(workspace, "p", "a"))

@@ -12,6 +12,7 @@ from eval_tasks import write_tasks
 from safetensors.torch import load_file, save_file
 from tiny_runs import forget_weights, ok, one_line_error
 
+from plugins.benchmarks.harness.stored_items import eval_store
 from warehouse.maintenance.check import token_files
 from warehouse.paths import Workspace
 from warehouse.store.ledger import read_units
@@ -45,7 +46,7 @@ def test_they_stay_only_if_the_files_have_all_tensors(
     with monkeypatch.context() as earlier:
         earlier.setattr("extract.models.weights.refuse_incomplete", lambda *args: None)
         ok(CliRunner().invoke(eval_command, words))
-    (path,) = token_files(workspace.evals, "tiny")
+    (path,) = token_files(eval_store(workspace), "tiny")
     forget_weights(path)
     again = CliRunner().invoke(eval_command, words)
     if whole:

@@ -11,24 +11,40 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+from plugins.cluster.leases import lease
 from plugins.cluster.object_store import SCHEME, explained, filesystem
+from plugins.cluster.spool import send_spooled, uploading
 from warehouse.errors import TokenmartError
-from warehouse.remote import Marks, RemotePath
+from warehouse.remote import RemotePath
 
 _PART_BYTES = 256 << 20
 _TAIL_BYTES = 64 << 10
 _CHUNK_BYTES = 8 << 20
 
 
+class Marks(NamedTuple):
+    """A store's record of an object: bytes, seconds since 1970, version."""
+
+    st_size: int
+    st_mtime: float
+    etag: str
+
+    @property
+    def st_mtime_ns(self) -> int:
+        """The same time in nanoseconds."""
+        return int(self.st_mtime * 1e9)
+
+
 class BucketPath(RemotePath):
     """A bucket, or a prefix or object in a bucket."""
 
     kind = "s3"
+    known: Marks | None = None
 
     @classmethod
     def at(cls, address: str) -> BucketPath:
@@ -192,6 +208,18 @@ class BucketPath(RemotePath):
         if not missing_ok:
             self.stat()
         self._call("delete_object", Key=self.key)
+
+    def lease(self) -> AbstractContextManager[bool]:
+        """Try to claim the object; gives whether it is ours. It is kept alive inside the block."""
+        return lease(self)
+
+    def uploading(self, store: Path, spool: Path) -> AbstractContextManager[Path]:
+        """A file in the folder `spool` that is uploaded when the block succeeds."""
+        return uploading(self, store, spool)
+
+    def send_spooled(self, spool: Path) -> int:
+        """Send what an earlier run could not; returns the number of files."""
+        return send_spooled(self, spool)
 
     def rename(self, target: BucketPath) -> BucketPath:
         """Copy, then remove; both objects exist for a moment."""

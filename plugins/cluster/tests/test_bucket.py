@@ -13,6 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from plugins.cluster import leases
+from plugins.cluster.leases import lease
+
 pytest.importorskip("s3fs", reason="the extra `s3` isn't installed")
 pytest.importorskip("moto", reason="the extra `dev` isn't installed")
 
@@ -27,7 +30,6 @@ from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.remote import ChangedError, footer, remote_path
 from warehouse.store import claims
-from warehouse.store.claims import lease
 from warehouse.store.ledger import read_units
 from warehouse.store.parquet_files import altered_files, send_spooled
 from warehouse.store.survey import survey
@@ -206,7 +208,7 @@ def test_a_claim_is_kept_alive_and_taken_over_only_when_its_owner_is_silent(
     top: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claims, "EXPIRY_SECONDS", 3.0)
-    monkeypatch.setattr(claims, "HEARTBEAT_SECONDS", 0.3)
+    monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.3)
     path = one(f"{top}/doc.claim")
     with lease(path) as mine:
         assert mine

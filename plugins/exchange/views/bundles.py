@@ -17,7 +17,6 @@ from warehouse.sql.views import (
     create_ledger_view,
     create_table_view,
     quoted,
-    quoted_file,
     quoted_name,
 )
 
@@ -85,5 +84,6 @@ def _create(
         if any(file.path == path for file in manifest.files):
             connection.execute(
                 f"create view {quoted_name(name, table)} as "
-                f"from read_parquet({quoted_file(top / path)}, hive_partitioning = false)"
+                f"from read_parquet({quoted(glob.escape(str(top / path)))}, "
+                "hive_partitioning = false)"
             )

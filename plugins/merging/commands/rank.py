@@ -75,7 +75,7 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
         )
     if name in list_problems(workspace):
         raise TokenmartError(f"--problem {name}: a problem file has this name; choose another")
-    if (workspace.ranking_results / f"problem={name}").exists() and not force:
+    if (workspace.store / "ranking_results" / f"problem={name}").exists() and not force:
         raise TokenmartError(
             f"--problem {name}: results of this name are here; replace them with --force"
         )

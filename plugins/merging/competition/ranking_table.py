@@ -106,8 +106,8 @@ def store_ranking(table: RankingTable, workspace: Workspace, problem: str) -> No
         StorageError: the disk is full or the folder can't be written.
     """
     folder = f"problem={problem}"
-    write_table(workspace.ranking_results / folder / "results.parquet", table.results)
-    write_table(workspace.ranking_columns / folder / "columns.parquet", table.columns)
+    write_table(workspace.store / "ranking_results" / folder / "results.parquet", table.results)
+    write_table(workspace.store / "ranking_columns" / folder / "columns.parquet", table.columns)
 
 
 def _take_directions_of_names(connection: duckdb.DuckDBPyConnection) -> None:

@@ -389,7 +389,7 @@ def test_over_a_limit_it_is_ended_and_leaves_nothing(
     assert done.exit_code == 1 and said in done.stderr, done.output
     assert len(refusals(done.stderr)) == 1
     assert [each for each in (workspace.cache / "merges").iterdir() if each.is_dir()] == []
-    (runs,) = workspace.merge_runs.rglob("runs.parquet")
+    (runs,) = (workspace.store / "merge_runs").rglob("runs.parquet")
     (row,) = pq.read_table(runs, partitioning=None).to_pylist()
     assert row["stage"] == "merge" and said in row["ended"] and row["seconds"] > 0
 
@@ -428,7 +428,7 @@ def test_an_evaluation_in_two_runs_costs_both(experts: Path, workspace: Workspac
         (1.0, 5, None, ""),
     ):
         store_run(plan, "evaluation", "open", Cost(seconds, peak, 1, gpu), workspace, ended)
-        (runs,) = workspace.merge_runs.rglob("runs.parquet")
+        (runs,) = (workspace.store / "merge_runs").rglob("runs.parquet")
         (row,) = pq.read_table(runs, partitioning=None).to_pylist()
         seen.append((row["seconds"], row["peak_bytes"], row["gpu_bytes"], row["ended"]))
     assert seen == [

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from tokenmart import cli
 from warehouse.errors import TokenmartError
-from warehouse.importers.importer import importer
+from warehouse.importers.importer import Destination, importer
 from warehouse.paths import Workspace
 from warehouse.store.schema import DOWNSTREAM
 
@@ -214,7 +214,7 @@ def test_files_of_one_name_are_two(workspace: Workspace, tmp_path: Path) -> None
         path.parent.mkdir()
         path.write_text(f"task,item,score\n{task},0,1\n")
         paths.append(path)
-    bring = partial(importer("items").import_files, workspace=workspace, problem="p", model_id="a")
+    bring = partial(importer("items").import_files, to=Destination(workspace, "p", "a"))
     assert bring(paths) == bring(paths) == {"one": 1, "two": 1}
     paths[0].write_text("task,item,score\none,0,0\n")
     with pytest.raises(TokenmartError, match="the model has scores already"):

@@ -19,9 +19,9 @@ from click.testing import CliRunner, Result
 from warehouse_samples import KEYS, make_rows, make_text, make_unit
 
 from warehouse.maintenance.check import check_documents, check_file
+from warehouse.maintenance.cli import data as commands
 from warehouse.maintenance.garbage import find_garbage, remove_garbage
 from warehouse.paths import Workspace
-from warehouse.problem.cli import data as commands
 from warehouse.sources.document_files import Document
 from warehouse.sources.documents import documents_table
 from warehouse.store import token_files as store

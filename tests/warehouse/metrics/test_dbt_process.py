@@ -7,9 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from tokenmart import cli
 from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
 
@@ -73,17 +71,3 @@ def test_variables_of_another_dbt_project_do_not_reach_dbt(
     assert {name for name in found if name.startswith("DBT_")} == {"DBT_TARGET_PATH"}
     assert found["TOKENMART_DATABASE"] == str(workspace.database)
     assert found["TOKENMART_MEMORY"] == "2GiB"
-
-
-@pytest.mark.parametrize(
-    ("words", "wanted"),
-    [
-        ("build --grids", "grids: true"),
-        ("build --grids longppl context_gain", "grids: [longppl, context_gain]"),
-        ("build --grids --quiet", "grids: true"),
-    ],
-)
-def test_an_earlier_option_says_what_to_write(words: str, wanted: str) -> None:
-    done = CliRunner().invoke(cli, ["dbt", *words.split()])
-    assert done.exit_code == 2
-    assert done.stderr == f"error: --grids: write --vars '{wanted}'\n"

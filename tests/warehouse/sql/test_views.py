@@ -18,10 +18,10 @@ from made_up_warehouse import Shape, write_warehouse
 
 from tokenmart import cli
 from warehouse.paths import Workspace
-from warehouse.sql.connection import connect_for_queries, connect_read_only, connect_to_parquet
+from warehouse.sql.connection import connect_to_parquet
 from warehouse.sql.views import public_views
-from warehouse.store.ledger import OtherVersionError
-from warehouse.store.schema import TOKENS, UNITS, all_tables
+from warehouse.store.parquet_files import write_table
+from warehouse.store.schema import SCHEMA_KEY, TOKENS, UNITS, UNITS_KEY, all_tables
 
 Columns = list[tuple[str, str]]
 
@@ -170,8 +170,10 @@ def test_the_database_opens_in_an_older_duckdb(built: Warehouse) -> None:
 
 @pytest.mark.slow
 def test_dbt_says_in_one_line_that_the_data_is_of_another_version(tmp_path: Path) -> None:
-    old = tmp_path / "data" / "tokens" / "problem=p" / "model_id=m" / "probe=full"
-    old.mkdir(parents=True)
+    folder = tmp_path / "data" / "tokens" / "problem=p" / "model_id=m" / "condition=full"
+    old = folder / "tokens.parquet"
+    version = {SCHEMA_KEY: b"1", UNITS_KEY: b"[]"}
+    write_table(old, TOKENS.empty_table().replace_schema_metadata(version))
     done = Warehouse(tmp_path / "data", tmp_path / "t.duckdb").dbt("run", "--select", "coverage")
     assert done.returncode != 0
     assert f"{old}: written by another version of Tokenmart" in done.stdout
@@ -199,12 +201,3 @@ def test_dbt_names_another_program_that_locks_without_a_traceback(
     assert f"(PID {reader.pid}); close it there, then build again" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
     assert len(done.stdout.splitlines()) < 20
-
-
-def test_a_database_of_another_version_is_one_line(workspace: Workspace) -> None:
-    workspace.database.parent.mkdir(parents=True, exist_ok=True)
-    with duckdb.connect(str(workspace.database)) as connection:
-        connection.execute("create table coverage(probe varchar, probe_kind varchar)")
-    for connect in (connect_read_only, connect_for_queries):
-        with pytest.raises(OtherVersionError, match=r"delete it .* and run `tokenmart dbt build`"):
-            connect(workspace)

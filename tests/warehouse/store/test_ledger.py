@@ -90,15 +90,6 @@ def test_a_pending_file_of_another_version_is_not_set_aside(workspace: Workspace
     assert path.is_file()
 
 
-@pytest.mark.parametrize("table", ["tokens", "pending"])
-def test_folders_of_the_first_version_are_one_clear_line(workspace: Workspace, table: str) -> None:
-    old = workspace.data / table / "problem=sample" / "model_id=some--model" / "probe=full"
-    old.mkdir(parents=True)
-    for read in (lambda: finished_units(workspace, *KEYS), lambda: Session(workspace)):
-        with pytest.raises(OtherVersionError, match=r"folders probe=…; this one has condition=…"):
-            read()
-
-
 def test_a_foreign_file_is_not_taken_for_an_earlier_version(workspace: Workspace) -> None:
     path = published_path(workspace, *KEYS)
     write_table(path, make_rows(0, 10))

@@ -4,31 +4,17 @@
 -- param problem  -- which problem
 with counted as (
     select
-        metric,
-        variant,
-        count(value) as models
+        *,
+        count(value) over (partition by metric, variant) as models
     from metric_values
-    where
-        problem = $problem
-        and metric in ('longppl', 'context_gain', 'retrieval_gain')
-    group by metric, variant
-),
-
-chosen as (
-    select
-        metric,
-        variant
-    from counted
-    qualify row_number() over (partition by metric order by models desc, variant) = 1
+    where problem = $problem
 ),
 
 shown as (
     select
-        metric_values.*,
-        chosen.variant is not null as is_chosen
-    from metric_values
-    left join chosen using (metric, variant)
-    where metric_values.problem = $problem
+        *,
+        dense_rank() over (partition by metric order by models desc, variant) = 1 as is_chosen
+    from counted
 )
 
 select

@@ -23,6 +23,7 @@ from plugins.benchmarks.harness.answer_tables import (
 )
 from plugins.benchmarks.harness.eval_answer import EvalAnswer
 from plugins.benchmarks.harness.imports.imported_groups import ImportedGroup
+from plugins.benchmarks.harness.imports.measured import refuse_several_models
 from plugins.benchmarks.harness.stored_items import (
     condition_of,
     refuse_clashes,
@@ -30,9 +31,7 @@ from plugins.benchmarks.harness.stored_items import (
     stored_items,
 )
 from warehouse.errors import TokenmartError, visible
-from warehouse.importers.comparable import refuse_missing_or_twice, refuse_several_models
-from warehouse.importers.importer import Row, StoringImporter
-from warehouse.paths import Workspace
+from warehouse.importers.importer import Destination, Row, StoringImporter, refuse_missing_or_twice
 from warehouse.terminal import counted
 
 LEAST_BYTES = 3
@@ -69,28 +68,12 @@ class EvalImporter(StoringImporter):
         """The groups of tasks whose values are in the files."""
         yield from ()
 
-    def import_files(
-        self,
-        files: Sequence[Path],
-        workspace: Workspace,
-        problem: str,
-        model_id: str,
-        *,
-        force: bool = False,
-    ) -> dict[str, int]:
+    def import_files(self, files: Sequence[Path], to: Destination) -> dict[str, int]:
         """Store one model's answers: see `import_answers`."""
-        return import_answers(self, files, workspace, problem, model_id, force=force)
+        return import_answers(self, files, to)
 
 
-def import_answers(
-    reader: EvalImporter,
-    files: Sequence[Path],
-    workspace: Workspace,
-    problem: str,
-    model_id: str,
-    *,
-    force: bool = False,
-) -> dict[str, int]:
+def import_answers(reader: EvalImporter, files: Sequence[Path], to: Destination) -> dict[str, int]:
     """Write one model's answers; every row is checked before anything is written.
 
     Each task gets a condition of its own from its few-shot examples and chat, so that it is listed
@@ -99,10 +82,7 @@ def import_answers(
     Args:
         reader: the importer of the format.
         files: all files of the import.
-        workspace: the checkout.
-        problem: name of the problem.
-        model_id: partition key of the model.
-        force: replace requests of other models' imports, if these differ.
+        to: with `force`, requests of other models' imports are replaced if these differ.
 
     Returns:
         Items by task.
@@ -112,6 +92,7 @@ def import_answers(
             requests differ from those of an earlier import.
         StorageError: the disk is full or the folder can't be written.
     """
+    workspace, problem = to.workspace, to.problem
     by_run: dict[tuple[str, str], dict[tuple[int, int, bool], EvalAnswer]] = {}
     scores: dict[tuple[str, str], list[dict[str, Any]]] = {}
     notes: list[str] = []
@@ -149,15 +130,15 @@ def import_answers(
         condition = conditions[task, ending]
         items = item_rows_of(answers)
         before = stored_items(workspace, problem, condition)
-        if before is not None and not before.equals(items) and not force:
+        if before is not None and not before.equals(items) and not to.force:
             raise TokenmartError(_other_requests(task, ending, before, items))
         prepared.append((condition, answers, items, scores.get((task, ending), [])))
     store_groups = [
-        group.stored(workspace, problem, condition_of_run, force=force)
+        group.stored(workspace, problem, condition_of_run, force=to.force)
         for group in reader.groups(files)
     ]
     for condition, answers, items, its_scores in prepared:
-        keys = problem, model_id, condition
+        keys = problem, to.model_id, condition
         store_items(workspace, problem, condition, items)
         store_answers(workspace, keys, answers, items)
         store_scores(workspace, keys, answers, items, its_scores)

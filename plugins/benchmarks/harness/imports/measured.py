@@ -1,22 +1,14 @@
-"""Whether the scores of several models may be compared: files, models, metrics, runs and items."""
+"""Importers of results that name their model, metric and run, so that other models' can differ."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from warehouse.errors import TokenmartError
-from warehouse.remote import footer, source
-from warehouse.text_file import refuse_no_file
-
-IMPORT_KEY = b"tokenmart.import"
-"""Parquet footer key: JSON with the format, the metric and the sha256 of the files imported."""
+from warehouse.importers.importer import Importer, import_record
 
 
 @dataclass(frozen=True)
@@ -44,18 +36,23 @@ class Measure:
         return self.metric == other.metric and same_run
 
 
-def refuse_missing_or_twice(files: Sequence[Path]) -> None:
-    """Stop at a file that isn't there, or that is named twice.
+class MeasuredImporter(Importer):
+    """A format of target scores that shows what the scores are."""
 
-    Raises:
-        TokenmartError: one is.
-    """
-    seen: set[Path] = set()
-    for file in files:
-        refuse_no_file(file)
-        if (found := file.resolve()) in seen:
-            raise TokenmartError(f"{file}: was given before; name it once (nothing was imported)")
-        seen.add(found)
+    def model(self, path: Path) -> str | None:
+        """The model that a file is of; None where it names none."""
+        return None
+
+    def measures(self, path: Path) -> dict[str, Measure]:
+        """Task → what its scores in a file are; empty if the format doesn't show it."""
+        return {}
+
+    def compare(self, files: Sequence[Path], path: Path) -> tuple[list[str], dict[str, Any]]:
+        """Refuse files of several models; name other metrics and runs of other models."""
+        refuse_several_models({file: self.model(file) for file in files})
+        measured = _measured(self, files)
+        recorded = {task: vars(measure) for task, measure in measured.items()}
+        return list(_other_measures(path, measured)), {"measured": recorded} if measured else {}
 
 
 def refuse_several_models(models: Mapping[Path, str | None]) -> None:
@@ -76,7 +73,7 @@ def refuse_several_models(models: Mapping[Path, str | None]) -> None:
         )
 
 
-def other_measures(path: Path, measured: Mapping[str, Measure]) -> Iterator[str]:
+def _other_measures(path: Path, measured: Mapping[str, Measure]) -> Iterator[str]:
     """Tasks of which another model's scores are of another metric or another run, a line each."""
     for other in sorted(path.parent.parent.glob("model_id=*/items.parquet")):
         stored = (import_record(other) or {}).get("measured") or {}
@@ -90,29 +87,25 @@ def other_measures(path: Path, measured: Mapping[str, Measure]) -> Iterator[str]
                 )
 
 
-def other_items(path: Path, mine: dict[str, set[int]]) -> Iterator[str]:
-    """Tasks of which another model was scored on other items, a line each."""
-    for other in sorted(path.parent.parent.glob("model_id=*/items.parquet")):
-        rows = pq.read_table(source(other), columns=["task", "item"], partitioning=None)
-        theirs: dict[str, set[int]] = {}
-        for row in rows.to_pylist() if other != path else ():
-            theirs.setdefault(row["task"], set()).add(row["item"])
-        model = other.parent.name.partition("=")[2]
-        for task in sorted(mine.keys() & theirs.keys()):
-            if mine[task] != theirs[task]:
-                yield (
-                    f"{task}: {len(mine[task])} items here, {len(theirs[task])} of {model}, "
-                    f"{len(mine[task] & theirs[task])} of them the same: the target compares "
-                    "scores on different items"
+def _measured(reader: MeasuredImporter, files: Sequence[Path]) -> dict[str, Measure]:
+    """Task → what its scores are.
+
+    Raises:
+        TokenmartError: lower values are better, which a target's are not, or two files have
+            different scores of a task.
+    """
+    found: dict[str, Measure] = {}
+    for file in files:
+        for task, measure in reader.measures(file).items():
+            if measure.lower_is_better:
+                raise TokenmartError(
+                    f"{file}: lower values of {measure.metric} are better, and a target is read as "
+                    "higher is better; import another metric, or a table of items with the sign "
+                    "reversed (--format items)"
                 )
-                del mine[task]  # one other model is enough
-
-
-def import_record(path: Path) -> dict[str, Any] | None:
-    """Source of an imported file of items; None if it was measured or can't be read."""
-    try:
-        metadata = pq.read_schema(footer(path)).metadata or {}
-    except (OSError, pa.ArrowException):
-        return None
-    found: dict[str, Any] | None = json.loads(metadata.get(IMPORT_KEY, b"null"))
+            if not found.setdefault(task, measure).comparable(measure):
+                raise TokenmartError(
+                    f"{file}: its scores of {task} are {measure}, those of the files before are "
+                    f"{found[task]}; import one of them (nothing was imported)"
+                )
     return found

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warehouse.errors import TokenmartError
-from warehouse.importers.importer import StoringImporter
+from warehouse.importers.importer import Destination, StoringImporter
 from warehouse.importers.plain_table import read_plain
 from warehouse.paths import Workspace
 from warehouse.remote import source
@@ -55,17 +55,9 @@ class KeyIntervals(StoringImporter):
     kind = "key-intervals"
     of_other_models = True
 
-    def import_files(
-        self,
-        files: Sequence[Path],
-        workspace: Workspace,
-        problem: str,
-        model_id: str,
-        *,
-        force: bool = False,
-    ) -> dict[str, int]:
+    def import_files(self, files: Sequence[Path], to: Destination) -> dict[str, int]:
         """Read an evaluator's intervals and store them; see `StoringImporter`."""
-        documents = _documents(workspace, problem)
+        documents = _documents(to.workspace, to.problem)
         found: list[_Interval] = []
         for path in files:
             named = SLICE.fullmatch(path.name)
@@ -79,14 +71,14 @@ class KeyIntervals(StoringImporter):
             {"doc_id": each.doc_id, "char_start": each.start, "char_end": each.end}
             for each in _in_order(found, documents)
         ]
-        folder = workspace.key_intervals / f"problem={problem}" / f"evaluator={model_id}"
-        path = folder / "intervals.parquet"
+        stored = to.workspace.key_intervals / f"problem={to.problem}"
+        path = stored / f"evaluator={to.model_id}" / "intervals.parquet"
         table = pa.Table.from_pylist(rows, KEY_INTERVALS)
-        if path.is_file() and not force:
+        if path.is_file() and not to.force:
             before = pq.read_table(source(path), partitioning=None)
             if not before.equals(table):
                 raise TokenmartError(
-                    f"{path}: other intervals of {model_id} are stored; replace them with --force"
+                    f"{path}: other intervals of {to.model_id} are stored; --force replaces them"
                 )
         write_table(path, table)
         names = {row["doc_id"]: str(row["name"]) for row in documents}

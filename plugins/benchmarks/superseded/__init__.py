@@ -1,0 +1,1 @@
+"""Which data of benchmarks `tokenmart data gc` removes."""

@@ -1,0 +1,1 @@
+"""Key text that evaluators publish, for `tokenmart data import`."""
