@@ -92,7 +92,7 @@ def demo_figures(workspace: Workspace, seed: int = 0) -> dict[str, Any]:
         "recall_lengths": sorted(int(task.removeprefix("recall_")) for (task,) in tasks),
         "metrics": len(best),
         "tries": table.tries["all"],
-        "least_spearman": number(board.inference.least_rho),
+        "least_spearman": number(board.inference.overall.least_rho),
         "tracks_target": [candidate.column.name for candidate in selection.tracking],
         "variants": len(selection.candidates),
         "not_distinguishable": len(selection.near_best),

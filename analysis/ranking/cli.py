@@ -102,9 +102,9 @@ def correlate(
     """
     from analysis.ranking.leaderboard import leaderboard_record, rank_metrics
     from analysis.ranking.leaderboard_view import print_leaderboard
-    from analysis.ranking.loading import load_table, parts_reader
+    from analysis.ranking.loading import load_tested_table, parts_reader
+    from analysis.ranking.other_labs import other_labs
     from warehouse.errors import visible
-    from warehouse.metrics.tries import remember
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
     from warehouse.progress import progress_bar
@@ -122,16 +122,11 @@ def correlate(
         from analysis.ranking.ideas import idea_from_file
 
         ideas = idea_from_file(values, chosen, name)
-    others = []
-    if labs:
-        from analysis.ranking.other_labs import other_labs
-
-        others = other_labs(chosen, workspace, labs)
+    others = other_labs(chosen, workspace, labs)
     for lab in others:
         for note in (f"{len(lab.models)} models", *lab.notes):
             click.echo(visible(f"{lab.name}: {note}"), err=True)
-    table = load_table(chosen, workspace, ideas, better, others)
-    remember(workspace, table.problem, table.present)
+    table = load_tested_table(chosen, workspace, ideas, better, others)
     ranked = len(ideas) + sum(c.kind == "variant" for c in table.named(metrics))
     detailed = ranked if as_json else min(top + len(ideas) + 1, ranked)
     with progress_bar(detailed * (1 + as_json), "variants") as progress:
@@ -188,17 +183,15 @@ def select(
     tokenmart select --problem minilong
     tokenmart select --problem minilong --json > selection.json
     """
-    from analysis.ranking.loading import load_table, parts_reader
+    from analysis.ranking.loading import load_tested_table, parts_reader
     from analysis.ranking.metric_selection import select_metric
     from analysis.ranking.selection_view import print_selection, selection_record
-    from warehouse.metrics.tries import remember
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
 
     workspace = find_workspace()
-    table = load_table(load_ranked(problem, workspace), workspace)
-    table.named(metrics)
-    remember(workspace, table.problem, table.present)
+    table = load_tested_table(load_ranked(problem, workspace), workspace)
+    table.named(metrics)  # a wrong name is refused
     parts_of = parts_reader(workspace, table)
     selection = select_metric(table, seed, splits, unofficial, parts_of=parts_of)
     if as_json:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from analysis.ranking.leaderboard import rank_metrics, row_record
-from analysis.ranking.loading import load_table
+from analysis.ranking.loading import load_tested_table
 from analysis.ranking.metric_table import Direction
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.metrics.tries import Kind, Try, remember
+from warehouse.metrics.tries import Kind, Try
 from warehouse.paths import find_workspace
 from warehouse.problem.spec import load_ranked
 from warehouse.sql.dataframes import Kind as TableKind
@@ -196,8 +196,7 @@ def correlate(
     if values is not None:
         table = _table(values)
         ideas = idea_from_rows(table.to_pylist(), table.column_names, problem, name)
-    columns = load_table(problem, workspace, ideas, better)
-    remember(workspace, columns.problem, columns.present)
+    columns = load_tested_table(problem, workspace, ideas, better)
     board = rank_metrics(columns, seed, resamples=1, top=0)
     rows = []
     for row in board.rows:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from analysis.formats import first_few
 from analysis.statistics.correlations import Flags, Floats, settled
 from analysis.statistics.document_noise import DocumentParts
 from warehouse.errors import TokenmartError, did_you_mean
@@ -233,8 +234,5 @@ class MetricTable:
 def fewer_text(column: MetricColumn, fewer: Mapping[str, int]) -> str:
     """`MetricTable.fewer_documents` in words."""
     most = max(column.documents, default=0)
-    named = [
-        f"{full_id} {count} of {most}" for full_id, count in list(fewer.items())[:NAMED_MODELS]
-    ]
-    more = f" and {len(fewer) - NAMED_MODELS} more models" if len(fewer) > NAMED_MODELS else ""
-    return f"{', '.join(named)}{more}"
+    named = [f"{full_id} {count} of {most}" for full_id, count in fewer.items()]
+    return first_few(named, NAMED_MODELS, "model")

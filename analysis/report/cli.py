@@ -49,13 +49,12 @@ def report(
     tokenmart report --problem minilong --out report.html
     tokenmart report --problem minilong --figures figures/
     """
-    from analysis.ranking.loading import load_table, load_target
+    from analysis.ranking.loading import load_target, load_tested_table
     from analysis.report.data import detailed_rows, gather
     from analysis.report.drawing import file_png, file_svg
     from analysis.report.overview import overview
     from analysis.report.page import figure_files, report_page
     from warehouse.files import refuse_protected, write_whole
-    from warehouse.metrics.tries import remember
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
     from warehouse.progress import progress_bar
@@ -66,9 +65,7 @@ def report(
         refuse_protected(figures, workspace, "--figures")
     chosen = load_ranked(problem, workspace)
     scored = chosen.target is not None and len(load_target(chosen, workspace)[0]) >= FEWEST_SCORED
-    table = load_table(chosen, workspace) if scored else None
-    if table is not None:
-        remember(workspace, table.problem, table.present)
+    table = load_tested_table(chosen, workspace) if scored else None
     steps = FIGURES_OF_THE_PAGE + (detailed_rows(table) if table else 0)
     with progress_bar(steps, "steps") as progress:
         data = gather(chosen, table, workspace, seed, resamples, progress) if table else None

@@ -11,7 +11,6 @@ import duckdb
 import numpy as np
 
 from analysis.ranking.leaderboard import (
-    BASELINES,
     MINIMUM_MODELS,
     Leaderboard,
     LeaderboardRow,
@@ -76,20 +75,6 @@ class ReportData:
     def best(self) -> LeaderboardRow:
         """The admissible row with the largest |rho|."""
         return next((row for row in self.board.rows if row.column.admissible), self.board.rows[0])
-
-    @property
-    def has_documents(self) -> bool:
-        """Whether documents could be resampled."""
-        return any(row.documents for row in self.board.rows)
-
-    @property
-    def baseline(self) -> LeaderboardRow | None:
-        """The row of what the others are compared with, if it is among the metrics."""
-        wanted = self.selection.baseline if self.selection else None
-        if wanted is not None:
-            return next((row for row in self.board.rows if row.column is wanted), None)
-        found = [[row for row in self.board.rows if row.column.metric == m] for m in BASELINES]
-        return next((rows[0] for rows in found if rows), None)
 
     def candidate(self, column: MetricColumn) -> Candidate | None:
         """The selection's result for a column; None if it may not be chosen."""
@@ -167,7 +152,7 @@ def _metric_correlations(table: MetricTable, board: Leaderboard) -> MetricCorrel
     """One variant per metric, the best; Spearman of each pair over the models both cover."""
     columns: dict[str, MetricColumn] = {}
     for row in board.rows:
-        if not math.isnan(row.spearman):
+        if not math.isnan(row.rho):
             columns.setdefault(row.column.metric, row.column)
     names = (*columns, "target")
     values = np.vstack([*(c.oriented for c in columns.values()), table.target])

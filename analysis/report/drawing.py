@@ -12,7 +12,7 @@ import math
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import jinja2
 from markupsafe import Markup
@@ -72,9 +72,7 @@ def variable_of(placeholder: str) -> str:
 Place = Literal[
     "right", "left", "above", "below", "above right", "below right", "above left", "below left"
 ]
-PLACES: tuple[Place, ...] = (
-    "right", "left", "above", "below", "above right", "below right", "above left", "below left",
-)  # fmt: skip
+PLACES: tuple[Place, ...] = get_args(Place)
 FONT_SIZE = 11
 _CHARACTER = 0.56 * FONT_SIZE
 _GAP = 9.0
@@ -163,19 +161,13 @@ def text_width(text: str) -> float:
 
 def offset(place: Place) -> dict[str, float | str]:
     """The text mark's settings for a side."""
-    across, up = _direction(place)
-    near = _GAP if not up else _DIAGONAL
+    across = ("right" in place) - ("left" in place)
+    up = ("above" in place) - ("below" in place)
     return {
         "align": {1: "left", 0: "center", -1: "right"}[across],
-        "dx": across * near,
-        "dy": -up * (_GAP + 4) if not across else -up * _GAP,
+        "dx": across * (_DIAGONAL if up else _GAP),
+        "dy": -up * (_GAP if across else _GAP + 4),
     }
-
-
-def _direction(place: Place) -> tuple[int, int]:
-    """To the right or left, up or down, as 1, 0 or -1."""
-    across = ("right" in place) - ("left" in place)
-    return across, ("above" in place) - ("below" in place)
 
 
 def _box(point: tuple[float, float], text: str, place: Place) -> Box:
@@ -317,11 +309,9 @@ def page_svg(chart: Chart, name: str, title: str) -> str:
     return ElementTree.tostring(svg, encoding="unicode")
 
 
-def file_svg(chart: Chart, *, ground: bool = False) -> str:
-    """A self-contained SVG in the light theme, transparent or on white `ground`."""
+def file_svg(chart: Chart) -> str:
+    """A self-contained SVG in the light theme, transparent."""
     svg = _parsed(chart, LIGHT)
-    if ground:
-        _paint_ground(svg)
     for element in svg.iter():
         if element.get("font-family") == "sans-serif":
             element.set("font-family", _FONT)
@@ -333,14 +323,10 @@ def file_png(chart: Chart) -> bytes:
     import vl_convert
 
     svg = _parsed(chart, LIGHT)
-    _paint_ground(svg)
-    data: bytes = vl_convert.svg_to_png(ElementTree.tostring(svg, encoding="unicode"), scale=2)
-    return data
-
-
-def _paint_ground(svg: ElementTree.Element) -> None:
     white = {"width": "100%", "height": "100%", "fill": "#ffffff"}
     svg.insert(0, ElementTree.Element(f"{{{_NAMESPACE}}}rect", white))
+    data: bytes = vl_convert.svg_to_png(ElementTree.tostring(svg, encoding="unicode"), scale=2)
+    return data
 
 
 def _parsed(chart: Chart, colours: Mapping[str, str]) -> ElementTree.Element:

@@ -13,6 +13,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
+from analysis.formats import signed, span
 from analysis.ranking.leaderboard import LeaderboardRow
 from analysis.ranking.metric_table import MetricColumn
 from analysis.report.data import DepthCell, MetricCorrelations, ReportData, point_labels
@@ -61,11 +62,11 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down"
 def leaderboard_figure(data: ReportData, width: int) -> Chart:
     """Spearman of each variant with its 95% intervals, and its held-out value."""
     narrow = width < NARROW
-    rows = [_leaderboard_point(data, row) for row in _shown(data)]
+    rows = [_leaderboard_point(row) for row in _shown(data)]
     order = [row["variant"] for row in rows]
     labels: dict[str, Any] = {"labels": False} if narrow else {"labelLimit": 0, "labelPadding": 8}
     y = alt.Y("variant:N", sort=order, axis=alt.Axis(**BARE_AXIS, **labels))
-    chance = float(np.nan_to_num(data.board.inference.least_rho))
+    chance = float(np.nan_to_num(data.board.inference.overall.least_rho))
     ends = [row[end] for row in rows for end in ("low", "after_low") if row[end] is not None]
     lowest = min([-chance, *ends])
     x = alt.X(
@@ -249,8 +250,8 @@ def metric_correlations_figure(correlations: MetricCorrelations, width: int) -> 
             "column": column,
             "size": abs(float(value)),
             "sign": "+" if value >= 0 else "-",
-            "text": f"{value:+.2f}".replace("+0.", "+.").replace("-0.", "−."),
-            "description": f"{row} and {column}: {value:+.2f}",
+            "text": signed(value).replace("+0.", "+.").replace("-0.", "−."),
+            "description": f"{row} and {column}: {signed(value)}",
         }
         for i, row in enumerate(names)
         for j, column in enumerate(names)
@@ -336,38 +337,34 @@ def _shown(data: ReportData) -> list[LeaderboardRow]:
         first.setdefault(row.column.metric, row)
     if len(first) <= MANY_METRICS:
         return detailed
-    return [row for row in detailed if row is first[row.column.metric] or row is data.baseline]
+    base = data.board.baseline
+    return [row for row in detailed if row is first[row.column.metric] or row is base]
 
 
-def _leaderboard_point(data: ReportData, row: LeaderboardRow) -> dict[str, Any]:
+def _leaderboard_point(row: LeaderboardRow) -> dict[str, Any]:
     assert row.coefficients is not None
-    drawn = row.documents.sources.both if row.documents else row.coefficients.spearman.percentile
-    after = row.interval
-    said = "" if math.isnan(row.held_out) else f"held out {row.held_out:+.2f}, in sample "
+    noise, after = row.documents, row.interval
+    drawn = noise.new_documents_and_models if noise else row.coefficients.spearman.percentile
+    said = "" if math.isnan(row.held_out) else f"held out {signed(row.held_out)}, in sample "
     return {
         "variant": row.column.name + ("" if row.column.admissible else " †"),
-        "rho": row.spearman,
+        "rho": row.rho,
         "low": _or_none(drawn.low),
         "high": _or_none(drawn.high),
         "after_low": _or_none(after.low),
         "after_high": _or_none(after.high),
         "held_out": _or_none(row.held_out),
-        "description": f"{row.column.name}: {said}{row.spearman:+.2f}, 95% CI {after.low:+.2f} to "
-        f"{after.high:+.2f}, bootstrap {drawn.low:+.2f} to {drawn.high:+.2f}",
+        "description": f"{row.column.name}: {said}{signed(row.rho)}, 95% CI {span(after)}, "
+        f"bootstrap {span(drawn)}",
     }
 
 
 def _scatter_points(data: ReportData, column: MetricColumn) -> list[dict[str, Any]]:
-    present = column.present
-    filtered = mcd_skipped(column.values[present], data.table.target[present], data.board.seed)
-    kept = iter(filtered.keep.tolist())
+    table, present = data.table, np.flatnonzero(column.present)
+    filtered = mcd_skipped(column.values[present], table.target[present], data.board.seed)
     rows = []
-    for model, value, target, there in zip(
-        data.table.models, column.values, data.table.target, present, strict=True
-    ):
-        if not there:
-            continue
-        keep = bool(next(kept))
+    for place, keep in zip(present, filtered.keep.tolist(), strict=True):
+        model, value, target = table.models[place], column.values[place], table.target[place]
         name = short_name(model.full_id)
         rows.append(
             {

@@ -70,7 +70,7 @@ def _drawings(
 ) -> dict[str, Drawing]:
     found = {}
     for figure in _figures(overview, data):
-        if data and figure.name == "best_metric" and data.best is data.baseline:
+        if data and figure.name == "best_metric" and data.best is data.board.baseline:
             continue  # the page shows the two side by side
         progress(f"figures: {figure.name}", 1)
         name = f"{figure.name}-title"
@@ -108,7 +108,7 @@ def _target_figures(data: ReportData) -> list[Figure]:
             partial(figures.metric_correlations_figure, data.metric_correlations),
         ),
     ]
-    for name, row in (("baseline", data.baseline), ("best_metric", data.best)):
+    for name, row in (("baseline", data.board.baseline), ("best_metric", data.best)):
         if row is not None:
             title = f"{row.column.name} against the target, one point per model"
             draw_points = partial(figures.scatter_figure, data, row)

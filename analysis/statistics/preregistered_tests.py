@@ -34,6 +34,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.formats import span
 from analysis.statistics.correlations import (
     Floats,
     Indices,
@@ -165,8 +166,7 @@ class Lead:
         interval = (
             f"{self.series} series are too few for a CI"
             if math.isnan(self.interval.low)
-            else f"95% CI {self.interval.low:+.2f} to {self.interval.high:+.2f}, paired bootstrap "
-            f"over {self.series} series"
+            else f"95% CI {span(self.interval)}, paired bootstrap over {self.series} series"
         )
         return f"{interval}; one-sided p {'within families ' if self.within else ''}{self.p:.4f}"
 

@@ -70,11 +70,6 @@ class Correlations:
     resamples: int = DEFAULT_RESAMPLES
     clusters: Sequence[str] | None = None
 
-    @property
-    def n(self) -> int:
-        """Number of models."""
-        return self.x.size
-
     @cached_property
     def pearson(self) -> float:
         """Pearson's r."""
@@ -111,7 +106,7 @@ class Correlations:
 
     @cached_property
     def _draws(self) -> list[Indices]:
-        return draw(self.n, self.resamples, self.seed, self.clusters)
+        return draw(self.x.size, self.resamples, self.seed, self.clusters)
 
     def _estimate(self, value: float, statistic: Statistic) -> Estimate:
         replicates = replicate(statistic, self.x, self.y, self._draws)
@@ -164,7 +159,7 @@ def percentile_interval(replicates: Floats) -> Interval:
     defined = replicates[~np.isnan(replicates)]
     low, high = np.quantile(defined, _TAILS) if defined.size else (math.nan, math.nan)
     undefined = int(replicates.size - defined.size)
-    return Interval(float(low), float(high), "percentile", replicates.size, undefined)
+    return Interval(float(low), float(high), "percentile", undefined)
 
 
 def bca_interval(estimate: float, replicates: Floats, jackknife: Floats) -> Interval:
@@ -197,7 +192,7 @@ def bca_interval(estimate: float, replicates: Floats, jackknife: Floats) -> Inte
             z = bias + normal.inv_cdf(probability)
             bounds.append(normal.cdf(bias + z / (1.0 - acceleration * z)))
         low, high = (float(bound) for bound in np.quantile(defined, bounds))
-    return Interval(low, high, "bca", replicates.size, int(replicates.size - defined.size))
+    return Interval(low, high, "bca", int(replicates.size - defined.size))
 
 
 def jackknife(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.preregistration.entries import preregistered_metrics
+from analysis.ranking.loading import records
 from analysis.ranking.metric_table import MetricColumn, MetricTable
 from analysis.statistics.correlations import number, settled
 from analysis.statistics.simultaneous import infer
@@ -37,6 +38,9 @@ PAGE_FILE = "README.md"
 PACKAGES = (
     "tokenmart", "numpy", "scipy", "scikit-learn", "duckdb", "dbt-core", "dbt-duckdb",
     "pyarrow", "torch", "transformers", "accelerate",
+)  # fmt: skip
+_METRIC = (
+    "metric", "variant", "family", "parameters", "direction", "formula", "admissible",
 )  # fmt: skip
 _COST = ("tokens_processed", "tokens_scored", "seconds", "peak_bytes")
 
@@ -68,16 +72,7 @@ def build_bundle(
         "problem": problem.name,
         "official": not unofficial,
         "unofficial_because": unofficial,
-        "metric": {
-            "metric": column.metric,
-            "variant": column.variant,
-            "family": column.family,
-            "parameters": column.parameters,
-            "direction": column.direction,
-            "formula": column.formula,
-            "admissible": column.admissible,
-            "negated": negated,
-        },
+        "metric": {name: getattr(column, name) for name in _METRIC} | {"negated": negated},
         "claims": claims,
         "code": code_revision(),
         "extraction_code": sorted(
@@ -154,9 +149,9 @@ def claims_record(subject: Subject, as_of: str) -> dict[str, Any]:
     return {
         "as_of": moment,
         "tried": len(tried),
-        "p_adjusted": number(float(inference.p[0])),
-        "p_adjusted_within_families": number(float(inference.p_within[0])),
-        "spearman_ci95_after_choice": inference.interval(0).record,
+        "p_adjusted": number(float(inference.overall.p[0])),
+        "p_adjusted_within_families": number(float(inference.within.p[0])),
+        "spearman_ci95_after_choice": inference.overall.interval(0).record,
         "families": len(set(table.families)),
         "kinds": len(set(table.kinds)),
         "preregistration": _preregistration(subject, moment),
@@ -245,29 +240,25 @@ def _units(connection: duckdb.DuckDBPyConnection, problem: Problem) -> list[dict
         "torch_version", "transformers_version", "tokenmart_version", "code_revision",
         "code_dirty", "seed", *_COST,
     )  # fmt: skip
-    rows = connection.execute(
+    return records(
+        connection,
         f"select {', '.join(fields)} from units where problem = ? and model_id in ? order by all",
         [problem.name, [model.model_id for model in problem.ranked_models]],
-    ).fetchall()
-    return [dict(zip(fields, row, strict=True)) for row in rows]
+    )
 
 
 def _models(
     connection: duckdb.DuckDBPyConnection, problem: Problem, units: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    rows = connection.execute(
+    rows = records(
+        connection,
         "select model_id, revision, tokenizer_sha256, interventions from models where problem = ?",
         [problem.name],
-    ).fetchall()
-    known = {row[0]: row for row in rows}
+    )
+    known = {row["model_id"]: row for row in rows}
     return {
-        model.full_id: {
-            "model_id": model.model_id,
-            "revision": known[model.model_id][1],
-            "tokenizer_sha256": known[model.model_id][2],
-            "interventions": known[model.model_id][3],
-            "dtypes": sorted({u["dtype"] for u in units if u["model_id"] == model.model_id}),
-        }
+        model.full_id: known[model.model_id]
+        | {"dtypes": sorted({u["dtype"] for u in units if u["model_id"] == model.model_id})}
         for model in problem.ranked_models
         if model.model_id in known
     }

@@ -18,6 +18,7 @@ from typing import Any, Literal, NoReturn
 import click
 import numpy as np
 
+from analysis.formats import first_few, signed
 from analysis.statistics.correlations import Interval, number
 from analysis.statistics.resampling import Correlations, Estimate
 from analysis.statistics.skipped import CUTOFF, Skipped, exact_skipped, flag_stability
@@ -139,7 +140,9 @@ def _check_models(path: Path, found: Iterable[str], models: Sequence[str]) -> No
     if missing:
         parts.append(f"missing {len(missing)} of {len(models)} models: {', '.join(missing)}")
     if extra:
-        parts.append(f"not in the model set: {_some([_hinted(name, missing) for name in extra])}")
+        parts.append(
+            f"not in the model set: {first_few([_hinted(name, missing) for name in extra], 20)}"
+        )
     _refuse(path, "; ".join(parts))
 
 
@@ -148,13 +151,8 @@ def _hinted(name: str, missing: list[str]) -> str:
     return shown(name) + (f" (did you mean {near[0]}?)" if near else "")
 
 
-def _some(names: list[str], most: int = 20) -> str:
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
-
-
 def _keys(row: dict[str, Any]) -> str:
-    return _some([shown(key) for key in row], 8) or "no fields"
+    return first_few([shown(key) for key in row], 8) or "no fields"
 
 
 def _score(path: Path, model: str, value: Any) -> float:
@@ -255,7 +253,7 @@ def _document(
     return {
         "schema": SCHEMA,
         "problem": problem,
-        "n": found.n,
+        "n": len(models),
         "spearman": _estimate(found.spearman),
         "pearson": {"value": number(found.pearson)},
         "skipped_spearman": _estimate(found.skipped_spearman)
@@ -264,7 +262,7 @@ def _document(
             "kept": found.skipped.kept,
             "dropped": _left_out(models, found.skipped),
             "note": found.skipped.note,
-            "ci_note": _width_note(found.skipped_spearman.percentile, found.n),
+            "ci_note": _width_note(found.skipped_spearman.percentile, len(models)),
             "stability": {
                 "random_states": stability.seeds,
                 "same_points_dropped": round(stability.agreement, 6),
@@ -386,7 +384,7 @@ def _width_note(interval: Interval, models: int) -> str:
 
 
 def _value(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:+.4f}"
+    return "undefined" if value is None else signed(value, 4)
 
 
 def _line(estimate: dict[str, Any]) -> str:
