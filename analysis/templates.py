@@ -28,6 +28,7 @@ def environment(*packages: str, escape_html: bool) -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    found.filters.update(FILTERS)
     found.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     return found
 

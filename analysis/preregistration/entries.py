@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from analysis.preregistration.definition import (
     COVERED,
@@ -93,6 +93,11 @@ class Entry(BaseModel):
     recorded_at: str
     previous: str
     sha256: str
+
+    @property
+    def names(self) -> str:
+        """Its metrics with their directions, for a sentence."""
+        return ", ".join(f"{m.name} ({m.direction} is better)" for m in self.metrics)
 
     @property
     def before_labels(self) -> bool:
@@ -173,7 +178,15 @@ def register(
     with FileLock(f"{path}.lock", timeout=30):
         before = entries(workspace, problem.name)
         models = registered_models(problem)
-        _refuse_repeated(problem, chosen, models, before)
+        # an unchanged metric twice would only make the test stricter
+        for earlier in before:
+            for metric in chosen:
+                if metric in earlier.metrics and earlier.models == models:
+                    raise TokenmartError(
+                        f"--metric {metric.name}: registered already, in entry {earlier.number} of "
+                        f"{earlier.recorded_at}; see `tokenmart preregister --problem "
+                        f"{problem.asked}`"
+                    )
         _check_superseded(before, supersedes, reason)
         draft = Entry(
             number=len(before) + 1,
@@ -213,12 +226,11 @@ def entries(workspace: Workspace, problem: str) -> tuple[Entry, ...]:
         content = read_json(path, _MAXIMUM_BYTES).content
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
             raise TokenmartError(f"{path}: not a file of pre-registrations; {remedy}")
-        found = tuple(Entry.model_validate(one) for one in content.get("entries", ()))
+        found = TypeAdapter(tuple[Entry, ...]).validate_python(content.get("entries", ()))
     except StrictJsonError as error:
         raise TokenmartError(f"{path}: pre-registrations {error}; {remedy}") from error
-    except (ValidationError, TypeError) as error:
-        problems = error.errors() if isinstance(error, ValidationError) else []
-        where = ".".join(str(part) for part in problems[0]["loc"]) if problems else "entries"
+    except ValidationError as error:
+        where = ".".join(str(part) for part in ("entries", *error.errors()[0]["loc"]))
         raise TokenmartError(f"{path}: field {where} is missing or malformed; {remedy}") from error
     previous = ""
     for number, entry in enumerate(found, start=1):
@@ -312,22 +324,6 @@ def _refuse_namesake(workspace: Workspace, problem: Problem) -> None:
             f"{problem.asked}: name: {problem.name} is that of {own}, and what is registered for "
             "one would count for the other; give your file a name of its own"
         )
-
-
-def _refuse_repeated(
-    problem: Problem,
-    chosen: Sequence[RegisteredMetric],
-    models: tuple[RegisteredModel, ...],
-    before: Sequence[Entry],
-) -> None:
-    """Refuse a second entry of an unchanged metric: it would only make the test stricter."""
-    for entry in before:
-        for metric in chosen:
-            if metric in entry.metrics and entry.models == models:
-                raise TokenmartError(
-                    f"--metric {metric.name}: registered already, in entry {entry.number} of "
-                    f"{entry.recorded_at}; see `tokenmart preregister --problem {problem.asked}`"
-                )
 
 
 def _changes(

@@ -13,7 +13,7 @@ import numpy as np
 
 from analysis.ranking.metric_table import MetricColumn, MetricTable, PartsOf
 from analysis.ranking.registered import RegisteredResult, registered_results
-from analysis.statistics.correlations import Floats, Interval, number, spearman
+from analysis.statistics.correlations import Interval, number, spearman
 from analysis.statistics.document_noise import DocumentNoise, document_noise
 from analysis.statistics.families import (
     NewFamily,
@@ -41,6 +41,7 @@ class TestedMetric:
     interval: of rho, simultaneous for all metrics tested and so valid for one that was chosen,
         widened for the correlation of models within families and series; p_adjusted: likewise.
         Both are NaN where the models are too few to be tested.
+    p_single: as if tested alone, with the design effect of families and series.
     within_rho, within_interval, p_within: the same within families; NaN with one model each.
     evidence: where an interval excludes 0; empty where the metric doesn't track the target.
     fewer: full id → documents, of the models whose value rests on fewer than that of another.
@@ -50,6 +51,7 @@ class TestedMetric:
     rho: float
     interval: Interval
     p_adjusted: float
+    p_single: float
     within_rho: float
     within_interval: Interval
     p_within: float
@@ -73,7 +75,6 @@ class LeaderboardRow(TestedMetric):
 
     held_out: mean rho over random splits of the models; NaN for a metric without values for all
         models, and with too few models.
-    p_single: as if tested alone, with the design effect of families and series.
     family_interval: of rho, as of a metric named beforehand; within_families: rho of the
         differences inside families, likewise; new_family: expected rho in another family, its
         interval allowing for the choice.
@@ -83,7 +84,6 @@ class LeaderboardRow(TestedMetric):
     """
 
     held_out: float
-    p_single: float
     family_interval: Interval
     within_families: WithinFamilies
     new_family: NewFamily
@@ -129,6 +129,7 @@ def tested_metrics(table: MetricTable, inference: Inference) -> list[TestedMetri
             rho=spearman(column.oriented[column.present], table.target[column.present]),
             interval=inference.overall.interval(row),
             p_adjusted=float(inference.overall.p[row]),
+            p_single=float(inference.overall.single_p[row]),
             within_rho=float(inference.within.rho[row]),
             within_interval=inference.within.interval(row),
             p_within=float(inference.within.p[row]),
@@ -180,28 +181,25 @@ def rank_metrics(
     base = default_baseline(table.columns, table.baseline)
     asked = {id(c) for c in table.columns if c.kind != "variant"}
     asked |= {id(c) for c in table.named(shown)}
-    places = [place for place, c in enumerate(table.columns) if id(c) in asked or c is base]
-    places.sort(
-        key=lambda place: (table.columns[place].kind == "variant", best_first(tested[place]))
-    )
+    ranked = [metric for metric in tested if id(metric.column) in asked or metric.column is base]
+    ranked.sort(key=lambda metric: (metric.column.kind == "variant", best_first(metric)))
     rows = []
     of_metric: Counter[str] = Counter()
-    for place in places:
-        column = table.columns[place]
+    for metric in ranked:
+        column = metric.column
         of_metric[column.metric] += id(column) in asked
         wanted = of_metric.total() <= top and of_metric[column.metric] <= per_metric
         wanted = wanted or column.kind != "variant" or column is base
-        detailed = wanted and not math.isnan(tested[place].rho)
+        detailed = wanted and not math.isnan(metric.rho)
         x, y = column.oriented[column.present], table.target[column.present]
         families = list(compress(table.families, column.present))
         kinds = list(compress(table.kinds, column.present))
-        reach = math.nan if math.isnan(tested[place].p_adjusted) else inference.overall.critical
+        reach = math.nan if math.isnan(metric.p_adjusted) else inference.overall.critical
         clusters = families if clustered else None
         rows.append(
             LeaderboardRow(
-                **vars(tested[place]),
-                held_out=held_out[place],
-                p_single=float(inference.overall.single_p[place]),
+                **vars(metric),
+                held_out=held_out.get(column.name, math.nan),
                 family_interval=family_interval(x, y, families),
                 within_families=within_families(x, y, families),
                 new_family=new_family(x, y, families, kinds, reach),
@@ -270,14 +268,14 @@ def _near_best(whole: Sequence[TestedMetric], table: MetricTable) -> Sequence[bo
     return list(indistinguishable(errors))
 
 
-def _held_out(table: MetricTable, seed: int) -> Floats:
-    """Of each column; the splits are those of `select_metric`."""
-    found = np.full(len(table.columns), math.nan)
-    whole = [i for i, c in enumerate(table.columns) if c.present.all() and np.ptp(c.values) > 0]
-    if whole and len(table.models) >= MINIMUM_MODELS:
-        metrics = np.stack([table.columns[i].oriented for i in whole])
-        found[whole] = repeated_splits(metrics, table.target, seed).variant_test
-    return found
+def _held_out(table: MetricTable, seed: int) -> dict[str, float]:
+    """By a column's name, where it has a value; the splits are those of `select_metric`."""
+    whole = [c for c in table.columns if c.present.all() and np.ptp(c.values) > 0]
+    if not whole or len(table.models) < MINIMUM_MODELS:
+        return {}
+    metrics = np.stack([column.oriented for column in whole])
+    found = repeated_splits(metrics, table.target, seed).variant_test.tolist()
+    return dict(zip((column.name for column in whole), found, strict=True))
 
 
 def _most_alike(
@@ -287,10 +285,9 @@ def _most_alike(
     found = []
     for other in table.columns:
         both = column.present & other.present
-        if other.kind == "variant":
-            rho = spearman(column.oriented[both], other.oriented[both])
+        rho = spearman(column.oriented[both], other.oriented[both])
+        if other.kind == "variant" and not math.isnan(rho):
             found.append((other, rho))
-    found = [pair for pair in found if not math.isnan(pair[1])]
     return tuple(sorted(found, key=lambda pair: (-round(abs(pair[1]), 10), pair[0].name))[:most])
 
 

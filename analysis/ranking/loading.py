@@ -39,8 +39,7 @@ _CATALOGUE = """
         coalesce(parameters, '{}') as parameters,
         direction,
         admissible,
-        coalesce(formula, '') as formula,
-        coalesce(description, '') as description
+        coalesce(formula, '') as formula
     from metric_catalog
 """
 
@@ -51,31 +50,15 @@ _PARTS = """
 """
 
 
-def load_tested_table(
-    problem: Ranked,
-    workspace: Workspace,
-    ideas: Sequence[Try] = (),
-    better: Direction = "higher",
-    others: Sequence[OtherLab] = (),
-) -> MetricTable:
-    """`load_table`, with its metrics and ideas recorded as tested: for all that shows results.
-
-    Raises:
-        StorageError: the record can't be written.
-    """
-    table = load_table(problem, workspace, ideas, better, others)
-    remember(workspace, table.problem, table.present)
-    return table
-
-
 def load_table(
     problem: Ranked,
     workspace: Workspace,
     ideas: Sequence[Try] = (),
     better: Direction = "higher",
     others: Sequence[OtherLab] = (),
+    record: bool = False,
 ) -> MetricTable:
-    """Read the marts and the target of a problem; nothing is recorded.
+    """Read the marts and the target of a problem.
 
     Args:
         problem: whose models and target count.
@@ -83,11 +66,12 @@ def load_table(
         ideas: to rank together with the variants of the build.
         better: which values of the ideas are better.
         others: labs whose models are ranked, too.
+        record: the metrics and ideas as tested, as every command does that shows results.
 
     Raises:
         TokenmartError: no mart, no value, or no target.
         LockedFileError: the target file is missing or changed.
-        StorageError: the record of what was tested can't be read.
+        StorageError: the record of what was tested can't be read or written.
     """
     with connect_read_only(workspace) as connection:
         values = connection.execute(
@@ -150,6 +134,9 @@ def load_table(
             raise TokenmartError(f"name {idea.metric!r}: a metric has this name; choose another")
     present = (*built, *ideas)
     besides = tested_besides(workspace, problem.name, present)
+    registered = preregistered_metrics(workspace, problem)
+    if record:
+        remember(workspace, problem.name, present)
     return MetricTable(
         problem=problem.name,
         models=models,
@@ -164,9 +151,8 @@ def load_table(
         tried=tuple(
             _column_of_try(entry, models, of_metric.get(entry.metric)) for entry in besides
         ),
-        registered=preregistered_metrics(workspace, problem),
+        registered=registered,
         baseline=problem.baseline,
-        present=present,
         extracted=frozenset(model_id for _, model_id in formats),
         asked=problem.asked,
     )
@@ -194,7 +180,6 @@ def _column_of_try(
         direction=row["direction"] if variant and row else better,
         admissible=variant and (row is None or row["admissible"]),
         formula=entry.definition,
-        description="",
         values=np.array([entry.values.get(model.model_id, math.nan) for model in models]),
         kind=entry.kind,
     )

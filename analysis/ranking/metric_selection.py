@@ -75,11 +75,6 @@ class MetricSelection:
     seed: int
 
     @property
-    def models(self) -> int:
-        """Number of models."""
-        return len(self.table.models)
-
-    @property
     def best(self) -> Candidate:
         """The candidate with the largest rho."""
         return self.candidates[0]

@@ -13,10 +13,11 @@ from analysis.formats import first_few
 from analysis.statistics.correlations import Flags, Floats, settled
 from analysis.statistics.document_noise import DocumentParts
 from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.terminal import counted
 
 if TYPE_CHECKING:
     from analysis.preregistration.entries import PreregisteredMetric
-    from warehouse.metrics.tries import Kind, Try
+    from warehouse.metrics.tries import Kind
 
 NAMED_MODELS = 3
 """Number of models that a message names; the others are counted."""
@@ -55,7 +56,6 @@ class MetricColumn:
     direction: Direction
     admissible: bool
     formula: str
-    description: str
     values: Floats = field(repr=False)
     kind: Kind = "variant"
     documents: tuple[int, ...] = ()
@@ -96,7 +96,6 @@ class MetricTable:
     asked: the value of `--problem`, where it isn't the problem's name.
     target_source: where the target came from, for the record.
     dtypes: number formats the models were run in, each with the full ids of its models.
-    present: the columns as the record of tested metrics has them.
     """
 
     problem: str
@@ -109,7 +108,6 @@ class MetricTable:
     tried: tuple[MetricColumn, ...] = ()
     registered: tuple[PreregisteredMetric, ...] = ()
     baseline: str = ""
-    present: tuple[Try, ...] = ()
     extracted: frozenset[str] = frozenset()
     asked: str = ""
 
@@ -140,11 +138,11 @@ class MetricTable:
         """The number of metrics tested, in words."""
         count = self.tries
         parts = [
-            f"{count[name]} {words if count[name] == 1 else words.replace(word, word + 's')}"
-            for name, word, words in (
-                ("variants_of_this_build", "variant", "variant of this build"),
-                ("variants_of_earlier_builds", "variant", "variant of earlier builds"),
-                ("ideas", "idea", "idea"),
+            counted(count[name], noun) + origin
+            for name, noun, origin in (
+                ("variants_of_this_build", "variant", " of this build"),
+                ("variants_of_earlier_builds", "variant", " of earlier builds"),
+                ("ideas", "idea", ""),
             )
             if count[name]
         ]

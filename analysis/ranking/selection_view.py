@@ -30,7 +30,7 @@ def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> d
     splits, inference, table = selection.splits, selection.inference, selection.table
     return {
         "problem": table.problem,
-        "models": selection.models,
+        "models": len(table.models),
         "groups": {
             "families": len(set(table.families)),
             "kinds": len(set(table.kinds)),
@@ -198,8 +198,8 @@ def _new_family_text(selection: MetricSelection) -> str:
         return f"{name}: one family gives no estimate for a new one"
     text = (
         f"{name}: expected rho in a new family {signed(found.value, 3)} (near-duplicates "
-        f"partially pooled; the {selection.models} models are worth {found.worth:.1f} independent "
-        "ones)"
+        f"partially pooled; the {len(selection.table.models)} models are worth {found.worth:.1f} "
+        "independent ones)"
     )
     if math.isnan(found.interval.low):
         return f"{text}; {found.families} families are too few for an interval"
@@ -208,9 +208,10 @@ def _new_family_text(selection: MetricSelection) -> str:
 
 def _selection_notes(selection: MetricSelection) -> list[str]:
     splits, inference, table = selection.splits, selection.inference, selection.table
+    families, series = len(set(table.families)), len(set(table.series))
     lines = [
-        f"{selection.models} models, {len(set(table.families))} families, {len(set(table.series))} "
-        f"series; {len(selection.candidates)} variants that may be chosen, {table.tries_text}: p "
+        f"{len(table.models)} models, {families} families, {series} series; "
+        f"{len(selection.candidates)} variants that may be chosen, {table.tries_text}: p "
         "adj. and CI account for all of them, whatever is shown",
         "95% CI, p adj.: simultaneous for all metrics tested, so also for the best; variances are "
         f"typically {inference.overall.design_effect:.2f} times those of independent models, as "

@@ -19,7 +19,7 @@ from analysis.ranking.leaderboard import (
 from analysis.ranking.loading import parts_reader
 from analysis.ranking.metric_selection import Candidate, MetricSelection, select_metric
 from analysis.ranking.metric_table import MetricColumn, MetricTable
-from analysis.report.overview import Overview, overview, short_name
+from analysis.report.overview import short_name
 from analysis.statistics.correlations import Floats, spearman
 from warehouse.sql.connection import connect_read_only
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from warehouse.paths import Workspace
-    from warehouse.problem.problem_files import Ranked
     from warehouse.progress import Progress
 
 
@@ -64,7 +63,6 @@ class MetricCorrelations:
 class ReportData:
     """One problem's metrics against its target."""
 
-    overview: Overview
     table: MetricTable
     board: Leaderboard
     selection: MetricSelection | None
@@ -89,7 +87,6 @@ def detailed_rows(table: MetricTable) -> int:
 
 
 def gather(
-    problem: Ranked,
     table: MetricTable,
     workspace: Workspace,
     seed: int,
@@ -107,10 +104,7 @@ def gather(
     selection = None
     if len(table.models) >= MINIMUM_MODELS:
         selection = select_metric(table, seed, parts_of=parts_of)
-    scores = {m.model_id: float(t) for m, t in zip(table.models, table.target, strict=True)}
-    settings = {"seed": seed, "resamples": resamples}
     return ReportData(
-        overview=overview(problem, workspace, scores, settings),
         table=table,
         board=board,
         selection=selection,
@@ -130,7 +124,6 @@ def point_labels(names: Sequence[str]) -> dict[str, str]:
 
 def _depths(table: MetricTable, workspace: Workspace) -> tuple[DepthCell, ...]:
     """Cells of a measured target; none of another, nor from a build before there were any."""
-    names = {model.model_id: short_name(model.full_id) for model in table.models}
     with connect_read_only(workspace) as connection:
         try:
             rows = connection.execute(
@@ -140,11 +133,11 @@ def _depths(table: MetricTable, workspace: Workspace) -> tuple[DepthCell, ...]:
             ).fetchall()
         except duckdb.CatalogException:
             rows = []
-    places = {model_id: place for place, model_id in enumerate(names)}
-    rows = sorted((row for row in rows if row[0] in names), key=lambda row: places[row[0]])
     return tuple(
-        DepthCell(names[model_id], length, eighth, score, int(items))
+        DepthCell(short_name(model.full_id), length, eighth, score, int(items))
+        for model in table.models
         for model_id, length, eighth, score, items in rows
+        if model_id == model.model_id
     )
 
 

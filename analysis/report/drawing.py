@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import jinja2
 from markupsafe import Markup
 
-from analysis.templates import FILTERS, environment
+from analysis.templates import environment
 
 Chart: TypeAlias = Any
 """An Altair chart; the package has no types for layered charts."""
@@ -116,13 +116,11 @@ def place_labels(
     taken = [Box(x - _POINT, y - _POINT, x + _POINT, y + _POINT) for x, y in points]
     own = list(taken)
     chosen: list[Place | None] = [None] * len(points)
-    crowded = sorted(
-        range(len(points)),
-        key=lambda i: (
-            -sum(abs(points[i][0] - x) < 90 and abs(points[i][1] - y) < 24 for x, y in points)
-        ),
-    )
-    for index in crowded:
+    near = [
+        sum(abs(x - other_x) < 90 and abs(y - other_y) < 24 for other_x, other_y in points)
+        for x, y in points
+    ]
+    for index in sorted(range(len(points)), key=lambda index: -near[index]):
         for place in PLACES:
             box = _box(points[index], texts[index], place)
             inside = box.left >= 0 and box.right <= width and box.top >= 0 and box.bottom <= height
@@ -171,14 +169,11 @@ def offset(place: Place) -> dict[str, float | str]:
 
 
 def _box(point: tuple[float, float], text: str, place: Place) -> Box:
-    x, y = point
-    length, half = text_width(text), FONT_SIZE / 2 + 1
     settings = offset(place)
-    start = x + float(settings["dx"])
-    left = {"left": start, "center": start - length / 2, "right": start - length}[
-        str(settings["align"])
-    ]
-    middle = y + float(settings["dy"])
+    length, half = text_width(text), FONT_SIZE / 2 + 1
+    before = {"left": 0.0, "center": 0.5, "right": 1.0}[str(settings["align"])]
+    left = point[0] + float(settings["dx"]) - before * length
+    middle = point[1] + float(settings["dy"])
     return Box(left, middle - half, left + length, middle + half)
 
 
@@ -206,7 +201,9 @@ def axis_limits(values: list[float], allow_log: bool = True) -> tuple[list[float
     return [low - margin, high + margin], False
 
 
-def along_axis(value: float, domain: list[float], log: bool, reverse: bool) -> float:
+def along_axis(
+    value: float, domain: list[float], log: bool = False, reverse: bool = False
+) -> float:
     """Position of a value on its axis, 0 to 1 from the left or bottom."""
     low, high = domain
     if log:
@@ -261,7 +258,6 @@ def html_pages(*packages: str) -> jinja2.Environment:
     Every value is escaped.
     """
     pages = environment(*packages, "analysis.report", escape_html=True)
-    pages.filters.update(FILTERS)
     pages.globals["colour_roles"] = ROLES
     return pages
 

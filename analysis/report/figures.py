@@ -15,6 +15,7 @@ import numpy as np
 
 from analysis.formats import signed, span
 from analysis.ranking.leaderboard import LeaderboardRow
+from analysis.ranking.leaderboard_view import FEW_TOKENS
 from analysis.ranking.metric_table import MetricColumn
 from analysis.report.data import DepthCell, MetricCorrelations, ReportData, point_labels
 from analysis.report.drawing import (
@@ -47,9 +48,6 @@ NARROW = 520
 MANY_METRICS = 10
 """Beyond, the leaderboard shows one variant of each metric."""
 
-FEW_TOKENS = 100
-"""Of which a mean has a standard error of a tenth of their spread, or more with fewer."""
-
 LABEL_GAP = 7
 """Pixels between the end of a line and its name."""
 
@@ -79,33 +77,35 @@ def leaderboard_figure(data: ReportData, width: int) -> Chart:
         .mark_rect(color=FAINT, opacity=0.16, aria=False)
         .encode(x="low:Q", x2="high:Q")
     )
-    base = alt.Chart(alt.Data(values=rows))
+    base = alt.Chart(alt.Data(values=rows)).encode(y=y)
     layers = [
         band,
         base.mark_rule(strokeWidth=5, color=INK, opacity=0.3, aria=False).encode(
-            x="after_low:Q", x2="after_high:Q", y=y
+            x="after_low:Q", x2="after_high:Q"
         ),
         base.mark_rule(strokeWidth=1.5, color=INK, opacity=0.9, aria=False).encode(
-            x="low:Q", x2="high:Q", y=y
+            x="low:Q", x2="high:Q"
         ),
         base.mark_point(filled=True, size=80, color=CATEGORIES[0], opacity=1).encode(
-            x=x, y=y, description="description:N"
+            x=x, description="description:N"
         ),
         base.mark_point(
             size=65, shape="diamond", color=CATEGORIES[1], strokeWidth=2, fill=SURFACE, opacity=1,
             aria=False,
-        ).encode(x="held_out:Q", y=y),
+        ).encode(x="held_out:Q"),
     ]  # fmt: skip
     if narrow:
         names = base.mark_text(align="left", dx=2, dy=-14, color=INK, fontSize=12, aria=False)
-        layers.append(names.encode(x=alt.value(0), y=y, text="variant:N"))
+        layers.append(names.encode(x=alt.value(0), text="variant:N"))
     step = 40 if narrow else 25
     return alt.layer(*layers).properties(width=width, height=step * max(len(rows), 1))
 
 
-def scatter_figure(data: ReportData, shown: LeaderboardRow, width: int) -> Chart:
+def scatter_figure(
+    all_families: Sequence[str], data: ReportData, shown: LeaderboardRow, width: int
+) -> Chart:
     """One metric against the target: a named point per model, dropped points hollow."""
-    families = family_colours(data.overview.families)
+    families = family_colours(all_families)
     rows = _scatter_points(data, shown.column)
     height = round(width * 0.8)
     x_domain, log = axis_limits([row["metric"] for row in rows])
@@ -114,16 +114,14 @@ def scatter_figure(data: ReportData, shown: LeaderboardRow, width: int) -> Chart
     pixels = [
         (
             width * along_axis(row["metric"], x_domain, log, lower),
-            height * (1 - along_axis(row["target"], y_domain, False, False)),
+            height * (1 - along_axis(row["target"], y_domain)),
         )
         for row in rows
     ]
     labels = point_labels([row["model"] for row in rows])
-    for row in rows:
-        row["label"] = labels[row["model"]]
-    places = place_labels(pixels, [row["label"] for row in rows], width, height)
+    places = place_labels(pixels, [labels[row["model"]] for row in rows], width, height)
     for row, place in zip(rows, places, strict=True):
-        row["place"] = place
+        row |= {"label": labels[row["model"]], "place": place}
     title = shown.column.name + (", log scale" if log else "")
     scale_type = "log" if log else "linear"
     x = alt.X(
@@ -153,21 +151,20 @@ def scatter_figure(data: ReportData, shown: LeaderboardRow, width: int) -> Chart
         ),
         "description": "description:N",
     }
-    base = alt.Chart(alt.Data(values=rows))
+    base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=y)
+    points = base.encode(**marks)
     layers = [
-        base.transform_filter("datum.kept")
-        .mark_point(filled=True, size=85, opacity=1)
-        .encode(x=x, y=y, **marks),
-        base.transform_filter("!datum.kept")
-        .mark_point(filled=False, size=85, strokeWidth=2, opacity=1)
-        .encode(x=x, y=y, **marks),
+        points.transform_filter("datum.kept").mark_point(filled=True, size=85, opacity=1),
+        points.transform_filter("!datum.kept").mark_point(
+            filled=False, size=85, strokeWidth=2, opacity=1
+        ),
     ]
     for place in PLACES:
         if any(row["place"] == place for row in rows):
             text = base.transform_filter(f"datum.place == '{place}'").mark_text(
                 baseline="middle", fontSize=FONT_SIZE, color=INK, aria=False, **offset(place)
             )
-            layers.append(text.encode(x=x, y=y, text="label:N"))
+            layers.append(text.encode(text="label:N"))
     return alt.layer(*layers).properties(width=width, height=height)
 
 
@@ -198,9 +195,7 @@ def profile_figure(
     height = round(width * 0.62)
     values = [row["value"] for row in rows]
     domain, _ = axis_limits([*values, 0.0] if what == "gain" else values, allow_log=False)
-    heights = [
-        height * (1 - along_axis(row["value"], domain, False, False)) for row in last.values()
-    ]
+    heights = [height * (1 - along_axis(row["value"], domain)) for row in last.values()]
     for row, fits in zip(last.values(), spread_labels(heights), strict=True):
         row["label"] = labels[row["model"]] if fits else ""
     titles = {"nll": "NLL, nats per token", "gain": "gain from long context, nats per token"}
@@ -219,26 +214,23 @@ def profile_figure(
         scale=alt.Scale(domain=domain, nice=False, zero=False),
         axis=alt.Axis(title=titles[what], tickCount=6),
     )
-    colour = _family_colour(families)
-    joined = alt.Chart(alt.Data(values=[row for row in rows if row["joined"]]))
-    lines = joined.mark_line(strokeWidth=2, opacity=0.75, aria=False).encode(
-        x=x, y=y, color=colour, detail="model:N"
-    )
-    points = joined.mark_point(filled=True, size=28, opacity=1).encode(
-        x=x, y=y, color=colour, description="description:N"
-    )
-    few = alt.Chart(alt.Data(values=[row for row in rows if not row["joined"]]))
-    hollow = few.mark_point(filled=False, size=22, opacity=0.55).encode(
-        x=x, y=y, color=colour, description="description:N"
-    )
-    names = (
-        alt.Chart(alt.Data(values=list(last.values())))
+    base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=y)
+    coloured = base.encode(color=_family_colour(families))
+    points = coloured.encode(description="description:N")
+    joined, few = "datum.joined", "!datum.joined"
+    layers = [
+        coloured.transform_filter(joined)
+        .mark_line(strokeWidth=2, opacity=0.75, aria=False)
+        .encode(detail="model:N"),
+        points.transform_filter(few).mark_point(filled=False, size=22, opacity=0.55),
+        points.transform_filter(joined).mark_point(filled=True, size=28, opacity=1),
+        base.transform_filter("datum.label")
         .mark_text(
             align="left", baseline="middle", dx=LABEL_GAP, fontSize=FONT_SIZE, color=INK, aria=False
         )
-        .encode(x=x, y=y, text="label:N")
-    )
-    return alt.layer(lines, hollow, points, names).properties(width=plot, height=height)
+        .encode(text="label:N"),
+    ]
+    return alt.layer(*layers).properties(width=plot, height=height)
 
 
 def metric_correlations_figure(correlations: MetricCorrelations, width: int) -> Chart:
@@ -260,10 +252,8 @@ def metric_correlations_figure(correlations: MetricCorrelations, width: int) -> 
     x = alt.X("column:N", sort=names, axis=alt.Axis(**BARE_AXIS, labelAngle=-45, labelLimit=0))
     y = alt.Y("row:N", sort=names, axis=alt.Axis(**BARE_AXIS, labelLimit=0))
     cell = width / len(names)
-    base = alt.Chart(alt.Data(values=rows))
+    base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=y)
     tiles = base.mark_rect(stroke=SURFACE, strokeWidth=1).encode(
-        x=x,
-        y=y,
         color=alt.Color(
             "sign:N", scale=alt.Scale(domain=["+", "-"], range=[POSITIVE, NEGATIVE]), legend=None
         ),
@@ -275,7 +265,7 @@ def metric_correlations_figure(correlations: MetricCorrelations, width: int) -> 
     layers: list[Any] = [tiles]
     if cell >= 26:
         text = base.mark_text(color=INK, fontSize=10 if cell < 34 else 11, aria=False)
-        layers.append(text.encode(x=x, y=y, text="text:N"))
+        layers.append(text.encode(text="text:N"))
     return alt.layer(*layers).properties(width=width, height=round(min(cell, 40) * len(names)))
 
 

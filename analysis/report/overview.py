@@ -18,6 +18,7 @@ from warehouse.terminal import counted
 if TYPE_CHECKING:
     import duckdb
 
+    from analysis.ranking.metric_table import MetricTable
     from warehouse.paths import Workspace
     from warehouse.problem.problem_files import Ranked, RankedModel
 
@@ -89,7 +90,6 @@ class Cost:
     """Cost of one model under all conditions, and the size of its rows on disk."""
 
     model: str
-    family: str
     bytes_on_disk: int
     conditions_complete: int
     conditions: int
@@ -140,13 +140,15 @@ class Overview:
 
 
 def overview(
-    problem: Ranked, workspace: Workspace, scores: Mapping[str, float], settings: dict[str, Any]
+    problem: Ranked, workspace: Workspace, table: MetricTable | None, settings: dict[str, Any]
 ) -> Overview:
-    """Read what was extracted and built for a problem; `scores` has the target by model id.
+    """Read what was extracted and built for a problem; `table` has the target, if there is one.
 
     Raises:
         TokenmartError: nothing was built.
     """
+    targets = zip(table.models, table.target.tolist(), strict=True) if table else ()
+    scores = {model.model_id: score for model, score in targets}
     with connect_read_only(workspace) as connection:
         values = _models_table(connection, problem, scores)
         among = tuple(row.model for row in values.rows)
@@ -316,18 +318,16 @@ def _costs(
         [problem],
     )
     found = {row.pop("model_id"): row for row in rows}
+    tokens = workspace.tokens / f"problem={problem}"
     return tuple(
         Cost(
             model=short_name(model.full_id),
-            family=model.family,
-            bytes_on_disk=_bytes_on_disk(workspace, problem, model.model_id),
+            bytes_on_disk=sum(
+                path.stat().st_size
+                for path in tokens.glob(f"model_id={model.model_id}/*/*.parquet")
+            ),
             **found[model.model_id],
         )
         for model in among
         if model.model_id in found
     )
-
-
-def _bytes_on_disk(workspace: Workspace, problem: str, model_id: str) -> int:
-    folder = workspace.tokens / f"problem={problem}" / f"model_id={model_id}"
-    return sum(path.stat().st_size for path in folder.glob("*/*.parquet"))

@@ -200,11 +200,12 @@ def resampled_documents(
         clusters: series of models to draw as wholes; None draws models.
     """
     values = settled(parts.values(document_counts(parts.documents, resamples, seed)))
-    by_both, first = [], 0
-    for models in draw(target.size, resamples, seed, clusters):
-        rows = values[first : first + len(models)]
-        first += len(models)
-        by_both.append(_spearman(np.take_along_axis(rows, models, axis=1), target[models]))
+    drawn = draw(target.size, resamples, seed, clusters)
+    parts_of_values = np.split(values, np.cumsum([len(models) for models in drawn])[:-1])
+    by_both = [
+        _spearman(np.take_along_axis(rows, models, axis=1), target[models])
+        for rows, models in zip(parts_of_values, drawn, strict=True)
+    ]
     by_documents = _spearman(values, np.broadcast_to(target, values.shape))
     return percentile_interval(by_documents), percentile_interval(np.concatenate(by_both))
 
@@ -333,8 +334,8 @@ def _chunks(rows: Floats | Indices) -> list[Floats]:
 
 def _swap_p(pair: DocumentParts, keep: Floats, swap: Floats) -> float:
     """Mid-p of the difference of two models among its swaps; the observed one counts too."""
-    turned = pair.pick([1, 0], np.arange(pair.documents))
-    stacked = DocumentParts(np.concatenate([pair.parts, turned.parts], axis=2), pair.aggregation)
+    turned = pair.parts[:, ::-1]
+    stacked = DocumentParts(np.concatenate([pair.parts, turned], axis=2), pair.aggregation)
     values = stacked.values(np.hstack([keep, swap]))
     whole = pair.values(np.ones((1, pair.documents)))[0]
     found = whole[0] - whole[1]

@@ -217,7 +217,7 @@ class Splits:
     train: `[splits]` rho of the choice there; test: `[splits]` its rho on the rest, the mean over
         equal ones: which of them comes first is no reason to choose it.
     variant_test: `[K]` mean test rho of each variant.
-    baseline_test: `[splits]` test rho of the baseline variant, or None.
+    baseline_test: `[splits]` test rho of the baseline variant, NaN without one.
     """
 
     tested: int
@@ -225,7 +225,7 @@ class Splits:
     train: Floats
     test: Floats
     variant_test: Floats
-    baseline_test: Floats | None
+    baseline_test: Floats
 
     @property
     def held_out(self) -> float:
@@ -235,13 +235,11 @@ class Splits:
     @property
     def baseline_held_out(self) -> float:
         """Mean test correlation of the baseline; NaN without one."""
-        return math.nan if self.baseline_test is None else float(self.baseline_test.mean())
+        return float(self.baseline_test.mean())
 
     @property
     def beats_baseline(self) -> float:
         """Share of the splits in which the choice does better than the baseline; ties half."""
-        if self.baseline_test is None:
-            return math.nan
         ahead = np.round(self.test - self.baseline_test, _DIGITS)
         return float((1.0 + np.sign(ahead)).mean() / 2)
 
@@ -287,7 +285,7 @@ def repeated_splits(
         train=train_rho.max(axis=0),
         test=(test_rho * chosen).sum(axis=0) / chosen.sum(axis=0),
         variant_test=test_rho.mean(axis=1),
-        baseline_test=None if baseline is None else test_rho[baseline],
+        baseline_test=np.full(splits, np.nan) if baseline is None else test_rho[baseline],
     )
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.preregistration.entries import preregistered_metrics
 from analysis.ranking.loading import records
 from analysis.ranking.metric_table import MetricColumn, MetricTable
 from analysis.statistics.correlations import number, settled
@@ -42,7 +41,6 @@ PACKAGES = (
 _METRIC = (
     "metric", "variant", "family", "parameters", "direction", "formula", "admissible",
 )  # fmt: skip
-_COST = ("tokens_processed", "tokens_scored", "seconds", "peak_bytes")
 
 
 @dataclass(frozen=True)
@@ -99,12 +97,8 @@ def build_bundle(
         },
         "versions": versions(PACKAGES)
         | {
-            f"{package} (extraction)": ", ".join(sorted({unit[field] for unit in units}))
-            for package, field in (
-                ("torch", "torch_version"),
-                ("transformers", "transformers_version"),
-                ("tokenmart", "tokenmart_version"),
-            )
+            f"{name} (extraction)": ", ".join(sorted({unit[f"{name}_version"] for unit in units}))
+            for name in ("torch", "transformers", "tokenmart")
         },
         "lineage": {
             "node": lineage.node,
@@ -163,8 +157,7 @@ def _preregistration(subject: Subject, as_of: str) -> dict[str, Any] | None:
 
     An entry that a later one replaced comes last.
     """
-    said_of = preregistered_metrics(subject.workspace, subject.problem)
-    for said in sorted(said_of, key=lambda said: said.replaced):
+    for said in sorted(subject.table.registered, key=lambda said: said.replaced):
         if said.metric.name == subject.column.name and said.entry.recorded_at <= as_of:
             return {
                 "number": said.entry.number,
@@ -208,15 +201,6 @@ def compute_budget(units: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def documents_sha256(connection: duckdb.DuckDBPyConnection, problem: str) -> str:
-    """One hash over the texts of a problem: of the documents' own hashes, in order."""
-    rows = connection.execute(
-        "select doc_id, sha256 from documents where problem = ? order by doc_id", [problem]
-    ).fetchall()
-    lines = "".join(f"{doc_id} {sha256}\n" for doc_id, sha256 in rows)
-    return hashlib.sha256(lines.encode()).hexdigest()
-
-
 def bundle_page(bundle: dict[str, Any], verification: dict[str, Any]) -> str:
     """One page for a reader: what was submitted, how it scored, what it took, how to redo it."""
     pages = environment("analysis.submission", escape_html=False)
@@ -238,7 +222,7 @@ def _units(connection: duckdb.DuckDBPyConnection, problem: Problem) -> list[dict
     fields = (
         "model_id", "condition", "probe_params", "doc_id", "status", "device", "dtype",
         "torch_version", "transformers_version", "tokenmart_version", "code_revision",
-        "code_dirty", "seed", *_COST,
+        "code_dirty", "seed", "tokens_processed", "tokens_scored", "seconds", "peak_bytes",
     )  # fmt: skip
     return records(
         connection,
@@ -268,5 +252,9 @@ def _proxy(
     problem: Problem, workspace: Workspace, connection: duckdb.DuckDBPyConnection
 ) -> dict[str, Any]:
     """Identity of the text: the file's hash, and one over the documents used."""
+    rows = connection.execute(
+        "select doc_id, sha256 from documents where problem = ? order by doc_id", [problem.name]
+    ).fetchall()
+    lines = "".join(f"{doc_id} {sha256}\n" for doc_id, sha256 in rows)
     source = problem.documents.provenance(problem.place(workspace))
-    return source | {"documents_sha256": documents_sha256(connection, problem.name)}
+    return source | {"documents_sha256": hashlib.sha256(lines.encode()).hexdigest()}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.formats import first_few
-from analysis.ranking.loading import load_tested_table
+from analysis.ranking.loading import load_table
 from analysis.ranking.metric_table import MetricColumn
 from analysis.submission.bundle import (
     BUNDLE_FILE,
@@ -60,15 +60,6 @@ class SubmissionRequest:
     as_is: bool = False
 
 
-@dataclass(frozen=True)
-class Built:
-    """The content of a submission's files: scores, the verifier's document, the bundle."""
-
-    scores: dict[str, float]
-    verification: dict[str, Any]
-    bundle: dict[str, Any]
-
-
 def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path) -> dict[str, Any]:
     """Write submission, verifier output and bundle into the new folder `out`.
 
@@ -110,14 +101,16 @@ def find_subject(workspace: Workspace, request: SubmissionRequest) -> Subject:
         TokenmartError: the metric or the target is not in the warehouse.
     """
     problem = load_problem(request.problem, workspace)
-    table = load_tested_table(problem, workspace)
+    table = load_table(problem, workspace, record=True)
     column = table.column(request.metric)
     lineage = read_lineage(manifest_path(workspace), column.metric)
     return Subject(workspace, problem, table, column, lineage)
 
 
-def build_submission(path: Path, subject: Subject, request: SubmissionRequest) -> Built:
-    """Verify the submission file at `path`, and collect what is submitted with it today.
+def build_submission(
+    path: Path, subject: Subject, request: SubmissionRequest
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The verifier's document of the submission file at `path`, and the bundle.
 
     Raises:
         BadSubmissionError: the submission file breaks the contract.
@@ -129,19 +122,18 @@ def build_submission(path: Path, subject: Subject, request: SubmissionRequest) -
     claims = claims_record(subject, request.as_of)
     with connect_read_only(subject.workspace) as connection:
         bundle = build_bundle(subject, connection, verification, request.negate, claims)
-    return Built(scores_of(subject, request.negate), verification, bundle)
+    return verification, bundle
 
 
 def _fill(folder: Path, subject: Subject, request: SubmissionRequest) -> dict[str, Any]:
     """Write every file of the submission into a folder; returns the verifier's document."""
     path = folder / SUBMISSION_FILE
     _write_json(path, scores_of(subject, request.negate))
-    made = build_submission(path, subject, request)
-    _write_json(folder / VERIFY_FILE, made.verification)
-    _write_json(folder / BUNDLE_FILE, made.bundle)
-    page = bundle_page(made.bundle, made.verification)
-    (folder / PAGE_FILE).write_text(page, encoding="utf-8")
-    return made.verification
+    verification, bundle = build_submission(path, subject, request)
+    _write_json(folder / VERIFY_FILE, verification)
+    _write_json(folder / BUNDLE_FILE, bundle)
+    (folder / PAGE_FILE).write_text(bundle_page(bundle, verification), encoding="utf-8")
+    return verification
 
 
 def _check_rules(column: MetricColumn, lineage: Lineage, unofficial: bool) -> None:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import click
 import numpy as np
@@ -68,13 +68,11 @@ class Submission:
     """A submission that passed every check.
 
     scores: model → score, in the order of the problem's models.
-    sha256: of the very bytes that were parsed.
+    record: where they came from, with the sha256 of the very bytes that were parsed.
     """
 
-    path: Path
-    sha256: str
-    form: Literal["object", "rows"]
     scores: dict[str, float]
+    record: dict[str, str | None]
 
 
 def read_submission(path: Path, models: Sequence[str], metric_key: str = "score") -> Submission:
@@ -92,11 +90,10 @@ def read_submission(path: Path, models: Sequence[str], metric_key: str = "score"
         file = read_json(path, MAXIMUM_BYTES)
     except StrictJsonError as error:
         raise BadSubmissionError(f"{_named(path)}: submission {error}") from error
-    form: Literal["object", "rows"]
     if isinstance(file.content, dict):
-        form, found = "object", file.content
+        key, found = None, file.content
     elif isinstance(file.content, list):
-        form, found = "rows", _rows(path, file.content, metric_key)
+        key, found = metric_key, _rows(path, file.content, metric_key)
     else:
         expected = "submission must be an object {model: score} or a list of rows"
         _refuse(path, f"{expected}, found {kind(file.content)}")
@@ -105,7 +102,9 @@ def read_submission(path: Path, models: Sequence[str], metric_key: str = "score"
     if len(set(scores.values())) == 1:
         same = f"every model has the score {scores[models[0]]!r}"
         _refuse(path, f"{same}: no correlation is defined")
-    return Submission(path=path, sha256=file.sha256, form=form, scores=scores)
+    form = "object" if key is None else "rows"
+    record = {"path": str(path), "sha256": file.sha256, "format": form, "metric_key": key}
+    return Submission(scores, record)
 
 
 def _rows(path: Path, rows: list[Any], metric_key: str) -> dict[str, Any]:
@@ -211,7 +210,7 @@ def verify_problem(
         scores = {m.full_id: by_id[m.model_id] for m in ranked if m.model_id in by_id}
         checked = read_submission(submission, tuple(scores), metric_key)
     _refuse_constant(scores, source, asked)
-    return _document(name, checked, metric_key, scores, source, seed, resamples)
+    return _document(name, checked, scores, source, seed, resamples)
 
 
 def _refuse_constant(scores: dict[str, float], source: dict[str, Any], asked: str) -> None:
@@ -234,7 +233,6 @@ def _refuse_constant(scores: dict[str, float], source: dict[str, Any], asked: st
 def _document(
     problem: str,
     submission: Submission,
-    metric_key: str,
     target: dict[str, float],
     target_source: dict[str, Any],
     seed: int,
@@ -285,12 +283,7 @@ def _document(
         },
         "seed": seed,
         "resamples": resamples,
-        "submission": {
-            "path": str(submission.path),
-            "sha256": submission.sha256,
-            "format": submission.form,
-            "metric_key": metric_key if submission.form == "rows" else None,
-        },
+        "submission": submission.record,
         "target": target_source,
         "code": code_revision() | {"foreign_modules": foreign_modules(_COMPUTING)},
         "versions": versions(("tokenmart", *_COMPUTING)),
@@ -352,15 +345,13 @@ def result_text(result: dict[str, Any]) -> str:
     ]
     if foreign := result["code"]["foreign_modules"]:
         lines.append(f"NOT THE INSTALLED  {', '.join(foreign)}: something is before them")
+    found = [f"  note             {note}" for note in (skipped["note"], skipped["ci_note"]) if note]
     if exact := skipped["exact"]:
         points = "the same points" if exact["same_points"] else "OTHER POINTS: this seed missed it"
-        lines.insert(
-            6,
-            f"  best of all halves {_value(exact['value'])}, {exact['kept']} kept, {points}",
+        found.append(
+            f"  best of all halves {_value(exact['value'])}, {exact['kept']} kept, {points}"
         )
-    lines[6:6] = [
-        f"  note             {note}" for note in (skipped["note"], skipped["ci_note"]) if note
-    ]
+    lines[6:6] = found
     return "\n".join(lines)
 
 

@@ -22,7 +22,7 @@ def table(order):
     values[6] = np.where(np.arange(17) < 9, values[3], np.nan)
     names = ["perplexity", "perplexity", *["made_up"] * 18]
     columns = [
-        MetricColumn(name, f"v{number}", "noise", {}, "higher", True, "", "", row)
+        MetricColumn(name, f"v{number}", "noise", {}, "higher", True, "", row)
         for number, (name, row) in enumerate(zip(names, values, strict=True))
     ]
     models = tuple(Model(f"m{n}", f"a/m{n}", family, None) for n, family in enumerate(FAMILIES))

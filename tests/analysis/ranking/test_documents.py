@@ -41,7 +41,6 @@ def test_all_documents_give_the_correlation_of_the_column(marts, aggregation, di
         direction=direction,
         admissible=True,
         formula="",
-        description="",
         values=value(numerator, denominator, weight, aggregation),
     )
     models = tuple(Model(f"m{n}", f"a/m{n}", "f", None) for n in range(MODELS))
@@ -78,7 +77,7 @@ def test_models_of_a_series_are_drawn_as_wholes():
     def width(copies, kinds):
         models = tuple(Model(f"m{n}", f"a/m{n}", "f", None, kind) for n, kind in enumerate(kinds))
         values = parts.mean(axis=1)[copies]
-        column = MetricColumn("made_up", "a", "f", {}, "higher", True, "", "", values)
+        column = MetricColumn("made_up", "a", "f", {}, "higher", True, "", values)
         table = MetricTable("p", models, target[copies], (column,), (), {}, {})
         ones = np.ones((len(copies), DOCUMENTS))
         own = DocumentParts(np.stack([parts[copies], ones, ones]))
