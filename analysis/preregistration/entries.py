@@ -162,7 +162,12 @@ def register(
             registered already, the problem has the name of another one, or the file was edited.
         StorageError: it can't be written.
     """
-    _refuse_namesake(workspace, problem)
+    own = namesake(problem, workspace)
+    if own is not None:  # a copy would write into the record of the problem it was copied from
+        raise TokenmartError(
+            f"{problem.asked}: name: {problem.name} is that of {own}, and what is registered for "
+            "one would count for the other; give your file a name of its own"
+        )
     chosen = tuple(dict.fromkeys(define(workspace.dbt_project, problem, text) for text in metrics))
     known = known_labels(workspace, problem)
     if known and (not labels_known or supersedes is not None):
@@ -314,16 +319,6 @@ def _check_superseded(before: Sequence[Entry], number: int | None, reason: str |
     if number in replaced or number not in {entry.number for entry in before}:
         left = ", ".join(str(e.number) for e in before if e.number not in replaced) or "none"
         raise TokenmartError(f"--supersedes {number}: no entry to replace; there are: {left}")
-
-
-def _refuse_namesake(workspace: Workspace, problem: Problem) -> None:
-    """A copy that kept the name of a problem here would write into the record of that one."""
-    own = namesake(problem, workspace)
-    if own is not None:
-        raise TokenmartError(
-            f"{problem.asked}: name: {problem.name} is that of {own}, and what is registered for "
-            "one would count for the other; give your file a name of its own"
-        )
 
 
 def _changes(

@@ -101,9 +101,8 @@ def gather(
     board = rank_metrics(
         table, seed, resamples, per_metric=DETAILED, progress=progress, parts_of=parts_of
     )
-    selection = None
-    if len(table.models) >= MINIMUM_MODELS:
-        selection = select_metric(table, seed, parts_of=parts_of)
+    enough = len(table.models) >= MINIMUM_MODELS
+    selection = select_metric(table, seed, parts_of=parts_of) if enough else None
     return ReportData(
         table=table,
         board=board,

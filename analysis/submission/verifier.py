@@ -91,9 +91,9 @@ def read_submission(path: Path, models: Sequence[str], metric_key: str = "score"
     except StrictJsonError as error:
         raise BadSubmissionError(f"{_named(path)}: submission {error}") from error
     if isinstance(file.content, dict):
-        key, found = None, file.content
+        found = file.content
     elif isinstance(file.content, list):
-        key, found = metric_key, _rows(path, file.content, metric_key)
+        found = _rows(path, file.content, metric_key)
     else:
         expected = "submission must be an object {model: score} or a list of rows"
         _refuse(path, f"{expected}, found {kind(file.content)}")
@@ -102,7 +102,7 @@ def read_submission(path: Path, models: Sequence[str], metric_key: str = "score"
     if len(set(scores.values())) == 1:
         same = f"every model has the score {scores[models[0]]!r}"
         _refuse(path, f"{same}: no correlation is defined")
-    form = "object" if key is None else "rows"
+    form, key = ("rows", metric_key) if isinstance(file.content, list) else ("object", None)
     record = {"path": str(path), "sha256": file.sha256, "format": form, "metric_key": key}
     return Submission(scores, record)
 
