@@ -207,7 +207,7 @@ def test_a_view_from_the_warehouse(synthetic):
     ("arguments", "words"),
     [
         (("9", ["model-0"]), "give a name or an id from 0 to 1"),
-        (("0", ["model-7"]), "there are lab/model-0, lab/model-1"),
+        (("0", ["model-7"]), "its models are: lab/model-0, lab/model-1"),
         (("0", ["model-0"], 10**6), "characters 0 to"),
         (("0", ["model-0"], 0, None, "window_9"), "there is window_16"),
     ],
