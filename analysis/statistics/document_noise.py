@@ -66,7 +66,7 @@ class DocumentParts:
     @property
     def documents(self) -> int:
         """D."""
-        return self.parts.shape[2]
+        return int(self.parts.shape[2])
 
     @property
     def present(self) -> Flags:
