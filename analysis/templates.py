@@ -8,9 +8,9 @@ from typing import Any
 
 import jinja2
 
-from analysis import formats
-from analysis.formats import unsigned
+from analysis.statistics import formats
 from analysis.statistics.correlations import Interval
+from analysis.statistics.formats import unsigned
 
 
 def environment(*packages: str, escape_html: bool) -> jinja2.Environment:

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, TypeVar
 
-from analysis.formats import first_few, signed, span, unsigned
+from analysis.lists import first_few
 from analysis.ranking.leaderboard import MINIMUM_MODELS, Leaderboard, LeaderboardRow, TestedMetric
 from analysis.ranking.metric_table import NAMED_MODELS, MetricColumn, MetricTable, fewer_text
 from analysis.ranking.registered import RegisteredResult
 from analysis.statistics.document_noise import MINIMUM_DOCUMENTS
+from analysis.statistics.formats import signed, span, unsigned
 from warehouse.terminal import (
     Column,
     counted,

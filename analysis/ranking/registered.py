@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.formats import signed, span
 from analysis.ranking.metric_table import MetricColumn, MetricTable, fewer_text
 from analysis.statistics.correlations import Interval, number, settled, spearman
 from analysis.statistics.families import family_interval
+from analysis.statistics.formats import signed, span
 from analysis.statistics.preregistered_tests import (
     Lead,
     arrangements,

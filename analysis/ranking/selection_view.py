@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from analysis.formats import first_few, signed, span, unsigned
+from analysis.lists import first_few
 from analysis.ranking.leaderboard_view import (
     NAMED,
     comparison_lines,
@@ -20,6 +20,7 @@ from analysis.ranking.metric_table import fewer_text
 from analysis.ranking.registered import LEAD_LEVEL
 from analysis.statistics.correlations import number
 from analysis.statistics.document_noise import MINIMUM_DOCUMENTS
+from analysis.statistics.formats import signed, span, unsigned
 
 
 def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from analysis.formats import signed, span
 from analysis.ranking.leaderboard import LeaderboardRow
 from analysis.ranking.leaderboard_view import FEW_TOKENS
 from analysis.ranking.metric_table import MetricColumn
@@ -40,6 +39,7 @@ from analysis.report.drawing import (
     text_width,
 )
 from analysis.report.overview import ProfileBand, short_name
+from analysis.statistics.formats import signed, span
 from analysis.statistics.skipped import mcd_skipped
 
 NARROW = 520

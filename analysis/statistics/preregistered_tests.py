@@ -34,7 +34,6 @@ from typing import Any
 
 import numpy as np
 
-from analysis.formats import span
 from analysis.statistics.correlations import (
     Floats,
     Indices,
@@ -44,6 +43,7 @@ from analysis.statistics.correlations import (
     spearman_rows,
     unit_ranks,
 )
+from analysis.statistics.formats import span
 from analysis.statistics.resampling import DEFAULT_RESAMPLES, draw, percentile_interval, replicate
 from analysis.statistics.simultaneous import difference_of_z, joint_errors, joint_errors_within
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import TemplateError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from analysis.formats import first_few
+from analysis.lists import first_few
 from analysis.submission.bundle import (
     BUNDLE_FILE,
     PAGE_FILE,

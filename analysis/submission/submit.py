@@ -13,7 +13,7 @@ from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.formats import first_few
+from analysis.lists import first_few
 from analysis.ranking.loading import load_table
 from analysis.ranking.metric_table import MetricColumn
 from analysis.submission.bundle import (

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from analysis.statistics.correlations import Interval
-from warehouse.terminal import counted
 
 
 def signed(value: float, digits: int = 2, undefined: str = "–") -> str:
@@ -30,10 +28,3 @@ def span(interval: Interval, undefined: str = "–") -> str:
     if math.isnan(interval.low):
         return undefined
     return f"{signed(interval.low)} to {signed(interval.high)}"
-
-
-def first_few(names: Sequence[str], most: int, noun: str = "") -> str:
-    """The first names of a list, and how many more there are."""
-    count = len(names) - most
-    more = counted(count, f"more {noun}") if noun else f"{count} more"
-    return ", ".join(names[:most]) + (f" and {more}" if count > 0 else "")
