@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import click
 
-from warehouse.options import LAST_PROBLEM
-
 SEED = click.option(
     "--seed",
     default=0,
@@ -13,8 +11,6 @@ SEED = click.option(
     type=click.IntRange(0, 2**32 - 1),
     help="Random seed of the bootstrap, the permutations and the MCD filter.",
 )
-
-PROBLEM = LAST_PROBLEM
 
 RESAMPLES = click.option(
     "--resamples",

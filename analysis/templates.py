@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from typing import Any
 
 import jinja2
 
+from analysis.statistics import formats
 from analysis.statistics.correlations import Interval
+from analysis.statistics.formats import unsigned
 
 
 def environment(*packages: str, escape_html: bool) -> jinja2.Environment:
@@ -27,13 +28,14 @@ def environment(*packages: str, escape_html: bool) -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    found.filters.update(FILTERS)
     found.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     return found
 
 
 def signed(value: float, digits: int = 2) -> str:
     """With its sign, a true minus; a dash where undefined."""
-    return "–" if math.isnan(value) else f"{value:+.{digits}f}".replace("-", "−")
+    return formats.signed(value, digits).replace("-", "−")
 
 
 def plain(value: float, digits: int = 2) -> str:
@@ -48,19 +50,12 @@ def digits(value: float) -> str:
 
 def span(interval: Interval) -> str:
     """Both ends of an interval."""
-    if math.isnan(interval.low):
-        return "undefined"
-    return f"{signed(interval.low)} to {signed(interval.high)}"
+    return formats.span(interval, "undefined").replace("-", "−")
 
 
 def share(value: float) -> str:
     """A share of 1 as whole percent."""
     return f"{value:.0%}"
-
-
-def p_number(value: float) -> str:
-    """A p-value for a table; a dash where there is none."""
-    return "–" if math.isnan(value) else f"{value:.3f}"
 
 
 def duration(seconds: float) -> str:
@@ -85,15 +80,7 @@ def code_spans(text: str) -> list[str]:
     return text.replace("**", "").split("`")
 
 
-FILTERS: dict[str, Callable[..., Any]] = {
-    "signed": signed,
-    "plain": plain,
-    "digits": digits,
-    "span": span,
-    "share": share,
-    "p_number": p_number,
-    "duration": duration,
-    "thousands": thousands,
-    "joints": joints,
-    "code_spans": code_spans,
-}
+_FILTERS = (
+    signed, unsigned, plain, digits, span, share, duration, thousands, joints, code_spans,
+)  # fmt: skip
+FILTERS: dict[str, Callable[..., Any]] = {each.__name__: each for each in _FILTERS}

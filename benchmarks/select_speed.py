@@ -30,7 +30,7 @@ def made_up(models: int, variants: int) -> MetricTable:
         models=tuple(Model(f"m{i}", f"a/m{i}", f, 10**9 + i) for i, f in enumerate(families)),
         target=target,
         columns=tuple(
-            MetricColumn(name, f"v{i}", "f", {}, "higher", True, "", "", row)
+            MetricColumn(name, f"v{i}", "f", {}, "higher", True, "", row)
             for i, (name, row) in enumerate(zip(names, values, strict=True))
         ),
         without_target=(),

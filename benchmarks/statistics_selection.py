@@ -41,10 +41,7 @@ from analysis.statistics.correlations import Floats
 from analysis.statistics.families import new_family
 from analysis.statistics.preregistered_tests import directed_test, exchangeable_strata, lead_p
 from analysis.statistics.simultaneous import (
-    adjusted_p,
-    critical_value,
     indistinguishable,
-    interval_after_choice,
     joint_errors,
     joint_errors_within,
     p_above,
@@ -182,11 +179,11 @@ def select(design: Design, signal: str, studies: int) -> dict[str, Any]:
         metrics, target = library(generator, design, SIGNALS[signal])
         overall = joint_errors(metrics, target, groups)
         within = joint_errors_within(metrics, target, design.families, design.series)
-        above, above_within = adjusted_p(overall) < 0.05, adjusted_p(within) < 0.05
+        above, above_within = overall.p < 0.05, within.p < 0.05
         claims = above | above_within
         best = int(np.argmax(overall.rho))
-        critical = critical_value(overall)
-        interval = interval_after_choice(overall, best, critical)
+        critical = overall.critical
+        interval = overall.interval(best)
         new = new_family(metrics[best], target, design.families, design.series, critical).interval
         ahead = p_above(overall, baseline) < 0.05
         rows.append(

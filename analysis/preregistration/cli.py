@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from analysis.options import PROBLEM, SEED
+from analysis.options import SEED
 from warehouse.errors import TokenmartError, visible
-from warehouse.options import JSON, FiniteRange
+from warehouse.options import JSON, LAST_PROBLEM, FiniteRange
 
 if TYPE_CHECKING:
     from analysis.preregistration.entries import Entry
 
 
 @click.command()
-@PROBLEM
+@LAST_PROBLEM
 @click.option(
     "--metric",
     "metrics",
@@ -103,11 +103,12 @@ def preregister(
     since = loaded.labels_known_since
     replaced = {entry.supersedes: entry for entry in shown}
     for entry in shown:
-        names = ", ".join(f"{m.name} ({m.direction} is better)" for m in entry.metrics)
         when = "no label was found" if entry.before_labels else f"labels were known: {entry.target}"
         if since is not None and entry.recorded_at >= since.isoformat():
             when = f"labels were known from {since} on, as the problem file states"
-        click.echo(f"{entry.number}  {entry.recorded_at}  {names}; level {entry.level:g}; {when}")
+        click.echo(
+            f"{entry.number}  {entry.recorded_at}  {entry.names}; level {entry.level:g}; {when}"
+        )
         if by := replaced.get(entry.number):
             click.echo(f"   replaced by entry {by.number}: {by.reason}")
         click.echo(f"   sha256 {entry.sha256}")
@@ -120,8 +121,7 @@ def _ask(entry: Entry) -> None:
         TokenmartError: there is no terminal to answer on.
         Abort: the answer is no.
     """
-    named = ", ".join(f"{m.name} ({m.direction} is better)" for m in entry.metrics)
-    what = f"{named}; level {entry.level:g}, {len(entry.models)} models of {entry.problem}"
+    what = f"{entry.names}; level {entry.level:g}, {len(entry.models)} models of {entry.problem}"
     if not sys.stdin.isatty():
         raise TokenmartError(
             f"preregister: an entry is never removed: {what}; nothing was registered, add --yes"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from analysis.preregistration.definition import (
     COVERED,
@@ -95,6 +95,11 @@ class Entry(BaseModel):
     sha256: str
 
     @property
+    def names(self) -> str:
+        """Its metrics with their directions, for a sentence."""
+        return ", ".join(f"{m.name} ({m.direction} is better)" for m in self.metrics)
+
+    @property
     def before_labels(self) -> bool:
         """Whether no label was found when it was written, as the entry states."""
         return self.target == "unknown"
@@ -157,7 +162,12 @@ def register(
             registered already, the problem has the name of another one, or the file was edited.
         StorageError: it can't be written.
     """
-    _refuse_namesake(workspace, problem)
+    own = namesake(problem, workspace)
+    if own is not None:  # a copy would write into the record of the problem it was copied from
+        raise TokenmartError(
+            f"{problem.asked}: name: {problem.name} is that of {own}, and what is registered for "
+            "one would count for the other; give your file a name of its own"
+        )
     chosen = tuple(dict.fromkeys(define(workspace.dbt_project, problem, text) for text in metrics))
     known = known_labels(workspace, problem)
     if known and (not labels_known or supersedes is not None):
@@ -173,7 +183,15 @@ def register(
     with FileLock(f"{path}.lock", timeout=30):
         before = entries(workspace, problem.name)
         models = registered_models(problem)
-        _refuse_repeated(problem, chosen, models, before)
+        # an unchanged metric twice would only make the test stricter
+        for earlier in before:
+            for metric in chosen:
+                if metric in earlier.metrics and earlier.models == models:
+                    raise TokenmartError(
+                        f"--metric {metric.name}: registered already, in entry {earlier.number} of "
+                        f"{earlier.recorded_at}; see `tokenmart preregister --problem "
+                        f"{problem.asked}`"
+                    )
         _check_superseded(before, supersedes, reason)
         draft = Entry(
             number=len(before) + 1,
@@ -213,12 +231,11 @@ def entries(workspace: Workspace, problem: str) -> tuple[Entry, ...]:
         content = read_json(path, _MAXIMUM_BYTES).content
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
             raise TokenmartError(f"{path}: not a file of pre-registrations; {remedy}")
-        found = tuple(Entry.model_validate(one) for one in content.get("entries", ()))
+        found = TypeAdapter(tuple[Entry, ...]).validate_python(content.get("entries", ()))
     except StrictJsonError as error:
         raise TokenmartError(f"{path}: pre-registrations {error}; {remedy}") from error
-    except (ValidationError, TypeError) as error:
-        problems = error.errors() if isinstance(error, ValidationError) else []
-        where = ".".join(str(part) for part in problems[0]["loc"]) if problems else "entries"
+    except ValidationError as error:
+        where = ".".join(str(part) for part in ("entries", *error.errors()[0]["loc"]))
         raise TokenmartError(f"{path}: field {where} is missing or malformed; {remedy}") from error
     previous = ""
     for number, entry in enumerate(found, start=1):
@@ -302,32 +319,6 @@ def _check_superseded(before: Sequence[Entry], number: int | None, reason: str |
     if number in replaced or number not in {entry.number for entry in before}:
         left = ", ".join(str(e.number) for e in before if e.number not in replaced) or "none"
         raise TokenmartError(f"--supersedes {number}: no entry to replace; there are: {left}")
-
-
-def _refuse_namesake(workspace: Workspace, problem: Problem) -> None:
-    """A copy that kept the name of a problem here would write into the record of that one."""
-    own = namesake(problem, workspace)
-    if own is not None:
-        raise TokenmartError(
-            f"{problem.asked}: name: {problem.name} is that of {own}, and what is registered for "
-            "one would count for the other; give your file a name of its own"
-        )
-
-
-def _refuse_repeated(
-    problem: Problem,
-    chosen: Sequence[RegisteredMetric],
-    models: tuple[RegisteredModel, ...],
-    before: Sequence[Entry],
-) -> None:
-    """Refuse a second entry of an unchanged metric: it would only make the test stricter."""
-    for entry in before:
-        for metric in chosen:
-            if metric in entry.metrics and entry.models == models:
-                raise TokenmartError(
-                    f"--metric {metric.name}: registered already, in entry {entry.number} of "
-                    f"{entry.recorded_at}; see `tokenmart preregister --problem {problem.asked}`"
-                )
 
 
 def _changes(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from analysis.options import PROBLEM, RESAMPLES, SEED
-from warehouse.options import FILE, JSON, WIDE
+from analysis.options import RESAMPLES, SEED
+from warehouse.options import FILE, JSON, LAST_PROBLEM, WIDE
 
 if TYPE_CHECKING:
     from analysis.ranking.metric_table import Direction
@@ -31,7 +31,7 @@ TOP = click.option(
 
 
 @click.command()
-@PROBLEM
+@LAST_PROBLEM
 @METRIC
 @TOP
 @WIDE
@@ -100,11 +100,12 @@ def correlate(
         select model_id, avg(nll) as value from tokens
         where problem = 'minilong' and condition = 'full' and position > 1000 group by model_id"
     """
+    from analysis.ranking.ideas import idea_from_file, idea_from_sql
     from analysis.ranking.leaderboard import leaderboard_record, rank_metrics
     from analysis.ranking.leaderboard_view import print_leaderboard
     from analysis.ranking.loading import load_table, parts_reader
+    from analysis.ranking.other_labs import other_labs
     from warehouse.errors import visible
-    from warehouse.metrics.tries import remember
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
     from warehouse.progress import progress_bar
@@ -115,23 +116,14 @@ def correlate(
     chosen = load_ranked(problem, workspace)
     ideas = []
     if sql is not None:
-        from analysis.ranking.ideas import idea_from_sql
-
         ideas = idea_from_sql(sql, chosen, name)
     elif values is not None:
-        from analysis.ranking.ideas import idea_from_file
-
         ideas = idea_from_file(values, chosen, name)
-    others = []
-    if labs:
-        from analysis.ranking.other_labs import other_labs
-
-        others = other_labs(chosen, workspace, labs)
+    others = other_labs(chosen, workspace, labs)
     for lab in others:
         for note in (f"{len(lab.models)} models", *lab.notes):
             click.echo(visible(f"{lab.name}: {note}"), err=True)
-    table = load_table(chosen, workspace, ideas, better, others)
-    remember(workspace, table.problem, table.present)
+    table = load_table(chosen, workspace, ideas, better, others, record=True)
     ranked = len(ideas) + sum(c.kind == "variant" for c in table.named(metrics))
     detailed = ranked if as_json else min(top + len(ideas) + 1, ranked)
     with progress_bar(detailed * (1 + as_json), "variants") as progress:
@@ -153,7 +145,7 @@ def correlate(
 
 
 @click.command()
-@PROBLEM
+@LAST_PROBLEM
 @METRIC
 @TOP
 @WIDE
@@ -191,14 +183,12 @@ def select(
     from analysis.ranking.loading import load_table, parts_reader
     from analysis.ranking.metric_selection import select_metric
     from analysis.ranking.selection_view import print_selection, selection_record
-    from warehouse.metrics.tries import remember
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
 
     workspace = find_workspace()
-    table = load_table(load_ranked(problem, workspace), workspace)
-    table.named(metrics)
-    remember(workspace, table.problem, table.present)
+    table = load_table(load_ranked(problem, workspace), workspace, record=True)
+    table.named(metrics)  # a wrong name is refused
     parts_of = parts_reader(workspace, table)
     selection = select_metric(table, seed, splits, unofficial, parts_of=parts_of)
     if as_json:

@@ -12,7 +12,6 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -20,8 +19,9 @@ import pyarrow as pa
 from analysis.ranking.leaderboard import rank_metrics, row_record
 from analysis.ranking.loading import load_table
 from analysis.ranking.metric_table import Direction
+from analysis.statistics.correlations import number
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.metrics.tries import Kind, Try, remember
+from warehouse.metrics.tries import Kind, Try
 from warehouse.paths import find_workspace
 from warehouse.problem.spec import load_ranked
 from warehouse.sql.dataframes import Kind as TableKind
@@ -37,24 +37,17 @@ _COLUMNS = ("model_id", "value", "variant")
 _LABELS = re.compile("downstream", re.IGNORECASE)
 
 
+_MEASURES = (
+    "spearman", "ci95_low", "ci95_high", "p_adjusted", "p_single", "held_out",
+    "spearman_within_families", "p_adjusted_within_families",
+)  # fmt: skip
 SCHEMA = pa.schema(
     [
-        ("metric", pa.string()),
-        ("variant", pa.string()),
-        ("kind", pa.string()),
-        ("direction", pa.string()),
+        *((name, pa.string()) for name in ("metric", "variant", "kind", "direction")),
         ("admissible", pa.bool_()),
         ("n", pa.int64()),
-        ("spearman", pa.float64()),
-        ("ci95_low", pa.float64()),
-        ("ci95_high", pa.float64()),
-        ("p_adjusted", pa.float64()),
-        ("p_single", pa.float64()),
-        ("held_out", pa.float64()),
-        ("spearman_within_families", pa.float64()),
-        ("p_adjusted_within_families", pa.float64()),
-        ("tracks_target", pa.bool_()),
-        ("baseline", pa.bool_()),
+        *((name, pa.float64()) for name in _MEASURES),
+        *((name, pa.bool_()) for name in ("tracks_target", "baseline")),
     ]
 )
 
@@ -66,12 +59,8 @@ class ArrowTable(Protocol):
         """The rows, in Arrow's C interface."""
 
 
-@dataclass(frozen=True)
-class _Row:
-    """One row and its place, for messages."""
-
-    where: str
-    content: Mapping[str, Any]
+_Row = tuple[str, Mapping[str, Any]]
+"""The place of a row, for messages, and its values by column."""
 
 
 def idea_from_sql(sql: str, problem: Ranked, name: str) -> list[Try]:
@@ -93,7 +82,7 @@ def idea_from_sql(sql: str, problem: Ranked, name: str) -> list[Try]:
         )
     parameters = {"problem": problem.name} if re.search(r"\$problem\b", sql) else {}
     found = query(sql, "arrow", **parameters)
-    rows = [_Row(f"--sql: row {n}", row) for n, row in enumerate(found.to_pylist(), start=1)]
+    rows = [(f"--sql: row {n}", row) for n, row in enumerate(found.to_pylist(), start=1)]
     _check_columns("--sql", found.column_names)
     return _tries(rows, "--sql", problem, name, "sql", sql.strip())
 
@@ -122,7 +111,7 @@ def idea_from_file(path: Path, problem: Ranked, name: str) -> list[Try]:
                     )
                 if line:
                     content = dict(zip(columns, line, strict=True))
-                    rows.append(_Row(where, {**content, "value": _number(where, content["value"])}))
+                    rows.append((where, {**content, "value": _number(where, content["value"])}))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise TokenmartError(f"{option}: can't be read as CSV ({error})") from error
     return _of_values(rows, option, problem, name)
@@ -141,12 +130,12 @@ def idea_from_rows(
     """
     _check_columns("values", columns)
     read = []
-    for number, row in enumerate(rows, start=1):
-        where, value = f"values, row {number}", row["value"]
+    for n, row in enumerate(rows, start=1):
+        where, value = f"values, row {n}", row["value"]
         if value is not None and (isinstance(value, bool) or not hasattr(value, "__float__")):
             raise TokenmartError(f"{where}: value is {value!r}; it must be a number")
         number_read = None if value is None or math.isnan(value) else float(value)
-        read.append(_Row(where, {**row, "value": number_read}))
+        read.append((where, {**row, "value": number_read}))
     return _of_values(read, "values", problem, name)
 
 
@@ -196,14 +185,14 @@ def correlate(
     if values is not None:
         table = _table(values)
         ideas = idea_from_rows(table.to_pylist(), table.column_names, problem, name)
-    columns = load_table(problem, workspace, ideas, better)
-    remember(workspace, columns.problem, columns.present)
+    columns = load_table(problem, workspace, ideas, better, record=True)
     board = rank_metrics(columns, seed, resamples=1, top=0)
-    rows = []
-    for row in board.rows:
-        interval = row.interval.record
-        bounds = {"ci95_low": interval["low"], "ci95_high": interval["high"]}
-        rows.append(row_record(row) | bounds | {"baseline": row is board.baseline})
+    rows = [
+        row_record(row)
+        | {"ci95_low": number(row.interval.low), "ci95_high": number(row.interval.high)}
+        | {"baseline": row is board.baseline}
+        for row in board.rows
+    ]
     return converted(pa.Table.from_pylist(rows, SCHEMA), into)
 
 
@@ -226,15 +215,13 @@ def _table(values: Mapping[str, float | None] | ArrowTable) -> pa.Table:
 
 def _of_values(rows: list[_Row], option: str, problem: Ranked, name: str) -> list[Try]:
     """Ideas from numbers that were computed elsewhere; their definition is a hash of the rows."""
-    numbers = sorted(str(sorted(row.content.items())) for row in rows)
+    numbers = sorted(str(sorted(content.items())) for _, content in rows)
     digest = hashlib.sha256("\n".join(numbers).encode()).hexdigest()
     return _tries(rows, option, problem, name, "values", f"sha256 {digest}")
 
 
 def _check_columns(option: str, columns: list[str]) -> None:
-    lacking = [name for name in _COLUMNS[:2] if name not in columns]
-    unknown = [name for name in columns if name not in _COLUMNS]
-    if lacking or unknown:
+    if not set(_COLUMNS[:2]) <= set(columns) <= set(_COLUMNS):
         raise TokenmartError(
             f"{option}: the columns are {', '.join(columns) or 'none'}; give model_id and value, "
             "and variant to name several ideas"
@@ -268,21 +255,21 @@ def _tries(
     ids |= {model_id: model_id for model_id in ids.values()}
     short = hashlib.sha256(definition.encode()).hexdigest()[:8]
     found: dict[str, dict[str, float]] = {}
-    for row in rows:
-        variant = str(row.content.get("variant") or short)
-        named = row.content["model_id"]
+    for where, content in rows:
+        variant = str(content.get("variant") or short)
+        named = content["model_id"]
         if named not in ids:
             raise TokenmartError(
-                f"{row.where}: {named!r} is no model of {problem.name}; "
+                f"{where}: {named!r} is no model of {problem.name}; "
                 f"{did_you_mean(str(named), ids)}in SQL, keep to `where problem = $problem`"
             )
         values = found.setdefault(variant, {})
         if ids[named] in values:
             raise TokenmartError(
-                f"{row.where}: a second value for {named}; give one per model (group by model_id, "
+                f"{where}: a second value for {named}; give one per model (group by model_id, "
                 "where problem = $problem), or name them apart in a column variant"
             )
-        values[ids[named]] = _value(row.where, row.content["value"])
+        values[ids[named]] = _value(where, content["value"])
     if all(math.isnan(value) for values in found.values() for value in values.values()):
         raise TokenmartError(f"{option}: no value for any model of {problem.name}")
     return [
@@ -297,14 +284,14 @@ def _value(where: str, value: Any) -> float:
     if isinstance(value, bool) or not hasattr(value, "__float__"):
         raise TokenmartError(f"{where}: value is {value!r}; it must be a number")
     try:
-        number = float(value)
+        found = float(value)
     except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
+        found = math.inf
+    if not math.isfinite(found):
         remedy = "case when isfinite(…) then … end" if where.startswith("--sql") else "nothing"
         raise TokenmartError(
-            f"{where}: value is {number}, expected a finite number; write one, or {remedy} where "
+            f"{where}: value is {found}, expected a finite number; write one, or {remedy} where "
             "a model has none"
         )
-    rounded = float(f"{number:.9e}")
-    return rounded if math.isfinite(rounded) else number
+    rounded = float(f"{found:.9e}")
+    return rounded if math.isfinite(rounded) else found

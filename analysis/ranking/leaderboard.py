@@ -13,7 +13,7 @@ import numpy as np
 
 from analysis.ranking.metric_table import MetricColumn, MetricTable, PartsOf
 from analysis.ranking.registered import RegisteredResult, registered_results
-from analysis.statistics.correlations import Floats, Interval, number, spearman
+from analysis.statistics.correlations import Interval, number, spearman
 from analysis.statistics.document_noise import DocumentNoise, document_noise
 from analysis.statistics.families import (
     NewFamily,
@@ -37,9 +37,11 @@ is known of a run without evaluating it."""
 class TestedMetric:
     """One variant, oriented, in the inference on all metrics ever tested.
 
-    rho: Spearman over all models with a value, NaN where they are too few to be tested; interval:
-        of it, simultaneous for all metrics tested and so valid for one that was chosen, widened for
-        the correlation of models within families and series; p_adjusted: likewise.
+    rho: Spearman over all models with a value.
+    interval: of rho, simultaneous for all metrics tested and so valid for one that was chosen,
+        widened for the correlation of models within families and series; p_adjusted: likewise.
+        Both are NaN where the models are too few to be tested.
+    p_single: as if tested alone, with the design effect of families and series.
     within_rho, within_interval, p_within: the same within families; NaN with one model each.
     evidence: where an interval excludes 0; empty where the metric doesn't track the target.
     fewer: full id → documents, of the models whose value rests on fewer than that of another.
@@ -49,11 +51,17 @@ class TestedMetric:
     rho: float
     interval: Interval
     p_adjusted: float
+    p_single: float
     within_rho: float
     within_interval: Interval
     p_within: float
     evidence: tuple[str, ...]
     fewer: dict[str, int]
+
+    @property
+    def n(self) -> int:
+        """Number of models with a value."""
+        return int(self.column.present.sum())
 
     @property
     def tracks(self) -> bool:
@@ -63,12 +71,10 @@ class TestedMetric:
 
 @dataclass(frozen=True, kw_only=True)
 class LeaderboardRow(TestedMetric):
-    """A tested metric with every coefficient over the n models that have a value.
+    """A tested metric with every coefficient over the models that have a value.
 
-    spearman: rho, also where the models are too few to be tested.
     held_out: mean rho over random splits of the models; NaN for a metric without values for all
         models, and with too few models.
-    p_single: as if tested alone, with the design effect of families and series.
     family_interval: of rho, as of a metric named beforehand; within_families: rho of the
         differences inside families, likewise; new_family: expected rho in another family, its
         interval allowing for the choice.
@@ -77,10 +83,7 @@ class LeaderboardRow(TestedMetric):
     alike: the columns with the most similar ranking (Spearman, with its sign); of ideas only.
     """
 
-    n: int
-    spearman: float
     held_out: float
-    p_single: float
     family_interval: Interval
     within_families: WithinFamilies
     new_family: NewFamily
@@ -123,12 +126,13 @@ def tested_metrics(table: MetricTable, inference: Inference) -> list[TestedMetri
     return [
         TestedMetric(
             column=column,
-            rho=float(inference.overall.rho[row]),
-            interval=inference.interval(row),
-            p_adjusted=float(inference.p[row]),
+            rho=spearman(column.oriented[column.present], table.target[column.present]),
+            interval=inference.overall.interval(row),
+            p_adjusted=float(inference.overall.p[row]),
+            p_single=float(inference.overall.single_p[row]),
             within_rho=float(inference.within.rho[row]),
-            within_interval=inference.within_interval(row),
-            p_within=float(inference.p_within[row]),
+            within_interval=inference.within.interval(row),
+            p_within=float(inference.within.p[row]),
             evidence=inference.evidence(row),
             fewer=table.fewer_documents(column),
         )
@@ -137,17 +141,17 @@ def tested_metrics(table: MetricTable, inference: Inference) -> list[TestedMetri
 
 
 def best_first(metric: TestedMetric) -> tuple[float, str]:
-    """Sort key: largest rho first; equal ones by name, not by the order of columns."""
-    return -round(metric.rho, 10), metric.column.name
+    """Sort key: largest rho first, undefined last; equal ones by name, not by order of columns."""
+    return 2.0 if math.isnan(metric.rho) else -round(metric.rho, 10), metric.column.name
 
 
 def rank_metrics(
     table: MetricTable,
     seed: int,
     resamples: int,
-    top: int | None = None,
+    top: float = math.inf,
     clustered: bool = False,
-    per_metric: int | None = None,
+    per_metric: float = math.inf,
     progress: Callable[[str, int], None] = lambda what, units: None,
     shown: Sequence[str] = (),
     parts_of: PartsOf | None = None,
@@ -161,7 +165,7 @@ def rank_metrics(
         table: of the problem.
         seed: of bootstrap, splits and MCD filter.
         resamples: of each interval.
-        top: how many rows get bootstrap intervals; all when None.
+        top: how many rows get bootstrap intervals; all by default.
         clustered: resample families instead of models.
         per_metric: bootstrap intervals only for this number of best variants of each metric.
         progress: called for each row whose intervals over documents were computed.
@@ -177,37 +181,25 @@ def rank_metrics(
     base = default_baseline(table.columns, table.baseline)
     asked = {id(c) for c in table.columns if c.kind != "variant"}
     asked |= {id(c) for c in table.named(shown)}
-    rho = [spearman(c.oriented[c.present], table.target[c.present]) for c in table.columns]
-    places = [place for place, c in enumerate(table.columns) if id(c) in asked or c is base]
-    places.sort(
-        key=lambda place: (
-            table.columns[place].kind == "variant",
-            2.0 if math.isnan(rho[place]) else -round(rho[place], 10),
-            table.columns[place].name,
-        )
-    )
+    ranked = [metric for metric in tested if id(metric.column) in asked or metric.column is base]
+    ranked.sort(key=lambda metric: (metric.column.kind == "variant", best_first(metric)))
     rows = []
     of_metric: Counter[str] = Counter()
-    for place in places:
-        column = table.columns[place]
+    for metric in ranked:
+        column = metric.column
         of_metric[column.metric] += id(column) in asked
-        wanted = (top is None or of_metric.total() <= top) and (
-            per_metric is None or of_metric[column.metric] <= per_metric
-        )
+        wanted = of_metric.total() <= top and of_metric[column.metric] <= per_metric
         wanted = wanted or column.kind != "variant" or column is base
-        detailed = wanted and not math.isnan(rho[place])
+        detailed = wanted and not math.isnan(metric.rho)
         x, y = column.oriented[column.present], table.target[column.present]
         families = list(compress(table.families, column.present))
         kinds = list(compress(table.kinds, column.present))
-        reach = inference.critical if inference.overall.tested[place] else math.nan
+        reach = math.nan if math.isnan(metric.p_adjusted) else inference.overall.critical
         clusters = families if clustered else None
         rows.append(
             LeaderboardRow(
-                **vars(tested[place]),
-                n=x.size,
-                spearman=rho[place],
-                held_out=held_out[place],
-                p_single=float(inference.p_single[place]),
+                **vars(metric),
+                held_out=held_out.get(column.name, math.nan),
                 family_interval=family_interval(x, y, families),
                 within_families=within_families(x, y, families),
                 new_family=new_family(x, y, families, kinds, reach),
@@ -218,7 +210,7 @@ def rank_metrics(
         )
         if detailed:
             progress(f"documents: {column.metric}", 1)
-    known = sorted((m for m in tested if not math.isnan(m.rho)), key=best_first)
+    known = sorted((m for m in tested if not math.isnan(m.p_adjusted)), key=best_first)
     whole = [metric for metric in known if metric.column.present.all()]
     return Leaderboard(
         table=table,
@@ -276,14 +268,14 @@ def _near_best(whole: Sequence[TestedMetric], table: MetricTable) -> Sequence[bo
     return list(indistinguishable(errors))
 
 
-def _held_out(table: MetricTable, seed: int) -> Floats:
-    """Of each column; the splits are those of `select_metric`."""
-    found = np.full(len(table.columns), math.nan)
-    whole = [i for i, c in enumerate(table.columns) if c.present.all() and np.ptp(c.values) > 0]
-    if whole and len(table.models) >= MINIMUM_MODELS:
-        metrics = np.stack([table.columns[i].oriented for i in whole])
-        found[whole] = repeated_splits(metrics, table.target, seed).variant_test
-    return found
+def _held_out(table: MetricTable, seed: int) -> dict[str, float]:
+    """By a column's name, where it has a value; the splits are those of `select_metric`."""
+    whole = [c for c in table.columns if c.present.all() and np.ptp(c.values) > 0]
+    if not whole or len(table.models) < MINIMUM_MODELS:
+        return {}
+    metrics = np.stack([column.oriented for column in whole])
+    found = repeated_splits(metrics, table.target, seed).variant_test.tolist()
+    return dict(zip((column.name for column in whole), found, strict=True))
 
 
 def _most_alike(
@@ -293,10 +285,9 @@ def _most_alike(
     found = []
     for other in table.columns:
         both = column.present & other.present
-        if other.kind == "variant":
-            rho = spearman(column.oriented[both], other.oriented[both])
+        rho = spearman(column.oriented[both], other.oriented[both])
+        if other.kind == "variant" and not math.isnan(rho):
             found.append((other, rho))
-    found = [pair for pair in found if not math.isnan(pair[1])]
     return tuple(sorted(found, key=lambda pair: (-round(abs(pair[1]), 10), pair[0].name))[:most])
 
 
@@ -328,7 +319,7 @@ def leaderboard_record(
         "seed": board.seed,
         "resamples": board.resamples,
         "clustered": board.clustered,
-        "least_spearman_that_excludes_0": number(board.inference.least_rho),
+        "least_spearman_that_excludes_0": number(board.inference.overall.least_rho),
         "rows": rows,
     }
 
@@ -344,7 +335,7 @@ def row_record(row: LeaderboardRow) -> dict[str, Any]:
         "kind": row.column.kind,
         "n": row.n,
         "held_out": number(row.held_out),
-        "spearman": number(row.spearman),
+        "spearman": number(row.rho),
         "spearman_ci95_after_choice": row.interval.record,
         "spearman_ci95_family": row.family_interval.record,
         "spearman_within_families": number(row.within_families.value),
@@ -370,9 +361,9 @@ def _details(row: LeaderboardRow, models: list[str]) -> dict[str, Any]:
     if noise := row.documents:
         record |= {
             "documents": noise.documents,
-            "spearman_ci95_new_documents": noise.sources.documents.record,
-            "spearman_ci95_new_documents_and_models": noise.sources.both.record,
-            "reliability_over_documents": number(noise.sources.reliability),
+            "spearman_ci95_new_documents": noise.new_documents.record,
+            "spearman_ci95_new_documents_and_models": noise.new_documents_and_models.record,
+            "reliability_over_documents": number(noise.reliability),
             "soft_pairwise_accuracy": number(noise.soft_pairs),
         }
         if pairs := noise.pairs:

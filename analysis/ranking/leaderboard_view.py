@@ -6,21 +6,17 @@ Preregistered metrics come first; everything else is exploratory.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
+from typing import TYPE_CHECKING, TypeVar
 
-from analysis.ranking.leaderboard import (
-    MINIMUM_MODELS,
-    Leaderboard,
-    LeaderboardRow,
-    TestedMetric,
-)
+from analysis.lists import first_few
+from analysis.ranking.leaderboard import MINIMUM_MODELS, Leaderboard, LeaderboardRow, TestedMetric
 from analysis.ranking.metric_table import NAMED_MODELS, MetricColumn, MetricTable, fewer_text
 from analysis.ranking.registered import RegisteredResult
-from analysis.statistics.correlations import Interval
 from analysis.statistics.document_noise import MINIMUM_DOCUMENTS
+from analysis.statistics.formats import signed, span, unsigned
 from warehouse.terminal import (
     Column,
     counted,
@@ -29,6 +25,9 @@ from warehouse.terminal import (
     print_notes,
     terminal_console,
 )
+
+if TYPE_CHECKING:
+    from analysis.ranking.metric_selection import MetricSelection
 
 NAMED = 5
 """Number of metrics that are named; the rest is counted."""
@@ -39,10 +38,7 @@ FEW_MODELS = 12
 FEW_TOKENS = 100
 """Below, a mean of per-token values has a standard error of a tenth of their spread or more."""
 
-
-def registered_lines(registered: Sequence[RegisteredResult]) -> list[str]:
-    """One line for each preregistered metric."""
-    return [f"Preregistered: {result.text}." for result in registered]
+Row = TypeVar("Row", bound=TestedMetric)
 
 
 def registered_names(registered: Sequence[RegisteredResult]) -> frozenset[str]:
@@ -50,42 +46,40 @@ def registered_names(registered: Sequence[RegisteredResult]) -> frozenset[str]:
     return frozenset(result.said.metric.name for result in registered if result.said.counts)
 
 
-def tracking_lines(
-    tracking: Sequence[TestedMetric],
-    first: TestedMetric,
-    models: int,
-    tested: int,
-    least: float,
-) -> list[str]:
-    """Which metrics track the target, by the best variant of each; or that none does.
+def verdict_lines(found: Leaderboard | MetricSelection) -> list[str]:
+    """Preregistered metrics first, then which metrics track the target, or that none does.
 
-    `tracking` has the largest rho first, as has `first` of all variants; `least` is the rho from
-    which an interval over all models excludes 0.
+    Of each metric that tracks the target its best variant is named.
     """
-    null = f"95% null maximum of {tested} tested: {least:+.2f}"
-    if not tracking:
-        return [
-            f"No metric tracks the target: no 95% CI excludes 0. Best of all: "
-            f"{_rho(first, models)}. {null}."
-        ]
-    lines = [f"These metrics track the target: {_listed(tracking)}. {null}."]
-    for variants in list(_by_metric(tracking).values())[:NAMED]:
-        best = variants[0]
-        text = f"  {_rho(best, models)}: CI excludes 0 {' and '.join(best.evidence)}"
-        if "over all models" not in best.evidence:
-            text += f", rho {best.within_rho:+.2f} ({span(best.within_interval)})"
+    lines = [f"Preregistered: {result.text}." for result in found.registered]
+    inference = found.inference
+    null = f"95% null maximum of {inference.tested} tested: {signed(inference.overall.least_rho)}"
+    if not found.near_best:
+        models = len(found.table.models)
+        lines.append(f"{models} models, or none with all values, are too few for an answer.")
+    elif not found.tracking:
+        best = _rho(found.near_best[0])
+        lines.append(
+            f"No metric tracks the target: no 95% CI excludes 0. Best of all: {best}. {null}."
+        )
+    else:
+        lines.append(f"These metrics track the target: {_listed(found.tracking)}. {null}.")
+    for variants in list(_by_metric(found.tracking).values())[:NAMED]:
+        first = variants[0]
+        text = f"  {_rho(first)}: CI excludes 0 {' and '.join(first.evidence)}"
+        if "over all models" not in first.evidence:
+            text += f", rho {signed(first.within_rho)} ({span(first.within_interval)})"
         lines.append(text)
     return lines
 
 
-def baseline_line(baseline: TestedMetric, models: int) -> str:
-    """The baseline's figures, which every answer is compared with."""
-    return f"Baseline: {_rho(baseline, models)}."
-
-
-def near_best_line(near: Sequence[TestedMetric]) -> str:
-    """Which metrics can't be distinguished from the best; `near` has the best first."""
-    return f"Not distinguishable from the best ({near[0].column.name}): {_listed(near)}."
+def comparison_lines(found: Leaderboard | MetricSelection) -> list[str]:
+    """The baseline's figures, and which metrics can't be distinguished from the best."""
+    lines = [f"Baseline: {_rho(found.baseline)}."] if found.baseline else []
+    if near := found.near_best:
+        best = near[0].column.name
+        lines.append(f"Not distinguishable from the best ({best}): {_listed(near)}.")
+    return lines
 
 
 def exploratory_line(registered: Sequence[RegisteredResult]) -> str:
@@ -94,20 +88,10 @@ def exploratory_line(registered: Sequence[RegisteredResult]) -> str:
     return f"{what} is exploratory: p and CI allow for the choice among all metrics tested."
 
 
-def span(interval: Interval) -> str:
-    """Both ends of an interval; a dash where there is none."""
-    return "–" if math.isnan(interval.low) else f"{interval.low:+.2f} to {interval.high:+.2f}"
-
-
-def or_dash(value: float, form: str = "+.3f") -> str:
-    """A number; a dash where it is undefined."""
-    return "–" if math.isnan(value) else f"{value:{form}}"
-
-
-def _rho(metric: TestedMetric, models: int) -> str:
+def _rho(metric: TestedMetric) -> str:
     return (
-        f"{metric.column.name}, rho {metric.rho:+.2f} (95% CI {span(metric.interval)}, "
-        f"n = {models})"
+        f"{metric.column.name}, rho {signed(metric.rho)} (95% CI {span(metric.interval)}, "
+        f"n = {metric.n})"
     )
 
 
@@ -123,75 +107,103 @@ def _listed(variants: Sequence[TestedMetric]) -> str:
     names = [
         f"{metric} ({counted(len(of), 'variant')})" for metric, of in _by_metric(variants).items()
     ]
-    more = f" and {counted(len(names) - NAMED, 'more metric')}" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    return first_few(names, NAMED, "metric")
+
+
+def print_answers(
+    found: Leaderboard | MetricSelection,
+    answers: Sequence[str],
+    rows: Sequence[Row],
+    name: Callable[[Row], str],
+    cells: Sequence[tuple[str, Callable[[Row], str], bool]],
+    notes: Sequence[str],
+    wide: bool,
+) -> None:
+    """Print the answers, a table and the notes that explain it.
+
+    Args:
+        found: whose baseline and preregistered metrics are marked.
+        answers: sentences, the last one with the next command.
+        rows: of the table.
+        name: of a row's metric.
+        cells: of each column its heading, the cell of a row, and whether it is left out where the
+            terminal is narrow.
+        notes: sentences.
+        wide: leave nothing out.
+    """
+    console = terminal_console()
+    first = registered_names(found.registered)
+    names = [
+        name(row)
+        + (" (preregistered)" if row.column.name in first else "")
+        + (" (baseline)" if row is found.baseline else "")
+        for row in rows
+    ]
+    columns = [
+        Column("metric/variant", names, text=True),
+        *(Column(head, [cell(row) for row in rows], extra=extra) for head, cell, extra in cells),
+    ]
+    print_notes(console, answers[:-1], "bold")
+    print_notes(console, answers[-1:])
+    console.print()
+    left_out = print_columns(console, columns, wide=wide)
+    print_notes(console, [*notes, *left_out_notes(left_out)], "dim")
+
+
+def leading_rows(
+    rows: Sequence[Row], registered: Sequence[RegisteredResult], top: int, baseline: Row | None
+) -> list[Row]:
+    """The first `top` rows, preregistered metrics before others, and the baseline."""
+    first = registered_names(registered)
+    shown = sorted(rows, key=lambda row: row.column.name not in first)[:top]
+    return shown if baseline is None or baseline in shown else [*shown, baseline]
 
 
 def print_leaderboard(board: Leaderboard, top: int, wide: bool = False) -> None:
     """The answers, then ideas, the first `top` other rows and the baseline, and their notes."""
     ideas = [row for row in board.rows if row.column.kind != "variant"]
     variants = [row for row in board.rows if row.column.kind == "variant"]
-    first = registered_names(board.registered)
-    variants.sort(key=lambda row: row.column.name not in first)
-    rows = [*ideas, *variants[:top]]
-    if board.baseline is not None and board.baseline not in rows:
-        rows.append(board.baseline)
-    console = terminal_console()
-    print_notes(console, _answers(board), "bold")
-    print_notes(console, [f"Next: {_next(board)}"])
-    console.print()
-    left_out = print_columns(console, _columns(board, rows, first), wide=wide)
+    rows = [*ideas, *leading_rows(variants, board.registered, top, board.baseline)]
+    answers = [*verdict_lines(board), *comparison_lines(board), f"Next: {_next(board)}"]
+    notes = []
     for row in ideas:
-        alike = ", ".join(f"{other.name} ({_signed(rho)})" for other, rho in row.alike)
-        if alike:
-            print_notes(console, [f"{row.column.name} ranks the models most like: {alike}"])
-    notes = _notes(board, rows, len(variants))
-    notes += left_out_notes(left_out)
-    print_notes(console, notes, "dim")
-    print_notes(console, (f"warning: {warning}" for warning in _warnings(board, rows)), "bold")
+        if alike := ", ".join(f"{other.name} ({_coefficient(rho)})" for other, rho in row.alike):
+            notes.append(f"{row.column.name} ranks the models most like: {alike}")
+    notes += _notes(board, rows, len(variants))
+    print_answers(
+        board,
+        answers,
+        rows,
+        lambda row: row.column.name + ("" if row.column.admissible else " †"),
+        _CELLS,
+        notes,
+        wide,
+    )
+    warnings = (f"warning: {warning}" for warning in _warnings(board, rows))
+    print_notes(terminal_console(), warnings, "bold")
 
 
-def _columns(
-    board: Leaderboard, rows: Sequence[LeaderboardRow], first: frozenset[str]
-) -> list[Column]:
-    """The table: the most important columns first, the rest on a wide terminal."""
+def _coefficient(value: float) -> str:
+    return signed(value, 3, "undefined")
 
-    def name(row: LeaderboardRow) -> str:
-        marks = "" if row.column.admissible else " †"
-        if row.column.name in first:
-            marks += " (preregistered)"
-        if row is board.baseline:
-            marks += " (baseline)"
-        return row.column.name + marks
 
-    def skipped(row: LeaderboardRow) -> str:
-        found = row.coefficients
-        return f"{_signed(found.skipped.value)} ({found.skipped.kept})" if found else "–"
-
-    def pairs(row: LeaderboardRow) -> str:
-        noise = row.documents
-        known = noise and not math.isnan(noise.soft_pairs)
-        return f"{noise.soft_pairs:.2f}" if noise and known else "–"
-
-    shown: list[tuple[str, Callable[[LeaderboardRow], str], bool]] = [
-        ("Spearman", lambda row: _signed(row.spearman), False),
-        ("95% CI", lambda row: _interval(row.interval), False),
-        ("p adj.", lambda row: or_dash(row.p_adjusted, ".4f"), False),
-        ("held out", lambda row: or_dash(row.held_out, "+.2f"), False),
-        ("n", lambda row: str(row.n), False),
-        ("tokens", lambda row: f"{fewest_tokens(row):,}" if fewest_tokens(row) else "–", False),
-        ("better", lambda row: row.column.direction, True),
-        ("Pearson", lambda row: _signed(row.coefficients.pearson) if row.coefficients else "–",
-         True),
-        ("skipped", skipped, True),
-        ("new docs", lambda row: _interval(row.documents.sources.both) if row.documents else "–",
-         True),
-        ("pairs", pairs, True),
-    ]  # fmt: skip
-    return [
-        Column("metric/variant", [name(row) for row in rows], text=True),
-        *(Column(head, [cell(row) for row in rows], extra=extra) for head, cell, extra in shown),
-    ]
+_CELLS: list[tuple[str, Callable[[LeaderboardRow], str], bool]] = [
+    ("Spearman", lambda row: _coefficient(row.rho), False),
+    ("95% CI", lambda row: span(row.interval, "undefined"), False),
+    ("p adj.", lambda row: unsigned(row.p_adjusted, 4), False),
+    ("held out", lambda row: signed(row.held_out), False),
+    ("n", lambda row: str(row.n), False),
+    ("tokens", lambda row: f"{count:,}" if (count := fewest_tokens(row)) else "–", False),
+    ("better", lambda row: row.column.direction, True),
+    ("Pearson", lambda row: _coefficient(found.pearson) if (found := row.coefficients) else "–",
+        True),
+    ("skipped", lambda row: f"{_coefficient(found.skipped.value)} ({found.skipped.kept})"
+        if (found := row.coefficients) else "–", True),
+    ("new docs", lambda row: span(noise.new_documents_and_models, "undefined")
+        if (noise := row.documents) else "–", True),
+    ("pairs", lambda row: unsigned(noise.soft_pairs, 2) if (noise := row.documents) else "–", True),
+]  # fmt: skip
+"""Heading, cell of a row, and whether it is left out where the terminal is narrow."""
 
 
 def fewest_tokens(row: LeaderboardRow) -> int:
@@ -234,8 +246,7 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
         full_id for full_id in table.without_target if full_id.replace("/", "--") in table.extracted
     ]
     if unscored:
-        more = f" and {len(unscored) - NAMED} more" if len(unscored) > NAMED else ""
-        notes.append(f"extracted, without a target score: {', '.join(unscored[:NAMED])}{more}")
+        notes.append(f"extracted, without a target score: {first_few(unscored, NAMED)}")
     notes += _without_value(table, [row.column for row in rows])
     return notes
 
@@ -270,28 +281,6 @@ def _warnings(board: Leaderboard, rows: Sequence[LeaderboardRow]) -> list[str]:
             "differ by rounding, too; run `tokenmart extract --dtype` with one for all"
         )
     return found
-
-
-def _answers(board: Leaderboard) -> list[str]:
-    """Preregistered metrics first, then the verdict, the baseline and what is near the best."""
-    lines = registered_lines(board.registered)
-    models = len(board.table.models)
-    base = board.baseline
-    if not board.near_best:
-        lines.append(f"{models} models, or none with all values, are too few for an answer.")
-    else:
-        lines += tracking_lines(
-            board.tracking,
-            board.near_best[0],
-            models,
-            board.inference.tested,
-            board.inference.least_rho,
-        )
-    if base is not None:
-        lines.append(baseline_line(base, base.n))
-    if board.near_best:
-        lines.append(near_best_line(board.near_best))
-    return lines
 
 
 def _next(board: Leaderboard) -> str:
@@ -332,17 +321,5 @@ def _without_value(table: MetricTable, columns: Sequence[MetricColumn]) -> Itera
         alike[tuple(compress(ids, ~column.present))].append(column.name)
     for models, names in alike.items():
         if models:
-            more = f" and {len(names) - 1} more rows" if len(names) > 1 else ""
-            count = len(models) - NAMED_MODELS
-            rest = f" and {count} more models" if count > 0 else ""
-            yield f"{names[0]}{more}: no value for {', '.join(models[:NAMED_MODELS])}{rest}"
-
-
-def _signed(value: float) -> str:
-    return "undefined" if math.isnan(value) else f"{value:+.3f}"
-
-
-def _interval(interval: Interval) -> str:
-    if math.isnan(interval.low):
-        return "undefined"
-    return f"{interval.low:+.2f} to {interval.high:+.2f}"
+            left_out = first_few(models, NAMED_MODELS, "model")
+            yield f"{first_few(names, 1, 'row')}: no value for {left_out}"

@@ -6,8 +6,9 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
+import duckdb
 import numpy as np
 
 from analysis.preregistration.entries import preregistered_metrics
@@ -15,7 +16,7 @@ from analysis.ranking.metric_table import Direction, MetricColumn, MetricTable, 
 from analysis.statistics.correlations import Floats, settled
 from analysis.statistics.document_noise import MINIMUM_DOCUMENTS, Aggregation, DocumentParts
 from warehouse.errors import TokenmartError
-from warehouse.metrics.tries import built_tries, tested_besides
+from warehouse.metrics.tries import built_tries, remember, tested_besides
 from warehouse.problem.models import series_of
 from warehouse.problem.spec import FileTarget
 from warehouse.problem.target_file import read_locked_target
@@ -30,6 +31,18 @@ if TYPE_CHECKING:
 _TURNED: dict[Aggregation, Aggregation] = {"q10": "q90", "q90": "q10"}
 """The same documents once values are negated: the highest decile becomes the lowest."""
 
+_CATALOGUE = """
+    select
+        metric,
+        variant,
+        family,
+        coalesce(parameters, '{}') as parameters,
+        direction,
+        admissible,
+        coalesce(formula, '') as formula
+    from metric_catalog
+"""
+
 _PARTS = """
     select model_id, doc_id, numerator, denominator, weight
     from metric_parts
@@ -43,6 +56,7 @@ def load_table(
     ideas: Sequence[Try] = (),
     better: Direction = "higher",
     others: Sequence[OtherLab] = (),
+    record: bool = False,
 ) -> MetricTable:
     """Read the marts and the target of a problem.
 
@@ -52,11 +66,12 @@ def load_table(
         ideas: to rank together with the variants of the build.
         better: which values of the ideas are better.
         others: labs whose models are ranked, too.
+        record: the metrics and ideas as tested, as every command does that shows results.
 
     Raises:
         TokenmartError: no mart, no value, or no target.
         LockedFileError: the target file is missing or changed.
-        StorageError: the record of what was tested can't be read.
+        StorageError: the record of what was tested can't be read or written.
     """
     with connect_read_only(workspace) as connection:
         values = connection.execute(
@@ -64,25 +79,22 @@ def load_table(
             " where problem = ?",
             [problem.name],
         ).fetchall()
-        catalogue = connection.execute(
-            "select metric, variant, family, parameters, direction, admissible, formula,"
-            " description from metric_catalog"
-        ).fetchall()
+        catalogue = records(connection, _CATALOGUE)
         built = built_tries(connection, problem.name)
         formats = connection.execute(
             "select distinct dtype, model_id from units where problem = ? and status = 'done'",
             [problem.name],
         ).fetchall()
-    scores, source = load_target(problem, workspace)
+    scores, source = load_target(problem, workspace, others)
     models = tuple(
         Model(spec.model_id, spec.full_id, spec.family, spec.parameters, series_of(spec))
         for spec in problem.ranked_models
         if spec.model_id in scores
     )
-    models += _models_of_others(problem, workspace, others, scores, source)
+    models += tuple(m for lab in others for m in lab.models if m.model_id in scores)
     for lab in others:
         values += lab.values
-        formats += [(dtype, m.model_id) for m in lab.models for dtype in m.dtypes]
+        formats += lab.formats
     if len(models) < 3:
         raise TokenmartError(
             f"{problem.name}: {len(models)} models have a target score, 3 are needed; "
@@ -102,14 +114,29 @@ def load_table(
             f"{problem.name}: the mart metric_values is empty; run "
             f"`tokenmart {bring} --problem {problem.asked}` and `{build}`"
         )
-    described = {(row[0], row[1]): row for row in catalogue}
-    columns = [_column(described.get(key), key, grouped[key]) for key in sorted(grouped)]
-    of_metric = {row[0]: row for row in catalogue}
+    described = {(row["metric"], row["variant"]): row for row in catalogue}
+    if undescribed := sorted(grouped.keys() - described.keys()):
+        raise TokenmartError(
+            f"metric {'/'.join(undescribed[0])} has values but no line in metric_catalog; "
+            "describe it in its metric file and run `tokenmart dbt build`"
+        )
+    columns = []
+    for key, (found, documents, tokens) in sorted(grouped.items()):
+        row = described[key] | {"parameters": json.loads(described[key]["parameters"])}
+        counts = {
+            "documents": tuple(np.nan_to_num(documents).astype(int).tolist()),
+            "tokens": tuple(np.nan_to_num(tokens).astype(int).tolist()),
+        }
+        columns.append(MetricColumn(**row, values=found, **counts))
+    of_metric = {row["metric"]: row for row in catalogue}
     for idea in ideas:
         if idea.metric in of_metric:
             raise TokenmartError(f"name {idea.metric!r}: a metric has this name; choose another")
     present = (*built, *ideas)
     besides = tested_besides(workspace, problem.name, present)
+    registered = preregistered_metrics(workspace, problem)
+    if record:
+        remember(workspace, problem.name, present)
     return MetricTable(
         problem=problem.name,
         models=models,
@@ -124,67 +151,20 @@ def load_table(
         tried=tuple(
             _column_of_try(entry, models, of_metric.get(entry.metric)) for entry in besides
         ),
-        registered=preregistered_metrics(workspace, problem),
+        registered=registered,
         baseline=problem.baseline,
-        present=present,
         extracted=frozenset(model_id for _, model_id in formats),
         asked=problem.asked,
     )
 
 
-def _models_of_others(
-    problem: Ranked,
-    workspace: Workspace,
-    others: Sequence[OtherLab],
-    scores: dict[str, float],
-    source: dict[str, Any],
-) -> tuple[Model, ...]:
-    """Other labs' models that have a target; their scores are added to what is known."""
-    if not others:
-        return ()
-    locked: dict[str, float] = {}
-    if isinstance(problem.target, FileTarget):
-        models = [spec.full_id for spec in problem.ranked_models]
-        path = problem.target.path
-        locked = read_locked_target(workspace, problem.name, path, models, some=True).scores
-    found = []
-    for lab in others:
-        for model in lab.models:
-            if model.full_id in locked:
-                scores[model.model_id] = locked[model.full_id]
-            elif model.model_id in lab.scores:
-                scores[model.model_id], stderr, items = lab.scores[model.model_id]
-                source["stderr"][model.model_id] = stderr
-                source["items_per_model"][model.model_id] = items
-            else:
-                continue
-            found.append(
-                Model(model.model_id, model.full_id, model.family, model.parameters, model.kind)
-            )
-    source["others"] = {lab.name: lab.sha256 for lab in others}
-    return tuple(found)
-
-
-def _column(row: Any, key: tuple[str, str], found: Floats) -> MetricColumn:
-    """A variant of the build; `found`: its values, and the documents and tokens they rest on."""
-    if row is None:
-        raise TokenmartError(
-            f"metric {key[0]}/{key[1]} has values but no line in metric_catalog; "
-            "describe it in its metric file and run `tokenmart dbt build`"
-        )
-    return MetricColumn(
-        metric=row[0],
-        variant=row[1],
-        family=row[2],
-        parameters=json.loads(row[3] or "{}"),
-        direction="lower" if row[4] == "lower" else "higher",
-        admissible=bool(row[5]),
-        formula=row[6] or "",
-        description=row[7] or "",
-        values=found[0],
-        documents=tuple(np.nan_to_num(found[1]).astype(int).tolist()),
-        tokens=tuple(np.nan_to_num(found[2]).astype(int).tolist()),
-    )
+def records(
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any] = ()
+) -> list[dict[str, Any]]:
+    """The rows of a query by the names of their columns."""
+    found = connection.execute(sql, parameters)
+    names = [column[0] for column in found.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
 def _column_of_try(
@@ -197,16 +177,17 @@ def _column_of_try(
         variant=entry.variant,
         family=entry.kind,
         parameters={},
-        direction="lower" if variant and row and row[4] == "lower" else better,
-        admissible=variant and (row is None or bool(row[5])),
+        direction=row["direction"] if variant and row else better,
+        admissible=variant and (row is None or row["admissible"]),
         formula=entry.definition,
-        description="",
         values=np.array([entry.values.get(model.model_id, math.nan) for model in models]),
         kind=entry.kind,
     )
 
 
-def load_target(problem: Ranked, workspace: Workspace) -> tuple[dict[str, float], dict[str, Any]]:
+def load_target(
+    problem: Ranked, workspace: Workspace, others: Sequence[OtherLab] = ()
+) -> tuple[dict[str, float], dict[str, Any]]:
     """Target scores by model_id, and where they came from.
 
     Raises:
@@ -218,6 +199,7 @@ def load_target(problem: Ranked, workspace: Workspace) -> tuple[dict[str, float]
             f"problem {problem.name} has no target: nothing to correlate with; add a target "
             "section to its problem file (`tokenmart sql` and `tokenmart extract` need none)"
         )
+    origin = {"others": {lab.name: lab.sha256 for lab in others}} if others else {}
     if isinstance(problem.target, FileTarget):
         models = [spec.full_id for spec in problem.ranked_models]
         target = read_locked_target(
@@ -228,26 +210,26 @@ def load_target(problem: Ranked, workspace: Workspace) -> tuple[dict[str, float]
             asked=problem.asked,
             some=True,
         )
-        scores = {
-            spec.model_id: target.scores[spec.full_id]
-            for spec in problem.ranked_models
-            if spec.full_id in target.scores
-        }
+        every = [*problem.ranked_models, *(model for lab in others for model in lab.models)]
+        scores = {m.model_id: target.scores[m.full_id] for m in every if m.full_id in target.scores}
         path = problem.target.path.as_posix()
-        return scores, {"kind": "file", "path": path, "sha256": target.sha256}
+        return scores, {"kind": "file", "path": path, "sha256": target.sha256} | origin
     with connect_read_only(workspace) as connection:
         rows = connection.execute(
             "select model_id, score, stderr, items from downstream_scores"
             " where problem = ? and model_id in ? and task = 'overall' and score is not null",
             [problem.name, [model.model_id for model in problem.ranked_models]],
         ).fetchall()
+    measured = {row[0]: row[1:] for row in rows}
+    for lab in others:
+        measured |= lab.scores
     source = {
         "kind": problem.target.kind,
         "sha256": _scores_sha256(rows),
-        "items_per_model": {row[0]: row[3] for row in rows},
-        "stderr": {row[0]: row[2] for row in rows},
+        "items_per_model": {model_id: items for model_id, (_, _, items) in measured.items()},
+        "stderr": {model_id: stderr for model_id, (_, stderr, _) in measured.items()},
     }
-    return {row[0]: float(row[1]) for row in rows}, source
+    return {model_id: float(row[0]) for model_id, row in measured.items()}, source | origin
 
 
 def _scores_sha256(rows: Sequence[tuple[Any, ...]]) -> str:
@@ -256,24 +238,22 @@ def _scores_sha256(rows: Sequence[tuple[Any, ...]]) -> str:
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
-def parts_reader(workspace: Workspace, table: MetricTable) -> PartsOf | None:
-    """A function from a column to its parts; None where no build has made `metric_parts`.
+def parts_reader(workspace: Workspace, table: MetricTable) -> PartsOf:
+    """A function from a column to its parts.
 
-    It gives None for ideas, whose numbers have no documents, and for variants of one document.
+    It gives None for ideas, whose numbers have no documents, for variants of one document, and
+    where no build has made `metric_parts`.
     """
-    with connect_read_only(workspace) as connection:
-        found = connection.execute(
-            "select 1 from information_schema.tables where table_name = 'metric_parts'"
-        ).fetchone()
-    if found is None:
-        return None
 
     def read(column: MetricColumn) -> DocumentParts | None:
         if column.kind != "variant":
             return None
+        asked = [table.problem, column.metric, column.variant]
         with connect_read_only(workspace) as connection:
-            asked = [table.problem, column.metric, column.variant]
-            rows = connection.execute(_PARTS, asked).fetchall()
+            try:
+                rows = connection.execute(_PARTS, asked).fetchall()
+            except duckdb.CatalogException:
+                return None
         return _parts(table, column, rows)
 
     return read
@@ -291,11 +271,8 @@ def _parts(
     parts = np.full((3, len(models), len(documents)), np.nan)
     for model_id, doc_id, *values in rows:
         if model_id in models:
-            parts[:, models[model_id], documents[doc_id]] = [
-                np.nan if value is None else value for value in values
-            ]
-    known = cast("Aggregation", aggregation)
-    weight = parts[2] if np.isfinite(parts[2]).any() else None
+            parts[:, models[model_id], documents[doc_id]] = np.array(values, float)  # None: NaN
     if column.direction == "lower":
-        return DocumentParts(-parts[0], parts[1], _TURNED.get(known, known), weight)
-    return DocumentParts(parts[0], parts[1], known, weight)
+        parts[0] *= -1
+        aggregation = _TURNED.get(aggregation, aggregation)
+    return DocumentParts(parts, aggregation)

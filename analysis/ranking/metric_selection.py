@@ -65,7 +65,7 @@ class MetricSelection:
     inference: Inference
     incomplete: tuple[str, ...]
     inadmissible: tuple[str, ...]
-    baseline: MetricColumn | None
+    baseline: Candidate | None
     splits: Splits
     best_lead: Lead | None
     new_family: NewFamily
@@ -73,21 +73,6 @@ class MetricSelection:
     noise_ceiling: float
     registered: tuple[RegisteredResult, ...]
     seed: int
-
-    @property
-    def models(self) -> int:
-        """Number of models."""
-        return len(self.table.models)
-
-    @property
-    def families(self) -> int:
-        """Number of families of models."""
-        return len(set(self.table.families))
-
-    @property
-    def series(self) -> int:
-        """Number of series of models, each of one family."""
-        return len(set(self.table.series))
 
     @property
     def best(self) -> Candidate:
@@ -110,7 +95,6 @@ def select_metric(
     seed: int,
     splits: int = DEFAULT_SPLITS,
     unofficial: bool = False,
-    baseline: MetricColumn | None = None,
     parts_of: PartsOf | None = None,
 ) -> MetricSelection:
     """Compare all complete variants of a problem with its target and with each other.
@@ -120,7 +104,6 @@ def select_metric(
         seed: of splits, permutations and resamples.
         splits: random train/test splits.
         unofficial: let variants compete that need a second model.
-        baseline: what the others are compared with; by default that of the problem.
         parts_of: reads a column's documents; None to take the documents as they are.
 
     Raises:
@@ -143,7 +126,7 @@ def select_metric(
         )
     # Built once and no longer there: they can't win, but choices were made among them, too.
     earlier = [c for c in table.tried if (c.admissible or unofficial) and may_be_chosen(c)]
-    base = baseline or default_baseline(complete, table.baseline)
+    base = default_baseline(complete, table.baseline)
     base_index = next((i for i, c in enumerate(complete) if c is base), None)
     inference = infer_all(table)
     tested = {id(metric.column): metric for metric in tested_metrics(table, inference)}
@@ -172,7 +155,7 @@ def select_metric(
         inference=inference,
         incomplete=tuple(c.name for c in allowed if not may_be_chosen(c)),
         inadmissible=tuple(c.name for c in variants if not (c.admissible or unofficial)),
-        baseline=base,
+        baseline=next((c for c in candidates if c.column is base), None),
         splits=parts,
         best_lead=None
         if base is None or base is top
@@ -180,7 +163,7 @@ def select_metric(
             top.oriented, base.oriented, table.target, table.families, table.series, seed
         ),
         new_family=new_family(
-            top.oriented, table.target, table.families, table.kinds, inference.critical
+            top.oriented, table.target, table.families, table.kinds, inference.overall.critical
         ),
         documents=noise_of(top, table, parts_of, seed),
         noise_ceiling=noise_ceiling(table.target, table.target_errors),

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from analysis.lists import first_few
 from analysis.statistics.correlations import Flags, Floats, settled
 from analysis.statistics.document_noise import DocumentParts
 from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.terminal import counted
 
 if TYPE_CHECKING:
     from analysis.preregistration.entries import PreregisteredMetric
-    from warehouse.metrics.tries import Kind, Try
+    from warehouse.metrics.tries import Kind
 
 NAMED_MODELS = 3
 """Number of models that a message names; the others are counted."""
@@ -54,7 +56,6 @@ class MetricColumn:
     direction: Direction
     admissible: bool
     formula: str
-    description: str
     values: Floats = field(repr=False)
     kind: Kind = "variant"
     documents: tuple[int, ...] = ()
@@ -95,7 +96,6 @@ class MetricTable:
     asked: the value of `--problem`, where it isn't the problem's name.
     target_source: where the target came from, for the record.
     dtypes: number formats the models were run in, each with the full ids of its models.
-    present: the columns as the record of tested metrics has them.
     """
 
     problem: str
@@ -108,7 +108,6 @@ class MetricTable:
     tried: tuple[MetricColumn, ...] = ()
     registered: tuple[PreregisteredMetric, ...] = ()
     baseline: str = ""
-    present: tuple[Try, ...] = ()
     extracted: frozenset[str] = frozenset()
     asked: str = ""
 
@@ -139,11 +138,11 @@ class MetricTable:
         """The number of metrics tested, in words."""
         count = self.tries
         parts = [
-            f"{count[name]} {words if count[name] == 1 else words.replace(word, word + 's')}"
-            for name, word, words in (
-                ("variants_of_this_build", "variant", "variant of this build"),
-                ("variants_of_earlier_builds", "variant", "variant of earlier builds"),
-                ("ideas", "idea", "idea"),
+            counted(count[name], noun) + origin
+            for name, noun, origin in (
+                ("variants_of_this_build", "variant", " of this build"),
+                ("variants_of_earlier_builds", "variant", " of earlier builds"),
+                ("ideas", "idea", ""),
             )
             if count[name]
         ]
@@ -233,8 +232,5 @@ class MetricTable:
 def fewer_text(column: MetricColumn, fewer: Mapping[str, int]) -> str:
     """`MetricTable.fewer_documents` in words."""
     most = max(column.documents, default=0)
-    named = [
-        f"{full_id} {count} of {most}" for full_id, count in list(fewer.items())[:NAMED_MODELS]
-    ]
-    more = f" and {len(fewer) - NAMED_MODELS} more models" if len(fewer) > NAMED_MODELS else ""
-    return f"{', '.join(named)}{more}"
+    named = [f"{full_id} {count} of {most}" for full_id, count in fewer.items()]
+    return first_few(named, NAMED_MODELS, "model")

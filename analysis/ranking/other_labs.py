@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
+from analysis.ranking.metric_table import Model
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
-from warehouse.plugins import kinds
+from warehouse.plugins import load, plugin_files
 from warehouse.problem.problem_files import Ranked
-
-
-@dataclass(frozen=True)
-class LabModel:
-    """A model of another lab; `kind` is its series of doses."""
-
-    model_id: str
-    full_id: str
-    family: str
-    parameters: int | None
-    kind: str
-    dtypes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -30,7 +17,7 @@ class OtherLab:
     """Models, values and scores that another lab adds to a ranking.
 
     sha256: of what was read.
-    models: that one's own store hasn't.
+    models: that one's own store hasn't; formats: number format and model_id of each.
     values: metric, variant, model_id, value, documents, tokens; of metrics computed the same way in
         both.
     scores: measured target by model_id, with standard error and number of items; empty where the
@@ -40,41 +27,29 @@ class OtherLab:
 
     name: str
     sha256: str
-    models: tuple[LabModel, ...]
+    models: tuple[Model, ...]
+    formats: tuple[tuple[str, str], ...]
     values: tuple[tuple[str, str, str, float | None, int, int], ...]
     scores: dict[str, tuple[float, float | None, int]]
     notes: tuple[str, ...]
 
 
-class LabSource(ABC):
-    """Reads what other labs have shared; a plugin's subclass has a `kind`."""
-
-    kind: ClassVar[str]
-
-    @abstractmethod
-    def read(self, problem: Ranked, workspace: Workspace, names: Sequence[str]) -> list[OtherLab]:
-        """The additions of these labs to a problem.
-
-        Raises:
-            TokenmartError: no such lab, nothing of the problem, or values that can't be compared.
-            StorageError: a file can't be read.
-        """
-
-
 def other_labs(problem: Ranked, workspace: Workspace, names: Sequence[str]) -> list[OtherLab]:
     """The additions of other labs to a problem, by the names that --with gives.
 
+    A plugin's file in `labs/` reads them: its function `read_labs` has the same arguments.
+
     Raises:
-        TokenmartError: there is no plugin for it; see `LabSource.read`.
+        TokenmartError: there is no such plugin, no such lab, nothing of the problem, or values that
+            can't be compared.
         StorageError: a file can't be read.
     """
     if not names:
         return []
-    sources = kinds(LabSource, "labs")  # type: ignore[type-abstract]
-    if len(sources) > 1:
+    files = plugin_files("labs")
+    if not files:
         raise TokenmartError(
-            f"--with: several plugins read exports ({', '.join(sources)}); keep one"
+            "--with: no plugin reads other labs' exports; restore plugins/exchange"
         )
-    for source in sources.values():
-        return source().read(problem, workspace, names)
-    raise TokenmartError("--with: no plugin reads other labs' exports; restore plugins/exchange")
+    found: list[OtherLab] = load(files[0]).read_labs(problem, workspace, names)
+    return found

@@ -7,15 +7,15 @@ lead over the baseline is adjusted for other metrics tested.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from analysis.ranking.metric_table import MetricColumn, MetricTable, fewer_text
-from analysis.statistics.correlations import Floats, Interval, number, settled, spearman
+from analysis.statistics.correlations import Interval, number, settled, spearman
 from analysis.statistics.families import family_interval
+from analysis.statistics.formats import signed, span
 from analysis.statistics.preregistered_tests import (
     Lead,
     arrangements,
@@ -93,16 +93,16 @@ class RegisteredResult:
             )
         ruling = "confirmed" if self.holds else "not confirmed"
         return (
-            f"{name}: {ruling}, rho {self.rho:+.2f} (95% CI {self.interval.low:+.2f} to "
-            f"{self.interval.high:+.2f}, n = {self.models}), one-sided p {self.p:.4f} at level "
-            f"{entry.level:g}{self._lead_text}"
+            f"{name}: {ruling}, rho {signed(self.rho)} (95% CI {span(self.interval)}, "
+            f"n = {self.models}), one-sided p {self.p:.4f} at level {entry.level:g}"
+            f"{self._lead_text}"
         )
 
     @property
     def _lead_text(self) -> str:
         if self.lead is None:
             return ""
-        text = f"; rho minus that of {self.baseline} {self.lead.value:+.2f} ({self.lead.text}"
+        text = f"; rho minus that of {self.baseline} {signed(self.lead.value)} ({self.lead.text}"
         if math.isnan(self.lead.p):
             return f"{text})"
         return f"{text}: {'is ahead' if self.lead.p < LEAD_LEVEL else 'not distinguishable'})"
@@ -136,23 +136,29 @@ def registered_results(
     strata = exchangeable_strata(table.families, series)
     built = {column.name: column for column in table.columns if column.kind == "variant"}
     found = [built.get(said.metric.name) for said in table.registered]
-    values = [
-        _as_registered(said, column, len(table.models))
-        for said, column in zip(table.registered, found, strict=True)
-    ]
-    p = _joint_p(table, values, strata, series)
+    values = np.full((len(found), len(table.models)), np.nan)
+    for row, said, column in zip(values, table.registered, found, strict=True):
+        if column is not None:
+            higher = said.metric.direction == "higher"
+            row[:] = settled(column.values if higher else -column.values)
+    complete = np.isfinite(values).all(axis=1)
+    p = np.full(len(values), np.nan)
+    if complete.any():
+        seed = table.registered[int(complete.argmax())].entry.seed
+        p[complete] = directed_test(
+            values[complete], table.target, seed, strata=strata, blocks=series
+        )
     results = []
     for said, column, own, own_p in zip(table.registered, found, values, p, strict=True):
-        whole = bool(np.isfinite(own).all())
         rho, interval, lead = math.nan, Interval(math.nan, math.nan, "family"), None
-        if whole:
+        if np.isfinite(own).all():
             rho = spearman(own, table.target)
             interval = family_interval(own, table.target, table.families)
-        if whole and baseline is not None and baseline is not column:
-            lead = lead_over(
-                *(own, baseline.oriented, table.target, table.families, table.series),
-                said.entry.seed,
-            )
+            if baseline is not None and baseline is not column:
+                lead = lead_over(
+                    *(own, baseline.oriented, table.target, table.families, table.series),
+                    said.entry.seed,
+                )
         fewer = table.fewer_documents(column) if column else {}
         results.append(
             RegisteredResult(
@@ -170,26 +176,3 @@ def registered_results(
             )
         )
     return tuple(results)
-
-
-def _as_registered(said: PreregisteredMetric, column: MetricColumn | None, models: int) -> Floats:
-    """`[models]` values with the registered sign; NaN where the variant isn't built."""
-    if column is None:
-        return np.full(models, np.nan)
-    return settled(column.values if said.metric.direction == "higher" else -column.values)
-
-
-def _joint_p(
-    table: MetricTable,
-    values: Sequence[Floats],
-    strata: Sequence[str],
-    series: Sequence[tuple[str, str]],
-) -> Floats:
-    """One-sided p of each registered metric; NaN for those without a value for every model."""
-    p = np.full(len(values), np.nan)
-    whole = [index for index, own in enumerate(values) if np.isfinite(own).all()]
-    if whole:
-        seed = table.registered[whole[0]].entry.seed
-        rows = np.stack([values[index] for index in whole])
-        p[whole] = directed_test(rows, table.target, seed, strata=strata, blocks=series)
-    return p

@@ -6,30 +6,21 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from analysis.lists import first_few
 from analysis.ranking.leaderboard_view import (
     NAMED,
-    baseline_line,
+    comparison_lines,
     exploratory_line,
-    near_best_line,
-    or_dash,
-    registered_lines,
-    registered_names,
-    span,
-    tracking_lines,
+    leading_rows,
+    print_answers,
+    verdict_lines,
 )
 from analysis.ranking.metric_selection import Candidate, MetricSelection
 from analysis.ranking.metric_table import fewer_text
 from analysis.ranking.registered import LEAD_LEVEL
 from analysis.statistics.correlations import number
 from analysis.statistics.document_noise import MINIMUM_DOCUMENTS
-from warehouse.terminal import (
-    Column,
-    counted,
-    left_out_notes,
-    print_columns,
-    print_notes,
-    terminal_console,
-)
+from analysis.statistics.formats import signed, span, unsigned
 
 
 def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> dict[str, Any]:
@@ -40,11 +31,11 @@ def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> d
     splits, inference, table = selection.splits, selection.inference, selection.table
     return {
         "problem": table.problem,
-        "models": selection.models,
+        "models": len(table.models),
         "groups": {
-            "families": selection.families,
+            "families": len(set(table.families)),
             "kinds": len(set(table.kinds)),
-            "series": selection.series,
+            "series": len(set(table.series)),
         },
         "preregistered": [result.record for result in selection.registered],
         "tracks_target": [c.column.name for c in selection.tracking],
@@ -53,9 +44,9 @@ def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> d
         "variants": len(selection.candidates),
         "tried": table.tries,
         "tested": inference.tested,
-        "least_spearman_that_excludes_0": number(inference.least_rho),
-        "critical": number(inference.critical),
-        "critical_within_families": number(inference.within_critical),
+        "least_spearman_that_excludes_0": number(inference.overall.least_rho),
+        "critical": number(inference.overall.critical),
+        "critical_within_families": number(inference.within.critical),
         "design_effect": number(inference.overall.design_effect),
         "held_out": {
             "splits": splits.test.size,
@@ -70,13 +61,13 @@ def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> d
         if selection.documents is None
         else {
             "documents": selection.documents.documents,
-            "ci95_new_documents": selection.documents.sources.documents.record,
-            "ci95_new_documents_and_models": selection.documents.sources.both.record,
-            "reliability": number(selection.documents.sources.reliability),
+            "ci95_new_documents": selection.documents.new_documents.record,
+            "ci95_new_documents_and_models": selection.documents.new_documents_and_models.record,
+            "reliability": number(selection.documents.reliability),
             "soft_pairwise_accuracy": number(selection.documents.soft_pairs),
         },
         "noise_ceiling_pearson": number(selection.noise_ceiling),
-        "baseline": None if selection.baseline is None else selection.baseline.name,
+        "baseline": None if selection.baseline is None else selection.baseline.column.name,
         "best_minus_baseline": selection.best_lead.record if selection.best_lead else None,
         "incomplete": list(selection.incomplete),
         "inadmissible": list(selection.inadmissible),
@@ -111,66 +102,48 @@ def print_selection(
     selection: MetricSelection, top: int, shown: Sequence[str] = (), wide: bool = False
 ) -> None:
     """The answers and what to do next, then the first `top` candidates of the metrics `shown`."""
-    console = terminal_console()
-    print_notes(console, answer_lines(selection), "bold")
-    print_notes(console, [_next(selection)])
-    console.print()
-    first = registered_names(selection.registered)
-    rows = sorted(_of(selection, shown), key=lambda c: c.column.name not in first)[:top]
-    rows += [c for c in selection.candidates if c.column is selection.baseline and c not in rows]
-    left_out = print_columns(console, _columns(selection, rows, first), wide=wide)
-    notes = [exploratory_line(selection.registered), *_selection_notes(selection)]
-    notes += left_out_notes(left_out)
-    print_notes(console, notes, "dim")
+    rows = leading_rows(_of(selection, shown), selection.registered, top, selection.baseline)
+    print_answers(
+        selection,
+        [*answer_lines(selection), _next(selection)],
+        rows,
+        lambda candidate: candidate.column.name,
+        [*_CELLS, *(_BASELINE_CELLS if selection.baseline else ())],
+        [exploratory_line(selection.registered), *_selection_notes(selection)],
+        wide,
+    )
 
 
-def _columns(
-    selection: MetricSelection, rows: Sequence[Candidate], first: frozenset[str]
-) -> list[Column]:
-    def name(candidate: Candidate) -> str:
-        marks = " (preregistered)" if candidate.column.name in first else ""
-        return (
-            candidate.column.name
-            + marks
-            + (" (baseline)" if candidate.column is selection.baseline else "")
-        )
+_CELLS: list[tuple[str, Callable[[Candidate], str], bool]] = [
+    ("Spearman", lambda candidate: signed(candidate.rho, 3), False),
+    ("95% CI", lambda candidate: span(candidate.interval), False),
+    ("p adj.", lambda candidate: unsigned(candidate.p_adjusted, 4), False),
+    ("best?", lambda candidate: "maybe" if candidate.near_best else "no", False),
+    ("held out", lambda candidate: signed(candidate.held_out, 3), False),
+    ("within", lambda candidate: signed(candidate.within_rho, 3), True),
+    ("95% CI", lambda candidate: span(candidate.within_interval), True),
+    ("| size", lambda candidate: signed(candidate.partial, 3), True),
+]
+"""Heading, cell of a row, and whether it is left out where the terminal is narrow."""
 
-    shown: list[tuple[str, Callable[[Candidate], str], bool]] = [
-        ("Spearman", lambda c: or_dash(c.rho), False),
-        ("95% CI", lambda c: span(c.interval), False),
-        ("p adj.", lambda c: or_dash(c.p_adjusted, ".4f"), False),
-        ("best?", lambda c: "maybe" if c.near_best else "no", False),
-        ("held out", lambda c: or_dash(c.held_out), False),
-        ("within", lambda c: or_dash(c.within_rho), True),
-        ("95% CI", lambda c: span(c.within_interval), True),
-        ("| size", lambda c: or_dash(c.partial), True),
-    ]
-    if selection.baseline is not None:
-        shown += [
-            ("− base", lambda c: or_dash(c.minus_baseline), True),
-            ("p", lambda c: or_dash(c.p_beats_baseline, ".4f"), True),
-        ]
-    return [
-        Column("metric/variant", [name(row) for row in rows], text=True),
-        *(Column(head, [cell(row) for row in rows], extra=extra) for head, cell, extra in shown),
-    ]
+_BASELINE_CELLS: list[tuple[str, Callable[[Candidate], str], bool]] = [
+    ("− base", lambda candidate: signed(candidate.minus_baseline, 3), True),
+    ("p", lambda candidate: unsigned(candidate.p_beats_baseline, 4), True),
+]
 
 
 def _of(selection: MetricSelection, metrics: Sequence[str]) -> list[Candidate]:
     """The candidates of these metrics; all when none is named."""
-    return [c for c in selection.candidates if not metrics or c.column.metric in metrics]
+    return [
+        candidate
+        for candidate in selection.candidates
+        if not metrics or {candidate.column.metric, candidate.column.name} & set(metrics)
+    ]
 
 
 def answer_lines(selection: MetricSelection) -> list[str]:
     """Preregistered metrics first, then both answers and what they say of the baseline."""
-    lines = registered_lines(selection.registered)
-    lines += tracking_lines(
-        selection.tracking,
-        selection.best,
-        selection.models,
-        selection.inference.tested,
-        selection.inference.least_rho,
-    )
+    lines = verdict_lines(selection)
     uneven = next((c for c in selection.candidates if c.evidence and c.fewer), None)
     if uneven is not None:
         lines.append(
@@ -178,25 +151,18 @@ def answer_lines(selection: MetricSelection) -> list[str]:
             f"({fewer_text(uneven.column, uneven.fewer)}). Run `tokenmart extract --problem "
             f"{selection.table.option}` and `tokenmart dbt build`."
         )
-    base = next((c for c in selection.candidates if c.column is selection.baseline), None)
-    if base is not None:
-        lines.append(baseline_line(base, selection.models))
-    lines.append(near_best_line(selection.near_best))
-    if selection.baseline is not None:
-        lines.append(_baseline_text(selection, selection.baseline.name))
-    return lines
-
-
-def _baseline_text(selection: MetricSelection, name: str) -> str:
-    ahead = [c for c in selection.candidates if c.p_beats_baseline < LEAD_LEVEL]
-    if not ahead:
-        return f"No variant is distinguishable from {name}, the baseline, by a larger rho."
-    metrics = sorted({c.column.metric for c in ahead}, key=[c.column.metric for c in ahead].index)
-    named = ", ".join(metrics[:NAMED])
-    more = f" and {counted(len(metrics) - NAMED, 'more metric')}" if len(metrics) > NAMED else ""
-    return (
-        f"Ahead of {name}, the baseline (one-sided p below {LEAD_LEVEL}, adjusted): {named}{more}."
+    lines += comparison_lines(selection)
+    if selection.baseline is None:
+        return lines
+    name = f"{selection.baseline.column.name}, the baseline"
+    ahead = [c.column.metric for c in selection.candidates if c.p_beats_baseline < LEAD_LEVEL]
+    lines.append(
+        f"Ahead of {name} (one-sided p below {LEAD_LEVEL}, adjusted): "
+        f"{first_few(list(dict.fromkeys(ahead)), NAMED, 'metric')}."
+        if ahead
+        else f"No variant is distinguishable from {name}, by a larger rho."
     )
+    return lines
 
 
 def _next(selection: MetricSelection) -> str:
@@ -220,9 +186,9 @@ def _documents_text(selection: MetricSelection) -> str:
         return f"{name}: no metric_parts to draw from; run `tokenmart dbt build`"
     return (
         f"{name}: 95% CI with {noise.documents} documents resampled "
-        f"{span(noise.sources.documents)}, with documents and whole series of models "
-        f"{span(noise.sources.both)} (bootstrap, not adjusted for the choice); reliability over "
-        f"documents {or_dash(noise.sources.reliability)}"
+        f"{span(noise.new_documents)}, with documents and whole series of models "
+        f"{span(noise.new_documents_and_models)} (bootstrap, not adjusted for the choice); "
+        f"reliability over documents {signed(noise.reliability, 3)}"
     )
 
 
@@ -232,9 +198,9 @@ def _new_family_text(selection: MetricSelection) -> str:
     if math.isnan(found.value):
         return f"{name}: one family gives no estimate for a new one"
     text = (
-        f"{name}: expected rho in a new family {or_dash(found.value)} (near-duplicates "
-        f"partially pooled; the {selection.models} models are worth {found.worth:.1f} independent "
-        "ones)"
+        f"{name}: expected rho in a new family {signed(found.value, 3)} (near-duplicates "
+        f"partially pooled; the {len(selection.table.models)} models are worth {found.worth:.1f} "
+        "independent ones)"
     )
     if math.isnan(found.interval.low):
         return f"{text}; {found.families} families are too few for an interval"
@@ -242,10 +208,11 @@ def _new_family_text(selection: MetricSelection) -> str:
 
 
 def _selection_notes(selection: MetricSelection) -> list[str]:
-    splits, inference = selection.splits, selection.inference
+    splits, inference, table = selection.splits, selection.inference, selection.table
+    families, series = len(set(table.families)), len(set(table.series))
     lines = [
-        f"{selection.models} models, {selection.families} families, {selection.series} series; "
-        f"{len(selection.candidates)} variants that may be chosen, {selection.table.tries_text}: p "
+        f"{len(table.models)} models, {families} families, {series} series; "
+        f"{len(selection.candidates)} variants that may be chosen, {table.tries_text}: p "
         "adj. and CI account for all of them, whatever is shown",
         "95% CI, p adj.: simultaneous for all metrics tested, so also for the best; variances are "
         f"typically {inference.overall.design_effect:.2f} times those of independent models, as "
@@ -254,26 +221,26 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
         "distinguishable from the best (95%)",
         f"held out: mean rho on {splits.tested} models drawn at random ({splits.test.size} "
         f"splits); choosing on the others and scoring there: in sample "
-        f"{or_dash(splits.held_out + splits.optimism)}, held out "
-        f"{or_dash(splits.held_out)}",
+        f"{signed(splits.held_out + splits.optimism, 3)}, held out "
+        f"{signed(splits.held_out, 3)}",
         _new_family_text(selection),
         _documents_text(selection),
         "| size: partial correlation given log parameters",
     ]
     if selection.baseline is not None:
         lines.append(
-            f"− base: rho minus that of {selection.baseline.name}; p: one-sided, adjusted for all "
-            f"candidates; held out it reaches {or_dash(splits.baseline_held_out)}, and the "
-            f"choice does better in {splits.beats_baseline:.0%} of the splits"
+            f"− base: rho minus that of {selection.baseline.column.name}; p: one-sided, adjusted "
+            f"for all candidates; held out it reaches {signed(splits.baseline_held_out, 3)}, and "
+            f"the choice does better in {splits.beats_baseline:.0%} of the splits"
         )
     if not math.isnan(selection.noise_ceiling):
         lines.append(
             f"noise ceiling: by its standard errors, the target lets no metric reach more than "
-            f"{selection.noise_ceiling:.2f} (Pearson) on average"
+            f"{unsigned(selection.noise_ceiling, 2)} (Pearson) on average"
         )
     if (lead := selection.best_lead) is not None:
         lines.append(
-            f"{selection.best.column.name} minus baseline {or_dash(lead.value)} "
+            f"{selection.best.column.name} minus baseline {signed(lead.value, 3)} "
             f"({lead.text}), not adjusted for the choice"
         )
     uneven = tuple(c.column.name for c in selection.candidates if c.fewer)
@@ -283,6 +250,5 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
         ("needs a second model, left out (--unofficial)", selection.inadmissible),
     ):
         if names:
-            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            lines.append(f"{what}: {', '.join(names[:5])}{more}")
+            lines.append(f"{what}: {first_few(names, NAMED)}")
     return lines

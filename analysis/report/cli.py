@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
-from analysis.options import PROBLEM, RESAMPLES, SEED
+from analysis.options import RESAMPLES, SEED
 from warehouse.errors import visible
-from warehouse.options import FILE, FORCE
+from warehouse.options import FILE, FORCE, LAST_PROBLEM
 from warehouse.terminal import file_size
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ OWN_PAGE = b'<meta name="generator" content="tokenmart">'
 
 
 @click.command()
-@PROBLEM
+@LAST_PROBLEM
 @click.option(
     "--out",
     default="report.html",
@@ -55,7 +55,6 @@ def report(
     from analysis.report.overview import overview
     from analysis.report.page import figure_files, report_page
     from warehouse.files import refuse_protected, write_whole
-    from warehouse.metrics.tries import remember
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
     from warehouse.progress import progress_bar
@@ -66,13 +65,11 @@ def report(
         refuse_protected(figures, workspace, "--figures")
     chosen = load_ranked(problem, workspace)
     scored = chosen.target is not None and len(load_target(chosen, workspace)[0]) >= FEWEST_SCORED
-    table = load_table(chosen, workspace) if scored else None
-    if table is not None:
-        remember(workspace, table.problem, table.present)
+    table = load_table(chosen, workspace, record=True) if scored else None
     steps = FIGURES_OF_THE_PAGE + (detailed_rows(table) if table else 0)
     with progress_bar(steps, "steps") as progress:
-        data = gather(chosen, table, workspace, seed, resamples, progress) if table else None
-        found = data.overview if data else overview(chosen, workspace, {}, {})
+        data = gather(table, workspace, seed, resamples, progress) if table else None
+        found = overview(chosen, workspace, table, {"seed": seed, "resamples": resamples})
         page = report_page(found, data, progress)
     write_whole(out, page)
     click.echo(f"written {out} ({file_size(len(page.encode()))})")
@@ -90,7 +87,7 @@ def report(
 
 
 @click.command()
-@PROBLEM
+@LAST_PROBLEM
 @click.option("--document", required=True, help="Id or name of the document.")
 @click.option(
     "--model",
@@ -129,7 +126,7 @@ def show(
     problem: str,
     document: str,
     models: tuple[str, ...],
-    measure: str,
+    measure: Measure,
     condition: str | None,
     keys_only: bool,
     start: int | None,
@@ -159,18 +156,17 @@ def show(
         refuse_protected(out, workspace, force=force, own=OWN_PAGE)
     chosen = load_problem(problem, workspace)
     length = characters or (TERMINAL_CHARACTERS if out is None else None)
-    shaded_by = cast("Measure", measure)
-    if start is None and out is None and shaded_by == "gain":
+    if start is None and out is None and measure == "gain":
         whole = load_view(chosen, workspace, document, models, 0, None, condition)
         start = max(0, first_shaded(whole) - CHARACTERS_BEFORE)
     view = load_view(chosen, workspace, document, models, start or 0, length, condition)
-    if shaded_by == "gain" and all(reading.gain_condition is None for reading in view.readings):
+    if measure == "gain" and all(reading.gain_condition is None for reading in view.readings):
         raise TokenmartError(
             f"{chosen.name}: no gain yet; extract a window condition and run `tokenmart dbt build`"
         )
     if out is None:
-        print_view(terminal_console(), view, shaded_by, keys_only)
+        print_view(terminal_console(), view, measure, keys_only)
         return
-    page = view_page(view, shaded_by)
+    page = view_page(view, measure)
     write_whole(out, page)
     click.echo(f"written {out} ({file_size(len(page.encode()))})")

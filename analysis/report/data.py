@@ -11,7 +11,6 @@ import duckdb
 import numpy as np
 
 from analysis.ranking.leaderboard import (
-    BASELINES,
     MINIMUM_MODELS,
     Leaderboard,
     LeaderboardRow,
@@ -20,7 +19,7 @@ from analysis.ranking.leaderboard import (
 from analysis.ranking.loading import parts_reader
 from analysis.ranking.metric_selection import Candidate, MetricSelection, select_metric
 from analysis.ranking.metric_table import MetricColumn, MetricTable
-from analysis.report.overview import Overview, overview, short_name
+from analysis.report.overview import short_name
 from analysis.statistics.correlations import Floats, spearman
 from warehouse.sql.connection import connect_read_only
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from warehouse.paths import Workspace
-    from warehouse.problem.problem_files import Ranked
     from warehouse.progress import Progress
 
 
@@ -65,7 +63,6 @@ class MetricCorrelations:
 class ReportData:
     """One problem's metrics against its target."""
 
-    overview: Overview
     table: MetricTable
     board: Leaderboard
     selection: MetricSelection | None
@@ -76,20 +73,6 @@ class ReportData:
     def best(self) -> LeaderboardRow:
         """The admissible row with the largest |rho|."""
         return next((row for row in self.board.rows if row.column.admissible), self.board.rows[0])
-
-    @property
-    def has_documents(self) -> bool:
-        """Whether documents could be resampled."""
-        return any(row.documents for row in self.board.rows)
-
-    @property
-    def baseline(self) -> LeaderboardRow | None:
-        """The row of what the others are compared with, if it is among the metrics."""
-        wanted = self.selection.baseline if self.selection else None
-        if wanted is not None:
-            return next((row for row in self.board.rows if row.column is wanted), None)
-        found = [[row for row in self.board.rows if row.column.metric == m] for m in BASELINES]
-        return next((rows[0] for rows in found if rows), None)
 
     def candidate(self, column: MetricColumn) -> Candidate | None:
         """The selection's result for a column; None if it may not be chosen."""
@@ -104,7 +87,6 @@ def detailed_rows(table: MetricTable) -> int:
 
 
 def gather(
-    problem: Ranked,
     table: MetricTable,
     workspace: Workspace,
     seed: int,
@@ -119,13 +101,9 @@ def gather(
     board = rank_metrics(
         table, seed, resamples, per_metric=DETAILED, progress=progress, parts_of=parts_of
     )
-    selection = None
-    if len(table.models) >= MINIMUM_MODELS:
-        selection = select_metric(table, seed, parts_of=parts_of)
-    scores = {m.model_id: float(t) for m, t in zip(table.models, table.target, strict=True)}
-    settings = {"seed": seed, "resamples": resamples}
+    enough = len(table.models) >= MINIMUM_MODELS
+    selection = select_metric(table, seed, parts_of=parts_of) if enough else None
     return ReportData(
-        overview=overview(problem, workspace, scores, settings),
         table=table,
         board=board,
         selection=selection,
@@ -145,7 +123,6 @@ def point_labels(names: Sequence[str]) -> dict[str, str]:
 
 def _depths(table: MetricTable, workspace: Workspace) -> tuple[DepthCell, ...]:
     """Cells of a measured target; none of another, nor from a build before there were any."""
-    names = {model.model_id: short_name(model.full_id) for model in table.models}
     with connect_read_only(workspace) as connection:
         try:
             rows = connection.execute(
@@ -155,11 +132,11 @@ def _depths(table: MetricTable, workspace: Workspace) -> tuple[DepthCell, ...]:
             ).fetchall()
         except duckdb.CatalogException:
             rows = []
-    places = {model_id: place for place, model_id in enumerate(names)}
-    rows = sorted((row for row in rows if row[0] in names), key=lambda row: places[row[0]])
     return tuple(
-        DepthCell(names[model_id], length, eighth, score, int(items))
+        DepthCell(short_name(model.full_id), length, eighth, score, int(items))
+        for model in table.models
         for model_id, length, eighth, score, items in rows
+        if model_id == model.model_id
     )
 
 
@@ -167,7 +144,7 @@ def _metric_correlations(table: MetricTable, board: Leaderboard) -> MetricCorrel
     """One variant per metric, the best; Spearman of each pair over the models both cover."""
     columns: dict[str, MetricColumn] = {}
     for row in board.rows:
-        if not math.isnan(row.spearman):
+        if not math.isnan(row.rho):
             columns.setdefault(row.column.metric, row.column)
     names = (*columns, "target")
     values = np.vstack([*(c.oriented for c in columns.values()), table.target])

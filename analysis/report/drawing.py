@@ -12,12 +12,12 @@ import math
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import jinja2
 from markupsafe import Markup
 
-from analysis.templates import FILTERS, environment
+from analysis.templates import environment
 
 Chart: TypeAlias = Any
 """An Altair chart; the package has no types for layered charts."""
@@ -72,9 +72,7 @@ def variable_of(placeholder: str) -> str:
 Place = Literal[
     "right", "left", "above", "below", "above right", "below right", "above left", "below left"
 ]
-PLACES: tuple[Place, ...] = (
-    "right", "left", "above", "below", "above right", "below right", "above left", "below left",
-)  # fmt: skip
+PLACES: tuple[Place, ...] = get_args(Place)
 FONT_SIZE = 11
 _CHARACTER = 0.56 * FONT_SIZE
 _GAP = 9.0
@@ -118,13 +116,11 @@ def place_labels(
     taken = [Box(x - _POINT, y - _POINT, x + _POINT, y + _POINT) for x, y in points]
     own = list(taken)
     chosen: list[Place | None] = [None] * len(points)
-    crowded = sorted(
-        range(len(points)),
-        key=lambda i: (
-            -sum(abs(points[i][0] - x) < 90 and abs(points[i][1] - y) < 24 for x, y in points)
-        ),
-    )
-    for index in crowded:
+    near = [
+        sum(abs(x - other_x) < 90 and abs(y - other_y) < 24 for other_x, other_y in points)
+        for x, y in points
+    ]
+    for index in sorted(range(len(points)), key=lambda index: -near[index]):
         for place in PLACES:
             box = _box(points[index], texts[index], place)
             inside = box.left >= 0 and box.right <= width and box.top >= 0 and box.bottom <= height
@@ -163,30 +159,21 @@ def text_width(text: str) -> float:
 
 def offset(place: Place) -> dict[str, float | str]:
     """The text mark's settings for a side."""
-    across, up = _direction(place)
-    near = _GAP if not up else _DIAGONAL
+    across = ("right" in place) - ("left" in place)
+    up = ("above" in place) - ("below" in place)
     return {
         "align": {1: "left", 0: "center", -1: "right"}[across],
-        "dx": across * near,
-        "dy": -up * (_GAP + 4) if not across else -up * _GAP,
+        "dx": across * (_DIAGONAL if up else _GAP),
+        "dy": -up * (_GAP if across else _GAP + 4),
     }
 
 
-def _direction(place: Place) -> tuple[int, int]:
-    """To the right or left, up or down, as 1, 0 or -1."""
-    across = ("right" in place) - ("left" in place)
-    return across, ("above" in place) - ("below" in place)
-
-
 def _box(point: tuple[float, float], text: str, place: Place) -> Box:
-    x, y = point
-    length, half = text_width(text), FONT_SIZE / 2 + 1
     settings = offset(place)
-    start = x + float(settings["dx"])
-    left = {"left": start, "center": start - length / 2, "right": start - length}[
-        str(settings["align"])
-    ]
-    middle = y + float(settings["dy"])
+    length, half = text_width(text), FONT_SIZE / 2 + 1
+    before = {"left": 0.0, "center": 0.5, "right": 1.0}[str(settings["align"])]
+    left = point[0] + float(settings["dx"]) - before * length
+    middle = point[1] + float(settings["dy"])
     return Box(left, middle - half, left + length, middle + half)
 
 
@@ -214,7 +201,9 @@ def axis_limits(values: list[float], allow_log: bool = True) -> tuple[list[float
     return [low - margin, high + margin], False
 
 
-def along_axis(value: float, domain: list[float], log: bool, reverse: bool) -> float:
+def along_axis(
+    value: float, domain: list[float], log: bool = False, reverse: bool = False
+) -> float:
     """Position of a value on its axis, 0 to 1 from the left or bottom."""
     low, high = domain
     if log:
@@ -269,7 +258,6 @@ def html_pages(*packages: str) -> jinja2.Environment:
     Every value is escaped.
     """
     pages = environment(*packages, "analysis.report", escape_html=True)
-    pages.filters.update(FILTERS)
     pages.globals["colour_roles"] = ROLES
     return pages
 
@@ -317,11 +305,9 @@ def page_svg(chart: Chart, name: str, title: str) -> str:
     return ElementTree.tostring(svg, encoding="unicode")
 
 
-def file_svg(chart: Chart, *, ground: bool = False) -> str:
-    """A self-contained SVG in the light theme, transparent or on white `ground`."""
+def file_svg(chart: Chart) -> str:
+    """A self-contained SVG in the light theme, transparent."""
     svg = _parsed(chart, LIGHT)
-    if ground:
-        _paint_ground(svg)
     for element in svg.iter():
         if element.get("font-family") == "sans-serif":
             element.set("font-family", _FONT)
@@ -333,14 +319,10 @@ def file_png(chart: Chart) -> bytes:
     import vl_convert
 
     svg = _parsed(chart, LIGHT)
-    _paint_ground(svg)
-    data: bytes = vl_convert.svg_to_png(ElementTree.tostring(svg, encoding="unicode"), scale=2)
-    return data
-
-
-def _paint_ground(svg: ElementTree.Element) -> None:
     white = {"width": "100%", "height": "100%", "fill": "#ffffff"}
     svg.insert(0, ElementTree.Element(f"{{{_NAMESPACE}}}rect", white))
+    data: bytes = vl_convert.svg_to_png(ElementTree.tostring(svg, encoding="unicode"), scale=2)
+    return data
 
 
 def _parsed(chart: Chart, colours: Mapping[str, str]) -> ElementTree.Element:

@@ -14,6 +14,7 @@ import altair as alt
 import numpy as np
 
 from analysis.ranking.leaderboard import LeaderboardRow
+from analysis.ranking.leaderboard_view import FEW_TOKENS
 from analysis.ranking.metric_table import MetricColumn
 from analysis.report.data import DepthCell, MetricCorrelations, ReportData, point_labels
 from analysis.report.drawing import (
@@ -38,6 +39,7 @@ from analysis.report.drawing import (
     text_width,
 )
 from analysis.report.overview import ProfileBand, short_name
+from analysis.statistics.formats import signed, span
 from analysis.statistics.skipped import mcd_skipped
 
 NARROW = 520
@@ -45,9 +47,6 @@ NARROW = 520
 
 MANY_METRICS = 10
 """Beyond, the leaderboard shows one variant of each metric."""
-
-FEW_TOKENS = 100
-"""Of which a mean has a standard error of a tenth of their spread, or more with fewer."""
 
 LABEL_GAP = 7
 """Pixels between the end of a line and its name."""
@@ -61,11 +60,11 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down"
 def leaderboard_figure(data: ReportData, width: int) -> Chart:
     """Spearman of each variant with its 95% intervals, and its held-out value."""
     narrow = width < NARROW
-    rows = [_leaderboard_point(data, row) for row in _shown(data)]
+    rows = [_leaderboard_point(row) for row in _shown(data)]
     order = [row["variant"] for row in rows]
     labels: dict[str, Any] = {"labels": False} if narrow else {"labelLimit": 0, "labelPadding": 8}
     y = alt.Y("variant:N", sort=order, axis=alt.Axis(**BARE_AXIS, **labels))
-    chance = float(np.nan_to_num(data.board.inference.least_rho))
+    chance = float(np.nan_to_num(data.board.inference.overall.least_rho))
     ends = [row[end] for row in rows for end in ("low", "after_low") if row[end] is not None]
     lowest = min([-chance, *ends])
     x = alt.X(
@@ -78,33 +77,35 @@ def leaderboard_figure(data: ReportData, width: int) -> Chart:
         .mark_rect(color=FAINT, opacity=0.16, aria=False)
         .encode(x="low:Q", x2="high:Q")
     )
-    base = alt.Chart(alt.Data(values=rows))
+    base = alt.Chart(alt.Data(values=rows)).encode(y=y)
     layers = [
         band,
         base.mark_rule(strokeWidth=5, color=INK, opacity=0.3, aria=False).encode(
-            x="after_low:Q", x2="after_high:Q", y=y
+            x="after_low:Q", x2="after_high:Q"
         ),
         base.mark_rule(strokeWidth=1.5, color=INK, opacity=0.9, aria=False).encode(
-            x="low:Q", x2="high:Q", y=y
+            x="low:Q", x2="high:Q"
         ),
         base.mark_point(filled=True, size=80, color=CATEGORIES[0], opacity=1).encode(
-            x=x, y=y, description="description:N"
+            x=x, description="description:N"
         ),
         base.mark_point(
             size=65, shape="diamond", color=CATEGORIES[1], strokeWidth=2, fill=SURFACE, opacity=1,
             aria=False,
-        ).encode(x="held_out:Q", y=y),
+        ).encode(x="held_out:Q"),
     ]  # fmt: skip
     if narrow:
         names = base.mark_text(align="left", dx=2, dy=-14, color=INK, fontSize=12, aria=False)
-        layers.append(names.encode(x=alt.value(0), y=y, text="variant:N"))
+        layers.append(names.encode(x=alt.value(0), text="variant:N"))
     step = 40 if narrow else 25
     return alt.layer(*layers).properties(width=width, height=step * max(len(rows), 1))
 
 
-def scatter_figure(data: ReportData, shown: LeaderboardRow, width: int) -> Chart:
+def scatter_figure(
+    all_families: Sequence[str], data: ReportData, shown: LeaderboardRow, width: int
+) -> Chart:
     """One metric against the target: a named point per model, dropped points hollow."""
-    families = family_colours(data.overview.families)
+    families = family_colours(all_families)
     rows = _scatter_points(data, shown.column)
     height = round(width * 0.8)
     x_domain, log = axis_limits([row["metric"] for row in rows])
@@ -113,16 +114,14 @@ def scatter_figure(data: ReportData, shown: LeaderboardRow, width: int) -> Chart
     pixels = [
         (
             width * along_axis(row["metric"], x_domain, log, lower),
-            height * (1 - along_axis(row["target"], y_domain, False, False)),
+            height * (1 - along_axis(row["target"], y_domain)),
         )
         for row in rows
     ]
     labels = point_labels([row["model"] for row in rows])
-    for row in rows:
-        row["label"] = labels[row["model"]]
-    places = place_labels(pixels, [row["label"] for row in rows], width, height)
+    places = place_labels(pixels, [labels[row["model"]] for row in rows], width, height)
     for row, place in zip(rows, places, strict=True):
-        row["place"] = place
+        row |= {"label": labels[row["model"]], "place": place}
     title = shown.column.name + (", log scale" if log else "")
     scale_type = "log" if log else "linear"
     x = alt.X(
@@ -152,21 +151,20 @@ def scatter_figure(data: ReportData, shown: LeaderboardRow, width: int) -> Chart
         ),
         "description": "description:N",
     }
-    base = alt.Chart(alt.Data(values=rows))
+    base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=y)
+    points = base.encode(**marks)
     layers = [
-        base.transform_filter("datum.kept")
-        .mark_point(filled=True, size=85, opacity=1)
-        .encode(x=x, y=y, **marks),
-        base.transform_filter("!datum.kept")
-        .mark_point(filled=False, size=85, strokeWidth=2, opacity=1)
-        .encode(x=x, y=y, **marks),
+        points.transform_filter("datum.kept").mark_point(filled=True, size=85, opacity=1),
+        points.transform_filter("!datum.kept").mark_point(
+            filled=False, size=85, strokeWidth=2, opacity=1
+        ),
     ]
     for place in PLACES:
         if any(row["place"] == place for row in rows):
             text = base.transform_filter(f"datum.place == '{place}'").mark_text(
                 baseline="middle", fontSize=FONT_SIZE, color=INK, aria=False, **offset(place)
             )
-            layers.append(text.encode(x=x, y=y, text="label:N"))
+            layers.append(text.encode(text="label:N"))
     return alt.layer(*layers).properties(width=width, height=height)
 
 
@@ -197,9 +195,7 @@ def profile_figure(
     height = round(width * 0.62)
     values = [row["value"] for row in rows]
     domain, _ = axis_limits([*values, 0.0] if what == "gain" else values, allow_log=False)
-    heights = [
-        height * (1 - along_axis(row["value"], domain, False, False)) for row in last.values()
-    ]
+    heights = [height * (1 - along_axis(row["value"], domain)) for row in last.values()]
     for row, fits in zip(last.values(), spread_labels(heights), strict=True):
         row["label"] = labels[row["model"]] if fits else ""
     titles = {"nll": "NLL, nats per token", "gain": "gain from long context, nats per token"}
@@ -218,26 +214,23 @@ def profile_figure(
         scale=alt.Scale(domain=domain, nice=False, zero=False),
         axis=alt.Axis(title=titles[what], tickCount=6),
     )
-    colour = _family_colour(families)
-    joined = alt.Chart(alt.Data(values=[row for row in rows if row["joined"]]))
-    lines = joined.mark_line(strokeWidth=2, opacity=0.75, aria=False).encode(
-        x=x, y=y, color=colour, detail="model:N"
-    )
-    points = joined.mark_point(filled=True, size=28, opacity=1).encode(
-        x=x, y=y, color=colour, description="description:N"
-    )
-    few = alt.Chart(alt.Data(values=[row for row in rows if not row["joined"]]))
-    hollow = few.mark_point(filled=False, size=22, opacity=0.55).encode(
-        x=x, y=y, color=colour, description="description:N"
-    )
-    names = (
-        alt.Chart(alt.Data(values=list(last.values())))
+    base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=y)
+    coloured = base.encode(color=_family_colour(families))
+    points = coloured.encode(description="description:N")
+    joined, few = "datum.joined", "!datum.joined"
+    layers = [
+        coloured.transform_filter(joined)
+        .mark_line(strokeWidth=2, opacity=0.75, aria=False)
+        .encode(detail="model:N"),
+        points.transform_filter(few).mark_point(filled=False, size=22, opacity=0.55),
+        points.transform_filter(joined).mark_point(filled=True, size=28, opacity=1),
+        base.transform_filter("datum.label")
         .mark_text(
             align="left", baseline="middle", dx=LABEL_GAP, fontSize=FONT_SIZE, color=INK, aria=False
         )
-        .encode(x=x, y=y, text="label:N")
-    )
-    return alt.layer(lines, hollow, points, names).properties(width=plot, height=height)
+        .encode(text="label:N"),
+    ]
+    return alt.layer(*layers).properties(width=plot, height=height)
 
 
 def metric_correlations_figure(correlations: MetricCorrelations, width: int) -> Chart:
@@ -249,8 +242,8 @@ def metric_correlations_figure(correlations: MetricCorrelations, width: int) -> 
             "column": column,
             "size": abs(float(value)),
             "sign": "+" if value >= 0 else "-",
-            "text": f"{value:+.2f}".replace("+0.", "+.").replace("-0.", "−."),
-            "description": f"{row} and {column}: {value:+.2f}",
+            "text": signed(value).replace("+0.", "+.").replace("-0.", "−."),
+            "description": f"{row} and {column}: {signed(value)}",
         }
         for i, row in enumerate(names)
         for j, column in enumerate(names)
@@ -259,10 +252,8 @@ def metric_correlations_figure(correlations: MetricCorrelations, width: int) -> 
     x = alt.X("column:N", sort=names, axis=alt.Axis(**BARE_AXIS, labelAngle=-45, labelLimit=0))
     y = alt.Y("row:N", sort=names, axis=alt.Axis(**BARE_AXIS, labelLimit=0))
     cell = width / len(names)
-    base = alt.Chart(alt.Data(values=rows))
+    base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=y)
     tiles = base.mark_rect(stroke=SURFACE, strokeWidth=1).encode(
-        x=x,
-        y=y,
         color=alt.Color(
             "sign:N", scale=alt.Scale(domain=["+", "-"], range=[POSITIVE, NEGATIVE]), legend=None
         ),
@@ -274,7 +265,7 @@ def metric_correlations_figure(correlations: MetricCorrelations, width: int) -> 
     layers: list[Any] = [tiles]
     if cell >= 26:
         text = base.mark_text(color=INK, fontSize=10 if cell < 34 else 11, aria=False)
-        layers.append(text.encode(x=x, y=y, text="text:N"))
+        layers.append(text.encode(text="text:N"))
     return alt.layer(*layers).properties(width=width, height=round(min(cell, 40) * len(names)))
 
 
@@ -336,38 +327,34 @@ def _shown(data: ReportData) -> list[LeaderboardRow]:
         first.setdefault(row.column.metric, row)
     if len(first) <= MANY_METRICS:
         return detailed
-    return [row for row in detailed if row is first[row.column.metric] or row is data.baseline]
+    base = data.board.baseline
+    return [row for row in detailed if row is first[row.column.metric] or row is base]
 
 
-def _leaderboard_point(data: ReportData, row: LeaderboardRow) -> dict[str, Any]:
+def _leaderboard_point(row: LeaderboardRow) -> dict[str, Any]:
     assert row.coefficients is not None
-    drawn = row.documents.sources.both if row.documents else row.coefficients.spearman.percentile
-    after = row.interval
-    said = "" if math.isnan(row.held_out) else f"held out {row.held_out:+.2f}, in sample "
+    noise, after = row.documents, row.interval
+    drawn = noise.new_documents_and_models if noise else row.coefficients.spearman.percentile
+    said = "" if math.isnan(row.held_out) else f"held out {signed(row.held_out)}, in sample "
     return {
         "variant": row.column.name + ("" if row.column.admissible else " †"),
-        "rho": row.spearman,
+        "rho": row.rho,
         "low": _or_none(drawn.low),
         "high": _or_none(drawn.high),
         "after_low": _or_none(after.low),
         "after_high": _or_none(after.high),
         "held_out": _or_none(row.held_out),
-        "description": f"{row.column.name}: {said}{row.spearman:+.2f}, 95% CI {after.low:+.2f} to "
-        f"{after.high:+.2f}, bootstrap {drawn.low:+.2f} to {drawn.high:+.2f}",
+        "description": f"{row.column.name}: {said}{signed(row.rho)}, 95% CI {span(after)}, "
+        f"bootstrap {span(drawn)}",
     }
 
 
 def _scatter_points(data: ReportData, column: MetricColumn) -> list[dict[str, Any]]:
-    present = column.present
-    filtered = mcd_skipped(column.values[present], data.table.target[present], data.board.seed)
-    kept = iter(filtered.keep.tolist())
+    table, present = data.table, np.flatnonzero(column.present)
+    filtered = mcd_skipped(column.values[present], table.target[present], data.board.seed)
     rows = []
-    for model, value, target, there in zip(
-        data.table.models, column.values, data.table.target, present, strict=True
-    ):
-        if not there:
-            continue
-        keep = bool(next(kept))
+    for place, keep in zip(present, filtered.keep.tolist(), strict=True):
+        model, value, target = table.models[place], column.values[place], table.target[place]
         name = short_name(model.full_id)
         rows.append(
             {

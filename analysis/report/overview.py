@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from analysis.ranking.leaderboard import BASELINES
-from analysis.ranking.metric_table import Model
+from analysis.ranking.loading import records
 from warehouse.errors import TokenmartError
-from warehouse.problem.models import series_of
 from warehouse.sql.connection import connect_read_only
 from warehouse.store.provenance import code_revision, versions
 from warehouse.terminal import counted
@@ -19,8 +18,9 @@ from warehouse.terminal import counted
 if TYPE_CHECKING:
     import duckdb
 
+    from analysis.ranking.metric_table import MetricTable
     from warehouse.paths import Workspace
-    from warehouse.problem.problem_files import Ranked
+    from warehouse.problem.problem_files import Ranked, RankedModel
 
 FIRST_METRICS = (*BASELINES, "longppl", "context_gain", "retrieval_gain")
 """Shown first; the others follow by name."""
@@ -35,17 +35,12 @@ class Cell:
     tokens: int
     documents: int
 
-    @property
-    def behind(self) -> str:
-        """The documents and tokens behind the value."""
-        return f"{self.tokens:,} tokens, {self.documents:,} documents"
-
 
 @dataclass(frozen=True)
 class ModelRow:
     """One model: its target score, where there is one, and a cell for each column."""
 
-    model: Model
+    model: RankedModel
     target: float | None
     cells: tuple[Cell | None, ...]
 
@@ -77,11 +72,6 @@ class ModelsTable:
     rows: tuple[ModelRow, ...]
     metrics: tuple[MetricDescription, ...]
 
-    @property
-    def has_target(self) -> bool:
-        """Whether a model has a score."""
-        return any(row.target is not None for row in self.rows)
-
 
 @dataclass(frozen=True)
 class ProfileBand:
@@ -100,7 +90,6 @@ class Cost:
     """Cost of one model under all conditions, and the size of its rows on disk."""
 
     model: str
-    family: str
     bytes_on_disk: int
     conditions_complete: int
     conditions: int
@@ -109,12 +98,6 @@ class Cost:
     tokens_scored: int
     seconds: float
     peak_bytes: int
-
-    @property
-    def bytes_per_row(self) -> float:
-        """Of the token store; NaN where nothing is there."""
-        known = self.bytes_on_disk and self.tokens_scored
-        return self.bytes_on_disk / self.tokens_scored if known else math.nan
 
 
 @dataclass(frozen=True)
@@ -141,11 +124,9 @@ class Overview:
     profiles: of the whole document. gains: by the condition whose gain it is.
     """
 
-    problem: str
-    title: str
-    description: str
+    problem: Ranked
     run: Run
-    models: tuple[Model, ...]
+    models: tuple[RankedModel, ...]
     values: ModelsTable
     profiles: tuple[ProfileBand, ...]
     gains: dict[str, tuple[ProfileBand, ...]]
@@ -159,13 +140,15 @@ class Overview:
 
 
 def overview(
-    problem: Ranked, workspace: Workspace, scores: Mapping[str, float], settings: dict[str, Any]
+    problem: Ranked, workspace: Workspace, table: MetricTable | None, settings: dict[str, Any]
 ) -> Overview:
-    """Read what was extracted and built for a problem; `scores` has the target by model id.
+    """Read what was extracted and built for a problem; `table` has the target, if there is one.
 
     Raises:
         TokenmartError: nothing was built.
     """
+    targets = zip(table.models, table.target.tolist(), strict=True) if table else ()
+    scores = {model.model_id: score for model, score in targets}
     with connect_read_only(workspace) as connection:
         values = _models_table(connection, problem, scores)
         among = tuple(row.model for row in values.rows)
@@ -178,9 +161,7 @@ def overview(
         run = _run(connection, problem, among)
         costs = _costs(connection, problem.name, among, workspace)
     return Overview(
-        problem=problem.name,
-        title=problem.title,
-        description=problem.description,
+        problem=problem,
         run=run,
         models=among,
         values=values,
@@ -199,59 +180,54 @@ def _models_table(
     connection: duckdb.DuckDBPyConnection, problem: Ranked, scores: Mapping[str, float]
 ) -> ModelsTable:
     """All values of a problem that were built, of the models that were extracted."""
-    values = connection.execute(
-        "select metric, variant, model_id, value, reason, tokens, documents"
-        " from metric_values where problem = ?",
-        [problem.name],
-    ).fetchall()
-    catalogue = connection.execute(
-        "select metric, variant, direction, formula, description from metric_catalog"
-    ).fetchall()
-    run = connection.execute(
-        "select distinct model_id from units where problem = ? and status = 'done'",
-        [problem.name],
-    ).fetchall()
-    described = {(row[0], row[1]): row for row in catalogue}
-    of_metric = {row[0]: row for row in sorted(catalogue, key=lambda row: row[:2], reverse=True)}
+    parameters = {"problem": problem.name}
     cells = {
-        (metric, variant, model_id): Cell(
-            None if value is None or not math.isfinite(value) else float(value),
-            reason or "",
-            int(tokens or 0),
-            int(documents or 0),
-        )
-        for metric, variant, model_id, value, reason, tokens, documents in values
+        (metric, variant, model_id): Cell(value, reason, tokens, documents)
+        for metric, variant, model_id, value, reason, tokens, documents in connection.execute(
+            "select metric, variant, model_id, case when isfinite(value) then value end,"
+            " coalesce(reason, ''), coalesce(tokens, 0), coalesce(documents, 0)"
+            " from metric_values where problem = $problem",
+            parameters,
+        ).fetchall()
     }
-    there = {row[0] for row in run}
-    there |= {key[2] for key, cell in cells.items() if cell.value is not None}
-    models = [model for model in problem.ranked_models if model.model_id in there]
+    there = connection.execute(
+        "select model_id from units where problem = $problem and status = 'done'"
+        " union select model_id from metric_values where problem = $problem and isfinite(value)",
+        parameters,
+    ).fetchall()
+    models = [model for model in problem.ranked_models if (model.model_id,) in there]
+    ids = {model.model_id for model in models}
     names = sorted({key[:2] for key in cells}, key=_order)
-    found = Counter(
-        key[:2]
-        for key, cell in cells.items()
-        if cell.value is not None and key[2] in {model.model_id for model in models}
-    )
-    columns = []
-    for metric, variant in names:
-        best = max((n for n in names if n[0] == metric), key=lambda n: found[n])
-        direction = described[metric, variant][2] if (metric, variant) in described else ""
-        shown = metric in BASELINES or (metric, variant) == best
-        columns.append(ValueColumn(metric, variant, direction, shown))
+    found = Counter(k[:2] for k, cell in cells.items() if cell.value is not None and k[2] in ids)
+    best: dict[str, str] = {}
+    for metric, variant in sorted(names, key=lambda name: -found[name]):
+        best.setdefault(metric, variant)
+    directions = connection.execute("select metric, variant, direction from metric_catalog")
+    direction_of = {(metric, variant): way for metric, variant, way in directions.fetchall()}
+    catalogue = connection.execute(
+        "select metric, coalesce(arg_min(formula, variant), ''),"
+        " coalesce(arg_min(description, variant), '')"
+        " from metric_catalog group by metric order by metric"
+    ).fetchall()
     return ModelsTable(
-        columns=tuple(columns),
+        columns=tuple(
+            ValueColumn(
+                metric,
+                variant,
+                direction_of.get((metric, variant), ""),
+                metric in BASELINES or best[metric] == variant,
+            )
+            for metric, variant in names
+        ),
         rows=tuple(
             ModelRow(
-                Model(m.model_id, m.full_id, m.family, m.parameters, series_of(m)),
-                scores.get(m.model_id),
-                tuple(cells.get((*name, m.model_id)) for name in names),
+                model,
+                scores.get(model.model_id),
+                tuple(cells.get((*name, model.model_id)) for name in names),
             )
-            for m in models
+            for model in models
         ),
-        metrics=tuple(
-            _description(metric, row[3] or "", row[4] or "")
-            for metric, row in sorted(of_metric.items())
-            if metric in {name[0] for name in names}
-        ),
+        metrics=tuple(_description(*row) for row in catalogue if row[0] in best),
     )
 
 
@@ -261,7 +237,9 @@ def _order(name: tuple[str, str]) -> tuple[int, str, str]:
     return FIRST_METRICS.index(metric) if known else len(FIRST_METRICS), metric, variant
 
 
-def _run(connection: duckdb.DuckDBPyConnection, problem: Ranked, among: Sequence[Model]) -> Run:
+def _run(
+    connection: duckdb.DuckDBPyConnection, problem: Ranked, among: Sequence[RankedModel]
+) -> Run:
     conditions = connection.execute(
         "select condition, max(documents_done), sum(tokens_scored) from coverage"
         " where problem = ? group by condition order by condition",
@@ -303,7 +281,7 @@ def _description(metric: str, formula: str, description: str) -> MetricDescripti
 
 
 def _profiles(
-    connection: duckdb.DuckDBPyConnection, problem: str, among: Sequence[Model]
+    connection: duckdb.DuckDBPyConnection, problem: str, among: Sequence[RankedModel]
 ) -> tuple[tuple[ProfileBand, ...], dict[str, tuple[ProfileBand, ...]]]:
     rows = connection.execute(
         "select model_id, condition, position_from, position_to, nll, gain, tokens"
@@ -327,29 +305,29 @@ def _profiles(
 def _costs(
     connection: duckdb.DuckDBPyConnection,
     problem: str,
-    among: Sequence[Model],
+    among: Sequence[RankedModel],
     workspace: Workspace,
 ) -> tuple[Cost, ...]:
-    rows = connection.execute(  # in the order of `Cost`
-        "select model_id, count(*) filter (where complete), count(*),"
-        " sum(documents_missing + documents_failed), sum(tokens_processed),"
-        " sum(tokens_scored), sum(seconds), coalesce(max(peak_bytes), 0)"
+    rows = records(
+        connection,
+        "select model_id, count(*) filter (where complete) as conditions_complete,"
+        " count(*) as conditions, sum(documents_missing + documents_failed) as documents_missing,"
+        " sum(tokens_processed) as tokens_processed, sum(tokens_scored) as tokens_scored,"
+        " sum(seconds) as seconds, coalesce(max(peak_bytes), 0) as peak_bytes"
         " from coverage where problem = ? group by model_id",
         [problem],
-    ).fetchall()
-    found = {model_id: figures for model_id, *figures in rows}
+    )
+    found = {row.pop("model_id"): row for row in rows}
+    tokens = workspace.tokens / f"problem={problem}"
     return tuple(
         Cost(
-            short_name(model.full_id),
-            model.family,
-            _bytes_on_disk(workspace, problem, model.model_id),
-            *found[model.model_id],
+            model=short_name(model.full_id),
+            bytes_on_disk=sum(
+                path.stat().st_size
+                for path in tokens.glob(f"model_id={model.model_id}/*/*.parquet")
+            ),
+            **found[model.model_id],
         )
         for model in among
         if model.model_id in found
     )
-
-
-def _bytes_on_disk(workspace: Workspace, problem: str, model_id: str) -> int:
-    folder = workspace.tokens / f"problem={problem}" / f"model_id={model_id}"
-    return sum(path.stat().st_size for path in folder.glob("*/*.parquet"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -35,15 +35,6 @@ class Figure:
     draw: Callable[[int], Chart]
 
 
-@dataclass(frozen=True)
-class FamilyKey:
-    """The shape and colour (a CSS variable) by which a model family is known in the figures."""
-
-    family: str
-    shape: str
-    colour: str
-
-
 def report_page(overview: Overview, data: ReportData | None, progress: Progress) -> str:
     """The whole page; without `data`, models and metrics only."""
     pages = html_pages()
@@ -70,7 +61,7 @@ def _drawings(
 ) -> dict[str, Drawing]:
     found = {}
     for figure in _figures(overview, data):
-        if data and figure.name == "best_metric" and data.best is data.baseline:
+        if data and figure.name == "best_metric" and data.best is data.board.baseline:
             continue  # the page shows the two side by side
         progress(f"figures: {figure.name}", 1)
         name = f"{figure.name}-title"
@@ -80,7 +71,7 @@ def _drawings(
 
 def _figures(overview: Overview, data: ReportData | None) -> list[Figure]:
     """Every figure that has something to show."""
-    found = _target_figures(data) if data else []
+    found = _target_figures(overview.families, data) if data else []
     along = ": mean per position, one line per model"
     draw = partial(figures.profile_figure, overview.families)
     if overview.profiles:
@@ -93,7 +84,7 @@ def _figures(overview: Overview, data: ReportData | None) -> list[Figure]:
     return found
 
 
-def _target_figures(data: ReportData) -> list[Figure]:
+def _target_figures(families: Sequence[str], data: ReportData) -> list[Figure]:
     found = [
         Figure(
             "leaderboard",
@@ -108,10 +99,10 @@ def _target_figures(data: ReportData) -> list[Figure]:
             partial(figures.metric_correlations_figure, data.metric_correlations),
         ),
     ]
-    for name, row in (("baseline", data.baseline), ("best_metric", data.best)):
+    for name, row in (("baseline", data.board.baseline), ("best_metric", data.best)):
         if row is not None:
             title = f"{row.column.name} against the target, one point per model"
-            draw_points = partial(figures.scatter_figure, data, row)
+            draw_points = partial(figures.scatter_figure, families, data, row)
             found.append(Figure(name, title, HALF, draw_points))
     if data.depths:
         title = "Target by length and depth: mean score of the tasks, one panel per model"
@@ -119,9 +110,10 @@ def _target_figures(data: ReportData) -> list[Figure]:
     return found
 
 
-def _family_keys(overview: Overview) -> list[FamilyKey]:
+def _family_keys(overview: Overview) -> list[tuple[str, str, str]]:
+    """Each model family, with the shape and colour (a CSS variable) it has in the figures."""
     colours = family_colours(overview.families)
     return [
-        FamilyKey(family, figures.SHAPES[index % len(figures.SHAPES)], variable_of(colour))
+        (family, figures.SHAPES[index % len(figures.SHAPES)], variable_of(colour))
         for index, (family, colour) in enumerate(colours.items())
     ]

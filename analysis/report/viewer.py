@@ -7,11 +7,13 @@ A segment is a stretch of text with numbers: usually one token. Tokens that shar
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 
+import duckdb
 from rich.console import Console
 from rich.text import Text
 
@@ -20,8 +22,6 @@ from warehouse.errors import TokenmartError, visible
 from warehouse.sql.connection import connect_for_queries
 
 if TYPE_CHECKING:
-    import duckdb
-
     from warehouse.paths import Workspace
     from warehouse.problem.models import ModelSpec
     from warehouse.problem.spec import Problem
@@ -33,6 +33,12 @@ KEY_LOGPROB = -2.0
 
 ROW_CHARACTERS = 600
 """Longer lines of a page are cut at a space, so that two columns stay side by side."""
+
+_LINE = re.compile(
+    rf"[^\n]{{0,{ROW_CHARACTERS - 1}}}\n|[^\n]{{1,{ROW_CHARACTERS}}}\Z"
+    rf"|[^\n]{{1,{ROW_CHARACTERS - 1}}} |[^\n]{{{ROW_CHARACTERS}}}"
+)
+"""A line that fits, the last line, a long one up to its last space that fits, or its start."""
 
 LEGENDS: dict[Measure, str] = {
     "logprob": "stronger colour: higher NLL (0 to 8 nats)",
@@ -83,11 +89,6 @@ class Reading:
     def mean_nll(self) -> float:
         """Nats per token."""
         return sum(-segment.logprob for segment in self.segments) / max(self.tokens, 1)
-
-    @property
-    def tokens_with_gain(self) -> int:
-        """Number of tokens with a gain."""
-        return sum(segment.tokens for segment in self.segments if segment.gain is not None)
 
 
 @dataclass(frozen=True)
@@ -148,39 +149,31 @@ def first_shaded(view: View) -> int:
     return min((s.start for s in segments if s.gain is not None), default=view.start)
 
 
-def merge(rows: list[tuple[int, int, float, float, int, float | None, int]]) -> list[Segment]:
-    """Rows of one token each, in order of position, into segments that don't overlap.
-
-    Args:
-        rows: (char_start, char_end, logprob, entropy, rank, gain, position).
-    """
+def merge(tokens: Iterable[Segment]) -> list[Segment]:
+    """Segments of one token each, in order of position, into segments that don't overlap."""
     segments: list[Segment] = []
-    for start, end, logprob, entropy, rank, gain, position in rows:
+    for token in tokens:
         last = segments[-1] if segments else None
-        if last is None or (start >= last.end and end > start):
-            segments.append(Segment(start, end, logprob, entropy, rank, gain, 1, position))
+        if last is None or (token.start >= last.end and token.end > token.start):
+            segments.append(token)
             continue
-        gains = [value for value in (last.gain, gain) if value is not None]
-        segments[-1] = Segment(
-            start=last.start,
-            end=max(last.end, end),
-            logprob=last.logprob + logprob,
-            entropy=last.entropy + entropy,
-            rank=max(last.rank, rank),
+        gains = [gain for gain in (last.gain, token.gain) if gain is not None]
+        segments[-1] = replace(
+            last,
+            end=max(last.end, token.end),
+            logprob=last.logprob + token.logprob,
+            entropy=last.entropy + token.entropy,
+            rank=max(last.rank, token.rank),
             gain=sum(gains) if gains else None,
             tokens=last.tokens + 1,
-            position=last.position,
         )
     return segments
 
 
 def _model(problem: Problem, name: str) -> ModelSpec:
-    exact = [model for model in problem.models if name in (model.full_id, model.model_id)]
-    found = exact or [model for model in problem.models if model.full_id.endswith(f"/{name}")]
-    if len(found) != 1:
-        known = ", ".join(model.full_id for model in problem.models)
-        raise TokenmartError(f"--model {name}: no such model in {problem.name}; there are {known}")
-    return found[0]
+    exact = any(name in (model.full_id, model.model_id) for model in problem.models)
+    ending = [model for model in problem.models if model.full_id.endswith(f"/{name}")]
+    return ending[0] if len(ending) == 1 and not exact else problem.model(name)
 
 
 def _document(
@@ -192,16 +185,16 @@ def _document(
         [problem, document, document],
     ).fetchall()
     if not rows:
-        known = connection.execute(
-            "select count(*), min(doc_id), max(doc_id) from documents where problem = ?", [problem]
-        ).fetchone()
-        if known is None or not known[0]:
+        [(first, last)] = connection.execute(
+            "select min(doc_id), max(doc_id) from documents where problem = ?", [problem]
+        ).fetchall()
+        if first is None:
             raise TokenmartError(
                 f"{problem}: no documents yet; run `tokenmart extract --problem {problem}`"
             )
         raise TokenmartError(
             f"--document {document}: no such document in {problem}; give a name or an id from "
-            f"{known[1]} to {known[2]}"
+            f"{first} to {last}"
         )
     doc_id, name, text = rows[0]
     return int(doc_id), str(name), str(text)
@@ -216,16 +209,14 @@ def _reading(
     end: int,
     condition: str | None,
 ) -> Reading:
-    full = connection.execute(
-        "select condition from units where problem = ? and model_id = ?"
-        " and condition_kind = 'full' limit 1",
-        [problem, model.model_id],
-    ).fetchone()
     rows = connection.execute(
         "select char_start, char_end, logprob, entropy, rank, position from tokens"
-        " where problem = ? and model_id = ? and condition = ? and doc_id = ?"
-        " and char_end >= ? and char_start < ? order by position",
-        [problem, model.model_id, full[0] if full else "full", doc_id, start, end],
+        " where problem = $problem and model_id = $model and doc_id = $document"
+        " and char_end >= $start and char_start < $end and condition = coalesce("
+        "(select any_value(condition) from units where problem = $problem"
+        " and model_id = $model and condition_kind = 'full'), 'full') order by position",
+        {"problem": problem, "model": model.model_id, "document": doc_id}
+        | {"start": start, "end": end},
     ).fetchall()
     if not rows:
         raise TokenmartError(
@@ -234,10 +225,8 @@ def _reading(
         )
     gain_condition, gains = _gains(connection, problem, model.model_id, doc_id, condition)
     segments = merge(
-        [
-            (first, last, logprob, entropy, rank, gains.get(position), position)
-            for first, last, logprob, entropy, rank, position in rows
-        ]
+        Segment(first, last, logprob, entropy, rank, gains.get(position), 1, position)
+        for first, last, logprob, entropy, rank, position in rows
     )
     shown = tuple(segment for segment in segments if segment.end > start and segment.start < end)
     return Reading(model.full_id, shown, gain_condition)
@@ -251,31 +240,24 @@ def _gains(
     condition: str | None,
 ) -> tuple[str | None, dict[int, float]]:
     """Gain by position from one window condition; none where dbt hasn't paired the contexts."""
-    known = connection.execute(
-        "select 1 from information_schema.tables where table_name = 'context_pairs'"
-    ).fetchone()
-    if known is None:
-        return None, {}
-    found = connection.execute(
-        "select distinct condition from context_pairs where problem = ? and model_id = ?"
-        " order by condition",
-        [problem, model_id],
-    ).fetchall()
-    conditions = [row[0] for row in found]
-    if condition is not None and condition not in conditions:
+    try:
+        rows = connection.execute(
+            "select condition, position, gain from context_pairs"
+            " where problem = ? and model_id = ? and doc_id = ? order by condition",
+            [problem, model_id, doc_id],
+        ).fetchall()
+    except duckdb.CatalogException:
+        rows = []
+    found: dict[str, dict[int, float]] = {}
+    for name, position, gain in rows:
+        found.setdefault(name, {})[position] = gain
+    chosen = condition or next(iter(found), None)
+    if condition is not None and condition not in found:
         raise TokenmartError(
             f"--condition {condition}: no gain from it for {model_id}; "
-            f"there is {', '.join(conditions) or 'none'}"
+            f"there is {', '.join(found) or 'none'}"
         )
-    if not conditions:
-        return None, {}
-    chosen = condition or conditions[0]
-    rows = connection.execute(
-        "select position, gain from context_pairs"
-        " where problem = ? and model_id = ? and condition = ? and doc_id = ?",
-        [problem, model_id, chosen, doc_id],
-    ).fetchall()
-    return chosen, dict(rows)
+    return chosen, found[chosen] if chosen else {}
 
 
 def view_page(view: View, measure: Measure) -> str:
@@ -295,17 +277,7 @@ def view_page(view: View, measure: Measure) -> str:
 
 def rows(text: str) -> list[tuple[int, int]]:
     """Cut a text into lines, long ones at spaces; together they cover it exactly."""
-    found = []
-    start = 0
-    while start < len(text):
-        newline = text.find("\n", start)
-        end = len(text) if newline < 0 else newline + 1
-        if end - start > ROW_CHARACTERS:
-            space = text.rfind(" ", start + 1, start + ROW_CHARACTERS)
-            end = space + 1 if space > 0 else start + ROW_CHARACTERS
-        found.append((start, end))
-        start = end
-    return found
+    return [line.span() for line in _LINE.finditer(text)]
 
 
 def _page_data(view: View) -> dict[str, Any]:

@@ -26,14 +26,12 @@ MINIMUM_POINTS = 3
 class Interval:
     """A 95% confidence interval; `low` and `high` are NaN where there is none.
 
-    resamples: drawn in all, 0 without a bootstrap; degenerate: those with an undefined statistic,
-        left out.
+    degenerate: resamples with an undefined statistic, left out; 0 without a bootstrap.
     """
 
     low: float
     high: float
     method: str
-    resamples: int = 0
     degenerate: int = 0
 
     @property

@@ -53,28 +53,27 @@ _ROWS_AT_ONCE = 4096
 class DocumentParts:
     """The parts of one variant's value: n models × D documents.
 
-    numerator, denominator: `[n, D]`, NaN where a model has nothing for a document.
+    parts: `[3, n, D]`, numerator, denominator and weight, NaN where a model has nothing for a
+        document.
     aggregation: `micro`, the ratio of the sums; else the mean (`macro`), the mean weighted by
-        `weight`, or a quantile of the documents' own ratios.
-    weight: `[n, D]`, of `weighted` only.
+        the weight, or a quantile of the documents' own ratios.
     A monotone last step (an exponential) changes no rank and is left out.
     """
 
-    numerator: Floats
-    denominator: Floats
+    parts: Floats
     aggregation: Aggregation = "micro"
-    weight: Floats | None = None
 
     @property
     def documents(self) -> int:
         """D."""
-        return int(self.numerator.shape[1])
+        return int(self.parts.shape[2])
 
     @property
     def present(self) -> Flags:
         """`[n, D]`, where there is something to add up."""
-        finite = np.isfinite(self.numerator) & np.isfinite(self.denominator)
-        return np.asarray(finite & (self.denominator != 0))
+        numerator, denominator, _ = self.parts
+        finite = np.isfinite(numerator) & np.isfinite(denominator)
+        return np.asarray(finite & (denominator != 0))
 
     def values(self, counts: Floats) -> Floats:
         """The variant's value of each model on resampled documents.
@@ -85,28 +84,22 @@ class DocumentParts:
         Returns:
             `[R, n]`, NaN where a model has none of the drawn documents.
         """
+        top, bottom, weight = self.parts
         with np.errstate(invalid="ignore", divide="ignore"):
-            ratio = np.where(self.present, self.numerator / self.denominator, np.nan)
+            ratio = np.where(self.present, top / bottom, np.nan)
         if self.aggregation in _QUANTILES:
             return self._quantiles(ratio, counts, _QUANTILES[self.aggregation])
-        if self.aggregation == "micro":
-            top, bottom = self.numerator, self.denominator
-        elif self.aggregation == "macro" or self.weight is None:
+        if self.aggregation == "macro":
             top, bottom = ratio, np.ones(ratio.shape)
-        else:
-            top, bottom = ratio * self.weight, self.weight
+        elif self.aggregation == "weighted":
+            top, bottom = ratio * weight, weight
         below = counts @ np.where(self.present, bottom, 0.0).T
         above = counts @ np.where(self.present, top, 0.0).T
         return np.asarray(above / np.where(below != 0, below, np.nan))
 
     def pick(self, models: Indices | list[int], documents: Flags | Indices) -> DocumentParts:
         """The same of some models and documents."""
-        rows = [
-            None if part is None else part[models][:, documents]
-            for part in (self.numerator, self.denominator, self.weight)
-        ]
-        assert rows[0] is not None and rows[1] is not None
-        return DocumentParts(rows[0], rows[1], self.aggregation, rows[2])
+        return DocumentParts(self.parts[:, models][:, :, documents], self.aggregation)
 
     def _quantiles(self, ratio: Floats, counts: Floats, share: float) -> Floats:
         drawn = np.tile(np.arange(self.documents), len(counts))
@@ -115,22 +108,6 @@ class DocumentParts:
             warnings.simplefilter("ignore", RuntimeWarning)  # a model without any of the documents
             columns = [np.nanquantile(row[index], share, axis=1) for row in ratio]
         return np.stack(columns, axis=1)
-
-
-@dataclass(frozen=True)
-class TwoSources:
-    """Spearman of one variant with the target, and its intervals by what is resampled.
-
-    document_error: standard error of its Fisher z over documents, the models given.
-    reliability: of the metric over documents (`split_half`).
-    """
-
-    value: float
-    models: Interval
-    documents: Interval
-    both: Interval
-    document_error: float
-    reliability: float
 
 
 @dataclass(frozen=True)
@@ -153,13 +130,17 @@ class DocumentNoise:
     """Effect of sampling documents on one variant's correlation, over the models with a value.
 
     documents: how many.
-    sources: intervals by what is resampled.
+    new_documents: 95% interval of Spearman with documents resampled; new_documents_and_models: with
+        both, whole series of models at once.
+    reliability: of the metric over documents (`split_half`).
     soft_pairs: soft pairwise accuracy; NaN without standard errors of the target.
     pairs: pairs of models that the target separates, near-ties, ties; None likewise.
     """
 
     documents: int
-    sources: TwoSources
+    new_documents: Interval
+    new_documents_and_models: Interval
+    reliability: float
     soft_pairs: float
     pairs: PairCounts | None
 
@@ -192,26 +173,24 @@ def document_noise(
     scores, errors = target[here], errors[here]
     labels = list(compress(series, here))
     clusters = labels if len(set(labels)) < len(labels) else None
-    sources = two_sources(own, scores, seed, clusters=clusters)
-    if not np.isfinite(errors).all():
-        return DocumentNoise(parts.documents, sources, math.nan, None)
-    p_target = p_from_errors(scores, errors)
-    return DocumentNoise(
-        documents=parts.documents,
-        sources=sources,
-        soft_pairs=soft_pairwise_accuracy(p_target, p_from_documents(own, seed)),
-        pairs=count_pairs(scores, p_target, metric[here]),
-    )
+    by_documents, by_both = resampled_documents(own, scores, seed, clusters=clusters)
+    soft_pairs, pairs = math.nan, None
+    if np.isfinite(errors).all():
+        p_target = p_from_errors(scores, errors)
+        soft_pairs = soft_pairwise_accuracy(p_target, p_from_documents(own, seed))
+        pairs = count_pairs(scores, p_target, metric[here])
+    reliability = split_half(own, seed)
+    return DocumentNoise(parts.documents, by_documents, by_both, reliability, soft_pairs, pairs)
 
 
-def two_sources(
+def resampled_documents(
     parts: DocumentParts,
     target: Floats,
     seed: int,
     resamples: int = DEFAULT_RESAMPLES,
     clusters: Sequence[str] | None = None,
-) -> TwoSources:
-    """Resample models, documents, or both; percentile intervals at 95%.
+) -> tuple[Interval, Interval]:
+    """95% percentile intervals of Spearman: documents resampled, and documents and models.
 
     Args:
         parts: of a variant, oriented as the target is.
@@ -220,28 +199,15 @@ def two_sources(
         resamples: of each interval.
         clusters: series of models to draw as wholes; None draws models.
     """
-    count = target.size
-    whole = settled(parts.values(np.ones((1, parts.documents))))
-    counts = document_counts(parts.documents, resamples, seed)
-    values = settled(parts.values(counts))
-    every_target = np.broadcast_to(target, values.shape)
-    drawn = draw(count, resamples, seed, clusters)
-    by_models, by_both, first = [], [], 0
-    for group in drawn:
-        rows = slice(first, first + len(group))
-        first += len(group)
-        by_models.append(_spearman(whole[0][group], target[group]))
-        by_both.append(_spearman(np.take_along_axis(values[rows], group, axis=1), target[group]))
-    by_documents = _spearman(values, every_target)
-    z = np.arctanh(np.clip(by_documents[~np.isnan(by_documents)], -0.999, 0.999))
-    return TwoSources(
-        value=float(spearman_rows(whole, target[None])[0]),
-        models=percentile_interval(np.concatenate(by_models)),
-        documents=percentile_interval(by_documents),
-        both=percentile_interval(np.concatenate(by_both)),
-        document_error=float(z.std()) if z.size else math.nan,
-        reliability=split_half(parts, seed),
-    )
+    values = settled(parts.values(document_counts(parts.documents, resamples, seed)))
+    drawn = draw(target.size, resamples, seed, clusters)
+    parts_of_values = np.split(values, np.cumsum([len(models) for models in drawn])[:-1])
+    by_both = [
+        _spearman(np.take_along_axis(rows, models, axis=1), target[models])
+        for rows, models in zip(parts_of_values, drawn, strict=True)
+    ]
+    by_documents = _spearman(values, np.broadcast_to(target, values.shape))
+    return percentile_interval(by_documents), percentile_interval(np.concatenate(by_both))
 
 
 def document_counts(documents: int, resamples: int, seed: int) -> Floats:
@@ -319,7 +285,7 @@ def p_from_documents(parts: DocumentParts, seed: int, swaps: int = DEFAULT_SWAPS
     Returns:
         `[n, n]`, `p[i, j] + p[j, i] = 1`, equal values 0.5; NaN where two models share no document.
     """
-    models, documents = parts.numerator.shape
+    _, models, documents = parts.parts.shape
     swapped = np.random.default_rng([seed, 3]).random((swaps, documents)) < 0.5
     keep, swap = (~swapped).astype(np.float64), swapped.astype(np.float64)
     result = np.full((models, models), 0.5)
@@ -368,15 +334,8 @@ def _chunks(rows: Floats | Indices) -> list[Floats]:
 
 def _swap_p(pair: DocumentParts, keep: Floats, swap: Floats) -> float:
     """Mid-p of the difference of two models among its swaps; the observed one counts too."""
-    turned = pair.pick([1, 0], np.arange(pair.documents))
-    stacked = DocumentParts(
-        np.hstack([pair.numerator, turned.numerator]),
-        np.hstack([pair.denominator, turned.denominator]),
-        pair.aggregation,
-        None
-        if pair.weight is None or turned.weight is None
-        else np.hstack([pair.weight, turned.weight]),
-    )
+    turned = pair.parts[:, ::-1]
+    stacked = DocumentParts(np.concatenate([pair.parts, turned], axis=2), pair.aggregation)
     values = stacked.values(np.hstack([keep, swap]))
     whole = pair.values(np.ones((1, pair.documents)))[0]
     found = whole[0] - whole[1]

@@ -181,8 +181,8 @@ def new_family(
         y: the target.
         families: of each model.
         kinds: of each model, the series of doses or checkpoints it belongs to; of one family only.
-        critical: standard errors that the interval reaches to either side; `critical_value` for a
-            metric that was chosen.
+        critical: standard errors that the interval reaches to either side; `JointErrors.critical`
+            for a metric that was chosen.
     """
     family = codes(families)
     kind = codes(zip(families, kinds, strict=True))

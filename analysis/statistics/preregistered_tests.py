@@ -43,6 +43,7 @@ from analysis.statistics.correlations import (
     spearman_rows,
     unit_ranks,
 )
+from analysis.statistics.formats import span
 from analysis.statistics.resampling import DEFAULT_RESAMPLES, draw, percentile_interval, replicate
 from analysis.statistics.simultaneous import difference_of_z, joint_errors, joint_errors_within
 
@@ -63,12 +64,10 @@ def exchangeable_strata(families: Sequence[str], series: Sequence[Hashable]) -> 
     The group is the series of as many models in the family, or in all families with one series
     only: given their number, these are exchangeable among themselves.
     """
-    of_family: dict[str, set[Hashable]] = {}
-    for family, one in zip(families, series, strict=True):
-        of_family.setdefault(family, set()).add(one)
+    of_family = Counter(family for family, _ in set(zip(families, series, strict=True)))
     models = Counter(series)
     return [
-        f"{f'family {family}' if len(of_family[family]) > 1 else 'families of one series'}, "
+        f"{f'family {family}' if of_family[family] > 1 else 'families of one series'}, "
         f"series of {models[one]}"
         for family, one in zip(families, series, strict=True)
     ]
@@ -76,10 +75,8 @@ def exchangeable_strata(families: Sequence[str], series: Sequence[Hashable]) -> 
 
 def arrangements(strata: Sequence[str], blocks: Sequence[Hashable]) -> int:
     """Number of orders that `permuted_indices` can draw; no p-value is below one over it."""
-    of_stratum: dict[str, set[Hashable]] = {}
-    for stratum, block in zip(strata, blocks, strict=True):
-        of_stratum.setdefault(stratum, set()).add(block)
-    return math.prod(math.factorial(len(held)) for held in of_stratum.values())
+    of_stratum = Counter(stratum for stratum, _ in set(zip(strata, blocks, strict=True)))
+    return math.prod(map(math.factorial, of_stratum.values()))
 
 
 def permuted_indices(
@@ -165,8 +162,7 @@ class Lead:
         interval = (
             f"{self.series} series are too few for a CI"
             if math.isnan(self.interval.low)
-            else f"95% CI {self.interval.low:+.2f} to {self.interval.high:+.2f}, paired bootstrap "
-            f"over {self.series} series"
+            else f"95% CI {span(self.interval)}, paired bootstrap over {self.series} series"
         )
         return f"{interval}; one-sided p {'within families ' if self.within else ''}{self.p:.4f}"
 

@@ -70,11 +70,6 @@ class Correlations:
     resamples: int = DEFAULT_RESAMPLES
     clusters: Sequence[str] | None = None
 
-    @property
-    def n(self) -> int:
-        """Number of models."""
-        return self.x.size
-
     @cached_property
     def pearson(self) -> float:
         """Pearson's r."""
@@ -111,7 +106,7 @@ class Correlations:
 
     @cached_property
     def _draws(self) -> list[Indices]:
-        return draw(self.n, self.resamples, self.seed, self.clusters)
+        return draw(self.x.size, self.resamples, self.seed, self.clusters)
 
     def _estimate(self, value: float, statistic: Statistic) -> Estimate:
         replicates = replicate(statistic, self.x, self.y, self._draws)
@@ -164,7 +159,7 @@ def percentile_interval(replicates: Floats) -> Interval:
     defined = replicates[~np.isnan(replicates)]
     low, high = np.quantile(defined, _TAILS) if defined.size else (math.nan, math.nan)
     undefined = int(replicates.size - defined.size)
-    return Interval(float(low), float(high), "percentile", replicates.size, undefined)
+    return Interval(float(low), float(high), "percentile", undefined)
 
 
 def bca_interval(estimate: float, replicates: Floats, jackknife: Floats) -> Interval:
@@ -197,7 +192,7 @@ def bca_interval(estimate: float, replicates: Floats, jackknife: Floats) -> Inte
             z = bias + normal.inv_cdf(probability)
             bounds.append(normal.cdf(bias + z / (1.0 - acceleration * z)))
         low, high = (float(bound) for bound in np.quantile(defined, bounds))
-    return Interval(low, high, "bca", replicates.size, int(replicates.size - defined.size))
+    return Interval(low, high, "bca", int(replicates.size - defined.size))
 
 
 def jackknife(
@@ -222,7 +217,7 @@ class Splits:
     train: `[splits]` rho of the choice there; test: `[splits]` its rho on the rest, the mean over
         equal ones: which of them comes first is no reason to choose it.
     variant_test: `[K]` mean test rho of each variant.
-    baseline_test: `[splits]` test rho of the baseline variant, or None.
+    baseline_test: `[splits]` test rho of the baseline variant, NaN without one.
     """
 
     tested: int
@@ -230,7 +225,7 @@ class Splits:
     train: Floats
     test: Floats
     variant_test: Floats
-    baseline_test: Floats | None
+    baseline_test: Floats
 
     @property
     def held_out(self) -> float:
@@ -240,13 +235,11 @@ class Splits:
     @property
     def baseline_held_out(self) -> float:
         """Mean test correlation of the baseline; NaN without one."""
-        return math.nan if self.baseline_test is None else float(self.baseline_test.mean())
+        return float(self.baseline_test.mean())
 
     @property
     def beats_baseline(self) -> float:
         """Share of the splits in which the choice does better than the baseline; ties half."""
-        if self.baseline_test is None:
-            return math.nan
         ahead = np.round(self.test - self.baseline_test, _DIGITS)
         return float((1.0 + np.sign(ahead)).mean() / 2)
 
@@ -292,7 +285,7 @@ def repeated_splits(
         train=train_rho.max(axis=0),
         test=(test_rho * chosen).sum(axis=0) / chosen.sum(axis=0),
         variant_test=test_rho.mean(axis=1),
-        baseline_test=None if baseline is None else test_rho[baseline],
+        baseline_test=np.full(splits, np.nan) if baseline is None else test_rho[baseline],
     )
 
 

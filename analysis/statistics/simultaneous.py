@@ -88,6 +88,59 @@ class JointErrors:
         factors = self.factors[self.tested]
         return np.sort(np.concatenate([part.max(axis=0) for part in _normals(factors, DRAWS)]))
 
+    @cached_property
+    def critical(self) -> float:
+        """The 97.5% quantile of max_k N(0, C), NaN where nothing is tested."""
+        return (
+            float(np.quantile(self.maxima, (1.0 + LEVEL) / 2.0)) if self.tested.any() else math.nan
+        )
+
+    @cached_property
+    def p(self) -> Floats:
+        """`[K]` p-values that rho is above 0, adjusted for all K; NaN where untested.
+
+        2 P(max N(0, C) ≥ z / se), at most 1: below 5% exactly where the lower bound of the interval
+        excludes 0.
+        """
+        result = np.full(self.rho.shape, np.nan)
+        tested = self.tested
+        if tested.any():
+            statistic = self.z[tested] / self.error[tested]
+            reaching = self.maxima.size - np.searchsorted(self.maxima, statistic)
+            result[tested] = np.minimum(2.0 * (1 + reaching) / (self.maxima.size + 1), 1.0)
+        return result
+
+    @cached_property
+    def single_p(self) -> Floats:
+        """`[K]` two-sided p-values of each metric as if it were the only one."""
+        normal = NormalDist()
+        with np.errstate(invalid="ignore"):
+            statistic = np.abs(self.z / self.error)
+        return np.array([2.0 * normal.cdf(-t) if math.isfinite(t) else math.nan for t in statistic])
+
+    @cached_property
+    def least_rho(self) -> float:
+        """The rho from which a metric of all models has an interval that excludes 0."""
+        if math.isnan(self.critical):
+            return math.nan
+        # se depends on rho: what is left of its square is the design effect over the freedom
+        effects = self.error**2 / (1.0 + np.tanh(self.z) ** 2 / 2.0)
+        base = float(effects[self.tested].min())
+        rho = 0.5
+        for _ in range(50):
+            rho = math.tanh(self.critical * math.sqrt(base * (1.0 + rho**2 / 2.0)))
+        return rho
+
+    def interval(self, metric: int) -> Interval:
+        """95% interval for rho, valid although the metric was chosen; NaN if untested."""
+        if not self.tested[metric]:
+            return Interval(math.nan, math.nan, "after choice")
+        z, error = float(self.z[metric]), float(self.error[metric])
+        best = bool(self.rho[metric] >= np.nanmax(self.rho) - 1e-10)
+        low = math.tanh(z - self.critical * error)
+        high = math.tanh(z + (TWO_SIDED if best else self.critical) * error)
+        return Interval(low, high, "after choice")
+
 
 @dataclass(frozen=True, eq=False)
 class Inference:
@@ -98,37 +151,20 @@ class Inference:
 
     overall: over all models; within: of the differences inside families, where families have
         several models.
-    critical, within_critical: standard errors that the intervals reach down.
-    p, p_within: `[K]` adjusted for all K, NaN where untested; p_single: as if tested alone.
-    least_rho: from which the interval over all models excludes 0.
     """
 
     overall: JointErrors
     within: JointErrors
-    critical: float
-    within_critical: float
-    p: Floats
-    p_within: Floats
-    p_single: Floats
-    least_rho: float
 
     @property
     def tested(self) -> int:
         """Number of metrics tested that have a p."""
         return int(self.overall.tested.sum())
 
-    def interval(self, row: int) -> Interval:
-        """95% interval of rho that allows for the choice."""
-        return interval_after_choice(self.overall, row, self.critical)
-
-    def within_interval(self, row: int) -> Interval:
-        """The same of rho within families."""
-        return interval_after_choice(self.within, row, self.within_critical)
-
     def evidence(self, row: int) -> tuple[str, ...]:
         """Where a metric's interval excludes 0; empty if it doesn't track the target."""
-        found = (("over all models", self.p[row]), ("within families", self.p_within[row]))
-        return tuple(where for where, p in found if p < CLAIM_LEVEL)
+        found = (("over all models", self.overall), ("within families", self.within))
+        return tuple(where for where, errors in found if errors.p[row] < CLAIM_LEVEL)
 
 
 def infer(
@@ -139,18 +175,7 @@ def infer(
     Every metric ever tested belongs in `metrics`: all intervals and p-values count them.
     """
     overall = joint_errors(metrics, target, [families, series])
-    within = joint_errors_within(metrics, target, families, series)
-    critical = critical_value(overall)
-    return Inference(
-        overall=overall,
-        within=within,
-        critical=critical,
-        within_critical=critical_value(within),
-        p=adjusted_p(overall),
-        p_within=adjusted_p(within),
-        p_single=single_p(overall),
-        least_rho=smallest_claimed(overall, critical),
-    )
+    return Inference(overall, joint_errors_within(metrics, target, families, series))
 
 
 def joint_errors(
@@ -192,60 +217,6 @@ def joint_errors_within(
     )
     present = (keep.astype(np.float64) @ member.T > 0).sum(axis=1)
     return _joint(x, y, keep, keep.sum(axis=1) - present + 1.0, [series])
-
-
-def critical_value(errors: JointErrors) -> float:
-    """The 97.5% quantile of max_k N(0, C), NaN where nothing is tested."""
-    if not errors.tested.any():
-        return math.nan
-    return float(np.quantile(errors.maxima, (1.0 + LEVEL) / 2.0))
-
-
-def adjusted_p(errors: JointErrors) -> Floats:
-    """`[K]` p-values that rho is above 0, adjusted for all K: 2 P(max N(0, C) ≥ z / se), at most 1.
-
-    Below 5% exactly where the lower bound of the interval excludes 0.
-    """
-    result = np.full(errors.rho.shape, np.nan)
-    tested = errors.tested
-    if tested.any():
-        maxima = errors.maxima
-        statistic = errors.z[tested] / errors.error[tested]
-        reaching = maxima.size - np.searchsorted(maxima, statistic)
-        result[tested] = np.minimum(2.0 * (1 + reaching) / (maxima.size + 1), 1.0)
-    return result
-
-
-def single_p(errors: JointErrors) -> Floats:
-    """`[K]` two-sided p-values of each metric as if it were the only one."""
-    normal = NormalDist()
-    with np.errstate(invalid="ignore"):
-        statistic = np.abs(errors.z / errors.error)
-    return np.array([2.0 * normal.cdf(-t) if math.isfinite(t) else math.nan for t in statistic])
-
-
-def interval_after_choice(errors: JointErrors, metric: int, critical: float) -> Interval:
-    """95% interval for rho, valid although the metric was chosen among all K; NaN if untested."""
-    if not errors.tested[metric]:
-        return Interval(math.nan, math.nan, "after choice")
-    z, error = float(errors.z[metric]), float(errors.error[metric])
-    best = bool(errors.rho[metric] >= np.nanmax(errors.rho) - 1e-10)
-    low = math.tanh(z - critical * error)
-    high = math.tanh(z + (TWO_SIDED if best else critical) * error)
-    return Interval(low, high, "after choice")
-
-
-def smallest_claimed(errors: JointErrors, critical: float) -> float:
-    """The rho from which a metric of all models has an interval that excludes 0."""
-    if math.isnan(critical):
-        return math.nan
-    tested = errors.tested
-    # se depends on rho: what is left of its square is the design effect over the freedom
-    base = float((errors.error**2 / (1.0 + np.tanh(errors.z) ** 2 / 2.0))[tested].min())
-    rho = 0.5
-    for _ in range(50):
-        rho = math.tanh(critical * math.sqrt(base * (1.0 + rho**2 / 2.0)))
-    return rho
 
 
 def indistinguishable(errors: JointErrors) -> Flags:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.preregistration.entries import preregistered_metrics
+from analysis.ranking.loading import records
 from analysis.ranking.metric_table import MetricColumn, MetricTable
 from analysis.statistics.correlations import number, settled
 from analysis.statistics.simultaneous import infer
@@ -38,7 +38,9 @@ PACKAGES = (
     "tokenmart", "numpy", "scipy", "scikit-learn", "duckdb", "dbt-core", "dbt-duckdb",
     "pyarrow", "torch", "transformers", "accelerate",
 )  # fmt: skip
-_COST = ("tokens_processed", "tokens_scored", "seconds", "peak_bytes")
+_METRIC = (
+    "metric", "variant", "family", "parameters", "direction", "formula", "admissible",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -68,16 +70,7 @@ def build_bundle(
         "problem": problem.name,
         "official": not unofficial,
         "unofficial_because": unofficial,
-        "metric": {
-            "metric": column.metric,
-            "variant": column.variant,
-            "family": column.family,
-            "parameters": column.parameters,
-            "direction": column.direction,
-            "formula": column.formula,
-            "admissible": column.admissible,
-            "negated": negated,
-        },
+        "metric": {name: getattr(column, name) for name in _METRIC} | {"negated": negated},
         "claims": claims,
         "code": code_revision(),
         "extraction_code": sorted(
@@ -104,12 +97,8 @@ def build_bundle(
         },
         "versions": versions(PACKAGES)
         | {
-            f"{package} (extraction)": ", ".join(sorted({unit[field] for unit in units}))
-            for package, field in (
-                ("torch", "torch_version"),
-                ("transformers", "transformers_version"),
-                ("tokenmart", "tokenmart_version"),
-            )
+            f"{name} (extraction)": ", ".join(sorted({unit[f"{name}_version"] for unit in units}))
+            for name in ("torch", "transformers", "tokenmart")
         },
         "lineage": {
             "node": lineage.node,
@@ -154,9 +143,9 @@ def claims_record(subject: Subject, as_of: str) -> dict[str, Any]:
     return {
         "as_of": moment,
         "tried": len(tried),
-        "p_adjusted": number(float(inference.p[0])),
-        "p_adjusted_within_families": number(float(inference.p_within[0])),
-        "spearman_ci95_after_choice": inference.interval(0).record,
+        "p_adjusted": number(float(inference.overall.p[0])),
+        "p_adjusted_within_families": number(float(inference.within.p[0])),
+        "spearman_ci95_after_choice": inference.overall.interval(0).record,
         "families": len(set(table.families)),
         "kinds": len(set(table.kinds)),
         "preregistration": _preregistration(subject, moment),
@@ -168,8 +157,7 @@ def _preregistration(subject: Subject, as_of: str) -> dict[str, Any] | None:
 
     An entry that a later one replaced comes last.
     """
-    said_of = preregistered_metrics(subject.workspace, subject.problem)
-    for said in sorted(said_of, key=lambda said: said.replaced):
+    for said in sorted(subject.table.registered, key=lambda said: said.replaced):
         if said.metric.name == subject.column.name and said.entry.recorded_at <= as_of:
             return {
                 "number": said.entry.number,
@@ -213,15 +201,6 @@ def compute_budget(units: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def documents_sha256(connection: duckdb.DuckDBPyConnection, problem: str) -> str:
-    """One hash over the texts of a problem: of the documents' own hashes, in order."""
-    rows = connection.execute(
-        "select doc_id, sha256 from documents where problem = ? order by doc_id", [problem]
-    ).fetchall()
-    lines = "".join(f"{doc_id} {sha256}\n" for doc_id, sha256 in rows)
-    return hashlib.sha256(lines.encode()).hexdigest()
-
-
 def bundle_page(bundle: dict[str, Any], verification: dict[str, Any]) -> str:
     """One page for a reader: what was submitted, how it scored, what it took, how to redo it."""
     pages = environment("analysis.submission", escape_html=False)
@@ -243,31 +222,27 @@ def _units(connection: duckdb.DuckDBPyConnection, problem: Problem) -> list[dict
     fields = (
         "model_id", "condition", "probe_params", "doc_id", "status", "device", "dtype",
         "torch_version", "transformers_version", "tokenmart_version", "code_revision",
-        "code_dirty", "seed", *_COST,
+        "code_dirty", "seed", "tokens_processed", "tokens_scored", "seconds", "peak_bytes",
     )  # fmt: skip
-    rows = connection.execute(
+    return records(
+        connection,
         f"select {', '.join(fields)} from units where problem = ? and model_id in ? order by all",
         [problem.name, [model.model_id for model in problem.ranked_models]],
-    ).fetchall()
-    return [dict(zip(fields, row, strict=True)) for row in rows]
+    )
 
 
 def _models(
     connection: duckdb.DuckDBPyConnection, problem: Problem, units: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    rows = connection.execute(
+    rows = records(
+        connection,
         "select model_id, revision, tokenizer_sha256, interventions from models where problem = ?",
         [problem.name],
-    ).fetchall()
-    known = {row[0]: row for row in rows}
+    )
+    known = {row["model_id"]: row for row in rows}
     return {
-        model.full_id: {
-            "model_id": model.model_id,
-            "revision": known[model.model_id][1],
-            "tokenizer_sha256": known[model.model_id][2],
-            "interventions": known[model.model_id][3],
-            "dtypes": sorted({u["dtype"] for u in units if u["model_id"] == model.model_id}),
-        }
+        model.full_id: known[model.model_id]
+        | {"dtypes": sorted({u["dtype"] for u in units if u["model_id"] == model.model_id})}
         for model in problem.ranked_models
         if model.model_id in known
     }
@@ -277,5 +252,9 @@ def _proxy(
     problem: Problem, workspace: Workspace, connection: duckdb.DuckDBPyConnection
 ) -> dict[str, Any]:
     """Identity of the text: the file's hash, and one over the documents used."""
+    rows = connection.execute(
+        "select doc_id, sha256 from documents where problem = ? order by doc_id", [problem.name]
+    ).fetchall()
+    lines = "".join(f"{doc_id} {sha256}\n" for doc_id, sha256 in rows)
     source = problem.documents.provenance(problem.place(workspace))
-    return source | {"documents_sha256": documents_sha256(connection, problem.name)}
+    return source | {"documents_sha256": hashlib.sha256(lines.encode()).hexdigest()}

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from analysis.options import PROBLEM, RESAMPLES, SEED
-from warehouse.options import FILE, FORCE, JSON, PROBLEM_HELP
+from analysis.options import RESAMPLES, SEED
+from warehouse.options import FILE, FORCE, JSON, LAST_PROBLEM, PROBLEM_HELP
 
 _SCORING = (
     click.option(
@@ -73,7 +73,7 @@ def verify(
 
 
 @click.command()
-@PROBLEM
+@LAST_PROBLEM
 @click.option("--metric", required=True, help="METRIC/VARIANT to submit.")
 @click.option(
     "--negate",

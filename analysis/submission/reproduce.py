@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import TemplateError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from analysis.lists import first_few
 from analysis.submission.bundle import (
     BUNDLE_FILE,
     PAGE_FILE,
@@ -19,9 +21,16 @@ from analysis.submission.bundle import (
     VERIFY_FILE,
     bundle_page,
 )
-from analysis.submission.submit import SubmissionRequest, listed, rebuild
+from analysis.submission.submit import (
+    NAMED,
+    SubmissionRequest,
+    build_submission,
+    find_subject,
+    scores_of,
+)
 from warehouse.errors import TokenmartError
 from warehouse.strict_json import StrictJsonError, read_json
+from warehouse.terminal import counted
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
@@ -58,14 +67,15 @@ def compare_with_warehouse(
     request = _request(folder / BUNDLE_FILE, bundle, problem_file)
     recorded = _read(folder / VERIFY_FILE)
     submitted = _read(folder / SUBMISSION_FILE)
-    made = rebuild(workspace, request, folder / SUBMISSION_FILE)
+    subject = find_subject(workspace, request)
+    verification, made = build_submission(folder / SUBMISSION_FILE, subject, request)
     comparisons = [
-        _compared("scores from the warehouse", submitted, made.scores),
-        _compared("verifier output", _numbers(recorded), _numbers(made.verification)),
+        _compared("scores from the warehouse", submitted, scores_of(subject, request.negate)),
+        _compared("verifier output", _numbers(recorded), _numbers(verification)),
     ]
-    for name in sorted(bundle.keys() | made.bundle.keys()):
+    for name in sorted(bundle.keys() | made.keys()):
         what = _NAMES.get(name, name)
-        found = _compared(what, bundle.get(name), made.bundle.get(name), name not in _MAY_MOVE)
+        found = _compared(what, bundle.get(name), made.get(name), name not in _MAY_MOVE)
         comparisons.append(found)
     comparisons.append(_page(folder / PAGE_FILE, bundle, recorded))
     return comparisons
@@ -80,87 +90,90 @@ _NAMES = {
 }
 
 
-def _request(path: Path, bundle: Any, problem_file: str | None) -> SubmissionRequest:
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+class _Metric(_Strict):
+    metric: str
+    variant: str
+    negated: bool
+
+
+class _Verification(_Strict):
+    seed: int = Field(ge=0, lt=2**32)
+    resamples: int = Field(ge=100, le=1_000_000)
+
+
+class _Claims(_Strict):
+    as_of: str
+
+
+class _Request(_Strict):
+    """The part of a bundle that records the request; metrics tested after `as_of` don't count."""
+
+    problem: str
+    metric: _Metric
+    verification: _Verification
+    claims: _Claims
+
+
+def _request(path: Path, bundle: dict[str, Any], problem_file: str | None) -> SubmissionRequest:
     """The request recorded in the bundle."""
-    if not isinstance(bundle, dict):
-        raise TokenmartError(f"{path}: not an object; {_REMEDY}")
     if bundle.get("schema") != SCHEMA:
         raise TokenmartError(
             f"{path}: schema is {json.dumps(bundle.get('schema'))[:60]}, not {SCHEMA}; {_REMEDY}"
         )
-    kinds: tuple[tuple[tuple[str, ...], type], ...] = (
-        (("problem",), str),
-        (("metric", "metric"), str),
-        (("metric", "variant"), str),
-        (("metric", "negated"), bool),
-        (("verification", "seed"), int),
-        (("verification", "resamples"), int),
-    )
-    found: list[Any] = []
-    for keys, kind in kinds:
-        value: Any = bundle
-        for key in keys:
-            value = value.get(key) if isinstance(value, dict) else None
-        wrong = not isinstance(value, kind) or isinstance(value, bool) is not (kind is bool)
-        if wrong or (isinstance(value, int) and not 0 <= value < 2**32):
-            raise TokenmartError(
-                f"{path}: field {'.'.join(keys)} is missing or malformed; {_REMEDY}"
-            )
-        found.append(value)
-    problem, metric, variant, negate, seed, resamples = found
-    if not 100 <= resamples <= 1_000_000:
-        raise TokenmartError(f"{path}: field verification.resamples is {resamples}; {_REMEDY}")
+    try:
+        found = _Request.model_validate(bundle)
+    except ValidationError as error:
+        field = ".".join(map(str, error.errors()[0]["loc"]))
+        raise TokenmartError(f"{path}: field {field} is missing or malformed; {_REMEDY}") from error
     return SubmissionRequest(
-        problem=problem_file or problem,
-        metric=f"{metric}/{variant}",
-        negate=negate,
+        problem=problem_file or found.problem,
+        metric=f"{found.metric.metric}/{found.metric.variant}",
+        negate=found.metric.negated,
         unofficial=True,
-        seed=seed,
-        resamples=resamples,
-        as_of=_as_of(path, bundle),
+        seed=found.verification.seed,
+        resamples=found.verification.resamples,
+        as_of=found.claims.as_of,
     )
 
 
-def _as_of(path: Path, bundle: dict[str, Any]) -> str:
-    """Time at which the bundle was made: metrics tested later don't count against it."""
-    claims = bundle.get("claims")
-    value = claims.get("as_of") if isinstance(claims, dict) else None
-    if not isinstance(value, str):
-        raise TokenmartError(f"{path}: field claims.as_of is missing or malformed; {_REMEDY}")
-    return value
-
-
-def _numbers(verification: Any) -> Any:
+def _numbers(verification: dict[str, Any]) -> dict[str, Any]:
     """The verifier's document without what may move."""
-    if not isinstance(verification, dict):
-        return verification
     return {name: value for name, value in verification.items() if name not in _MAY_MOVE}
 
 
 def _compared(what: str, recorded: Any, found: Any, decisive: bool = True) -> Comparison:
-    moved = list(_differences(recorded, found, ""))
-    values = sum(1 for _ in _leaves(found))
-    finding = listed(moved) if moved else f"{values} value{'s' * (values != 1)}, as recorded"
-    return Comparison(what, not moved, finding, decisive)
+    moved = list(_differences(recorded, found))
+    same = f"{counted(len(_leaves(found)), 'value')}, as recorded"
+    return Comparison(what, not moved, first_few(moved, NAMED) if moved else same, decisive)
 
 
-def _differences(recorded: Any, found: Any, place: str) -> Iterator[str]:
+def _differences(recorded: Any, found: Any) -> Iterator[str]:
     """Every place where two JSON values differ, numbers beyond the tolerance."""
-    if isinstance(recorded, Mapping) and isinstance(found, Mapping):
-        for key in [*found, *(key for key in recorded if key not in found)]:
-            where = f"{place}.{key}" if place else str(key)
-            if key not in recorded or key not in found:
-                yield f"{where} {'not recorded' if key in found else 'recorded, not found'}"
-            else:
-                yield from _differences(recorded[key], found[key], where)
-    elif isinstance(recorded, list | tuple) and isinstance(found, list | tuple):
-        if len(recorded) != len(found):
-            yield f"{place} recorded {len(recorded)} entries, found {len(found)}"
-        else:
-            for index, (before, after) in enumerate(zip(recorded, found, strict=True)):
-                yield from _differences(before, after, f"{place}[{index}]")
-    elif not _equal(recorded, found):
-        yield f"{place} {_shown(recorded)} → {_shown(found)}".strip()
+    before, after = _leaves(recorded), _leaves(found)
+    for place in after | before:
+        where = ".".join(map(str, place))
+        if place not in before or place not in after:
+            yield f"{where} {'not recorded' if place in after else 'recorded, not found'}".strip()
+        elif not _equal(before[place], after[place]):
+            yield f"{where} {_shown(before[place])} → {_shown(after[place])}".strip()
+
+
+def _leaves(value: Any, place: tuple[str | int, ...] = ()) -> dict[tuple[str | int, ...], Any]:
+    """What a JSON value contains by its place: keys and indices; a part that is empty is kept."""
+    inside: dict[str | int, Any] = {}
+    if isinstance(value, dict):
+        inside = value
+    elif isinstance(value, list | tuple):
+        value = list(value)
+        inside = dict(enumerate(value))
+    if not inside:
+        return {place: value}
+    parts = (_leaves(part, (*place, key)) for key, part in inside.items())
+    return {where: leaf for part in parts for where, leaf in part.items()}
 
 
 def _equal(recorded: Any, found: Any) -> bool:
@@ -174,17 +187,6 @@ def _equal(recorded: Any, found: Any) -> bool:
             recorded, found, rel_tol=RELATIVE_TOLERANCE, abs_tol=RELATIVE_TOLERANCE * 1e-3
         )
     return bool(recorded == found)
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _leaves(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _leaves(inner)
-    else:
-        yield value
 
 
 def _shown(value: Any) -> str:
@@ -203,16 +205,16 @@ def _page(path: Path, bundle: dict[str, Any], recorded: dict[str, Any]) -> Compa
         return Comparison("page", False, f"can't be made from the bundle ({error})")
     if text == expected:
         return Comparison("page", True, "equal to the page made from the bundle")
-    lines = zip(text.splitlines(), expected.splitlines(), strict=False)
-    line = next((i for i, (a, b) in enumerate(lines, start=1) if a != b), len(text.splitlines()))
-    what = f"{path.name} line {line} differs from the page made from the bundle"
-    return Comparison("page", False, what)
+    return Comparison("page", False, f"{path.name} differs from the page made from the bundle")
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path) -> dict[str, Any]:
     try:
-        return read_json(path, _MAXIMUM_BYTES).content
+        content = read_json(path, _MAXIMUM_BYTES).content
     except StrictJsonError as error:
         raise TokenmartError(
             f"{path}: {error}; point at a folder that `tokenmart submit` wrote"
         ) from error
+    if not isinstance(content, dict):
+        raise TokenmartError(f"{path}: not an object; {_REMEDY}")
+    return content

@@ -6,17 +6,16 @@ Refused are incomplete coverage, a metric that may not be submitted, and a label
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analysis.lists import first_few
 from analysis.ranking.loading import load_table
-from analysis.ranking.metric_table import MetricColumn, MetricTable
+from analysis.ranking.metric_table import MetricColumn
 from analysis.submission.bundle import (
     BUNDLE_FILE,
     PAGE_FILE,
@@ -32,12 +31,14 @@ from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import refuse_protected, storage_errors
 from warehouse.maintenance.remaining import remaining
 from warehouse.metrics.lineage import Lineage, manifest_path, read_lineage
-from warehouse.metrics.tries import remember
 from warehouse.problem.spec import load_problem
 from warehouse.sql.connection import connect_read_only
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
+
+NAMED = 6
+"""Number of things that a message names; the others are counted."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +60,6 @@ class SubmissionRequest:
     as_is: bool = False
 
 
-@dataclass(frozen=True)
-class Rebuilt:
-    """The content of a submission's files: scores, the verifier's document, the bundle."""
-
-    scores: dict[str, float]
-    verification: dict[str, Any]
-    bundle: dict[str, Any]
-
-
 def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path) -> dict[str, Any]:
     """Write submission, verifier output and bundle into the new folder `out`.
 
@@ -83,14 +75,12 @@ def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path
         taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
     if taken:
         raise StorageError(f"{out}: already there; choose a new folder with --out")
-    subject = _find(workspace, request)
+    subject = find_subject(workspace, request)
     _check_sign(subject.column, request)
     _check_rules(subject.column, subject.lineage, request.unofficial)
     _check_coverage(subject)
     with storage_errors(out, "then submit again"):
         out.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):
-            os.lstat(out)  # a name too long is refused here; the draft's own is short
         draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=".submission."))
         try:
             verification = _fill(draft, subject, request)
@@ -104,40 +94,27 @@ def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path
     return verification
 
 
-def rebuild(workspace: Workspace, request: SubmissionRequest, path: Path) -> Rebuilt:
-    """Build what submitting the file at `path` would write today.
+def find_subject(workspace: Workspace, request: SubmissionRequest) -> Subject:
+    """Load what is submitted; all metrics of the problem are recorded as tested.
 
     Raises:
         TokenmartError: the metric or the target is not in the warehouse.
-        BadSubmissionError: the submission file breaks the contract.
     """
-    return _make(path, _find(workspace, request), request)
-
-
-def _find(workspace: Workspace, request: SubmissionRequest) -> Subject:
-    """Load what is submitted; all metrics of the problem are recorded as tested."""
     problem = load_problem(request.problem, workspace)
-    table = load_table(problem, workspace)
-    remember(workspace, table.problem, table.present)
+    table = load_table(problem, workspace, record=True)
     column = table.column(request.metric)
     lineage = read_lineage(manifest_path(workspace), column.metric)
     return Subject(workspace, problem, table, column, lineage)
 
 
-def _fill(folder: Path, subject: Subject, request: SubmissionRequest) -> dict[str, Any]:
-    """Write every file of the submission into a folder; returns the verifier's document."""
-    path = folder / SUBMISSION_FILE
-    _write_json(path, scores_of(subject.table, subject.column, request.negate))
-    made = _make(path, subject, request)
-    _write_json(folder / VERIFY_FILE, made.verification)
-    _write_json(folder / BUNDLE_FILE, made.bundle)
-    page = bundle_page(made.bundle, made.verification)
-    (folder / PAGE_FILE).write_text(page, encoding="utf-8")
-    return made.verification
+def build_submission(
+    path: Path, subject: Subject, request: SubmissionRequest
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The verifier's document of the submission file at `path`, and the bundle.
 
-
-def _make(path: Path, subject: Subject, request: SubmissionRequest) -> Rebuilt:
-    """Verify a submission file and collect its bundle."""
+    Raises:
+        BadSubmissionError: the submission file breaks the contract.
+    """
     verification = verify_problem(
         subject.workspace, request.problem, path, "score", request.seed, request.resamples
     )
@@ -145,15 +122,25 @@ def _make(path: Path, subject: Subject, request: SubmissionRequest) -> Rebuilt:
     claims = claims_record(subject, request.as_of)
     with connect_read_only(subject.workspace) as connection:
         bundle = build_bundle(subject, connection, verification, request.negate, claims)
-    scores = scores_of(subject.table, subject.column, request.negate)
-    return Rebuilt(scores, verification, bundle)
+    return verification, bundle
+
+
+def _fill(folder: Path, subject: Subject, request: SubmissionRequest) -> dict[str, Any]:
+    """Write every file of the submission into a folder; returns the verifier's document."""
+    path = folder / SUBMISSION_FILE
+    _write_json(path, scores_of(subject, request.negate))
+    verification, bundle = build_submission(path, subject, request)
+    _write_json(folder / VERIFY_FILE, verification)
+    _write_json(folder / BUNDLE_FILE, bundle)
+    (folder / PAGE_FILE).write_text(bundle_page(bundle, verification), encoding="utf-8")
+    return verification
 
 
 def _check_rules(column: MetricColumn, lineage: Lineage, unofficial: bool) -> None:
     if lineage.labels:
         raise TokenmartError(
             f"{column.name}: downstream scores are among its ancestors, or may be "
-            f"({listed(list(lineage.labels), 3)}); a metric may use only model and proxy text"
+            f"({first_few(lineage.labels, 3)}); a metric may use only model and proxy text"
         )
     if not column.admissible and not unofficial:
         raise TokenmartError(
@@ -196,10 +183,12 @@ def _check_coverage(subject: Subject) -> None:
         if done < documents or documents == 0
     ]
     if gaps:
-        raise TokenmartError(f"{column.name}: coverage is incomplete: {listed(gaps)}; {remedy}")
+        raise TokenmartError(
+            f"{column.name}: coverage is incomplete: {first_few(gaps, NAMED)}; {remedy}"
+        )
     absent = list(compress((model.full_id for model in table.models), ~column.present))
     if absent:
-        raise TokenmartError(f"{column.name}: no value for {listed(absent)}; {remedy}")
+        raise TokenmartError(f"{column.name}: no value for {first_few(absent, NAMED)}; {remedy}")
 
 
 def _conditions_behind(variant: str, conditions: set[str]) -> set[str]:
@@ -224,20 +213,11 @@ def _check_sign(column: MetricColumn, request: SubmissionRequest) -> None:
     )
 
 
-def scores_of(table: MetricTable, column: MetricColumn, negate: bool) -> dict[str, float]:
+def scores_of(subject: Subject, negate: bool) -> dict[str, float]:
     """Model → submitted score, in the problem's order."""
-    sign = -1.0 if negate else 1.0
-    return {
-        model.full_id: sign * float(value)
-        for model, value in zip(table.models, column.values, strict=True)
-    }
+    values = (-subject.column.values if negate else subject.column.values).tolist()
+    return dict(zip((model.full_id for model in subject.table.models), values, strict=True))
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def listed(items: list[str], most: int = 6) -> str:
-    """The first few of a list, and how many more there are."""
-    more = f" and {len(items) - most} more" if len(items) > most else ""
-    return ", ".join(items[:most]) + more

@@ -13,12 +13,14 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import click
 import numpy as np
 
+from analysis.lists import first_few
 from analysis.statistics.correlations import Interval, number
+from analysis.statistics.formats import signed
 from analysis.statistics.resampling import Correlations, Estimate
 from analysis.statistics.skipped import CUTOFF, Skipped, exact_skipped, flag_stability
 from warehouse.errors import BadSubmissionError, LockedFileError, StorageError, TokenmartError
@@ -67,13 +69,11 @@ class Submission:
     """A submission that passed every check.
 
     scores: model → score, in the order of the problem's models.
-    sha256: of the very bytes that were parsed.
+    record: where they came from, with the sha256 of the very bytes that were parsed.
     """
 
-    path: Path
-    sha256: str
-    form: Literal["object", "rows"]
     scores: dict[str, float]
+    record: dict[str, str | None]
 
 
 def read_submission(path: Path, models: Sequence[str], metric_key: str = "score") -> Submission:
@@ -91,11 +91,10 @@ def read_submission(path: Path, models: Sequence[str], metric_key: str = "score"
         file = read_json(path, MAXIMUM_BYTES)
     except StrictJsonError as error:
         raise BadSubmissionError(f"{_named(path)}: submission {error}") from error
-    form: Literal["object", "rows"]
     if isinstance(file.content, dict):
-        form, found = "object", file.content
+        found = file.content
     elif isinstance(file.content, list):
-        form, found = "rows", _rows(path, file.content, metric_key)
+        found = _rows(path, file.content, metric_key)
     else:
         expected = "submission must be an object {model: score} or a list of rows"
         _refuse(path, f"{expected}, found {kind(file.content)}")
@@ -104,7 +103,9 @@ def read_submission(path: Path, models: Sequence[str], metric_key: str = "score"
     if len(set(scores.values())) == 1:
         same = f"every model has the score {scores[models[0]]!r}"
         _refuse(path, f"{same}: no correlation is defined")
-    return Submission(path=path, sha256=file.sha256, form=form, scores=scores)
+    form, key = ("rows", metric_key) if isinstance(file.content, list) else ("object", None)
+    record = {"path": str(path), "sha256": file.sha256, "format": form, "metric_key": key}
+    return Submission(scores, record)
 
 
 def _rows(path: Path, rows: list[Any], metric_key: str) -> dict[str, Any]:
@@ -139,7 +140,9 @@ def _check_models(path: Path, found: Iterable[str], models: Sequence[str]) -> No
     if missing:
         parts.append(f"missing {len(missing)} of {len(models)} models: {', '.join(missing)}")
     if extra:
-        parts.append(f"not in the model set: {_some([_hinted(name, missing) for name in extra])}")
+        parts.append(
+            f"not in the model set: {first_few([_hinted(name, missing) for name in extra], 20)}"
+        )
     _refuse(path, "; ".join(parts))
 
 
@@ -148,13 +151,8 @@ def _hinted(name: str, missing: list[str]) -> str:
     return shown(name) + (f" (did you mean {near[0]}?)" if near else "")
 
 
-def _some(names: list[str], most: int = 20) -> str:
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
-
-
 def _keys(row: dict[str, Any]) -> str:
-    return _some([shown(key) for key in row], 8) or "no fields"
+    return first_few([shown(key) for key in row], 8) or "no fields"
 
 
 def _score(path: Path, model: str, value: Any) -> float:
@@ -213,7 +211,7 @@ def verify_problem(
         scores = {m.full_id: by_id[m.model_id] for m in ranked if m.model_id in by_id}
         checked = read_submission(submission, tuple(scores), metric_key)
     _refuse_constant(scores, source, asked)
-    return _document(name, checked, metric_key, scores, source, seed, resamples)
+    return _document(name, checked, scores, source, seed, resamples)
 
 
 def _refuse_constant(scores: dict[str, float], source: dict[str, Any], asked: str) -> None:
@@ -236,7 +234,6 @@ def _refuse_constant(scores: dict[str, float], source: dict[str, Any], asked: st
 def _document(
     problem: str,
     submission: Submission,
-    metric_key: str,
     target: dict[str, float],
     target_source: dict[str, Any],
     seed: int,
@@ -255,7 +252,7 @@ def _document(
     return {
         "schema": SCHEMA,
         "problem": problem,
-        "n": found.n,
+        "n": len(models),
         "spearman": _estimate(found.spearman),
         "pearson": {"value": number(found.pearson)},
         "skipped_spearman": _estimate(found.skipped_spearman)
@@ -264,7 +261,7 @@ def _document(
             "kept": found.skipped.kept,
             "dropped": _left_out(models, found.skipped),
             "note": found.skipped.note,
-            "ci_note": _width_note(found.skipped_spearman.percentile, found.n),
+            "ci_note": _width_note(found.skipped_spearman.percentile, len(models)),
             "stability": {
                 "random_states": stability.seeds,
                 "same_points_dropped": round(stability.agreement, 6),
@@ -287,12 +284,7 @@ def _document(
         },
         "seed": seed,
         "resamples": resamples,
-        "submission": {
-            "path": str(submission.path),
-            "sha256": submission.sha256,
-            "format": submission.form,
-            "metric_key": metric_key if submission.form == "rows" else None,
-        },
+        "submission": submission.record,
         "target": target_source,
         "code": code_revision() | {"foreign_modules": foreign_modules(_COMPUTING)},
         "versions": versions(("tokenmart", *_COMPUTING)),
@@ -354,15 +346,13 @@ def result_text(result: dict[str, Any]) -> str:
     ]
     if foreign := result["code"]["foreign_modules"]:
         lines.append(f"NOT THE INSTALLED  {', '.join(foreign)}: something is before them")
+    found = [f"  note             {note}" for note in (skipped["note"], skipped["ci_note"]) if note]
     if exact := skipped["exact"]:
         points = "the same points" if exact["same_points"] else "OTHER POINTS: this seed missed it"
-        lines.insert(
-            6,
-            f"  best of all halves {_value(exact['value'])}, {exact['kept']} kept, {points}",
+        found.append(
+            f"  best of all halves {_value(exact['value'])}, {exact['kept']} kept, {points}"
         )
-    lines[6:6] = [
-        f"  note             {note}" for note in (skipped["note"], skipped["ci_note"]) if note
-    ]
+    lines[6:6] = found
     return "\n".join(lines)
 
 
@@ -386,7 +376,7 @@ def _width_note(interval: Interval, models: int) -> str:
 
 
 def _value(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:+.4f}"
+    return "undefined" if value is None else signed(value, 4)
 
 
 def _line(estimate: dict[str, Any]) -> str:

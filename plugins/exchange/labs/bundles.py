@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from analysis.ranking.other_labs import LabModel, LabSource, OtherLab
+from analysis.ranking.metric_table import Model
+from analysis.ranking.other_labs import OtherLab
 from plugins.exchange.attached import Attached, attached
 from plugins.exchange.bundle import unchanged
 from plugins.exchange.comparison import describe, differences
@@ -21,36 +22,31 @@ if TYPE_CHECKING:
     import duckdb
 
 
-class AttachedBundles(LabSource):
-    """Models of attached bundles."""
+def read_labs(problem: Ranked, workspace: Workspace, names: Sequence[str]) -> list[OtherLab]:
+    """The additions of attached bundles to a problem.
 
-    kind = "bundles"
-
-    def read(self, problem: Ranked, workspace: Workspace, names: Sequence[str]) -> list[OtherLab]:
-        """The additions of attached bundles to a problem.
-
-        Raises:
-            TokenmartError: no such bundle, nothing of the problem in it, or corpus, conditions or
-                target are others: such values are never compared.
-            StorageError: a bundle or the database can't be read.
-        """
-        if not isinstance(problem, Problem):
+    Raises:
+        TokenmartError: no such bundle, nothing of the problem in it, or corpus, conditions or
+            target are others: such values are never compared.
+        StorageError: a bundle or the database can't be read.
+    """
+    if not isinstance(problem, Problem):
+        raise TokenmartError(
+            f"--with: {problem.name} is a table of scores, which no export contains"
+        )
+    known = {bundle.name: bundle for bundle in attached(workspace)}
+    for name in names:
+        if name not in known:
             raise TokenmartError(
-                f"--with: {problem.name} is a table of scores, which no export contains"
+                f"--with {name}: no such bundle; attached: {', '.join(known) or 'none'} "
+                "(`tokenmart exchange attach`)"
             )
-        known = {bundle.name: bundle for bundle in attached(workspace)}
-        for name in names:
-            if name not in known:
-                raise TokenmartError(
-                    f"--with {name}: no such bundle; attached: {', '.join(known) or 'none'} "
-                    "(`tokenmart exchange attach`)"
-                )
-        found: list[OtherLab] = []
-        with connect_for_queries(workspace) as connection:
-            for name in dict.fromkeys(names):
-                taken = {model.model_id for lab in found for model in lab.models}
-                found.append(_lab(connection, problem, known[name], taken))
-        return found
+    found: list[OtherLab] = []
+    with connect_for_queries(workspace) as connection:
+        for name in dict.fromkeys(names):
+            taken = {model.model_id for lab in found for model in lab.models}
+            found.append(_lab(connection, problem, known[name], taken))
+    return found
 
 
 def _lab(
@@ -68,11 +64,9 @@ def _lab(
             f"{bundle.name}.metric_values instead"
         )
     mine = {model.model_id for model in own.models} | taken
-    models = tuple(
-        LabModel(m.model_id, m.full_id, m.family, m.parameters, m.kind, m.dtypes)
-        for m in shared.models
-        if m.model_id not in mine
-    )
+    theirs = [model for model in shared.models if model.model_id not in mine]
+    models = tuple(Model(m.model_id, m.full_id, m.family, m.parameters, m.kind) for m in theirs)
+    formats = tuple((dtype, m.model_id) for m in theirs for dtype in m.dtypes)
     ids = [model.model_id for model in models]
     tables = {
         name
@@ -104,7 +98,9 @@ def _lab(
     if differing:
         left_out = counted(differing, "variant")
         notes.append(f"left out, since it is defined differently there: {left_out}")
-    return OtherLab(bundle.name, bundle.sha256, models, tuple(values), scores, tuple(notes))
+    return OtherLab(
+        bundle.name, bundle.sha256, models, formats, tuple(values), scores, tuple(notes)
+    )
 
 
 def _alike(

@@ -114,7 +114,7 @@ def test_the_answers_come_first_then_the_next_command(minilong):
     lines = run(cli.select, "--problem", "minilong", "--splits", 20).stdout.splitlines()
     verdict = "These metrics track the target: good (1 variant). 95% null maximum of 8 tested: +"
     assert lines[0].startswith(verdict)
-    assert lines[1].startswith("  good/a, rho +1.00 (95% CI +") and "n = 23" in lines[1]
+    assert lines[1].startswith("  good/a, rho +0.99 (95% CI +") and "n = 23" in lines[1]
     assert lines[2].startswith("Baseline: perplexity/per_token, rho ") and "n = 23" in lines[2]
     printed = " ".join(" ".join(lines).split())
     assert "Not distinguishable from the best (good/a): good (1 variant)." in printed

@@ -10,12 +10,7 @@ import pytest
 from analysis.ranking.loading import parts_reader
 from analysis.ranking.metric_table import MetricColumn, MetricTable, Model
 from analysis.statistics.correlations import spearman
-from analysis.statistics.document_noise import (
-    Aggregation,
-    DocumentParts,
-    document_noise,
-    two_sources,
-)
+from analysis.statistics.document_noise import Aggregation, DocumentParts, document_noise
 
 MODELS, DOCUMENTS = 9, 12
 QUANTILES = {"median": 0.5, "q10": 0.1, "q90": 0.9}
@@ -46,7 +41,6 @@ def test_all_documents_give_the_correlation_of_the_column(marts, aggregation, di
         direction=direction,
         admissible=True,
         formula="",
-        description="",
         values=value(numerator, denominator, weight, aggregation),
     )
     models = tuple(Model(f"m{n}", f"a/m{n}", "f", None) for n in range(MODELS))
@@ -69,9 +63,9 @@ def test_all_documents_give_the_correlation_of_the_column(marts, aggregation, di
     assert read is not None
     parts = read(column)
     assert parts is not None
-    assert parts.values(np.ones((1, DOCUMENTS)))[0] == pytest.approx(column.oriented)
-    found = two_sources(parts, target, seed=0, resamples=10).value
-    assert found == pytest.approx(spearman(column.oriented, target))
+    whole = parts.values(np.ones((1, DOCUMENTS)))[0]
+    assert whole == pytest.approx(column.oriented)
+    assert spearman(whole, target) == pytest.approx(spearman(column.oriented, target))
 
 
 def test_models_of_a_series_are_drawn_as_wholes():
@@ -83,14 +77,16 @@ def test_models_of_a_series_are_drawn_as_wholes():
     def width(copies, kinds):
         models = tuple(Model(f"m{n}", f"a/m{n}", "f", None, kind) for n, kind in enumerate(kinds))
         values = parts.mean(axis=1)[copies]
-        column = MetricColumn("made_up", "a", "f", {}, "higher", True, "", "", values)
+        column = MetricColumn("made_up", "a", "f", {}, "higher", True, "", values)
         table = MetricTable("p", models, target[copies], (column,), (), {}, {})
-        own = DocumentParts(parts[copies], np.ones((len(copies), DOCUMENTS)))
+        ones = np.ones((len(copies), DOCUMENTS))
+        own = DocumentParts(np.stack([parts[copies], ones, ones]))
         found = document_noise(
             own, column.oriented, table.target, table.target_errors, table.series, seed=0
         )
         assert found is not None
-        return found.sources.both.high - found.sources.both.low
+        both = found.new_documents_and_models
+        return both.high - both.low
 
     once = width(np.arange(MODELS), [""] * MODELS)
     many = np.repeat(np.arange(MODELS), 4)

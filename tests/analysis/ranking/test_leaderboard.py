@@ -15,7 +15,7 @@ MODELS = 17
 
 
 def column(values, number):
-    return MetricColumn("made_up", f"v{number}", "noise", {}, "higher", True, "", "", values)
+    return MetricColumn("made_up", f"v{number}", "noise", {}, "higher", True, "", values)
 
 
 def table(values, target):

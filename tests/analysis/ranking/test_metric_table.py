@@ -9,7 +9,7 @@ import pytest
 
 from analysis.ranking.loading import load_table, load_target
 from warehouse.errors import LockedFileError, TokenmartError
-from warehouse.metrics.tries import remember, tries
+from warehouse.metrics.tries import tries
 from warehouse.problem.spec import load_problem
 
 
@@ -45,9 +45,8 @@ def test_asking_for_what_is_not_there_names_what_is(minilong):
 
 
 def recorded(marts, problem="minilong"):
-    found = table(marts, problem)
-    remember(marts.workspace, found.problem, found.present)
-    return found
+    loaded = load_problem(problem, marts.workspace)
+    return load_table(loaded, marts.workspace, record=True)
 
 
 def test_a_table_that_is_only_read_records_nothing(minilong):

@@ -58,10 +58,12 @@ def view():
 
 
 def test_bytes_of_one_character_become_one_segment_that_adds_up():
-    found = merge(
-        [(0, 2, -1.0, 0.1, 1, None, 0), (2, 3, -2.0, 0.2, 5, 1.0, 1), (2, 3, -3.0, 0.3, 2, 0.5, 2),
-         (3, 3, -0.5, 0.1, 1, None, 3), (3, 6, -1.0, 0.1, 1, 0.25, 4)]
-    )  # fmt: skip
+    tokens = [
+        (0, 2, -1.0, 0.1, 1, None, 1, 0), (2, 3, -2.0, 0.2, 5, 1.0, 1, 1),
+        (2, 3, -3.0, 0.3, 2, 0.5, 1, 2), (3, 3, -0.5, 0.1, 1, None, 1, 3),
+        (3, 6, -1.0, 0.1, 1, 0.25, 1, 4),
+    ]  # fmt: skip
+    found = merge(Segment(*token) for token in tokens)
     assert [(s.start, s.end, s.tokens) for s in found] == [(0, 2, 1), (2, 3, 3), (3, 6, 1)]
     assert found[1].logprob == -5.5 and found[1].gain == 1.5 and found[1].rank == 5
     assert found[0].gain is None
@@ -205,7 +207,7 @@ def test_a_view_from_the_warehouse(synthetic):
     ("arguments", "words"),
     [
         (("9", ["model-0"]), "give a name or an id from 0 to 1"),
-        (("0", ["model-7"]), "there are lab/model-0, lab/model-1"),
+        (("0", ["model-7"]), "its models are: lab/model-0, lab/model-1"),
         (("0", ["model-0"], 10**6), "characters 0 to"),
         (("0", ["model-0"], 0, None, "window_9"), "there is window_16"),
     ],

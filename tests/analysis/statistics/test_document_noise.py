@@ -9,27 +9,35 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from analysis.statistics.correlations import spearman, spearman_rows
 from analysis.statistics.document_noise import (
     DocumentParts,
     count_pairs,
     noise_ceiling,
     p_from_documents,
     p_from_errors,
+    resampled_documents,
     soft_pairwise_accuracy,
     split_half,
-    two_sources,
 )
+from analysis.statistics.resampling import draw, percentile_interval, replicate
 
 
-def parts_of(values, aggregation="micro", weight=None):
+def parts_of(values, aggregation="micro"):
     values = np.array(values, dtype=float)
-    return DocumentParts(values, np.ones(values.shape), aggregation, weight)
+    return DocumentParts(np.stack([values, ones := np.ones(values.shape), ones]), aggregation)
+
+
+def models_resampled(values, target, seed, resamples):
+    draws = draw(target.size, resamples, seed)
+    return percentile_interval(replicate(spearman_rows, values, target, draws))
 
 
 def test_each_aggregation_is_the_librarys():
     numerator = np.array([[2.0, 12.0, 3.0], [1.0, 2.0, np.nan]])
     denominator = np.array([[1.0, 3.0, 1.0], [2.0, 1.0, 4.0]])
     weight = np.array([[1.0, 2.0, 1.0], [3.0, 1.0, 1.0]])
+    parts = np.stack([numerator, denominator, weight])
     once = np.ones((1, 3))
     for aggregation, expected in (
         ("micro", [17 / 5, 1.0]),
@@ -38,12 +46,12 @@ def test_each_aggregation_is_the_librarys():
         ("median", [3.0, 1.25]),
         ("q90", [3.8, 1.85]),
     ):
-        found = DocumentParts(numerator, denominator, aggregation, weight).values(once)
+        found = DocumentParts(parts, aggregation).values(once)
         assert found[0] == pytest.approx(expected), aggregation
-        twice = DocumentParts(numerator, denominator, aggregation, weight).values(2 * once)
+        twice = DocumentParts(parts, aggregation).values(2 * once)
         if aggregation != "q90":
             assert twice == pytest.approx(found)
-    only_third = DocumentParts(numerator, denominator).values(np.array([[0.0, 0, 3]]))
+    only_third = DocumentParts(parts).values(np.array([[0.0, 0, 3]]))
     assert only_third[0, 0] == 3 and math.isnan(only_third[0, 1])
 
 
@@ -58,21 +66,23 @@ def test_documents_that_disagree_widen_the_interval():
     target = np.arange(12.0)
     agree = np.repeat(target[:, None], 10, axis=1)
     disagree = agree + generator.normal(scale=25, size=agree.shape)
-    quiet = two_sources(parts_of(agree), target, 0, 500)
-    loud = two_sources(parts_of(disagree), target, 0, 500)
-    assert quiet.documents.low == pytest.approx(1) and quiet.document_error < 1e-9
-    assert quiet.reliability == pytest.approx(1)
-    assert loud.document_error > 0.1 and loud.reliability < 0.9
-    assert loud.both.high - loud.both.low > loud.models.high - loud.models.low
-    assert loud.documents.low < loud.value
+    quiet, quiet_both = resampled_documents(parts_of(agree), target, 0, 500)
+    loud, loud_both = resampled_documents(parts_of(disagree), target, 0, 500)
+    assert quiet.low == quiet_both.low == pytest.approx(1)
+    assert split_half(parts_of(agree), 0) == pytest.approx(1)
+    assert split_half(parts_of(disagree), 0) < 0.9
+    models = models_resampled(disagree.mean(axis=1), target, 0, 500)
+    assert loud_both.high - loud_both.low > models.high - models.low
+    assert loud.low < spearman(disagree.mean(axis=1), target) - 0.1
 
 
 def test_without_documents_to_choose_from_both_is_models_alone():
     generator = np.random.default_rng(1)
     target = generator.normal(size=10)
     one = parts_of((target + generator.normal(size=10))[:, None])
-    found = two_sources(one, target, 3, 400)
-    assert found.both == found.models and math.isnan(found.reliability)
+    _, both = resampled_documents(one, target, 3, 400)
+    assert both == models_resampled(one.parts[0, :, 0], target, 3, 400)
+    assert math.isnan(split_half(one, 3))
 
 
 def test_split_half_is_spearman_brown_of_the_halves():

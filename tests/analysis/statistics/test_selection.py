@@ -60,7 +60,6 @@ def test_signal_survives_and_optimism_is_small():
     assert found.chosen[7].all() and found.chosen.sum() == 100
     assert found.held_out == pytest.approx(1.0)
     assert found.optimism == pytest.approx(0.0)
-    assert found.baseline_test is not None
     assert found.baseline_held_out == pytest.approx(found.baseline_test.mean())
     assert found.baseline_held_out < 0.6
     assert found.beats_baseline == np.mean(found.baseline_test < 1 - 1e-9)

@@ -13,15 +13,10 @@ import scipy.stats
 from analysis.statistics import simultaneous
 from analysis.statistics.families import within_families
 from analysis.statistics.simultaneous import (
-    adjusted_p,
-    critical_value,
     indistinguishable,
-    interval_after_choice,
     joint_errors,
     joint_errors_within,
     p_above,
-    single_p,
-    smallest_claimed,
 )
 
 ORACLE = json.loads(Path(__file__).with_name("oracle_simultaneous.json").read_text("utf-8"))
@@ -85,9 +80,9 @@ def test_the_critical_value_is_the_quantile_of_the_largest_normal():
     errors = joint_errors(metrics, target, ALONE)
     law = scipy.stats.multivariate_normal(cov=errors.factors @ errors.factors.T)
     # 10,000 draws: the share below has a standard error of 0.0016
-    assert law.cdf([critical_value(errors)] * 5) == pytest.approx(0.975, abs=4 * 0.0016)
+    assert law.cdf([errors.critical] * 5) == pytest.approx(0.975, abs=4 * 0.0016)
     one = joint_errors(metrics[:1], target, ALONE)
-    assert critical_value(one) == pytest.approx(scipy.stats.norm.ppf(0.975), abs=0.1)
+    assert one.critical == pytest.approx(scipy.stats.norm.ppf(0.975), abs=0.1)
 
 
 def test_standard_errors_are_those_of_bonett_and_wright():
@@ -95,7 +90,7 @@ def test_standard_errors_are_those_of_bonett_and_wright():
     errors = joint_errors(metrics, target, ALONE)
     rho = scipy.stats.spearmanr(metrics[0], target)[0]
     assert errors.error[0] == pytest.approx(math.sqrt((1 + rho**2 / 2) / 14))
-    assert single_p(errors)[0] == pytest.approx(
+    assert errors.single_p[0] == pytest.approx(
         2 * scipy.stats.norm.sf(math.atanh(rho) / errors.error[0])
     )
 
@@ -107,9 +102,8 @@ def test_p_is_below_5_percent_exactly_where_the_interval_excludes_0(seed):
         joint_errors(metrics, target, [FAMILIES]),
         joint_errors_within(metrics, target, FAMILIES, list(range(17))),
     ):
-        critical, p = critical_value(errors), adjusted_p(errors)
         for row in range(20):
-            assert (interval_after_choice(errors, row, critical).low > 0) == (p[row] < 0.05)
+            assert (errors.interval(row).low > 0) == (errors.p[row] < 0.05)
 
 
 def test_within_families_is_the_partial_correlation_of_ranks():
@@ -133,10 +127,10 @@ def test_a_level_that_families_share_is_no_evidence_and_a_family_each_has_none_w
     assert overall.rho[0] > 0.6 and overall.design_effect == 1
     assert overall.error[0] > 1.9 * overall.error[1]
     within = joint_errors_within(metrics, target, families, list(range(17)))
-    assert adjusted_p(overall)[0] > 0.05 and adjusted_p(within)[0] > 0.05
+    assert overall.p[0] > 0.05 and within.p[0] > 0.05
     alone = joint_errors_within(metrics, target, list(range(17)), list(range(17)))
-    assert not alone.tested.any() and math.isnan(critical_value(alone))
-    assert np.isnan(adjusted_p(alone)).all()
+    assert not alone.tested.any() and math.isnan(alone.critical)
+    assert np.isnan(alone.p).all()
 
 
 def test_copies_cost_nothing_and_the_order_of_columns_neither():
@@ -144,22 +138,22 @@ def test_copies_cost_nothing_and_the_order_of_columns_neither():
     once = joint_errors(metrics, target, ALONE)
     often = joint_errors(np.repeat(metrics, 3, axis=0), target, ALONE)
     turned = joint_errors(metrics[::-1], target, ALONE)
-    assert critical_value(once) == pytest.approx(critical_value(often), abs=1e-12)
-    assert critical_value(once) == pytest.approx(critical_value(turned), abs=1e-12)
-    assert adjusted_p(turned)[::-1].tolist() == adjusted_p(once).tolist()
+    assert once.critical == pytest.approx(often.critical, abs=1e-12)
+    assert once.critical == pytest.approx(turned.critical, abs=1e-12)
+    assert turned.p[::-1].tolist() == once.p.tolist()
     assert indistinguishable(turned)[::-1].tolist() == indistinguishable(once).tolist()
     assert np.repeat(indistinguishable(once), 3).tolist() == indistinguishable(often).tolist()
 
 
 def test_metrics_with_few_models_do_not_count_and_others_count_by_their_own_error():
     metrics, target = study(6, 0.9, others=60)
-    alone = adjusted_p(joint_errors(metrics[:1], target, ALONE))[0]
+    alone = joint_errors(metrics[:1], target, ALONE).p[0]
     for models, tested in ((8, 1), (9, 61)):
         few = metrics.copy()
         few[1:, models:] = np.nan
         errors = joint_errors(few, target, ALONE)
         assert errors.tested.sum() == tested
-        p = adjusted_p(errors)
+        p = errors.p
         assert (p[0] == alone) == (tested == 1) and p[0] >= alone
         if tested > 1:
             expected = scipy.stats.spearmanr(few[5, :9], target[:9])[0]
@@ -171,7 +165,7 @@ def test_a_constant_metric_is_undefined_and_a_perfect_one_is_not_certain():
     target = np.arange(12.0)
     errors = joint_errors(np.stack([np.ones(12), target, 2 * target]), target, [list(range(12))])
     assert math.isnan(errors.rho[0]) and errors.tested.sum() == 2
-    found = interval_after_choice(errors, 1, critical_value(errors))
+    found = errors.interval(1)
     assert 0.9 < found.low < found.high < 1
     assert indistinguishable(joint_errors(np.stack([target, 2 * target]), target, ALONE[:0])).all()
 
@@ -184,7 +178,7 @@ def test_false_claims_stay_below_5_percent_and_good_metrics_are_found():
             metrics, target = study([seed, 9], rho, families=FAMILIES, share=0.5)
             overall = joint_errors(metrics, target, [FAMILIES])
             within = joint_errors_within(metrics, target, FAMILIES, list(range(17)))
-            claims = (adjusted_p(overall) < 0.05) | (adjusted_p(within) < 0.05)
+            claims = (overall.p < 0.05) | (within.p < 0.05)
             false += rho == 0 and claims.any()
             found += rho > 0 and claims[0]
             held += rho > 0 and indistinguishable(overall)[0]
@@ -210,8 +204,8 @@ def test_a_metric_ahead_of_a_baseline_is_found_and_a_copy_is_not():
 def test_the_smallest_rho_that_may_be_claimed_is_where_the_interval_touches_0():
     metrics, target = study(8, 0.8)
     errors = joint_errors(metrics, target, ALONE)
-    critical = critical_value(errors)
-    rho = smallest_claimed(errors, critical)
+    rho = errors.least_rho
     error = math.sqrt((1 + rho**2 / 2) / 14)
-    assert math.atanh(rho) - critical * error == pytest.approx(0, abs=1e-6)
-    assert math.isnan(smallest_claimed(errors, math.nan))
+    assert math.atanh(rho) - errors.critical * error == pytest.approx(0, abs=1e-6)
+    nothing = joint_errors_within(metrics, target, list(range(17)), list(range(17)))
+    assert not nothing.tested.any() and math.isnan(nothing.least_rho)

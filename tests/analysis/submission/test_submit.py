@@ -246,7 +246,7 @@ def test_no_number_of_a_bundle_can_be_edited_unseen(written, minilong):
     for leaf in leaves:
         edited(changed, leaf)
     assert len(leaves) > 100
-    found = set(_differences(changed, original, ""))
+    found = set(_differences(changed, original))
     assert len(found) == len(leaves)
     original["claims"]["p_adjusted"] /= 2
     path.write_text(json.dumps(original))

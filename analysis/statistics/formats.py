@@ -1,0 +1,30 @@
+"""Numbers in sentences and tables."""
+
+from __future__ import annotations
+
+import math
+
+from analysis.statistics.correlations import Interval
+
+
+def signed(value: float, digits: int = 2, undefined: str = "–") -> str:
+    """A correlation with its sign; only a perfect one is shown as ±1, see `before_rounding`."""
+    return undefined if math.isnan(value) else f"{before_rounding(value, digits):+.{digits}f}"
+
+
+def unsigned(value: float, digits: int) -> str:
+    """A number without a sign, a p-value for instance; a dash where it is undefined."""
+    return "–" if math.isnan(value) else f"{before_rounding(value, digits):.{digits}f}"
+
+
+def before_rounding(value: float, digits: int) -> float:
+    """A number that isn't rounded to ±1 unless it is perfect: 0.996 with two digits is 0.99."""
+    almost = 1 - 0.5 * 10**-digits <= abs(value) < 1 - 1e-9
+    return math.copysign(1 - 10**-digits, value) if almost else value
+
+
+def span(interval: Interval, undefined: str = "–") -> str:
+    """Both ends of an interval of correlations."""
+    if math.isnan(interval.low):
+        return undefined
+    return f"{signed(interval.low)} to {signed(interval.high)}"
