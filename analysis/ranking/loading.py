@@ -18,7 +18,8 @@ from analysis.statistics.document_noise import MINIMUM_DOCUMENTS, Aggregation, D
 from warehouse.errors import TokenmartError
 from warehouse.metrics.tries import built_tries, remember, tested_besides
 from warehouse.problem.models import series_of
-from warehouse.problem.spec import FileTarget
+from warehouse.problem.needs import scored_models
+from warehouse.problem.spec import FileTarget, Problem
 from warehouse.problem.target_file import read_locked_target
 from warehouse.sql.connection import connect_read_only
 
@@ -98,7 +99,7 @@ def load_table(
     if len(models) < 3:
         raise TokenmartError(
             f"{problem.name}: {len(models)} models have a target score, 3 are needed; "
-            f"run `tokenmart recall --problem {problem.asked}` or place the target file"
+            f"{remedy_without_target(problem, workspace, len(models))}"
         )
     place = {model.model_id: index for index, model in enumerate(models)}
     grouped: dict[tuple[str, str], Floats] = {}
@@ -183,6 +184,18 @@ def _column_of_try(
         values=np.array([entry.values.get(model.model_id, math.nan) for model in models]),
         kind=entry.kind,
     )
+
+
+def remedy_without_target(problem: Ranked, workspace: Workspace, built: int) -> str:
+    """What brings more target scores into the database, which has those of `built` models."""
+    kind = problem.target.kind if problem.target else ""
+    if isinstance(problem, Problem) and len(scored_models(problem, workspace)) > built:
+        return "others are stored, but not in the database: run `tokenmart dbt run`"
+    return {
+        "recall": f"run `tokenmart recall --problem {problem.asked}`",
+        "imported": "import those of more models (`tokenmart import --help`)",
+        "table": "add models to its table, or correct `target` in the problem file",
+    }.get(kind, "place the target file")
 
 
 def load_target(

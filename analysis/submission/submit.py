@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.lists import first_few
-from analysis.ranking.loading import load_table
+from analysis.ranking.loading import load_table, remedy_without_target
 from analysis.ranking.metric_table import MetricColumn
 from analysis.submission.bundle import (
     BUNDLE_FILE,
@@ -159,7 +159,7 @@ def _check_coverage(subject: Subject) -> None:
     if table.without_target:
         raise TokenmartError(
             f"{problem.name}: no target score for {', '.join(table.without_target)}; "
-            f"run `tokenmart recall --problem {problem.asked}` or place the target file"
+            + remedy_without_target(problem, subject.workspace, len(table.models))
             + (f"; besides, {remedy}" if left.missing else "")
         )
     with connect_read_only(subject.workspace) as connection:

@@ -52,7 +52,7 @@ QUERIES = {
 DIFFERENCE = """
     select max(abs(ours.numerator / theirs.numerator - 1)), count(*)
     from metric_documents as ours
-    inner join study_documents as theirs using (metric, variant, model_id, doc_id)
+    inner join read_parquet($1) as theirs using (metric, variant, model_id, doc_id)
     where metric = 'perplexity' and variant = 'bits_per_byte'
 """
 
@@ -83,9 +83,8 @@ def main() -> None:
     run("extract", "--problem", str(file), *documents, "--hours", str(chosen.hours))
     run("dbt", "run", "--quiet", "--select", "+metric_values", "+metric_documents", "+coverage")
     with duckdb.connect(str(database), read_only=True) as connection:
-        study = connection.read_parquet(str(TABLES / "metric_documents.parquet"))
-        study.create_view("study_documents")
-        difference, rows = connection.sql(DIFFERENCE).fetchone() or (None, 0)
+        study = str(TABLES / "metric_documents.parquet")
+        difference, rows = connection.execute(DIFFERENCE, [study]).fetchone() or (None, 0)
         if difference is None or difference > TOLERANCE:
             sys.exit(f"error: bits per byte differ from the study's by {difference} (relative)")
         print(f"bits per byte: {rows} values, largest relative difference {difference:.1e}")

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from typing import IO
 
@@ -98,8 +98,10 @@ def next_steps(workspace: Workspace) -> list[str]:
     for (problem,) in rows[:PROBLEMS_NAMED]:
         asked = problem if problem in list_problems(workspace) else f"{problem}.yml"
         target = None
-        with suppress(TokenmartError):  # a file in another folder
+        try:
             target = load_ranked(asked, workspace).target
+        except TokenmartError:
+            asked = f"FOLDER/{problem}.yml"  # the database doesn't know the file's folder
         if target is not None:
             lines.append(f"  tokenmart correlate --problem {asked}")
         lines.append(f"  tokenmart report --problem {asked}")

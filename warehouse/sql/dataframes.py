@@ -36,7 +36,7 @@ Kind = Literal["arrow", "pandas", "polars", "relation"]
 
 
 def query(
-    sql: str, into: Kind = "arrow", limits: Limits | None = None, /, **parameters: Value
+    sql: str, /, into: Kind = "arrow", limits: Limits | None = None, **parameters: Value
 ) -> Any:
     """Run SQL on the warehouse of this checkout, read-only, and return the rows.
 
@@ -46,7 +46,7 @@ def query(
         into: `arrow` (a table), `pandas`, `polars` (data frames, if installed) or `relation`
             (for more SQL: `query(…, "relation").filter("nll > 5")`).
         limits: time and memory of the query; see `Limits`.
-        **parameters: values of `$name` in the SQL.
+        **parameters: values of `$name` in the SQL; `$into` and `$limits` can't be given.
 
     Returns:
         All rows, in memory. The database is closed again, so dbt can write.
@@ -62,7 +62,7 @@ def query(
 
 
 def cookbook(
-    name: str, into: Kind = "arrow", limits: Limits | None = None, /, **parameters: Value
+    name: str, /, into: Kind = "arrow", limits: Limits | None = None, **parameters: Value
 ) -> Any:
     """Run a query of the cookbook; `parameters` replace its defaults and choices. See `query`.
 

@@ -69,6 +69,7 @@ def test_metric_values(filled: Workspace) -> None:
         ),
         (lambda: tm.tokens("minilong", condition="ful"), "condition=ful: not in problem minilong"),
         (lambda: tm.tokens("minilong", into="lists"), "use 'arrow', 'pandas', 'polars'"),
+        (lambda: tm.query("select 1", into="lists"), "use 'arrow', 'pandas', 'polars'"),
         (lambda: tm.metric_values("minilong"), "metric tables appear after `tokenmart dbt build`"),
     ],
 )
