@@ -213,7 +213,7 @@ def _table(values: Mapping[str, float | None] | ArrowTable) -> pa.Table:
     return pa.table(values)
 
 
-def _of_values(rows: list[_Row], option: str, problem: Ranked, name: str) -> list[Try]:
+def _of_values(rows: Sequence[_Row], option: str, problem: Ranked, name: str) -> list[Try]:
     """Ideas from numbers that were computed elsewhere; their definition is a hash of the rows."""
     numbers = sorted(str(sorted(content.items())) for _, content in rows)
     digest = hashlib.sha256("\n".join(numbers).encode()).hexdigest()
@@ -239,7 +239,7 @@ def _number(where: str, text: str) -> float | None:
 
 
 def _tries(
-    rows: list[_Row],
+    rows: Sequence[_Row],
     option: str,
     problem: Ranked,
     name: str,

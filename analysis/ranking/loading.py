@@ -124,11 +124,11 @@ def load_table(
     columns = []
     for key, (found, documents, tokens) in sorted(grouped.items()):
         row = described[key] | {"parameters": json.loads(described[key]["parameters"])}
-        counts = {
+        row |= {
             "documents": tuple(np.nan_to_num(documents).astype(int).tolist()),
             "tokens": tuple(np.nan_to_num(tokens).astype(int).tolist()),
         }
-        columns.append(MetricColumn(**row, values=found, **counts))
+        columns.append(MetricColumn(**row, values=found))
     of_metric = {row["metric"]: row for row in catalogue}
     for idea in ideas:
         if idea.metric in of_metric:
