@@ -81,7 +81,7 @@ def idea_from_sql(sql: str, problem: Ranked, name: str) -> list[Try]:
             "is correlated with itself"
         )
     parameters = {"problem": problem.name} if re.search(r"\$problem\b", sql) else {}
-    found = query(sql, "arrow", **parameters)
+    found = query(sql, "arrow", None, **parameters)
     rows = [(f"--sql: row {n}", row) for n, row in enumerate(found.to_pylist(), start=1)]
     _check_columns("--sql", found.column_names)
     return _tries(rows, "--sql", problem, name, "sql", sql.strip())

@@ -49,6 +49,12 @@ QUERIES = {
         from units where status = 'done' group by all order by all
     """,
 }
+UNEQUAL = """
+    select condition, min(documents), max(documents)
+    from (select model_id, condition, count(*) as documents from units
+        where status = 'done' group by all)
+    group by condition having count(*) < $1 or min(documents) < max(documents)
+"""
 DIFFERENCE = """
     select max(abs(ours.numerator / theirs.numerator - 1)), count(*)
     from metric_documents as ours
@@ -81,10 +87,12 @@ def main() -> None:
     run("data", "fetch", "--problem", str(file))
     documents = ["--documents", str(chosen.documents)]
     run("extract", "--problem", str(file), *documents, "--hours", str(chosen.hours))
-    run("dbt", "run", "--quiet", "--select", "+metric_values", "+metric_documents", "+coverage")
+    run("dbt", "run", "--quiet")
     with duckdb.connect(str(database), read_only=True) as connection:
+        if unequal := connection.execute(UNEQUAL, [len(problem["models"])]).fetchall():
+            sys.exit(f"error: models have different documents, run it again: {unequal[:3]}")
         study = str(TABLES / "metric_documents.parquet")
-        difference, rows = connection.execute(DIFFERENCE, [study]).fetchone() or (None, 0)
+        [(difference, rows)] = connection.execute(DIFFERENCE, [study]).fetchall()
         if difference is None or difference > TOLERANCE:
             sys.exit(f"error: bits per byte differ from the study's by {difference} (relative)")
         print(f"bits per byte: {rows} values, largest relative difference {difference:.1e}")

@@ -13,6 +13,7 @@ quality itself is recomputed from its two parts only.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +27,19 @@ DRAWS = 10_000
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def overall(right: Floats) -> Floats:
-    """`[…, entries]` scores from shares of right answers `[…, rounds, tasks, entries]`.
+def overall(rounds: Sequence[Floats]) -> Floats:
+    """`[…, entries]` scores from each round's shares of right answers, `[…, tasks, entries]`.
 
     A win rate is the share of the other entries that an entry beats; a tie counts one half. A score
     is the mean over rounds of the geometric mean over tasks.
     """
-    wins = (1 + np.sign(right[..., :, None] - right[..., None, :])) / 2
-    rates = (wins.sum(axis=-1) - 0.5) / (right.shape[-1] - 1)
-    scores: Floats = (rates.prod(axis=-2) ** (1 / right.shape[-2])).mean(axis=-2)
-    return scores
+    scores = []
+    for right in rounds:
+        wins = (1 + np.sign(right[..., :, None] - right[..., None, :])) / 2
+        rates = (wins.sum(axis=-1) - 0.5) / (right.shape[-1] - 1)
+        scores.append(rates.prod(axis=-2) ** (1 / right.shape[-2]))
+    found: Floats = np.mean(scores, axis=0)
+    return found
 
 
 def merges() -> dict[str, Any]:
@@ -46,19 +50,18 @@ def merges() -> dict[str, Any]:
     """
     rows = json.loads((BENCHMARKS / "minimerge.json").read_text("utf-8"))["accuracy"]
     entries = sorted({row["entry"] for row in rows})
-    rounds = sorted({row["round"] for row in rows})
-    skills = sorted({row["task"].rpartition("_")[2] for row in rows})
-    right, items = np.zeros((2, len(rounds), len(skills), len(entries)))
-    for row in rows:
-        at = (
-            rounds.index(row["round"]),
-            skills.index(row["task"].rpartition("_")[2]),
-            entries.index(row["entry"]),
-        )
-        right[at], items[at] = row["accuracy"], row["items"]
-    score = overall(right)
     random = np.random.default_rng(SEED)
-    drawn = overall(random.binomial(items.astype(int), right, (DRAWS, *right.shape)) / items)
+    shares, draws = [], []
+    for name in sorted({row["round"] for row in rows}):
+        own = [row for row in rows if row["round"] == name]
+        tasks = sorted({row["task"] for row in own})
+        right, items = np.zeros((2, len(tasks), len(entries)))
+        for row in own:
+            at = tasks.index(row["task"]), entries.index(row["entry"])
+            right[at], items[at] = row["accuracy"], row["items"]
+        shares.append(right)
+        draws.append(random.binomial(items.astype(int), right, (DRAWS, *right.shape)) / items)
+    score, drawn = overall(shares), overall(draws)
     order = [int(place) for place in np.argsort(-score, kind="stable")]
     alone = [place for place in order if entries[place].endswith("-alone")]
     merged = [place for place in order if place not in alone]
