@@ -20,6 +20,7 @@ from warehouse.problem.yaml_file import parse_text
 from warehouse.sources.checkpoint_files import (
     PICKLED,
     SAFETENSORS,
+    gguf_header,
     has_weights,
     refuse_missing_shards,
 )
@@ -247,8 +248,14 @@ def _described(model: str, folder: Path) -> _Model:
                 f"--model {model}: not a GGUF file; give the folder that contains config.json "
                 "and the weights"
             )
-        full_id = _full_id(path.stem)
-        return _Model(full_id, _family(full_id), f"{{kind: gguf, path: {_path(path, folder)}}}")
+        fields = getattr(gguf_header(path), "fields", {})
+        architecture, name = (
+            str(fields[key].contents()) if key in fields else ""
+            for key in ("general.architecture", "general.name")
+        )
+        full_id = _full_id(name if name and path.stem == "model" else path.stem)
+        family = _family(architecture or full_id)
+        return _Model(full_id, family, f"{{kind: gguf, path: {_path(path, folder)}}}")
     beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
     hint = did_you_mean(path.name, beside)
     # as in `checkpoints/my-model`: on the hub, no organisation is called so

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import gguf
 import pytest
 from click.testing import CliRunner, Result
 
@@ -229,6 +230,24 @@ def test_folders_of_one_name_get_different_names(own: Path, workspace: Workspace
     assert new("mine", "--texts", "texts", "--model", "a/run", "--model", "b/run").exit_code == 0
     ids = [model.full_id for model in load_problem("mine.yml", workspace).models]
     assert ids == ["run", "run-2"]
+
+
+def test_files_called_model_have_the_names_and_families_of_their_headers(
+    own: Path, workspace: Workspace
+) -> None:
+    words = []
+    for folder, architecture, name in (("a", "llama", "Small One"), ("b", "gemma3", "")):
+        (own / folder).mkdir()
+        writer = gguf.GGUFWriter(own / folder / "model.gguf", architecture)
+        if name:
+            writer.add_name(name)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.close()
+        words += ["--model", f"{folder}/model.gguf"]
+    assert new("mine", "--texts", "texts", *words).exit_code == 0
+    models = load_problem("mine.yml", workspace).models
+    assert [(m.full_id, m.family) for m in models] == [("Small-One", "llama"), ("model", "gemma")]
 
 
 def test_one_model_is_not_two(own: Path) -> None:
