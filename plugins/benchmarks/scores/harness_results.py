@@ -3,6 +3,7 @@
 One file is one model, or one checkpoint of a run: see `checkpoint_names`. Files of every version
 are read: before 0.4 metrics have no filter, before 0.4.3 no direction and no name of the model.
 Results of one checkpoint that differ in prompts, backend, seeds or a task's version are different.
+Files whose names are equal and whose weights are of different commits are of two checkpoints.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ _NAMED = re.compile(r"results.*|.*_\d{4}-\d\d-\d\dT[\d.-]+")
 
 _SEEDS = {"random_seed": 0, "numpy_seed": 1234, "torch_seed": 1234, "fewshot_seed": 1234}
 """Seed → the harness's default."""
+_WEIGHTS = ("model_sha", "peft_sha", "delta_sha")
+"""Entries with the commit of the weights, empty for a local folder."""
 _COUNTS = {"alias", "name", "sample_len", "sample_count", "samples"}
 """Entries among the metrics of a task that are no metrics."""
 
@@ -77,8 +80,9 @@ def read_results(
         directions: metric → higher or lower, if neither file nor name states it.
 
     Raises:
-        TokenmartError: a file is missing or is not a result file, a folder has no result file, the
-            direction of a metric is unknown, or there are no scores.
+        TokenmartError: a file is missing or is not a result file, a folder has no result file, two
+            files are of different weights under one name, the direction of a metric is unknown, or
+            there are no scores.
     """
     files: set[Path] = set()
     for path in paths:
@@ -92,6 +96,7 @@ def read_results(
             )
         files.update(found)
     latest: dict[tuple[Any, ...], Score] = {}
+    weighed: dict[tuple[tuple[str, str], ...], Score] = {}
     notes: list[str] = []
     for file in sorted(files):
         tree = _tree(file)
@@ -103,13 +108,26 @@ def read_results(
         if limit:
             notes.append(f"{file}: run with --limit {limit:g}, on a part of the items")
         replaced: dict[Path, str] = {}
+        changed: dict[Path, list[str]] = defaultdict(list)
         for score in own:
             key = (score.checkpoint.identity, score.benchmark, score.metric)
             before = latest.setdefault(key, score)
             if before is not score:
                 latest[key], gone, why = _of_two(before, score)
                 replaced[gone.file] = f"{gone.file}: {why}"
-        notes += replaced.values()
+                if gone.score != latest[key].score and gone.limit == latest[key].limit:
+                    changed[gone.file].append(
+                        f"{score.metric} of {score.benchmark} is {gone.score:g} here and "
+                        f"{latest[key].score:g} in {latest[key].file}"
+                    )
+        for score in own:
+            first = weighed.setdefault(score.checkpoint.identity, score) if score.weights else score
+            if first.weights != score.weights:
+                raise _other_weights(first, score)
+        notes += [
+            f"{why} ({some(changed[path])})" if changed[path] else why
+            for path, why in replaced.items()
+        ]
     if not latest:
         raise TokenmartError(
             f"{', '.join(map(str, paths))}: no score in {'it' if len(files) == 1 else 'them'}"
@@ -130,8 +148,11 @@ def _of_two(one: Score, other: Score) -> tuple[Score, Score, str]:
     """The number of a checkpoint that counts, the one that doesn't, and why.
 
     Raises:
-        TokenmartError: they are of different tasks, or it is unknown which of them is the later.
+        TokenmartError: they are of different weights or tasks, or it is unknown which of them is
+            the later.
     """
+    if one.weights and other.weights and one.weights != other.weights:
+        raise _other_weights(one, other)
     both = f"{one.file} and {other.file}: both give {other.metric} of {other.benchmark} at one "
     both += f"checkpoint of {other.checkpoint.model}"
     if one.version and other.version and one.version != other.version:
@@ -156,6 +177,19 @@ def _of_two(one: Score, other: Score) -> tuple[Score, Score, str]:
             "leave one out"
         )
     return late, early, f"has the same results as {late.file}"
+
+
+def _other_weights(one: Score, other: Score) -> TokenmartError:
+    commits = [", ".join(f"{name} {sha}" for name, sha in each.weights) for each in (one, other)]
+    values = f"{one.metric} of {one.benchmark} is {one.score:g} and {other.score:g}"
+    if (one.benchmark, one.metric) != (other.benchmark, other.metric):
+        values = f"{one.metric} of {one.benchmark} is {one.score:g} in the one, {other.metric} of "
+        values += f"{other.benchmark} {other.score:g} in the other"
+    return TokenmartError(
+        f"{one.file} and {other.file}: two checkpoints with one name, {other.checkpoint.place} "
+        f"({' and '.join(commits)}; {values}); leave one out, or name the revision in model_args "
+        "of each file (pretrained=…,revision=…)"
+    )
 
 
 def _tree(path: Path) -> dict[str, Any]:
@@ -197,6 +231,8 @@ def _scores(path: Path, tree: dict[str, Any], limit: float, notes: list[str]) ->
             f"{path}: neither model_name nor config.model_args names a model; add a line "
             '"model_name": "NAME" to the file'
         )
+    shas = {key: config.get(key) or tree.get(key) for key in _WEIGHTS}
+    weights = tuple((key, str(sha)) for key, sha in shas.items() if sha)
     old = "n-shot" not in tree and "configs" not in tree and "num_fewshot" in config
     for task, values in tree["results"].items():
         shots = config["num_fewshot"] if old else part_of(tree, "n-shot", task)
@@ -238,6 +274,7 @@ def _scores(path: Path, tree: dict[str, Any], limit: float, notes: list[str]) ->
                 direction=("higher" if said else "lower") if isinstance(said, bool) else None,
                 score=value,
                 stderr=stderr if known else None,
+                weights=weights,
             )
 
 

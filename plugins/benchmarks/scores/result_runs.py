@@ -21,6 +21,8 @@ class Score:
     """One number of a file.
 
     limit: of items, 0 for all of them. version: of the task. harness: version of the program.
+    weights: commits of the weights, by the harness's name for them (`model_sha`).
+    parameters: of the model; None if the file doesn't state them.
     """
 
     file: Path
@@ -34,6 +36,8 @@ class Score:
     direction: str | None
     score: float
     stderr: float | None
+    weights: tuple[tuple[str, str], ...] = ()
+    parameters: int | None = None
 
     @property
     def point(self) -> tuple[Any, ...]:

@@ -186,6 +186,44 @@ def test_equal_dates_do_not_tell_the_later(tmp_path: Path) -> None:
         read_results([one, third])
 
 
+def of_weights(folder: Path, sha: str | None, date: float, **values: float) -> Path:
+    config = {"model_args": {"pretrained": "m"}, "limit": None, "model_sha": sha}
+    found = {f"{name},none": value for name, value in values.items()}
+    return written(folder, "m", found, config=config, date=date)
+
+
+def test_a_replaced_score_is_shown_beside_the_later_one(tmp_path: Path) -> None:
+    early = of_weights(tmp_path, "a" * 40, 1.0, acc=0.25, exact_match=0.5)
+    late = of_weights(tmp_path, "a" * 40, 2.0, acc=0.75, exact_match=0.5)
+    assert read_results([early, late]).notes == (
+        f"{early}: a later file has results of the same checkpoint (acc of arc_easy-0shot is 0.25 "
+        f"here and 0.75 in {late})",
+    )
+
+
+def test_two_commits_of_weights_are_never_one_checkpoint(tmp_path: Path) -> None:
+    one, other = (
+        of_weights(tmp_path, sha * 40, date, acc=date) for sha, date in (("a", 1), ("b", 2))
+    )
+    with pytest.raises(TokenmartError) as caught:
+        read_results([one, other])
+    assert caught.value.format_message() == (
+        f"{one} and {other}: two checkpoints with one name, m (model_sha {'a' * 40} and model_sha "
+        f"{'b' * 40}; acc of arc_easy-0shot is 1 and 2); leave one out, or name the revision in "
+        "model_args of each file (pretrained=…,revision=…)"
+    )
+    another = of_weights(tmp_path, "b" * 40, 3.0, exact_match=0.5)
+    with pytest.raises(TokenmartError, match="is 1 in the one, exact_match of arc_easy"):
+        read_results([one, another])
+    for unknown in ("", None):
+        folder = tmp_path / str(unknown)
+        files = [
+            of_weights(folder, "a" * 40, 1.0, acc=0.25),
+            of_weights(folder, unknown, 2.0, acc=0.5),
+        ]
+        assert [row["score"] for row in read_results(files).rows] == [0.5]
+
+
 def test_a_checkpoint_without_a_step_is_named(tmp_path: Path) -> None:
     first, last = of_revisions(tmp_path, "step1000", "main")
     found = read_results([first, last])
