@@ -24,6 +24,7 @@ def read_plain(
     required: Sequence[str],
     other_names: OtherNames | None = None,
     long: tuple[str, str] | None = None,
+    contents: Mapping[str, str] | None = None,
 ) -> None:
     """Make the table `plain` of a file's rows, with `row_number` and all of the columns.
 
@@ -33,6 +34,7 @@ def read_plain(
         required: columns it must have, by any of their names.
         other_names: further names of columns.
         long: the columns for name and value of a score, where tables are often wide instead.
+        contents: required column → what to write into it, for the message if it is missing.
 
     Raises:
         TokenmartError: it can't be read, has other columns or no row, or a value isn't of its
@@ -48,6 +50,7 @@ def read_plain(
         [name for name in required if others.get(name, (name, ""))[0] not in meant],
         long,
         numbers_in(connection, "given"),
+        contents,
     )
     _type(connection, path, columns, meant)
     if connection.execute("select count(*) from plain").fetchall() == [(0,)]:
@@ -109,18 +112,21 @@ def check_columns(
     required: Sequence[str],
     long: tuple[str, str] | None = None,
     is_number: Callable[[str], bool] = lambda name: False,
+    contents: Mapping[str, str] | None = None,
 ) -> None:
     """Refuse a table that lacks a column, or has one that isn't known.
 
     Args:
         long: the columns for name and value of a score, where tables are often wide instead.
         is_number: whether a given column contains numbers only.
+        contents: column → what to write into it if it is missing.
 
     Raises:
         TokenmartError: one line with the column and what to do.
     """
     unknown = [name for name in given if name not in known]
     missing = [name for name in required if name not in given]
+    contents = contents or {}
     listed = f"the columns are {', '.join(known)}"
     if missing and unknown:
         numbers = [name for name in unknown if is_number(name)]
@@ -130,7 +136,11 @@ def check_columns(
             f"{path}: {_named('column', missing)} missing; {_meant(missing, unknown)}; {listed}"
         )
     if missing:
-        raise TokenmartError(f"{path}: {_named('column', missing)} missing; add it")
+        said = [f"{name}: {contents[name]}" for name in missing if name in contents]
+        raise TokenmartError(
+            f"{path}: {_named('column', missing)} missing; add it"
+            + (f" ({'; '.join(said)})" if said else "")
+        )
     if unknown:
         left = [name for name in known if name not in given]
         hint = did_you_mean(unknown[0], left) or "remove it; "

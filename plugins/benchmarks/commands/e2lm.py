@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -115,23 +116,29 @@ def score(
     metavar="METRIC=higher|lower",
     help="Which values of a metric are better, if its files don't state it; repeatable.",
 )
+@click.option(
+    "--metric", help="Write only the scores of this metric, such as acc; default: of all metrics."
+)
 @FORCE
 def collect(
     results: tuple[Path, ...],
     problem: str | None,
     out: Path,
+    metric: str | None,
     directions: tuple[str, ...],
     force: bool,
 ) -> None:
     """Convert result files of lm-evaluation-harness to a table.
 
     RESULTS are files or folders with results_….json, one per checkpoint. A problem of kind table
-    reads the table. Checkpoints are identified by all model arguments in the files. With --problem,
-    the table has the scores that `tokenmart eval` measured, after `tokenmart dbt run --select
-    tag:benchmarks`.
+    reads the table; `tokenmart e2lm score` also needs one --metric, the columns size and arch, and
+    the tokens of every checkpoint. Checkpoints are identified by all model arguments in the files.
+    With --problem, the table has the scores that `tokenmart eval` measured, after `tokenmart dbt
+    run --select tag:benchmarks`.
 
     \b
     tokenmart e2lm collect results --out scores.csv
+    tokenmart e2lm collect results --metric acc --out acc.csv
     tokenmart e2lm collect --problem mine --out scores.csv
     """
     from plugins.benchmarks.scores.evaluated_scores import evaluated_scores
@@ -143,10 +150,10 @@ def collect(
 
     better = {}
     for given in directions:
-        metric, _, direction = given.rpartition("=")
-        if not metric or direction not in ("higher", "lower"):
+        named, _, direction = given.rpartition("=")
+        if not named or direction not in ("higher", "lower"):
             raise click.UsageError(f"--direction {given}: expected METRIC=higher or METRIC=lower")
-        better[metric] = direction
+        better[named] = direction
     workspace = workspace_for(out, force, b"model,step,")
     found = (
         read_results(results, better)
@@ -160,6 +167,14 @@ def collect(
             f"--direction {name}: no such metric; {did_you_mean(name, sorted(metrics))}the metrics "
             f"are: {', '.join(sorted(metrics))}"
         )
+    if metric is not None:
+        known = sorted({str(row["metric"]) for row in found.rows})
+        if metric not in known:
+            raise TokenmartError(
+                f"--metric {metric}: no such metric; {did_you_mean(metric, known)}the metrics "
+                f"are: {', '.join(known)}"
+            )
+        found = replace(found, rows=tuple(row for row in found.rows if row["metric"] == metric))
     say(found.notes)
     models = {row["model"] for row in found.rows}
     write_out(out, found.csv(), f" ({len(found.rows)} scores of {len(models)} models)")

@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from plugins.benchmarks.e2lm.scores import open_scores
 from plugins.benchmarks.e2lm.site_scores import plain_table
@@ -19,6 +20,13 @@ from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 
 COLUMNS = ("model", "size", "arch", "tokens_bt", "benchmark", "score")
+CONTENTS = {
+    "size": "any text, the same for runs that CS compares, such as 1b",
+    "arch": "any text, the same for runs that CS compares, such as dense",
+    "tokens_bt": "billions of tokens that the run was trained on up to the checkpoint; or a column "
+    "tokens",
+}
+"""Column → what it contains, for errors."""
 EVERY_STEPS = 4000
 UNTIL_TOKENS = 206e9
 WEIGHTS = (0.5, 0.1, 0.4)
@@ -118,11 +126,20 @@ def open_table(path: Path) -> duckdb.DuckDBPyConnection:
         TokenmartError: the table is invalid, or has scores by several scoring methods.
     """
     with plain_table(path) as table:
-        scores = read_scores(table, COLUMNS)
+        scores = read_scores(table, COLUMNS, CONTENTS)
     metrics = sorted(set(scores["metric"].to_pylist()))
     if len(metrics) > 1:
         raise TokenmartError(
-            f"{path}: scores read in several ways ({', '.join(metrics)}); keep one metric a file"
+            f"{path}: scores read in several ways ({', '.join(metrics)}); keep one metric a file "
+            "(`tokenmart e2lm collect --metric` writes one)"
+        )
+    if scores["tokens"].null_count:
+        without = scores.filter(pc.is_null(scores["tokens"]))
+        names = sorted(set(without["full_id"].to_pylist()))
+        raise TokenmartError(
+            f"{path}: {', '.join(names[:3])}{' …' * (len(names) > 3)}: tokens are missing, and the "
+            "early window is one of tokens; write the number of tokens of each checkpoint (steps × "
+            "tokens of a step)"
         )
     facts = {
         "path": path.name,

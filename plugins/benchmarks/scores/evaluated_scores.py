@@ -89,6 +89,7 @@ def evaluated_scores(
                 "direction": direction,
                 "score": value,
                 "stderr": stderr,
+                "parameters": None,
             }
         )
     if not found:

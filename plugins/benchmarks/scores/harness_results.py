@@ -36,7 +36,10 @@ from warehouse.text_file import parse_json, read_text
 
 ScoreRow = dict[str, str | int | float | None]
 
-FIELDS = ("model", "step", "tokens", "benchmark", "metric", "direction", "score", "stderr")
+FIELDS = (
+    *("model", "step", "tokens", "benchmark", "metric", "direction", "score", "stderr"),
+    "parameters",
+)
 """Columns of a row, named as in a plain table."""
 
 _NAMED = re.compile(r"results.*|.*_\d{4}-\d\d-\d\dT[\d.-]+")
@@ -233,6 +236,8 @@ def _scores(path: Path, tree: dict[str, Any], limit: float, notes: list[str]) ->
         )
     shas = {key: config.get(key) or tree.get(key) for key in _WEIGHTS}
     weights = tuple((key, str(sha)) for key, sha in shas.items() if sha)
+    counted = config.get("model_num_parameters")
+    parameters = counted if isinstance(counted, int) and counted > 0 else None  # -1: unknown
     old = "n-shot" not in tree and "configs" not in tree and "num_fewshot" in config
     for task, values in tree["results"].items():
         shots = config["num_fewshot"] if old else part_of(tree, "n-shot", task)
@@ -275,6 +280,7 @@ def _scores(path: Path, tree: dict[str, Any], limit: float, notes: list[str]) ->
                 score=value,
                 stderr=stderr if known else None,
                 weights=weights,
+                parameters=parameters,
             )
 
 
@@ -305,6 +311,7 @@ def _rows(
                 )
             elif not every and any(s.checkpoint.tokens is not None for s in members):
                 notes.append(f"{run}: tokens are not in every name; the table has steps only")
+            sizes = {score.parameters for score in members}
             for score in members:
                 yield {
                     "model": run,
@@ -315,6 +322,8 @@ def _rows(
                     "direction": better[score.metric],
                     "score": score.score,
                     "stderr": score.stderr,
+                    # one number for a run, or none
+                    "parameters": score.parameters if len(sizes) == 1 else None,
                 }
 
 

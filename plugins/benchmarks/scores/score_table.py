@@ -6,7 +6,7 @@ A row is one score of one run at one checkpoint: CSV, JSON lines or Parquet with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -48,19 +48,23 @@ _MODEL_POINT = ("model", "benchmark", "metric", "document")
 _SLUG = "replace(model, '/', '--')"
 
 
-def read_scores(path: Path, required: Sequence[str] = REQUIRED) -> pa.Table:
+def read_scores(
+    path: Path, required: Sequence[str] = REQUIRED, contents: Mapping[str, str] | None = None
+) -> pa.Table:
     """A plain table of scores, in the columns of `BENCHMARK_SCORES`, sorted.
 
     Args:
         path: CSV, TSV, JSON lines or Parquet.
         required: required columns, under any of their names.
+        contents: required column → what to write into it, for the message if it is missing.
 
     Raises:
         TokenmartError: the file can't be read, has other columns, or a row is invalid; the message
             has file, row, column, value and remedy.
     """
     with duckdb.connect() as connection:
-        read_plain(connection, path, COLUMNS, required, OTHER_NAMES, ("benchmark", "score"))
+        long = ("benchmark", "score")
+        read_plain(connection, path, COLUMNS, required, OTHER_NAMES, long, contents)
         _refuse_plain_counts(connection, path)
         connection.execute("alter table plain rename to scores")
         connection.execute("update scores set metric = coalesce(metric, 'score')")

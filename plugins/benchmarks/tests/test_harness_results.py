@@ -245,8 +245,8 @@ def test_results_of_before_0_4(tmp_path: Path) -> None:
     path = tmp_path / "results_x.json"
     path.write_text("\ufeff" + json.dumps(old), "utf-8")
     assert [tuple(row.values()) for row in read_results([path]).rows] == [
-        ("org/m", 8, None, "arc_easy-3shot", "acc", "higher", 0.25, 0.01),
-        ("org/m", 8, None, "lambada-3shot", "ppl", "lower", 1500.5, None),
+        ("org/m", 8, None, "arc_easy-3shot", "acc", "higher", 0.25, 0.01, None),
+        ("org/m", 8, None, "lambada-3shot", "ppl", "lower", 1500.5, None, None),
     ]
 
 
@@ -394,6 +394,22 @@ def test_a_list_of_few_shot_examples_names_none(tmp_path: Path) -> None:
     found = read_results([path])
     assert [row["benchmark"] for row in found.rows] == ["qa"]
     assert "num_fewshot is [2, 3], which doesn't show those of this task" in found.notes[0]
+
+
+def test_one_metric_is_collected_with_the_number_of_parameters(tmp_path: Path) -> None:
+    for step in (1, 2):
+        config = {"model_args": {"pretrained": f"m/step{step}"}, "model_num_parameters": 7}
+        written(tmp_path / "a", f"m/step{step}", {"acc,none": 0.5, "f1,none": 1.0}, config=config)
+    config = {"model_args": {"pretrained": "n"}, "model_num_parameters": -1}
+    written(tmp_path / "a", "n", {"acc,none": 0.5}, config=config)
+    out = tmp_path / "x.csv"
+    words = ["e2lm", "collect", str(tmp_path / "a"), "--out", str(out), "--metric"]
+    done = CliRunner().invoke(cli, [*words, "acc"])
+    assert done.exit_code == 0, done.output
+    found = [(row["full_id"], row["parameters"]) for row in read_scores(out).to_pylist()]
+    assert found == [("m", 7), ("m", 7), ("n", None)]
+    done = CliRunner().invoke(cli, [*words, "accc", "--force"])
+    assert done.exit_code == 1 and "--metric accc: no such metric; did you mean" in done.output
 
 
 def test_a_direction_of_no_metric_is_refused(tmp_path: Path) -> None:

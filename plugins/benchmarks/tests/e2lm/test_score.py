@@ -112,6 +112,16 @@ def test_the_final_ranking_holds_from_here(write: Write) -> None:
     assert tokens["earliest_tokens"] == pytest.approx(EARLY[4] * 1e9)
 
 
+def test_what_a_collected_table_lacks_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("model,step,tokens,benchmark,metric,direction,score\nm,1,,q,acc,higher,0.5\n")
+    with pytest.raises(TokenmartError, match="size: any text, the same for runs that CS compares"):
+        score_table(path, WORKSPACE)
+    path.write_text("model,size,arch,step,tokens,benchmark,score\nm,1b,dense,1,,q,0.5\n")
+    with pytest.raises(TokenmartError, match="m: tokens are missing, and the early window is one"):
+        score_table(path, WORKSPACE)
+
+
 def test_one_late_swap_among_21_pairs_is_let_pass_at_95_percent(write: Write) -> None:
     scores = {(f"m{run}", "q"): [float(run)] * 16 for run in range(7)}
     scores["m5", "q"] = [7.0] * 10 + [5.0] * 6  # above m6 up to 60% of its training
