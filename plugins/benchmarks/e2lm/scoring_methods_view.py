@@ -49,7 +49,22 @@ def print_scoring_methods(found: list[dict[str, Any]], wide: bool = False) -> No
             title = f"{problem['problem']}, {stage['stage']}"
             left_out = print_columns(console, columns, title, wide) or left_out
             console.print()
+    print_notes(console, _held_out(found))
     print_notes(console, [*_few_runs(found), *left_out_notes(left_out)], "dim")
+
+
+def _held_out(found: list[dict[str, Any]]) -> Iterator[str]:
+    """Decision accuracy of a scoring method that was chosen on the other tasks, for each stage."""
+    for problem in found:
+        for stage in problem["stages"]:
+            evaluated = [row for row in stage["scoring_methods"] if not row["no_evaluation"]]
+            if stage["tasks"] > 1 and len(evaluated) > 1:
+                held_out = stage["held_out"]
+                reached, own = held_out["decision_accuracy"], held_out["target_scoring_method"]
+                yield (
+                    f"{problem['problem']}, {stage['stage']}: held out, the scoring method that is "
+                    f"best on the other tasks: {reached:.3f} (target's: {own:.3f})"
+                )
 
 
 def _few_runs(found: list[dict[str, Any]]) -> Iterator[str]:

@@ -17,6 +17,9 @@ from plugins.benchmarks.importers.token_logprobs import json_lines
 from warehouse.errors import TokenmartError
 from warehouse.importers.importer import Row
 
+_FIELDS = ("logprob", "rank", "decoded_token")
+"""Fields of a token's entry."""
+
 
 class VllmPromptLogprobs(EvalImporter):
     """Scored prompts of vLLM; the optional key `first_token` is the index of the continuation."""
@@ -32,7 +35,9 @@ class VllmPromptLogprobs(EvalImporter):
         for place, content in json_lines(path):
             try:
                 yield Row(place, _fields(place, content))
-            except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            except KeyError as error:
+                raise TokenmartError(f"{place}: {_missing(str(error.args[0]))}") from error
+            except (TypeError, ValueError, AttributeError, IndexError) as error:
                 raise TokenmartError(
                     f"{place}: not a prompt as vLLM scores it ({type(error).__name__}: {error}); "
                     "write prompt_token_ids and prompt_logprobs as it gave them"
@@ -88,6 +93,20 @@ def _fields(place: str, content: dict[str, Any]) -> dict[str, Any]:
     left_out = ("prompt_token_ids", "prompt_logprobs", "first_token")
     rest = {name: value for name, value in content.items() if name not in left_out}
     return {"backend": "vllm", **rest, "tokens": tokens, "context_tokens": first}
+
+
+def _missing(name: str) -> str:
+    """Error message for an entry of `prompt_logprobs` without a field, or a token without one."""
+    if name not in _FIELDS:
+        return (
+            f"no entry of prompt_logprobs is of token {name} of prompt_token_ids; write both as "
+            "vLLM gave them in one response"
+        )
+    or_index = ", or add first_token, the index of the continuation's first token"
+    return (
+        f"an entry of prompt_logprobs has no {name}; write {', '.join(_FIELDS[:-1])} and "
+        f"{_FIELDS[-1]} of each token, as vLLM gave them{or_index * (name == _FIELDS[-1])}"
+    )
 
 
 def _elsewhere(content: dict[str, Any], name: str) -> str:

@@ -191,6 +191,17 @@ WRONG = [
         },
         "it is an answer of vLLM's server: write on its line, too: task, item",
     ),
+    (
+        "vllm",
+        with_last({"5": {"logprob": -0.5, "rank": 2}}),
+        "an entry of prompt_logprobs has no decoded_token; write logprob, rank and decoded_token",
+    ),
+    (
+        "vllm",
+        with_last({"5": {"logprob": -0.5, "decoded_token": "es"}}),
+        "an entry of prompt_logprobs has no rank; write",
+    ),
+    ("vllm", with_last({"9": {}}), "no entry of prompt_logprobs is of token 5 of prompt_token_ids"),
     ("vllm", {"meta_info": {}}, "or use --format token-logprobs for what another program gave"),
 ]
 

@@ -77,4 +77,8 @@ def test_scoring_methods_fit_the_terminal(
     for row in (row for stage in problem["stages"] for row in stage["scoring_methods"]):
         low, high = row["interval"]
         assert f"{row['decision_accuracy']:.3f}  {low:.2f} to {high:.2f}" in text
+    for stage in problem["stages"]:
+        reached = stage["held_out"]["decision_accuracy"]
+        said = f"pythia, {stage['stage']}: held out, the scoring method that is best on the other "
+        assert said + f"tasks: {reached:.3f}" in " ".join(text.split())
     assert json.loads(printed(*words, "--json")) == [problem]
