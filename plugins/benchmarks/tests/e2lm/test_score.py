@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from signal_oracle import autocorrelation, monotonicity, order_agreement
 
 from plugins.benchmarks.e2lm.score import COLUMNS, score_table
+from plugins.benchmarks.e2lm.scores import open_scores
+from plugins.benchmarks.model_sql import ModelSql
+from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES, BENCHMARK_TABLES
 from tokenmart import cli
 from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace
@@ -110,6 +114,34 @@ def test_the_final_ranking_holds_from_here(write: Write) -> None:
     scores = {("a", "q"): [1.0] * 4 + [3.0] * 12, ("b", "q"): [2.0] * 16}
     tokens = score_table(write(scores, EARLY + LATER), WORKSPACE).entries["a"]["q"]
     assert tokens["earliest_tokens"] == pytest.approx(EARLY[4] * 1e9)
+
+
+def test_a_ranking_that_changes_to_the_end_has_no_earliest_tokens(write: Write) -> None:
+    scores = {("a", "q"): [1.0] * 15 + [3.0], ("b", "q"): [2.0] * 16}
+    entry = score_table(write(scores, EARLY + LATER), WORKSPACE).entries["a"]["q"]
+    assert entry["earliest_tokens"] is None and entry["earliest_share"] is None
+    reason = "the ranking still changes up to the last checkpoint"
+    assert entry["reasons"]["earliest_tokens"] == reason
+
+
+def test_steps_are_no_tokens() -> None:
+    rows = [
+        {"model_id": run, "full_id": run, "family": run, "step": step,
+         "tokens": each and each * step,
+         "benchmark": name, "metric": "acc", "direction": "higher", "score": score}
+        for name, each in (("with", 10.0), ("without", None))
+        for run, score in (("a", 1.0), ("b", 2.0))
+        for step in (1, 2, 3)
+    ]  # fmt: skip
+    facts = [{"path": "x", "sha256": "", "licence": "", "predict_from": ""}]
+    scores = pa.Table.from_pylist(rows, BENCHMARK_SCORES)
+    with open_scores("p", scores, pa.Table.from_pylist(facts, BENCHMARK_TABLES)) as database:
+        signal = ModelSql(database, WORKSPACE).build("benchmark_signal")
+        found = database.execute(
+            f"select value, reason from {signal} where statistic = 'earliest_tokens'"
+            " order by benchmark"
+        ).fetchall()
+    assert found == [(10.0, None), (None, "the table has steps, no tokens")]
 
 
 def test_what_a_collected_table_lacks_is_named(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 -- Earliest checkpoint from which the ranking no longer changes: tokens, where all share
--- checkpoints, and share of training.
+-- checkpoints, and share of training. The last checkpoint always ranks the runs as itself: if the
+-- ranking changes up to it, there is no such number of tokens.
 
 with series as (
     select * from {{ ref('int_benchmark_series') }}
@@ -38,6 +39,7 @@ ranked as (
         series.benchmark,
         series.metric,
         series.progress,
+        series.tokens,
         series.model_id,
         rank() over (
             partition by series.problem, series.benchmark, series.metric, series.progress
@@ -62,6 +64,7 @@ shared as (
         ranked.metric,
         ranked.progress as point,
         bool_and(ranked.place = ranked.last_place) as is_final,
+        bool_and(ranked.tokens is not null) as has_unit,
         'earliest_tokens' as statistic
     from ranked
     inner join runs
@@ -79,6 +82,7 @@ by_share as (
         metric,
         position as point,
         unnest([agreement = 1, agreement >= 0.95]) as is_final,
+        true as has_unit,
         unnest(['earliest_share', 'earliest_share_95']) as statistic
     from decisions
     where kind = 'share' and metric = later_metric
@@ -100,6 +104,34 @@ changes as (
             -1
         ) as last_change
     from points
+),
+
+earliest as (
+    select
+        problem,
+        benchmark,
+        metric,
+        statistic,
+        min(point) filter (where point > last_change) as point,
+        max(point) as last_point,
+        bool_and(has_unit) as has_unit
+    from changes
+    group by problem, benchmark, metric, statistic
+),
+
+stated as (
+    select
+        problem,
+        benchmark,
+        metric,
+        statistic,
+        point,
+        case
+            when not has_unit then 'the table has steps, no tokens'
+            when statistic = 'earliest_tokens' and point = last_point
+                then 'the ranking still changes up to the last checkpoint'
+        end as reason
+    from earliest
 )
 
 select
@@ -107,6 +139,6 @@ select
     benchmark,
     metric,
     statistic,
-    min(point) filter (where point > last_change) as value
-from changes
-group by problem, benchmark, metric, statistic
+    case when reason is null then point end as value,
+    reason
+from stated

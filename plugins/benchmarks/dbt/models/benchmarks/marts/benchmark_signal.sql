@@ -214,7 +214,7 @@ expected as (
         ('rc_last_early', false, 'no two runs share a checkpoint after the early window'),
         ('rc_last', false, 'no two runs share a checkpoint between the early window and the end'),
         ('cs', false, 'no early window shared by runs of the recipes science and web'),
-        ('earliest_tokens', false, 'the runs do not end at one checkpoint that they share'),
+        ('earliest_tokens', true, 'the runs do not end at one checkpoint that they share'),
         ('earliest_share', false, 'the ranking still changes in the last part of training'),
         ('earliest_share_95', false, 'more than 5% of the pairs still change in the last part'),
         (
@@ -227,7 +227,8 @@ expected as (
 
 of_benchmarks as (
     select
-        expected.*,
+        expected.* exclude (reason),
+        coalesce(measured.reason, expected.reason) as reason,
         measured.value
     from expected
     left join measured

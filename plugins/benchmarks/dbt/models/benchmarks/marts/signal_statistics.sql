@@ -90,7 +90,7 @@ with signal_statistics as (
         ),
         (
             'earliest_tokens', 'benchmark', 'field', 'lower',
-            'tokens from which all shared checkpoints rank the runs as the last one does'
+            'tokens before the end from which all shared checkpoints rank the runs as the last does'
         ),
         (
             'earliest_share', 'benchmark', 'field', 'lower',
