@@ -138,9 +138,25 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         None,
         "needs scores of items; plugins/benchmarks/tests/test_evaluated_scores.py",
     ),
-    "e2lm collect results --out scores.csv": (
+    **dict.fromkeys(
+        (
+            "e2lm collect results --metric acc --out acc.csv",
+            "e2lm collect results --out my/collected.csv",
+            "e2lm collect results --out scores.csv",
+        ),
+        (None, "files of other programs: plugins/benchmarks/tests/test_harness_results.py"),
+    ),
+    "e2lm score --scores my_scores.csv": (
         None,
-        "files of other programs: plugins/benchmarks/tests/test_harness_results.py",
+        "a collected table; plugins/benchmarks/tests/e2lm/test_score.py",
+    ),
+    **dict.fromkeys(
+        (
+            "correlate --problem my/mine.yml",
+            "data fetch --problem my/mine.yml",
+            "e2lm scoring-methods --problem my/mine.yml",
+        ),
+        (None, "the reader's own table; plugins/benchmarks/tests/test_table_problem.py"),
     ),
     "e2lm package --task element_symbols --harness lm-evaluation-harness": (
         None,
