@@ -65,6 +65,8 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
     """
     from plugins.merging.competition.helm import plain_results
     from plugins.merging.competition.ranking_table import read_ranking, store_ranking
+    from plugins.merging.competition.standings import missing_results
+    from plugins.merging.competition.standings_view import missing_notes
     from warehouse.paths import find_workspace
     from warehouse.problem.problem_files import list_problems
 
@@ -82,6 +84,8 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
     with plain_results(file, metrics) as plain:
         table = read_ranking(plain)
     for line in table.notes:
+        click.echo(visible(line), err=True)
+    for line in missing_notes(missing_results(table, name, workspace)):
         click.echo(visible(line), err=True)
     store_ranking(table, workspace, name)
     entries = len(table.results["entry"].unique())

@@ -9,6 +9,7 @@ from plugins.merging.competition.standings import Row, Standings
 from plugins.merging.competition.standings_figures import front_figure, ranks_figure
 from plugins.merging.competition.standings_view import (
     drop_note,
+    missing_notes,
     note,
     number,
     rivals,
@@ -30,6 +31,7 @@ class RoundView:
         win_rates: entry → task group → row of `ranking_tasks`.
         ranks: figure of the ranks' intervals; None without a ranked entry.
         fronts: figures of score against time and memory; none without costs.
+        missing: sentences on results that ranked entries lack.
         note: description of the intervals.
     """
 
@@ -40,6 +42,7 @@ class RoundView:
     win_rates: dict[str, dict[str, Row]]
     ranks: Drawing | None
     fronts: list[Drawing]
+    missing: list[str]
     note: str
 
 
@@ -87,6 +90,7 @@ def _round(standings: Standings, name: str, anchor: str) -> RoundView:
         ]
         if costs
         else [],
+        missing=missing_notes(standings.marts["ranking_missing"], name),
         note=note(rows),
     )  # fmt: skip
 

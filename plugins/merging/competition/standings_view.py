@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from plugins.merging.competition.ranking_table import OVERALL, SCORE
 from plugins.merging.competition.sign_flip import MINIMUM_GROUPS
 from plugins.merging.competition.standings import OPEN, Row, Standings
 from warehouse.terminal import (
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MOST_NAMES = 6
+MOST_MISSING = 5
+"""Missing results of a round that are listed; further ones are counted."""
 LEAST_GROUPS = 5
 """As in int_ranking_draws.sql."""
 
@@ -92,8 +95,43 @@ def _print_round(console: Console, standings: Standings, name: str, wide: bool) 
     ]
     left_out = print_columns(console, columns, f"{standings.name}, round {name}", wide)
     print_notes(console, [f"not ranked: {r['entry']}: {r['reason']}" for r in rows if r["reason"]])
+    print_notes(console, missing_notes(standings.marts["ranking_missing"], name))
     print_notes(console, [note(rows), *left_out_notes(left_out)], "dim")
     console.print()
+
+
+def missing_notes(missing: list[Row], round_name: str | None = None) -> list[str]:
+    """Sentences on results that ranked entries lack although others have them.
+
+    Args:
+        missing: rows of `ranking_missing`.
+        round_name: only this round; `overall` counts those of all rounds; None lists all rounds.
+    """
+    if round_name == OVERALL:
+        entries = {row["entry"] for row in missing}
+        return (
+            [
+                f"results missing in the rounds: {len(missing)}, of {_named(sorted(entries))}; "
+                "ranked without them"
+            ]
+            if missing
+            else []
+        )
+    rows = [row for row in missing if round_name in (None, row["round"])]
+    found = [
+        f"{row['entry']}: {row['cause']} in {_column(row)}, round {row['round']}; ranked without it"
+        for row in rows[:MOST_MISSING]
+    ]
+    if len(rows) > MOST_MISSING:
+        found.append(
+            f"{len(rows) - MOST_MISSING} more missing results, ranked without them; all are in the "
+            "table ranking_missing"
+        )
+    return found
+
+
+def _column(row: Row) -> str:
+    return row["task"] if row["metric"] == SCORE else f"{row['task']} ({row['metric']})"
 
 
 def _named(names: list[str]) -> str:
