@@ -94,3 +94,22 @@ def test_the_import_names_results_that_an_entry_lacks(
     done = CliRunner().invoke(cli, ["rank", "import", "--problem", "lacking", str(path)])
     assert done.exit_code == 0, done.output
     assert "e: no result in nli, round results; ranked without it" in done.stderr
+
+
+@pytest.mark.parametrize(("groups", "tested"), [(4, False), (5, False), (6, True)])
+def test_pairs_without_a_possible_test_are_not_called_indistinguishable(
+    tmp_path: Path, groups: int, tested: bool
+) -> None:
+    path, page = tmp_path / "results.csv", tmp_path / "page.html"
+    rows = [f"{e},t{task},{v}" for task in range(groups) for e, v in (("a", 1), ("b", 2))]
+    path.write_text("\n".join(["entry,task,value", *rows]) + "\n")
+    words = ["rank", "report", "--results", str(path), "--draws", "0", "--out", str(page)]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    text, printed = page.read_text(), shown("--results", path)
+    (pair,) = json.loads(shown("--results", path, "--json"))["ranking_pairs"]
+    reason = f"at least 6 groups of tasks, here are {groups}"
+    for each in (text, printed):
+        assert (reason in each and "not tested" in each) != tested
+    # six groups are tested without a draw, too
+    assert pair["distinguishable"] is (True if tested else None)
+    assert ("It is distinguishable from every other entry" in text) == tested

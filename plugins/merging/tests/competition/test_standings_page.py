@@ -91,7 +91,7 @@ def test_the_command_writes_it_and_replaces_only_its_own(results: Path, tmp_path
     out = tmp_path / "page.html"
     words = ["rank", "report", "--results", str(results), "--draws", "0", "--out", str(out)]
     done = CliRunner().invoke(cli, words)
-    assert done.exit_code == 0 and "There are no bootstrap draws" in out.read_text(), done.output
+    assert done.exit_code == 0 and "there are no bootstrap draws" in out.read_text(), done.output
     assert CliRunner().invoke(cli, words).exit_code == 0
     out.write_text("mine")
     done = CliRunner().invoke(cli, words)
