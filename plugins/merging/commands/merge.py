@@ -91,14 +91,14 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
                 state = "merged already" if plan.record else "not merged yet"
                 if dry_run:
                     click.echo(f"{each.name}: {each.method} of {', '.join(each.models())}: {state}")
-                    continue
-                record = make_merge(plan, workspace)
-                store_run(plan, "merge", "", cost_of(record), workspace)
-                click.echo(
-                    f"{each.name}: {plan.folder} ({record['seconds']:.0f} s, "
-                    f"{record['peak_bytes'] / 1e9:.1f} GB of memory, "
-                    f"{record['disk_bytes'] / 1e9:.1f} GB of disk)"
-                )
+                else:
+                    record = make_merge(plan, workspace)
+                    store_run(plan, "merge", "", cost_of(record), workspace)
+                    click.echo(
+                        f"{each.name}: {plan.folder} ({record['seconds']:.0f} s, "
+                        f"{record['peak_bytes'] / 1e9:.1f} GB of memory, "
+                        f"{record['disk_bytes'] / 1e9:.1f} GB of disk)"
+                    )
             except OverLimitError as error:
                 store_run(plan, "merge", "", error.cost, workspace, error.message)
                 failures.append(error)
