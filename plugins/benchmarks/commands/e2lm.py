@@ -11,7 +11,7 @@ from plugins.benchmarks.e2lm.new_cli import new
 from plugins.benchmarks.e2lm.outputs import as_text, say, workspace_for, write_out
 from plugins.benchmarks.e2lm.score_weights import WEIGHTS
 from plugins.benchmarks.items.curate_cli import curate
-from warehouse.options import FILE, FORCE, JSON, WIDE
+from warehouse.options import FILE, FORCE_OTHER, JSON, WIDE
 from warehouse.terminal import counted, file_size
 
 SHOWN_REASONS = 5
@@ -45,7 +45,7 @@ e2lm.add_command(curate)
 @WIDE
 @JSON
 @click.option("--out", type=FILE, help="Also write JSON to this file.")
-@FORCE
+@FORCE_OTHER
 def score(
     scores: Path,
     model: str | None,
@@ -115,7 +115,7 @@ def score(
     metavar="METRIC=higher|lower",
     help="Which values of a metric are better, if its files don't state it; repeatable.",
 )
-@FORCE
+@FORCE_OTHER
 def collect(
     results: tuple[Path, ...],
     problem: str | None,
@@ -184,7 +184,7 @@ def collect(
     show_default=True,
     help="Write the page to this file.",
 )
-@FORCE
+@FORCE_OTHER
 def report(
     problem: str | None, scores: Path | None, metric: str | None, out: Path, force: bool
 ) -> None:
@@ -242,7 +242,7 @@ def report(
 @WIDE
 @JSON
 @click.option("--out", type=FILE, help="Also write JSON to this file.")
-@FORCE
+@FORCE_OTHER
 def scoring_methods(
     problems: tuple[str, ...],
     resamples: int,
@@ -312,7 +312,7 @@ def scoring_methods(
     show_default=True,
     help="Time limit of the harness, in seconds.",
 )
-@FORCE
+@FORCE_OTHER
 def package(
     task: Path,
     harness: Path,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import TokenmartError, visible
-from warehouse.options import FILE, FORCE, JSON, WIDE
+from warehouse.options import FILE, FORCE, FORCE_OTHER, JSON, WIDE
 from warehouse.terminal import file_size
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
 @WIDE
 @JSON
 @click.option("--out", type=FILE, help="Also write JSON to this file.")
-@FORCE
+@FORCE_OTHER
 def show(
     name: str | None,
     results: Path | None,
@@ -171,7 +171,7 @@ def show(
     show_default=True,
     help="Write the page to this file.",
 )
-@FORCE
+@FORCE_OTHER
 def report(
     name: str | None,
     results: Path | None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from warehouse.options import FILE, FORCE
+from warehouse.options import FILE, FORCE_OTHER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Write the predictions to this file.",
 )
-@FORCE
+@FORCE_OTHER
 def submission(
     kit: Path,
     problem_name: str | None,

@@ -93,6 +93,8 @@ def test_the_command_writes_it_and_replaces_only_its_own(results: Path, tmp_path
     done = CliRunner().invoke(cli, words)
     assert done.exit_code == 0 and "there are no bootstrap draws" in out.read_text(), done.output
     assert CliRunner().invoke(cli, words).exit_code == 0
+    stated = CliRunner().invoke(cli, ["rank", "report", "--help"]).output
+    assert "earlier output of this kind is always replaced" in " ".join(stated.split())
     out.write_text("mine")
     done = CliRunner().invoke(cli, words)
     assert done.exit_code == 1 and out.read_text() == "mine"
