@@ -142,7 +142,8 @@ def train(
 
     \b
     tokenmart merge train maths --problem minimerge
-    tokenmart merge train maths --base checkpoints/my-model --out experts/maths --steps 2
+    tokenmart merge train maths --base checkpoints/my-model \\
+        --out experts/maths --steps 2
     """
     from plugins.merging.make import expert_folder
     from plugins.merging.problem import load_merge_problem
@@ -183,7 +184,8 @@ def bundle(problem_name: str, name: str, out: Path) -> None:
     """Write the files needed to reproduce a merge: recipe, adapters, hashes, versions, scores.
 
     \b
-    tokenmart merge bundle --problem minimerge --merge task-arithmetic --out winner
+    tokenmart merge bundle --problem minimerge --merge task-arithmetic \\
+        --out winner
     """
     from plugins.merging.bundle import write_bundle
     from plugins.merging.make import plan_merge

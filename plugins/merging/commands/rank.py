@@ -61,7 +61,8 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
 
     \b
     tokenmart rank import --problem challenge results.csv
-    tokenmart rank import --problem helm benchmark_output/runs/suite --metric exact_match
+    tokenmart rank import --problem helm benchmark_output/runs/suite \\
+        --metric exact_match
     """
     from plugins.merging.competition.helm import plain_results
     from plugins.merging.competition.ranking_table import read_ranking, store_ranking

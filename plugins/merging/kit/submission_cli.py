@@ -52,7 +52,8 @@ def submission(
     The file is checked against the kit's: every id occurs once, every index is that of a choice.
 
     \b
-    tokenmart merge submission --kit data/test.csv --problem minimerge --merge ties
+    tokenmart merge submission --kit data/test.csv --problem minimerge \\
+        --merge ties
     tokenmart merge submission --kit data/test.csv --check submission.csv
     """
     from plugins.merging.kit.kit_files import check_submission, read_kit, write_submission

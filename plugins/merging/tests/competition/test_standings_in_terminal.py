@@ -6,6 +6,7 @@ import csv
 import json
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -113,3 +114,12 @@ def test_pairs_without_a_possible_test_are_not_called_indistinguishable(
     # six groups are tested without a draw, too
     assert pair["distinguishable"] is (True if tested else None)
     assert ("It is distinguishable from every other entry" in text) == tested
+
+
+@pytest.mark.parametrize("name", ["rank", "merge"])
+def test_help_fits_a_terminal_of_80_characters(name: str) -> None:
+    group = cli.get_command(click.Context(cli), name)
+    assert isinstance(group, click.Group)
+    for command in group.commands:
+        printed = CliRunner().invoke(cli, [name, command, "--help"], terminal_width=80).output
+        assert max(map(len, printed.splitlines())) <= 80, command
