@@ -103,6 +103,13 @@ def test_the_command_writes_it_and_replaces_only_its_own(results: Path, tmp_path
     assert done.exit_code == 1 and "either --problem or --results" in done.stderr
 
 
+def test_the_only_ranked_entry_is_compared_with_none(tmp_path: Path) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text("entry,task,value\na,qa,1\na,nli,1\nb,qa,1\nc,nli,2\n")
+    text = standings_page(rank_file(path, find_workspace(Path(__file__))), no_progress)
+    assert "No other entry is ranked." in text and "distinguishable from every" not in text
+
+
 @pytest.mark.slow
 def test_a_browser_lays_it_out_on_a_phone_and_shows_a_point(page: Path, tmp_path: Path) -> None:
     script = """
