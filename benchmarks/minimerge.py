@@ -347,7 +347,9 @@ def alike(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {
         name: {
             "pairs": len(rows),
-            "alike": [[r["entry"], r["other_entry"]] for r in rows if not r["distinguishable"]],
+            "alike": [
+                [r["entry"], r["other_entry"]] for r in rows if r["distinguishable"] is False
+            ],
         }
         for name, rows in pairs.items()
     }

@@ -62,6 +62,12 @@ MODELS = click.option("--model", "models", multiple=True, help="Use only this mo
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 WIDE = click.option("--wide", is_flag=True, help="Show all columns, wider than the terminal.")
 FORCE = click.option("--force", is_flag=True, help="Replace an existing result.")
+FORCE_OTHER = click.option(
+    "--force",
+    is_flag=True,
+    help="Replace a file of another kind; an earlier output of this kind is always replaced.",
+)
+"""Of commands that pass `own` to `refuse_protected`."""
 DEVICE = click.option(
     "--device",
     default="auto",

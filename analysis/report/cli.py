@@ -9,7 +9,7 @@ import click
 
 from analysis.options import RESAMPLES, SEED
 from warehouse.errors import visible
-from warehouse.options import FILE, FORCE, LAST_PROBLEM
+from warehouse.options import FILE, FORCE_OTHER, LAST_PROBLEM
 from warehouse.terminal import file_size
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ OWN_PAGE = b'<meta name="generator" content="tokenmart">'
     type=FILE,
     help="Write the page to this file.",
 )
-@FORCE
+@FORCE_OTHER
 @click.option("--figures", type=FILE, help="Also write each figure as PNG and SVG to this folder.")
 @RESAMPLES
 @SEED
@@ -121,7 +121,7 @@ def report(
     help="Number of characters to show; default: 2000 in the terminal, all on a page.",
 )
 @click.option("--out", type=FILE, help="Write an HTML page to this file instead of printing.")
-@FORCE
+@FORCE_OTHER
 def show(
     problem: str,
     document: str,

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from analysis.options import RESAMPLES, SEED
-from warehouse.options import FILE, FORCE, JSON, LAST_PROBLEM, PROBLEM_HELP
+from warehouse.options import FILE, FORCE_OTHER, JSON, LAST_PROBLEM, PROBLEM_HELP
 
 _SCORING = (
     click.option(
@@ -25,7 +25,7 @@ _SCORING = (
         help="Key of the score in a list of rows.",
     ),
     click.option("--out", type=FILE, help="Write the result as JSON to this file."),
-    FORCE,
+    FORCE_OTHER,
     RESAMPLES,
     SEED,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -20,6 +20,8 @@ from warehouse.errors import TokenmartError, did_you_mean
 _LAYER = re.compile(r"\.layers\.(\d+)\.")
 _SHARES = {"density", "select_topk"}
 """Parameters that are shares, from 0 to 1."""
+_ZERO = 1e-6
+"""A sum of weights is 0 within this share of their sizes: mergekit adds them in float32."""
 
 
 def refuse_recipe(merge: Merge, files: Mapping[str, ExpertFiles]) -> None:
@@ -71,6 +73,10 @@ def _mistakes(merge: Merge, files: Mapping[str, ExpertFiles]) -> Iterator[str]:
             yield f"{method} has no parameter {name!r}; {hint}it has: {', '.join(sorted(known))}"
     tensors = {tensor for name in names for tensor in files[name].tensors}
     yield from _mistakes_in_parts(merge.recipe, spec, tensors)
+    for inputs, outer in _inputs(merge.recipe, ()):
+        yield from _given_twice(inputs)
+        if method == "linear":
+            yield from _no_sum(inputs, outer, tensors)
     first = files[merge.base or names[0]]
     for name in names:
         each = files[name]
@@ -183,6 +189,74 @@ def _mistakes_in_parts(
                     "into the recipe's own parameters"
                 )
             yield from _value(where, name, value, parameters[name], tensors)
+
+
+def _inputs(
+    part: Mapping[str, Any], outer: tuple[Mapping[str, Any], ...]
+) -> Iterator[tuple[list[Mapping[str, Any]], tuple[Mapping[str, Any], ...]]]:
+    """Each list of models that are merged with each other, and the parameters that they share.
+
+    The shared parameters are those of the slice, the module and the recipe, the first being used.
+    """
+    outer = (part.get("parameters") or {}, *outer)
+    for inputs in (part.get("models"), part.get("sources")):
+        if inputs:
+            yield inputs, outer
+    for inner in (*(part.get("slices") or ()), *(part.get("modules") or {}).values()):
+        yield from _inputs(inner, outer)
+
+
+def _given_twice(inputs: list[Mapping[str, Any]]) -> Iterator[str]:
+    names = [str(each["model"]) for each in inputs]
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            yield f"{name} is listed {names.count(name)} times; list it once, with its whole weight"
+
+
+def _no_sum(
+    inputs: list[Mapping[str, Any]],
+    outer: tuple[Mapping[str, Any], ...],
+    tensors: Collection[str],
+) -> Iterator[str]:
+    """Weights of a linear merge that add up to 0; those that change with the layer are not known.
+
+    Args:
+        inputs: the models, with their own parameters.
+        outer: parameters that they share, the first being used.
+        tensors: names of the experts' tensors.
+    """
+    for tensor in sorted(tensors):
+        if _setting("normalize", outer, tensor) in (False, 0):
+            continue
+        weights = [
+            _setting("weight", (each.get("parameters") or {}, *outer), tensor) for each in inputs
+        ]
+        numbers = [float(each) for each in weights if isinstance(each, int | float | str)]
+        if len(numbers) == len(weights) and abs(sum(numbers)) <= _ZERO * sum(map(abs, numbers)):
+            yield (
+                f"the weights {', '.join(f'{each:g}' for each in numbers)} of {tensor} add up to "
+                "0, and linear divides by their sum unless normalize is false"
+            )
+            return
+
+
+def _setting(name: str, sources: Iterable[Mapping[str, Any]], tensor: str) -> Any:
+    """The value of a parameter for a tensor; a list if it changes with the layer; None without."""
+    for given in sources:
+        found = _chosen(given.get(name), tensor)
+        if found is not None:
+            return found
+    return None
+
+
+def _chosen(value: Any, tensor: str) -> Any:
+    conditions = value if isinstance(value, list) else [value]
+    if not any(isinstance(each, Mapping) for each in conditions):
+        return value
+    for each in conditions:
+        if each.get("filter") in (None, "*") or each["filter"] in tensor:
+            return _chosen(each.get("value"), tensor)
+    return None
 
 
 def _unknown_keys(recipe: Mapping[str, Any]) -> Iterator[str]:

@@ -48,10 +48,10 @@ def run_job(job: dict[str, Any]) -> None:
             random_seed=job["seed"], write_model_card=False, quiet=True, device=job["device"]
         ),
     )
-    _refuse_not_finite(Path("merged"))
+    _refuse_not_finite(Path("merged"), job["recipe"])
 
 
-def _refuse_not_finite(folder: Path) -> None:
+def _refuse_not_finite(folder: Path, recipe: dict[str, Any]) -> None:
     """Stop at a merged model with NaN or infinite weights.
 
     Raises:
@@ -61,6 +61,10 @@ def _refuse_not_finite(folder: Path) -> None:
 
     from warehouse.errors import TokenmartError
 
+    remedy = "give smaller weights in the recipe, and ones that don't add up to 0"
+    key = "out_dtype" if recipe.get("out_dtype") else "dtype"
+    if recipe.get(key) not in ("float32", "float64"):
+        remedy = f"{remedy}, or {key}: float32"
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118
@@ -68,7 +72,7 @@ def _refuse_not_finite(folder: Path) -> None:
                 if tensor.is_floating_point() and not tensor.isfinite().all():
                     raise TokenmartError(
                         f"tensor {name} of the merged model has values that are not finite; "
-                        "give weights that don't add up to 0, or dtype: float32 in the recipe"
+                        f"{remedy}"
                     )
 
 

@@ -12,7 +12,7 @@ from plugins.benchmarks.e2lm.new_cli import new
 from plugins.benchmarks.e2lm.outputs import as_text, say, workspace_for, write_out
 from plugins.benchmarks.e2lm.score_weights import WEIGHTS
 from plugins.benchmarks.items.curate_cli import curate
-from warehouse.options import FILE, FORCE, JSON, WIDE
+from warehouse.options import FILE, FORCE_OTHER, JSON, WIDE
 from warehouse.terminal import counted, file_size
 
 SHOWN_REASONS = 5
@@ -46,7 +46,7 @@ e2lm.add_command(curate)
 @WIDE
 @JSON
 @click.option("--out", type=FILE, help="Also write JSON to this file.")
-@FORCE
+@FORCE_OTHER
 def score(
     scores: Path,
     model: str | None,
@@ -119,7 +119,7 @@ def score(
 @click.option(
     "--metric", help="Write only the scores of this metric, such as acc; default: of all metrics."
 )
-@FORCE
+@FORCE_OTHER
 def collect(
     results: tuple[Path, ...],
     problem: str | None,
@@ -199,7 +199,7 @@ def collect(
     show_default=True,
     help="Write the page to this file.",
 )
-@FORCE
+@FORCE_OTHER
 def report(
     problem: str | None, scores: Path | None, metric: str | None, out: Path, force: bool
 ) -> None:
@@ -257,7 +257,7 @@ def report(
 @WIDE
 @JSON
 @click.option("--out", type=FILE, help="Also write JSON to this file.")
-@FORCE
+@FORCE_OTHER
 def scoring_methods(
     problems: tuple[str, ...],
     resamples: int,
@@ -327,7 +327,7 @@ def scoring_methods(
     show_default=True,
     help="Time limit of the harness, in seconds.",
 )
-@FORCE
+@FORCE_OTHER
 def package(
     task: Path,
     harness: Path,

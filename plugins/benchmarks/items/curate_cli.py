@@ -8,7 +8,7 @@ import click
 
 from plugins.benchmarks.e2lm.outputs import as_text, say, workspace_for, write_out
 from plugins.benchmarks.e2lm.score_weights import WEIGHTS
-from warehouse.options import FILE, FORCE
+from warehouse.options import FILE, FORCE_OTHER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 @click.option(
     "--chosen-items", type=FILE, help="Write the chosen lines of --task-items to this file."
 )
-@FORCE
+@FORCE_OTHER
 def curate(
     items: Path,
     metric: str | None,

@@ -91,14 +91,14 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
                 state = "merged already" if plan.record else "not merged yet"
                 if dry_run:
                     click.echo(f"{each.name}: {each.method} of {', '.join(each.models())}: {state}")
-                    continue
-                record = make_merge(plan, workspace)
-                store_run(plan, "merge", "", cost_of(record), workspace)
-                click.echo(
-                    f"{each.name}: {plan.folder} ({record['seconds']:.0f} s, "
-                    f"{record['peak_bytes'] / 1e9:.1f} GB of memory, "
-                    f"{record['disk_bytes'] / 1e9:.1f} GB of disk)"
-                )
+                else:
+                    record = make_merge(plan, workspace)
+                    store_run(plan, "merge", "", cost_of(record), workspace)
+                    click.echo(
+                        f"{each.name}: {plan.folder} ({record['seconds']:.0f} s, "
+                        f"{record['peak_bytes'] / 1e9:.1f} GB of memory, "
+                        f"{record['disk_bytes'] / 1e9:.1f} GB of disk)"
+                    )
             except OverLimitError as error:
                 store_run(plan, "merge", "", error.cost, workspace, error.message)
                 failures.append(error)
@@ -142,7 +142,8 @@ def train(
 
     \b
     tokenmart merge train maths --problem minimerge
-    tokenmart merge train maths --base checkpoints/my-model --out experts/maths --steps 2
+    tokenmart merge train maths --base checkpoints/my-model \\
+        --out experts/maths --steps 2
     """
     from plugins.merging.make import expert_folder
     from plugins.merging.problem import load_merge_problem
@@ -183,7 +184,8 @@ def bundle(problem_name: str, name: str, out: Path) -> None:
     """Write the files needed to reproduce a merge: recipe, adapters, hashes, versions, scores.
 
     \b
-    tokenmart merge bundle --problem minimerge --merge task-arithmetic --out winner
+    tokenmart merge bundle --problem minimerge --merge task-arithmetic \\
+        --out winner
     """
     from plugins.merging.bundle import write_bundle
     from plugins.merging.make import plan_merge

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import TokenmartError, visible
-from warehouse.options import FILE, FORCE, JSON, WIDE
+from warehouse.options import FILE, FORCE, FORCE_OTHER, JSON, WIDE
 from warehouse.terminal import file_size
 
 if TYPE_CHECKING:
@@ -61,10 +61,13 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
 
     \b
     tokenmart rank import --problem challenge results.csv
-    tokenmart rank import --problem helm benchmark_output/runs/suite --metric exact_match
+    tokenmart rank import --problem helm benchmark_output/runs/suite \\
+        --metric exact_match
     """
     from plugins.merging.competition.helm import plain_results
     from plugins.merging.competition.ranking_table import read_ranking, store_ranking
+    from plugins.merging.competition.standings import missing_results
+    from plugins.merging.competition.standings_view import missing_notes
     from warehouse.paths import find_workspace
     from warehouse.problem.problem_files import list_problems
 
@@ -82,6 +85,8 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
     with plain_results(file, metrics) as plain:
         table = read_ranking(plain)
     for line in table.notes:
+        click.echo(visible(line), err=True)
+    for line in missing_notes(missing_results(table, name, workspace)):
         click.echo(visible(line), err=True)
     store_ranking(table, workspace, name)
     entries = len(table.results["entry"].unique())
@@ -106,7 +111,7 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
 @WIDE
 @JSON
 @click.option("--out", type=FILE, help="Also write JSON to this file.")
-@FORCE
+@FORCE_OTHER
 def show(
     name: str | None,
     results: Path | None,
@@ -167,7 +172,7 @@ def show(
     show_default=True,
     help="Write the page to this file.",
 )
-@FORCE
+@FORCE_OTHER
 def report(
     name: str | None,
     results: Path | None,

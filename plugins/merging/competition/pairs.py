@@ -26,7 +26,9 @@ Row = dict[str, Any]
 def tested_pairs(marts: dict[str, list[Row]]) -> list[Row]:
     """The rows of `ranking_pairs` with `distinguishable` and `p_adjusted`.
 
-    `p_adjusted` is None if items were resampled, or if there are too few groups for the test.
+    `distinguishable` is None if no test was possible: items without draws, or results without items
+    in fewer groups than the sign-flip test takes. `p_adjusted` is None in these cases, too, and if
+    items were resampled.
 
     Args:
         marts: `rankings`, `ranking_tasks` and `ranking_pairs` of one ranking.
@@ -53,10 +55,10 @@ def tested_pairs(marts: dict[str, list[Row]]) -> list[Row]:
         for differences in alike.values():
             p[list(differences)] = sign_flip_p(np.array(list(differences.values())))
         for row, adjusted in zip(rows, holm(p).tolist(), strict=True):
-            row["distinguishable"] = adjusted < LEVEL
+            row["distinguishable"] = None if np.isnan(adjusted) else adjusted < LEVEL
             row["p_adjusted"] = None if np.isnan(adjusted) else float(f"{adjusted:.12g}")
     return found
 
 
-def _same_order(above: float | None) -> bool:
-    return above is not None and max(above, 1 - above) > SAME_ORDER
+def _same_order(above: float | None) -> bool | None:
+    return None if above is None else max(above, 1 - above) > SAME_ORDER

@@ -37,6 +37,9 @@ COLUMNS = {
 
 OVERALL = "overall"
 MOST_NAMES = 10
+SCORE = "score"
+"""The metric of a file without the column `metric`."""
+
 MEAN_WIN_RATE = "mean_win_rate"
 """The metric whose values are win rates computed by another program."""
 
@@ -44,7 +47,7 @@ _DEFAULTS = {
     "round": "'results'",
     "round_weight": "1",
     "task_group": "task",
-    "metric": "'score'",
+    "metric": f"'{SCORE}'",
     "direction": "'higher'",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from warehouse.sql.connection import connect_read_only
 MARTS = {
     "rankings": "round, rank nulls last, entry",
     "ranking_tasks": "round, task_group, rank nulls last, entry",
+    "ranking_missing": "round, entry, task, metric",
     "ranking_pairs": "round, entry, other_entry",
     "ranking_stability": "round, other_round",
     "ranking_drops": "round, other_round, rank, entry",
@@ -101,14 +102,32 @@ def rank_table(
 ) -> Standings:
     """The same ranking for a table in memory."""
     with duckdb.connect() as connection:
-        _lay(connection, "ranking_columns", name, table.columns.cast(RANKING_COLUMNS))
-        _lay(connection, "ranking_results", name, table.results.cast(RANKING_RESULTS))
-        _lay(connection, "merge_runs", name, _NO_RUNS)
-        variables = {"ranking_draws": draws, "ranking_seed": seed}
-        models = ModelSql(connection, workspace, variables)
-        for mart in MARTS:
-            models.build(mart)
+        _build(connection, MARTS, table, name, workspace, draws, seed)
         return replace(_read(connection, name), notes=table.notes)
+
+
+def missing_results(table: RankingTable, name: str, workspace: Workspace) -> list[Row]:
+    """Rows of `ranking_missing` for a table in memory."""
+    with duckdb.connect() as connection:
+        _build(connection, ["ranking_missing"], table, name, workspace, 0, 0)
+        return _rows(connection, "ranking_missing", name)
+
+
+def _build(
+    connection: duckdb.DuckDBPyConnection,
+    marts: Iterable[str],
+    table: RankingTable,
+    name: str,
+    workspace: Workspace,
+    draws: int,
+    seed: int,
+) -> None:
+    _lay(connection, "ranking_columns", name, table.columns.cast(RANKING_COLUMNS))
+    _lay(connection, "ranking_results", name, table.results.cast(RANKING_RESULTS))
+    _lay(connection, "merge_runs", name, _NO_RUNS)
+    models = ModelSql(connection, workspace, {"ranking_draws": draws, "ranking_seed": seed})
+    for mart in marts:
+        models.build(mart)
 
 
 def _lay(connection: duckdb.DuckDBPyConnection, table: str, problem: str, rows: pa.Table) -> None:
@@ -140,21 +159,26 @@ def stored_standings(name: str, workspace: Workspace) -> Standings:
                 f"--problem {name}: no ranking of this name is built; {did_you_mean(name, known)}"
                 f"there are: {', '.join(known) or 'none'} (new results: `{BUILD}`)"
             )
-        return _read(connection, name)
+        try:
+            return _read(connection, name)
+        except duckdb.CatalogException as error:
+            raise TokenmartError(
+                f"{workspace.database}: rankings were built by an earlier version; run `{BUILD}`"
+            ) from error
 
 
 def _read(connection: duckdb.DuckDBPyConnection, name: str) -> Standings:
-    marts = {}
-    for mart, order in MARTS.items():
-        rows = connection.sql(
-            f"select * exclude (problem) from {mart} where problem = $1 order by {order}",
-            params=[name],
-        ).to_arrow_table()
-        marts[mart] = [
-            {key: _digits(value) for key, value in row.items()} for row in rows.to_pylist()
-        ]
+    marts = {mart: _rows(connection, mart, name) for mart in MARTS}
     marts["ranking_pairs"] = tested_pairs(marts)
     return Standings(name, marts)
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, mart: str, name: str) -> list[Row]:
+    rows = connection.sql(
+        f"select * exclude (problem) from {mart} where problem = $1 order by {MARTS[mart]}",
+        params=[name],
+    ).to_arrow_table()
+    return [{key: _digits(value) for key, value in row.items()} for row in rows.to_pylist()]
 
 
 def _digits(value: Any) -> Any:

@@ -9,11 +9,13 @@ from plugins.merging.competition.standings import Row, Standings
 from plugins.merging.competition.standings_figures import front_figure, ranks_figure
 from plugins.merging.competition.standings_view import (
     drop_note,
+    missing_notes,
     note,
     number,
     rivals,
     span,
     stability,
+    untested,
 )
 from warehouse.progress import Progress
 
@@ -26,20 +28,24 @@ class RoundView:
         name: the round.
         rows: rows of `rankings`, in order.
         alike: entry → entries that are not distinguishable from it.
+        untested: why its pairs were not tested; empty if they were.
         groups: task groups, in order; groups of `overall` are shown with their rounds.
         win_rates: entry → task group → row of `ranking_tasks`.
         ranks: figure of the ranks' intervals; None without a ranked entry.
         fronts: figures of score against time and memory; none without costs.
+        missing: sentences on results that ranked entries lack.
         note: description of the intervals.
     """
 
     name: str
     rows: list[Row]
     alike: dict[str, list[str]]
+    untested: str
     groups: list[str]
     win_rates: dict[str, dict[str, Row]]
     ranks: Drawing | None
     fronts: list[Drawing]
+    missing: list[str]
     note: str
 
 
@@ -69,11 +75,13 @@ def _round(standings: Standings, name: str, anchor: str) -> RoundView:
     for row in tasks:
         win_rates.setdefault(row["entry"], {})[row["task_group"]] = row
     costs = [row for row in standings.marts["ranking_fronts"] if row["round"] == name]
+    reason = untested(standings, name)
     ranked = any(row["rank"] is not None for row in rows)
     return RoundView(
         name=name,
         rows=rows,
         alike=rivals(standings, name),
+        untested=reason,
         groups=sorted({row["task_group"] for row in tasks}),
         win_rates=win_rates,
         ranks=drawn(lambda width: ranks_figure(rows, width), WIDE, f"{anchor}-ranks", "Ranks")
@@ -87,7 +95,8 @@ def _round(standings: Standings, name: str, anchor: str) -> RoundView:
         ]
         if costs
         else [],
-        note=note(rows),
+        missing=missing_notes(standings.marts["ranking_missing"], name),
+        note=note(rows, reason),
     )  # fmt: skip
 
 

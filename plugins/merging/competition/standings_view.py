@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from plugins.merging.competition.ranking_table import OVERALL, SCORE
 from plugins.merging.competition.sign_flip import MINIMUM_GROUPS
 from plugins.merging.competition.standings import OPEN, Row, Standings
 from warehouse.terminal import (
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MOST_NAMES = 6
+MOST_MISSING = 5
+"""Missing results of a round that are listed; further ones are counted."""
+UNTESTED = "not tested"
 LEAST_GROUPS = 5
 """As in int_ranking_draws.sql."""
 
@@ -26,10 +30,27 @@ def rivals(standings: Standings, round_name: str) -> dict[str, list[str]]:
     """Entry → names of the round's entries that are not distinguishable from it."""
     found: dict[str, list[str]] = {}
     for pair in standings.marts["ranking_pairs"]:
-        if pair["round"] == round_name and not pair["distinguishable"]:
+        if pair["round"] == round_name and pair["distinguishable"] is False:
             found.setdefault(pair["entry"], []).append(pair["other_entry"])
             found.setdefault(pair["other_entry"], []).append(pair["entry"])
     return {entry: sorted(names) for entry, names in found.items()}
+
+
+def untested(standings: Standings, round_name: str) -> str:
+    """A clause on why the round's pairs could not be tested; empty if they were, or if it has none.
+
+    With results of single items, there were no draws of them; without, too few groups of tasks.
+    """
+    pairs = [pair for pair in standings.marts["ranking_pairs"] if pair["round"] == round_name]
+    if not pairs or any(pair["distinguishable"] is not None for pair in pairs):
+        return ""
+    rows = [row for row in standings.marts["rankings"] if row["round"] == round_name]
+    if "tasks" not in (rows[0]["resampled"] or ""):
+        return "there are no bootstrap draws of items"
+    return (
+        f"a test without items takes at least {MINIMUM_GROUPS} groups of tasks, here are "
+        f"{rows[0]['task_groups']}"
+    )
 
 
 def print_standings(
@@ -79,7 +100,11 @@ def drop_note(rows: list[Row]) -> str:
 def _print_round(console: Console, standings: Standings, name: str, wide: bool) -> None:
     rows = [row for row in standings.marts["rankings"] if row["round"] == name]
     alike = rivals(standings, name)
-    rivals_shown = [_named(alike.get(row["entry"], [])) for row in rows]
+    reason = untested(standings, name)
+    rivals_shown = [
+        UNTESTED if reason and row["rank"] is not None else _named(alike.get(row["entry"], []))
+        for row in rows
+    ]
     columns = [
         Column("rank", [number(row["rank"]) for row in rows]),
         Column("entry", [row["entry"] for row in rows], text=True),
@@ -92,8 +117,43 @@ def _print_round(console: Console, standings: Standings, name: str, wide: bool) 
     ]
     left_out = print_columns(console, columns, f"{standings.name}, round {name}", wide)
     print_notes(console, [f"not ranked: {r['entry']}: {r['reason']}" for r in rows if r["reason"]])
-    print_notes(console, [note(rows), *left_out_notes(left_out)], "dim")
+    print_notes(console, missing_notes(standings.marts["ranking_missing"], name))
+    print_notes(console, [note(rows, reason), *left_out_notes(left_out)], "dim")
     console.print()
+
+
+def missing_notes(missing: list[Row], round_name: str | None = None) -> list[str]:
+    """Sentences on results that ranked entries lack although others have them.
+
+    Args:
+        missing: rows of `ranking_missing`.
+        round_name: only this round; `overall` counts those of all rounds; None lists all rounds.
+    """
+    if round_name == OVERALL:
+        entries = {row["entry"] for row in missing}
+        return (
+            [
+                f"results missing in the rounds: {len(missing)}, of {_named(sorted(entries))}; "
+                "ranked without them"
+            ]
+            if missing
+            else []
+        )
+    rows = [row for row in missing if round_name in (None, row["round"])]
+    found = [
+        f"{row['entry']}: {row['cause']} in {_column(row)}, round {row['round']}; ranked without it"
+        for row in rows[:MOST_MISSING]
+    ]
+    if len(rows) > MOST_MISSING:
+        found.append(
+            f"{len(rows) - MOST_MISSING} more missing results, ranked without them; all are in the "
+            "table ranking_missing"
+        )
+    return found
+
+
+def _column(row: Row) -> str:
+    return row["task"] if row["metric"] == SCORE else f"{row['task']} ({row['metric']})"
 
 
 def _named(names: list[str]) -> str:
@@ -101,24 +161,31 @@ def _named(names: list[str]) -> str:
     return ", ".join(names[:MOST_NAMES]) + more
 
 
-def note(rows: list[Row]) -> str:
-    """A note on the resampling behind a round's intervals, and their limits."""
+def note(rows: list[Row], reason: str = "") -> str:
+    """A note on the resampling behind a round's intervals, the test of pairs, and their limits.
+
+    Args:
+        rows: rows of `rankings` of the round.
+        reason: why its pairs were not tested; empty if they were.
+    """
     first = rows[0]
     draws = max(row["draws"] for row in rows)
     of_tasks = "tasks" in (first["resampled"] or "")
     if not draws:
         least = f"; results without items take {LEAST_GROUPS} groups of tasks for that"
-        return "no intervals: nothing was resampled" + (least if of_tasks else "")
+        intervals = "no intervals: nothing was resampled" + (least if of_tasks else "")
+    else:
+        intervals = f"95% CI: {first['resampled']} resampled {draws} times" + (
+            ", approximate with few groups" if of_tasks else ""
+        )
+    if reason:
+        return f"{intervals}; pairs were not tested: {reason}"
     if of_tasks:
         return (
-            f"95% CI: {first['resampled']} resampled {draws} times, approximate with few groups; "
-            f"pairs: exact sign-flip test over groups of tasks, at least {MINIMUM_GROUPS}, "
-            "adjusted for the number of pairs (Holm)"
+            f"{intervals}; pairs: exact sign-flip test over groups of tasks, at least "
+            f"{MINIMUM_GROUPS}, adjusted for the number of pairs (Holm)"
         )
-    return (
-        f"95% CI: {first['resampled']} resampled {draws} times; the pairs are not adjusted for "
-        "their number"
-    )
+    return f"{intervals}; the pairs are not adjusted for their number" if draws else intervals
 
 
 def stability(pair: Row) -> str:

@@ -212,13 +212,18 @@ def _rows(path: Path, wanted: Sequence[str]) -> list[dict[str, str]]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
+            found = list(reader.fieldnames or ())
             rows = list(reader)
+    except FileNotFoundError as error:
+        raise TokenmartError(f"{path}: no such file; correct the path") from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise TokenmartError(f"{path}: can't be read ({error}); correct it") from error
-    absent = [name for name in wanted if name not in (reader.fieldnames or ())]
+    absent = [name for name in wanted if name not in found]
     if absent:
         raise TokenmartError(
-            f"{path}: column {absent[0]!r} is missing; it has {', '.join(reader.fieldnames or ())}"
+            f"{path}: {'columns' if absent[1:] else 'column'} {', '.join(map(repr, absent))} "
+            f"{'are' if absent[1:] else 'is'} missing, the file has "
+            f"{', '.join(found) or 'none'}; add what is missing"
         )
     if not rows:
         raise TokenmartError(f"{path}: contains no row")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from warehouse.options import FILE, FORCE
+from warehouse.options import FILE, FORCE_OTHER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Write the predictions to this file.",
 )
-@FORCE
+@FORCE_OTHER
 def submission(
     kit: Path,
     problem_name: str | None,
@@ -52,7 +52,8 @@ def submission(
     The file is checked against the kit's: every id occurs once, every index is that of a choice.
 
     \b
-    tokenmart merge submission --kit data/test.csv --problem minimerge --merge ties
+    tokenmart merge submission --kit data/test.csv --problem minimerge \\
+        --merge ties
     tokenmart merge submission --kit data/test.csv --check submission.csv
     """
     from plugins.merging.kit.kit_files import check_submission, read_kit, write_submission

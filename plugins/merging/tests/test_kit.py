@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,32 @@ def test_wrong_rows_of_a_kit(
     rows[place][column] = value
     with pytest.raises(TokenmartError, match=message):
         read_kit(kit(tmp_path / "k.csv", [tuple(row) for row in rows]))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("id,input\na,b\n", "columns 'eval_type', 'answer_choices' are missing, the file has id,"),
+        ("id,input,eval_type\na,b,c\n", "column 'answer_choices' is missing, the file has id, in"),
+        ("", "columns 'id', 'input', 'eval_type', 'answer_choices' are missing, the file has none"),
+        (None, "no such file; correct the path"),
+    ],
+)
+def test_wrong_files_of_a_kit(tmp_path: Path, text: str | None, message: str) -> None:
+    path = tmp_path / "k.csv"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(TokenmartError, match=message):
+        read_kit(path)
+
+
+def test_the_tutorial_s_kit_is_read(tmp_path: Path) -> None:
+    page = (PROJECT.parent / "docs/tutorials/ranking_merged_models.md").read_text()
+    (example,) = re.findall(r"```csv\n(id,input,.*?)```", page, re.DOTALL)
+    path = tmp_path / "k.csv"
+    path.write_text(example)
+    choice, text = read_kit(path)
+    assert choice.choices[int(choice.target or -1)] == "in the oven" and text.target == "Lima"
 
 
 def test_wrong_submissions(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -333,6 +334,39 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"gate_mode": "hidden", "experts": [{"source_model": "one"}]},
         "it has no merge_method; recipes of mergekit-moe",
     ),
+    "weights that add up to 0": (
+        {
+            **LINEAR,
+            "models": models(one={"weight": 0.3}, base={"weight": -0.1}, two={"weight": -0.2}),
+        },
+        "add up to 0, and linear divides by their sum unless normalize is false; correct",
+    ),
+    "weights that add up to 0 in some tensors": (
+        {
+            **LINEAR,
+            "parameters": {"weight": [{"filter": "mlp", "value": 0}, {"value": 1}]},
+            "models": [{"model": "one"}, {"model": "two"}],
+        },
+        "the weights 0, 0 of model.layers.0.mlp.",
+    ),
+    "a model that is listed twice": (
+        {**LINEAR, "models": [*models(one={"weight": 1}), *models(one={"weight": 2})]},
+        "one is listed 2 times; list it once",
+    ),
+    "a model that is listed twice in a slice": (
+        {
+            **{key: value for key, value in LINEAR.items() if key != "models"},
+            "slices": [
+                {
+                    "sources": [
+                        {"model": "one", "layer_range": [start, start + 1]} for start in (0, 1)
+                    ],
+                    "parameters": {"weight": 1},
+                }
+            ],
+        },
+        "one is listed 2 times; list it once",
+    ),
     "layers of a module": (
         {
             "merge_method": "passthrough",
@@ -359,11 +393,41 @@ def test_a_recipe_that_cannot_work_is_refused_before_weights(
 
 
 def test_weights_that_are_not_finite_are_no_merge(experts: Path, workspace: Workspace) -> None:
-    """Weights that add up to 0 are divided by it."""
-    recipe = {**LINEAR, "models": models(one={"weight": 1.0}, two={"weight": -1.0})}
-    done = invoke(problem_of(experts, workspace, {"name": "m", "recipe": recipe}))
-    assert done.exit_code == 1 and "has values that are not finite" in done.stderr, done.output
+    """Weights that add up to 0 in one layer are divided by it."""
+    given: list[dict[str, Any]] = [
+        {"model": "one", "parameters": {"weight": [1.0, 2.0]}},
+        {"model": "two", "parameters": {"weight": -1.0}},
+    ]
+    for dtype, suggested in (("float32", False), ("float16", True)):
+        recipe = {**LINEAR, "models": given, "dtype": dtype}
+        done = invoke(problem_of(experts, workspace, {"name": "m", "recipe": recipe}))
+        assert done.exit_code == 1 and "has values that are not finite" in done.stderr, done.output
+        assert ("or dtype: float32" in done.stderr) == suggested
     assert [each for each in (workspace.cache / "merges").iterdir() if each.is_dir()] == []
+
+
+def test_weights_that_add_up_to_0_are_merged_without_their_sum(
+    experts: Path, workspace: Workspace
+) -> None:
+    given = models(one={"weight": 1.0}, two={"weight": -1.0})
+    recipe = {**LINEAR, "models": given, "parameters": {"normalize": False}}
+    done = invoke(problem_of(experts, workspace, {"name": "m", "recipe": recipe}), "--dry-run")
+    assert done.exit_code == 0, done.output
+
+
+def test_planned_merges_are_counted(
+    experts: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    units: list[int] = []
+
+    @contextmanager
+    def recorded(total: int, noun: str) -> Iterator[Callable[[str, int], None]]:
+        yield lambda what, done: units.append(done)
+
+    monkeypatch.setattr("warehouse.progress.progress_bar", recorded)
+    path = problem_of(experts, workspace, *({"name": n, "recipe": LINEAR} for n in ("m", "n")))
+    done = invoke(path, "--dry-run")
+    assert done.exit_code == 0 and sum(units) == 2, done.output
 
 
 def test_names_that_differ_in_case_only_are_refused(experts: Path, workspace: Workspace) -> None:

@@ -6,6 +6,7 @@ import csv
 import json
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -49,3 +50,76 @@ def test_a_ranking_fits_the_terminal(
         assert f"{row['score_low']:.4g} to {row['score_high']:.4g}" in printed
     wide = shown("--results", results, "--wide")
     assert "geometric" in wide and "not shown" not in wide
+
+
+def test_results_that_an_entry_lacks_are_named(tmp_path: Path) -> None:
+    rows = ["entry,round,task_group,task,value"]
+    for task in ("qa", "nli", *(f"t{place}" for place in range(6))):
+        rows += [f"{entry},open,all,{task},{value}" for entry, value in (("a", 3), ("b", 2))]
+    rows += ["e,open,all,qa,1", "e,open,all,nli,"]  # six tasks without a row, one failed run
+    path = tmp_path / "results.csv"
+    path.write_text("\n".join(rows) + "\n")
+    printed = shown("--results", path)
+    assert "e: an empty value in nli, round open; ranked without it" in printed
+    assert "e: no result in t0, round open; ranked without it" in printed
+    assert "no result in t4" not in printed and "2 more missing results" in printed
+    page = tmp_path / "page.html"
+    words = ["rank", "report", "--results", str(path), "--draws", "0", "--out", str(page)]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    assert "e: no result in t0, round open; ranked without it." in page.read_text()
+
+
+def test_items_that_an_entry_lacks_in_one_task_of_a_group_are_counted(tmp_path: Path) -> None:
+    rows = ["entry,round,task_group,task,item,metric,value"]
+    for name in ("open", "hidden"):
+        for task in ("qa", "nli"):
+            for item in range(4):
+                rows += [f"{e},{name},all,{task},{item},f1,{item % 2}" for e in ("a", "b")]
+                if (name, task) != ("open", "nli") or item == 0:
+                    rows.append(f"e,{name},all,{task},{item},f1,1")
+    path = tmp_path / "results.csv"
+    path.write_text("\n".join(rows) + "\n")
+    printed = shown("--results", path)
+    assert "e: 3 of 4 items without a value in nli (f1), round open; ranked without" in printed
+    assert "results missing in the rounds: 1, of e; ranked without them" in printed
+
+
+def test_the_import_names_results_that_an_entry_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv("TOKENMART_DATA", str(tmp_path / "data"))
+    path = tmp_path / "results.csv"
+    rows = [f"{entry},all,{task},1" for entry in ("a", "b", "e") for task in ("qa", "nli")]
+    path.write_text("\n".join(["entry,task_group,task,value", *rows[:-1]]) + "\n")
+    done = CliRunner().invoke(cli, ["rank", "import", "--problem", "lacking", str(path)])
+    assert done.exit_code == 0, done.output
+    assert "e: no result in nli, round results; ranked without it" in done.stderr
+
+
+@pytest.mark.parametrize(("groups", "tested"), [(4, False), (5, False), (6, True)])
+def test_pairs_without_a_possible_test_are_not_called_indistinguishable(
+    tmp_path: Path, groups: int, tested: bool
+) -> None:
+    path, page = tmp_path / "results.csv", tmp_path / "page.html"
+    rows = [f"{e},t{task},{v}" for task in range(groups) for e, v in (("a", 1), ("b", 2))]
+    path.write_text("\n".join(["entry,task,value", *rows]) + "\n")
+    words = ["rank", "report", "--results", str(path), "--draws", "0", "--out", str(page)]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    text, printed = page.read_text(), shown("--results", path)
+    (pair,) = json.loads(shown("--results", path, "--json"))["ranking_pairs"]
+    reason = f"at least 6 groups of tasks, here are {groups}"
+    for each in (text, printed):
+        assert (reason in each and "not tested" in each) != tested
+    # six groups are tested without a draw, too
+    assert pair["distinguishable"] is (True if tested else None)
+    assert ("It is distinguishable from every other entry" in text) == tested
+
+
+@pytest.mark.parametrize("name", ["rank", "merge"])
+def test_help_fits_a_terminal_of_80_characters(name: str) -> None:
+    group = cli.get_command(click.Context(cli), name)
+    assert isinstance(group, click.Group)
+    for command in group.commands:
+        printed = CliRunner().invoke(cli, [name, command, "--help"], terminal_width=80).output
+        assert max(map(len, printed.splitlines())) <= 80, command

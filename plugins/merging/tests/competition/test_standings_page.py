@@ -67,7 +67,8 @@ def page(results: Path) -> Path:
 def test_it_shows_scores_intervals_rivals_costs_and_fronts(page: Path) -> None:
     text = page.read_text().replace("<wbr>", "")
     assert "strong&lt;b&gt;" in text and "strong<b>" not in text
-    assert "Overall: weighted final score" in text
+    assert "Overall: weighted mean of the rounds" in text and "overall score" in text
+    assert "Mean win rates by group of tasks" in text and "final score" not in text
     first = r"has the highest score, [0-9.]+; it is first in \d+% of the bootstrap draws"
     assert re.search(first, text)
     assert re.search(r"not distinguishable from (alike|strong&lt;b&gt;)\.", text)
@@ -91,13 +92,22 @@ def test_the_command_writes_it_and_replaces_only_its_own(results: Path, tmp_path
     out = tmp_path / "page.html"
     words = ["rank", "report", "--results", str(results), "--draws", "0", "--out", str(out)]
     done = CliRunner().invoke(cli, words)
-    assert done.exit_code == 0 and "There are no bootstrap draws" in out.read_text(), done.output
+    assert done.exit_code == 0 and "there are no bootstrap draws" in out.read_text(), done.output
     assert CliRunner().invoke(cli, words).exit_code == 0
+    stated = CliRunner().invoke(cli, ["rank", "report", "--help"]).output
+    assert "earlier output of this kind is always replaced" in " ".join(stated.split())
     out.write_text("mine")
     done = CliRunner().invoke(cli, words)
     assert done.exit_code == 1 and out.read_text() == "mine"
     done = CliRunner().invoke(cli, ["rank", "report", "--out", str(tmp_path / "x.html")])
     assert done.exit_code == 1 and "either --problem or --results" in done.stderr
+
+
+def test_the_only_ranked_entry_is_compared_with_none(tmp_path: Path) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text("entry,task,value\na,qa,1\na,nli,1\nb,qa,1\nc,nli,2\n")
+    text = standings_page(rank_file(path, find_workspace(Path(__file__))), no_progress)
+    assert "No other entry is ranked." in text and "distinguishable from every" not in text
 
 
 @pytest.mark.slow
