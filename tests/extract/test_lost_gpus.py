@@ -166,7 +166,8 @@ def test_of_two_workers_the_healthy_one_does_all(
     assert done.returncode == 0, done.stdout + done.stderr
     assert ledger(workspace) == {"done": 8}
     (warning,) = [line for line in done.stderr.splitlines() if "failed twice" in line]
-    assert "CUDA error: an illegal memory access" in warning and "is given up" in warning
+    assert "CUDA error: an illegal memory access" in warning
+    assert "its GPU is not used again" in warning
 
 
 def test_an_out_of_memory_is_tried_again_with_an_emptied_cache_before_it_is_halved(
