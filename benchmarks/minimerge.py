@@ -5,8 +5,8 @@ takes over their merges and open results, and alone holds the items of leaderboa
 A stage that is done isn't run again, so that the same command resumes after a crash. With --real
 the open round is BoolQ and MAWPS, downloaded; the hidden rounds stay generated.
 
-    python benchmarks/minimerge.py --folder /tmp/minimerge --out benchmarks/minimerge.json
-    python benchmarks/minimerge.py --folder /tmp/real --real --items 300 --out minimerge_real.json
+    python benchmarks/minimerge.py --folder /tmp/real --real --items 300  # the committed figures
+    python benchmarks/minimerge.py --folder /tmp/minimerge --out minimerge.json
 """
 
 from __future__ import annotations
@@ -152,6 +152,8 @@ def main() -> None:
     parser.add_argument("--real", action="store_true", help="Open round on BoolQ and MAWPS.")
     parser.add_argument("--hidden-items", type=int, default=100, help="Items of a hidden set.")
     arguments = parser.parse_args()
+    if arguments.out == OUT and not arguments.real:
+        parser.error("the committed figures are of --real; give --real, or --out another file")
     try:
         figures = run_all(arguments)
     except TokenmartError as error:

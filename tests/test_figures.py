@@ -214,11 +214,15 @@ def test_the_guides_words_about_merging_are_those_of_the_figures() -> None:
     ) in text
     assert f"On MAWPS, the best has {max(mawps.values()):.2f}." in text
     assert f"expert solves {maths['maths-alone']:.2f} of the generated word problems and " in text
-    assert f"{mawps['maths-alone']:.2f} of MAWPS" in text
+    assert (
+        f"{mawps['maths-alone']:.2f} of MAWPS (the base model {mawps['smollm2-alone']:.2f})" in text
+    )
     assert f"answers {of_task['reading']['reading-alone']:.2f} of the generated yes/no" in text
     assert boolq["reading-alone"] - boolq["smollm2-alone"] < 0.01
     others = sorted(value for entry, value in boolq.items() if entry != "maths-alone")
-    assert f"`maths-alone` is last in BoolQ by {others[0] - boolq['maths-alone']:.3f}." in text
+    least = others[0] - boolq["maths-alone"]
+    assert f"`maths-alone` is last in BoolQ by {least:.3f}, one question." in text
+    assert round(least * count) == 1
     assert f"the maths expert alone has {maths['maths-alone']:.2f}, `ties` and " in text
     assert maths["ties"] == maths["dare-ties"]
     assert f"`dare-ties` {maths['ties']:.2f}, and the plain mean of the experts (`linear`) " in text
@@ -232,8 +236,14 @@ def test_the_guide_compares_the_rounds_of_merging_as_measured() -> None:
     pairs = {(row["round"], row["other_round"]): row for row in MERGES["ranking_stability"]}
     hidden = [pairs["final", "open"], pairs["leaderboard", "open"], pairs["final", "leaderboard"]]
     assert f"{hidden[0]['spearman']:.2f}" == f"{hidden[1]['spearman']:.2f}"
-    low, high = (f"{hidden[0][f'spearman_{end}']:+.2f}" for end in ("low", "high"))
-    assert f"Spearman {hidden[0]['spearman']:+.2f} (95% CI of the final {low} to {high})" in text
+    final, leaderboard = (
+        f"{row['spearman_low']:+.2f} to {row['spearman_high']:+.2f}".replace("-", "−")
+        for row in hidden[:2]
+    )
+    assert (
+        f"Spearman {hidden[0]['spearman']:+.2f} (95% CI of the final {final}, of the leaderboard "
+        f"{leaderboard})"
+    ) in text
     low, high = (f"{hidden[2][f'spearman_{end}']:+.2f}" for end in ("low", "high"))
     assert f"with each other at {hidden[2]['spearman']:+.2f} ({low} to {high})" in text
     moved = [

@@ -45,10 +45,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def listed(names: Sequence[str], most: int = 3) -> str:
-    """The first names, and how many more there are: `a, b, c and 2 more`."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def listed(names: Sequence[str], most: int = 3, noun: str = "") -> str:
+    """The first names, and how many more there are: `a, b, c and 2 more`, `… and 2 more models`."""
+    count = len(names) - most
+    more = counted(count, f"more {noun}") if noun else f"{count:,} more"
+    return ", ".join(names[:most]) + (f" and {more}" if count > 0 else "")
 
 
 def file_size(size: int) -> str:

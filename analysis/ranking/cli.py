@@ -187,8 +187,10 @@ def select(
     from warehouse.problem.spec import load_ranked
 
     workspace = find_workspace()
-    table = load_table(load_ranked(problem, workspace), workspace, record=True)
-    table.named(metrics)  # a wrong name is refused
+    ranked = load_ranked(problem, workspace)
+    if metrics:
+        load_table(ranked, workspace).named(metrics)  # a wrong name is refused before the record
+    table = load_table(ranked, workspace, record=True)
     parts_of = parts_reader(workspace, table)
     selection = select_metric(table, seed, splits, unofficial, parts_of=parts_of)
     if as_json:

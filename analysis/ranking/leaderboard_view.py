@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, TypeVar
 
-from analysis.lists import first_few
 from analysis.ranking.leaderboard import MINIMUM_MODELS, Leaderboard, LeaderboardRow, TestedMetric
 from analysis.ranking.metric_table import NAMED_MODELS, MetricColumn, MetricTable, fewer_text
 from analysis.ranking.registered import RegisteredResult
@@ -21,6 +20,7 @@ from warehouse.terminal import (
     Column,
     counted,
     left_out_notes,
+    listed,
     print_columns,
     print_notes,
     terminal_console,
@@ -64,7 +64,8 @@ def verdict_lines(found: Leaderboard | MetricSelection) -> list[str]:
         )
     else:
         lines.append(f"These metrics track the target: {_listed(found.tracking)}. {null}.")
-    for variants in list(_by_metric(found.tracking).values())[:NAMED]:
+    tracking = found.tracking if found.near_best else ()
+    for variants in list(_by_metric(tracking).values())[:NAMED]:
         first = variants[0]
         text = f"  {_rho(first)}: CI excludes 0 {' and '.join(first.evidence)}"
         if "over all models" not in first.evidence:
@@ -107,7 +108,7 @@ def _listed(variants: Sequence[TestedMetric]) -> str:
     names = [
         f"{metric} ({counted(len(of), 'variant')})" for metric, of in _by_metric(variants).items()
     ]
-    return first_few(names, NAMED, "metric")
+    return listed(names, NAMED, "metric")
 
 
 def print_answers(
@@ -246,7 +247,7 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
         full_id for full_id in table.without_target if full_id.replace("/", "--") in table.extracted
     ]
     if unscored:
-        notes.append(f"extracted, without a target score: {first_few(unscored, NAMED)}")
+        notes.append(f"extracted, without a target score: {listed(unscored, NAMED)}")
     notes += _without_value(table, [row.column for row in rows])
     return notes
 
@@ -321,5 +322,5 @@ def _without_value(table: MetricTable, columns: Sequence[MetricColumn]) -> Itera
         alike[tuple(compress(ids, ~column.present))].append(column.name)
     for models, names in alike.items():
         if models:
-            left_out = first_few(models, NAMED_MODELS, "model")
-            yield f"{first_few(names, 1, 'row')}: no value for {left_out}"
+            left_out = listed(models, NAMED_MODELS, "model")
+            yield f"{listed(names, 1, 'row')}: no value for {left_out}"

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from analysis.lists import first_few
 from analysis.statistics.correlations import Flags, Floats, settled
 from analysis.statistics.document_noise import DocumentParts
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.terminal import counted
+from warehouse.terminal import counted, listed
 
 if TYPE_CHECKING:
     from analysis.preregistration.entries import PreregisteredMetric
@@ -233,4 +232,4 @@ def fewer_text(column: MetricColumn, fewer: Mapping[str, int]) -> str:
     """`MetricTable.fewer_documents` in words."""
     most = max(column.documents, default=0)
     named = [f"{full_id} {count} of {most}" for full_id, count in fewer.items()]
-    return first_few(named, NAMED_MODELS, "model")
+    return listed(named, NAMED_MODELS, "model")

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from analysis.lists import first_few
 from analysis.ranking.leaderboard_view import (
     NAMED,
     comparison_lines,
@@ -21,6 +20,7 @@ from analysis.ranking.registered import LEAD_LEVEL
 from analysis.statistics.correlations import number
 from analysis.statistics.document_noise import MINIMUM_DOCUMENTS
 from analysis.statistics.formats import signed, span, unsigned
+from warehouse.terminal import listed
 
 
 def selection_record(selection: MetricSelection, shown: Sequence[str] = ()) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def answer_lines(selection: MetricSelection) -> list[str]:
     ahead = [c.column.metric for c in selection.candidates if c.p_beats_baseline < LEAD_LEVEL]
     lines.append(
         f"Ahead of {name} (one-sided p below {LEAD_LEVEL}, adjusted): "
-        f"{first_few(list(dict.fromkeys(ahead)), NAMED, 'metric')}."
+        f"{listed(list(dict.fromkeys(ahead)), NAMED, 'metric')}."
         if ahead
         else f"No variant is distinguishable from {name}, by a larger rho."
     )
@@ -250,5 +250,5 @@ def _selection_notes(selection: MetricSelection) -> list[str]:
         ("needs a second model, left out (--unofficial)", selection.inadmissible),
     ):
         if names:
-            lines.append(f"{what}: {first_few(names, NAMED)}")
+            lines.append(f"{what}: {listed(names, NAMED)}")
     return lines

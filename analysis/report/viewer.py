@@ -254,7 +254,7 @@ def _gains(
     chosen = condition or next(iter(found), None)
     if condition is not None and condition not in found:
         raise TokenmartError(
-            f"--condition {condition}: no gain from it for {model_id}; "
+            f"--condition {condition}: no gain from it for {model_id} in document {doc_id}; "
             f"there is {', '.join(found) or 'none'}"
         )
     return chosen, found[chosen] if chosen else {}

@@ -14,7 +14,7 @@ def signed(value: float, digits: int = 2, undefined: str = "–") -> str:
 
 def unsigned(value: float, digits: int) -> str:
     """A number without a sign, a p-value for instance; a dash where it is undefined."""
-    return "–" if math.isnan(value) else f"{before_rounding(value, digits):.{digits}f}"
+    return "–" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def before_rounding(value: float, digits: int) -> float:
@@ -24,7 +24,7 @@ def before_rounding(value: float, digits: int) -> float:
 
 
 def span(interval: Interval, undefined: str = "–") -> str:
-    """Both ends of an interval of correlations."""
+    """Both ends of an interval of correlations, each rounded to the nearest number."""
     if math.isnan(interval.low):
         return undefined
-    return f"{signed(interval.low)} to {signed(interval.high)}"
+    return f"{interval.low:+.2f} to {interval.high:+.2f}"

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import TemplateError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from analysis.lists import first_few
 from analysis.submission.bundle import (
     BUNDLE_FILE,
     PAGE_FILE,
@@ -30,7 +29,7 @@ from analysis.submission.submit import (
 )
 from warehouse.errors import TokenmartError
 from warehouse.strict_json import StrictJsonError, read_json
-from warehouse.terminal import counted
+from warehouse.terminal import counted, listed
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
@@ -148,7 +147,7 @@ def _numbers(verification: dict[str, Any]) -> dict[str, Any]:
 def _compared(what: str, recorded: Any, found: Any, decisive: bool = True) -> Comparison:
     moved = list(_differences(recorded, found))
     same = f"{counted(len(_leaves(found)), 'value')}, as recorded"
-    return Comparison(what, not moved, first_few(moved, NAMED) if moved else same, decisive)
+    return Comparison(what, not moved, listed(moved, NAMED) if moved else same, decisive)
 
 
 def _differences(recorded: Any, found: Any) -> Iterator[str]:
@@ -157,7 +156,7 @@ def _differences(recorded: Any, found: Any) -> Iterator[str]:
     for place in after | before:
         where = ".".join(map(str, place))
         if place not in before or place not in after:
-            yield f"{where} {'not recorded' if place in after else 'recorded, not found'}".strip()
+            yield f"{where or 'the whole'}: {'not recorded' if place in after else 'not found now'}"
         elif not _equal(before[place], after[place]):
             yield f"{where} {_shown(before[place])} → {_shown(after[place])}".strip()
 

@@ -13,7 +13,6 @@ from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.lists import first_few
 from analysis.ranking.loading import load_table, remedy_without_target
 from analysis.ranking.metric_table import MetricColumn
 from analysis.submission.bundle import (
@@ -33,6 +32,7 @@ from warehouse.maintenance.remaining import remaining
 from warehouse.metrics.lineage import Lineage, manifest_path, read_lineage
 from warehouse.problem.spec import load_problem
 from warehouse.sql.connection import connect_read_only
+from warehouse.terminal import listed
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
@@ -140,7 +140,7 @@ def _check_rules(column: MetricColumn, lineage: Lineage, unofficial: bool) -> No
     if lineage.labels:
         raise TokenmartError(
             f"{column.name}: downstream scores are among its ancestors, or may be "
-            f"({first_few(lineage.labels, 3)}); a metric may use only model and proxy text"
+            f"({listed(lineage.labels, 3)}); a metric may use only model and proxy text"
         )
     if not column.admissible and not unofficial:
         raise TokenmartError(
@@ -184,11 +184,11 @@ def _check_coverage(subject: Subject) -> None:
     ]
     if gaps:
         raise TokenmartError(
-            f"{column.name}: coverage is incomplete: {first_few(gaps, NAMED)}; {remedy}"
+            f"{column.name}: coverage is incomplete: {listed(gaps, NAMED)}; {remedy}"
         )
     absent = list(compress((model.full_id for model in table.models), ~column.present))
     if absent:
-        raise TokenmartError(f"{column.name}: no value for {first_few(absent, NAMED)}; {remedy}")
+        raise TokenmartError(f"{column.name}: no value for {listed(absent, NAMED)}; {remedy}")
 
 
 def _conditions_behind(variant: str, conditions: set[str]) -> set[str]:

@@ -18,7 +18,6 @@ from typing import Any, NoReturn
 import click
 import numpy as np
 
-from analysis.lists import first_few
 from analysis.statistics.correlations import Interval, number
 from analysis.statistics.formats import signed
 from analysis.statistics.resampling import Correlations, Estimate
@@ -29,6 +28,7 @@ from warehouse.paths import Workspace
 from warehouse.problem.target_file import read_locked_target
 from warehouse.store.provenance import code_revision, foreign_modules, versions
 from warehouse.strict_json import StrictJsonError, kind, read_json, shown
+from warehouse.terminal import listed
 
 PROBLEM = "no4k"
 """The locked problem: its name, the path of its target file, its models."""
@@ -141,7 +141,7 @@ def _check_models(path: Path, found: Iterable[str], models: Sequence[str]) -> No
         parts.append(f"missing {len(missing)} of {len(models)} models: {', '.join(missing)}")
     if extra:
         parts.append(
-            f"not in the model set: {first_few([_hinted(name, missing) for name in extra], 20)}"
+            f"not in the model set: {listed([_hinted(name, missing) for name in extra], 20)}"
         )
     _refuse(path, "; ".join(parts))
 
@@ -152,7 +152,7 @@ def _hinted(name: str, missing: list[str]) -> str:
 
 
 def _keys(row: dict[str, Any]) -> str:
-    return first_few([shown(key) for key in row], 8) or "no fields"
+    return listed([shown(key) for key in row], 8) or "no fields"
 
 
 def _score(path: Path, model: str, value: Any) -> float:

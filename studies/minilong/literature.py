@@ -49,11 +49,14 @@ QUERIES = {
         from units where status = 'done' group by all order by all
     """,
 }
-UNEQUAL = """
-    select condition, min(documents), max(documents)
+CONDITIONS = 11
+"""The whole document, four prefixes, two copied passages with a control each, two halves."""
+
+SCORED = """
+    select count(distinct model_id), count(distinct condition), count(*), min(documents),
+        max(documents)
     from (select model_id, condition, count(*) as documents from units
         where status = 'done' group by all)
-    group by condition having count(*) < $1 or min(documents) < max(documents)
 """
 DIFFERENCE = """
     select max(abs(ours.numerator / theirs.numerator - 1)), count(*)
@@ -89,12 +92,17 @@ def main() -> None:
     run("extract", "--problem", str(file), *documents, "--hours", str(chosen.hours))
     run("dbt", "run", "--quiet")
     with duckdb.connect(str(database), read_only=True) as connection:
-        if unequal := connection.execute(UNEQUAL, [len(problem["models"])]).fetchall():
-            sys.exit(f"error: models have different documents, run it again: {unequal[:3]}")
+        [(models, conditions, pairs, fewest, most)] = connection.execute(SCORED).fetchall()
+        whole = (len(problem["models"]), CONDITIONS) == (models, conditions)
+        if not whole or pairs != models * conditions or fewest != most:
+            sys.exit("error: not every model has every condition of the same documents; run again")
         study = str(TABLES / "metric_documents.parquet")
         [(difference, rows)] = connection.execute(DIFFERENCE, [study]).fetchall()
-        if difference is None or difference > TOLERANCE:
-            sys.exit(f"error: bits per byte differ from the study's by {difference} (relative)")
+        if rows != models * most or difference > TOLERANCE:
+            sys.exit(
+                f"error: {rows} of {models * most} values of bits per byte are in the study, and "
+                f"differ by {difference} (relative); compare the documents and the checkpoints"
+            )
         print(f"bits per byte: {rows} values, largest relative difference {difference:.1e}")
         for name, query in QUERIES.items():
             connection.sql(query).write_parquet(str(TABLES / f"{name}.parquet"))

@@ -326,7 +326,14 @@ def literature(
                 "p_adjusted": float(
                     (1 + np.sum(largest >= target_ranks @ ranks[key] - 1e-9)) / (1 + len(drawn))
                 ),
-                "tokens": own[key]["tokens"],
+                "tokens": [
+                    pick(
+                        row["tokens"]
+                        for row in rows("literature")
+                        if (row["metric"], row["variant"]) == key
+                    )
+                    for pick in (min, max)
+                ],
             }
             for key in core
         },

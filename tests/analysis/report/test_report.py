@@ -254,7 +254,7 @@ def test_a_bare_warehouse_still_gives_a_sound_page(marts, tmp_path):
     marts.metric("minilong", "x<script>", "a&b", {m: float(i % 4) for i, m in enumerate(models)})
     text = report(marts, tmp_path)
     assert "Too few models for a verdict" in text
-    assert "Perplexity is not among the extracted metrics" in text
+    assert "No perplexity variant has a value for every model" in text
     assert "x&lt;script&gt;/a&amp;b" in text and "<script>/a" not in text
     assert 'href="#profiles"' not in text
 
