@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from filelock import FileLock
 
-from extract.failures import first_line
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, first_line
 from warehouse.files import files_sha256, storage_errors
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec

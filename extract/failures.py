@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from extract.devices import release_memory
-from warehouse.errors import StorageError, TokenmartError, visible
+from warehouse.errors import StorageError, TokenmartError, first_line, visible
 from warehouse.problem.models import ModelSpec
 
 _OUT_OF_MEMORY = (
@@ -91,7 +91,7 @@ def raise_if_lost(error: BaseException) -> None:
     if is_device_lost(error):
         # without its cause, whose frames refer to tensors
         raise DeviceLostError(
-            f"the GPU failed ({first_line(error)[:120]}); nothing was recorded as failed: run the "
+            f"the GPU failed ({first_line(error)}); nothing was recorded as failed: run the "
             "same command again, and leave this GPU out with CUDA_VISIBLE_DEVICES if it fails again"
         ) from None
 
@@ -99,11 +99,6 @@ def raise_if_lost(error: BaseException) -> None:
 def _is_runtime_error_with(error: BaseException, words: tuple[str, ...]) -> bool:
     text = str(error).lower()
     return isinstance(error, RuntimeError) and any(each in text for each in words)
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an exception's text; its type where it has none."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 class NonFiniteLogits(Exception):

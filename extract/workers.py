@@ -70,6 +70,10 @@ def share_gpus(
         alone = "; one model at a time over all of them" if len(gpus) > 1 and needed else ""
         return Sharing(asked or 1, sentence=f"{len(gpus)} GPUs{alone}." if alone else "")
     sentence = f"{len(gpus)} GPUs; {workers} workers, each with a copy of the model on one GPU"
+    for number, names in enumerate(fitting):
+        if left_out := [name for name in max(fitting, key=len) if name not in names]:
+            free = f"{gpus[number] / 2**30:.0f} GiB free"
+            sentence += f"; GPU {number}, with {free}, leaves out {', '.join(left_out)}"
     if spread:
         sentence += (
             f"; afterwards, over all GPUs, since one has at most {max(gpus) / 2**30:.0f} GiB free: "
@@ -224,7 +228,7 @@ def run_workers(team: Sequence[Worker], finished: Callable[[], int], progress: P
             lost.append(worker)
             failures.append(
                 f"{worker.place} failed twice: {_last_line(worker.log)}; its GPU is not used "
-                f"again, the other workers score its documents (log: {worker.log})"
+                f"again, and the other workers score its documents (log: {worker.log})"
             )
         elif child.returncode != 0:
             failures.append(

@@ -57,9 +57,9 @@ class UnitFailedError(TokenmartError):
     exit_code = 5
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException, most: int = 120) -> str:
     """The first line of another program's message, shortened; the error's class without one."""
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:most]
 
 
 def visible(text: str) -> str:

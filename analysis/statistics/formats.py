@@ -24,7 +24,9 @@ def before_rounding(value: float, digits: int) -> float:
 
 
 def span(interval: Interval, undefined: str = "–") -> str:
-    """Both ends of an interval of correlations, each rounded to the nearest number."""
+    """Both ends of an interval of correlations; near ±1 it is shown wider, never narrower."""
     if math.isnan(interval.low):
         return undefined
-    return f"{interval.low:+.2f} to {interval.high:+.2f}"
+    low = before_rounding(interval.low, 2) if interval.low > 0 else interval.low
+    high = before_rounding(interval.high, 2) if interval.high < 0 else interval.high
+    return f"{low:+.2f} to {high:+.2f}"

@@ -187,6 +187,7 @@ def _cut_notes(lengths: Sequence[int], selection: Selection) -> list[str]:
         by_context.setdefault(context, []).append(spec.full_id)
     rules = problem.documents
     truncates = rules.too_long == "truncate"
+    several = len(selection.models) > 1
     notes = []
     for context, names in by_context.items():
         if context is None:
@@ -201,9 +202,10 @@ def _cut_notes(lengths: Sequence[int], selection: Selection) -> list[str]:
         if truncates:
             read = sum(min(n, most) for n in lengths)
             free = f" ({rules.room} left free)" if rules.room else ""
+            alike = "; documents.max_characters would cut them alike for every tokenizer"
             notes.append(
                 f"{about} will be cut to {allows}{free}: about {read:,} of {sum(lengths):,} tokens "
-                "are read; documents.max_characters would cut them alike for every tokenizer."
+                f"are read{alike if several else ''}."
             )
         else:
             notes.append(

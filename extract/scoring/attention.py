@@ -14,7 +14,8 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from extract.failures import NoKernelError, first_line, has_no_plan
+from extract.failures import NoKernelError, has_no_plan
+from warehouse.errors import first_line
 
 FUSED = (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION)
 """In the order of preference. Flash supports no masks, so packed suffixes go to cuDNN or the
@@ -104,7 +105,7 @@ def fused_kernels(device: torch.device, kernels: Kernels = FUSED) -> Iterator[No
             raise
         raise NoKernelError(
             f"no fused attention kernel (flash, cuDNN, memory-efficient) takes this model here "
-            f"({first_line(error)[:80]}); use --dtype bfloat16, or --attention eager for short "
+            f"({first_line(error, 80)}); use --dtype bfloat16, or --attention eager for short "
             "documents"
         ) from None
 

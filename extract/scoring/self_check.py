@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from extract.backends.backend import TokenScores
-from extract.failures import NonFiniteLogits, first_line
+from extract.failures import NonFiniteLogits
 from extract.models.loading import LOCKED_ARCHITECTURES, execution_device, resident_weight
 from extract.scoring.head import LogitTransform
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, first_line
 from warehouse.probes.request import Ids, Request
 
 TEXT_TOKENS, PREFIX_TOKENS = 96, 64
@@ -293,7 +293,7 @@ def check_paths(engine: Any, reference: Reference) -> str:
             for scored in engine.score(requests):
                 agree(path, scored.scores)
     except (TokenmartError, TypeError, ValueError, RuntimeError, KeyError) as error:
-        reason = first_line(error)[:150]
+        reason = first_line(error, 150)
         if engine.config.model_type in LOCKED_ARCHITECTURES:
             raise TokenmartError(
                 f"{type(model).__name__}: prefixes can't be shared ({reason}), which this "
@@ -314,6 +314,6 @@ def compiler_errors() -> Iterator[None]:
         yield
     except torch._dynamo.exc.TorchDynamoException as error:
         raise TokenmartError(
-            f"--compile: the compiler failed ({first_line(error)[:150]}); leave --compile out, or "
+            f"--compile: the compiler failed ({first_line(error, 150)}); leave --compile out, or "
             "install a C++ compiler (processor) or triton (GPU)"
         ) from error

@@ -62,9 +62,9 @@ def _refuse_not_finite(folder: Path, recipe: dict[str, Any]) -> None:
     from warehouse.errors import TokenmartError
 
     remedy = "give smaller weights in the recipe, and ones that don't add up to 0"
-    key = "out_dtype" if recipe.get("out_dtype") else "dtype"
-    if recipe.get(key) not in ("float32", "float64"):
-        remedy = f"{remedy}, or {key}: float32"
+    narrow = [key for key in ("dtype", "out_dtype") if recipe.get(key) in ("float16", "bfloat16")]
+    if narrow:
+        remedy = f"{remedy}, or {' and '.join(f'{key}: float32' for key in narrow)}"
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118

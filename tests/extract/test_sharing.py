@@ -51,6 +51,7 @@ def test_a_worker_per_gpu_for_what_fits_on_one(
     assert (found.workers, found.each, found.spread) == (workers, each, spread)
     assert all(name in found.sentence for name in spread)
     assert bool(found.sentence) == (len(gpus) > 1 and bool(needed))
+    assert ("leaves out" in found.sentence) == (each is not None and len(set(each)) > 1)
 
 
 def test_a_device_by_name_is_obeyed() -> None:

@@ -145,7 +145,7 @@ def superseded_units(
                     if published.get(unit.doc_id) == unit:
                         why = "merged already"
                     if why:
-                        yield Garbage("pending unit", path, unit.rows, file_size(path), why)
+                        yield Garbage("pending unit", path, unit.rows, bytes_of(path), why)
 
 
 def _in_published(path: Path, reason: Callable[[UnitRecord], str]) -> Iterator[Garbage]:
@@ -157,7 +157,7 @@ def _in_published(path: Path, reason: Callable[[UnitRecord], str]) -> Iterator[G
             by_reason.setdefault(why, []).append(unit)
     for why, group in by_reason.items():
         rows = sum(unit.rows for unit in group)
-        size = file_size(path) * rows // total
+        size = bytes_of(path) * rows // total
         names = tuple(map(_name, group))
         yield Garbage(f"{len(group)} units", path, rows, size, why, names)
 
@@ -176,28 +176,28 @@ def _choices_without_unit(workspace: Workspace, problem: str) -> Iterator[Garbag
         _, doc_id, fingerprint = path.stem.split("-")
         # a ledger that can't be read is for `data check`
         if path.parent in units and (int(doc_id), fingerprint) not in units[path.parent]:
-            yield Garbage("top-k tokens", path, 0, file_size(path), "their unit is gone")
+            yield Garbage("top-k tokens", path, 0, bytes_of(path), "their unit is gone")
 
 
 def _strays(workspace: Workspace, problem: str) -> Iterator[Garbage]:
     """Leftovers of killed processes in the folders of one problem."""
     for folder in [table / f"problem={problem}" for table in workspace.store_folders]:
         for path in _older(folder, ".*.tmp"):
-            yield Garbage("temporary file", path, 0, file_size(path), "a write that was killed")
+            yield Garbage("temporary file", path, 0, bytes_of(path), "a write that was killed")
         for path in sorted(folder.rglob("*.damaged")):
-            yield Garbage("damaged file", path, 0, file_size(path), "set aside as damaged")
+            yield Garbage("damaged file", path, 0, bytes_of(path), "set aside as damaged")
         for path in _older(folder, LOCK_NAME):
             if not pending_files(path.parent) and not _is_held(path):
-                yield Garbage("lock file", path, 0, file_size(path), "not locked by a process")
+                yield Garbage("lock file", path, 0, bytes_of(path), "not locked by a process")
     claims = workspace.store / "claims" / problem
     for path in sorted(claims.rglob("*.claim")):
         with storage_errors(path):
             owner = abandoned_owner(path)
         if owner is not None:
             why = f"its owner is gone: {owner.split(' ')[0]}"
-            yield Garbage("claim", path, 0, file_size(path), why)
+            yield Garbage("claim", path, 0, bytes_of(path), why)
     for path in _older(claims, ".*"):
-        yield Garbage("claim", path, 0, file_size(path), "a half-made claim that was killed")
+        yield Garbage("claim", path, 0, bytes_of(path), "a half-made claim that was killed")
 
 
 def _older(folder: Path, pattern: str) -> Iterator[Path]:
@@ -221,7 +221,7 @@ def _is_held(lock: Path) -> bool:
         return True
 
 
-def file_size(path: Path) -> int:
+def bytes_of(path: Path) -> int:
     """Bytes of a file; 0 if it is gone."""
     try:
         return path.stat().st_size
@@ -243,16 +243,16 @@ def remove_garbage(workspace: Workspace, garbage: list[Garbage]) -> int:
         if item.units:
             units.setdefault(item.path, set()).update(item.units)
             continue
-        freed += file_size(item.path)
+        freed += bytes_of(item.path)
         with storage_errors(item.path):
             item.path.unlink(missing_ok=True)
             _remove_empty(item.path.parent, workspace.store)
     for path, gone in units.items():
-        before = file_size(path)
+        before = bytes_of(path)
         (store,) = (each for each in workspace.token_stores if path.is_relative_to(each.tokens))
         with publication_lock(store, *partition_keys(path.parent)):
             keep_units(path, read_rows(path), _outside(gone))
-        freed += before - file_size(path)
+        freed += before - bytes_of(path)
         _remove_empty(path.parent, workspace.store)
     return freed
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import IO
 
 import click
@@ -101,7 +102,8 @@ def next_steps(workspace: Workspace) -> list[str]:
         try:
             target = load_ranked(asked, workspace).target
         except TokenmartError:
-            asked = f"FOLDER/{problem}.yml"  # the database doesn't know the file's folder
+            if not Path(asked).is_file():
+                asked = f"FOLDER/{problem}.yml"  # the folder isn't recorded
         if target is not None:
             lines.append(f"  tokenmart correlate --problem {asked}")
         lines.append(f"  tokenmart report --problem {asked}")

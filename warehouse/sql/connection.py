@@ -10,7 +10,7 @@ from __future__ import annotations
 import glob
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -48,13 +48,7 @@ _LOCKED_FROM_THE_START = {
     "python_enable_replacements": "false",
 }
 _SPILLED = "50GiB"
-_RUNS_DBT = re.compile(
-    r"""(\S*(python|pypy)[^/\s]*(\ -[WX]\ \S+|\ -(?![mcWX])\S*)*\ )?  # Python and its options
-    ((\S*/)?dbt(\.exe)?|-m\ dbt\S*|(-m\ |\S*/)?tokenmart\ dbt|-c\ .*from\ dbt\.cli.*)(\ .*)?""",
-    re.DOTALL | re.VERBOSE,
-)
-"""A command line that runs dbt: by its own name, as a module, or by code that starts it;
-`duckdb dbt.duckdb` and a notebook in a folder `dbt` are something else."""
+_DBT = ("dbt", "dbt.exe")
 _NO_LOCKS = re.compile(
     r"Could not set lock on file .*: (Operation not supported|No locks available"
     r"|Function not implemented)"
@@ -214,9 +208,32 @@ def holder(error: duckdb.Error) -> str:
 
     program, pid = Path(named[1]).name, int(named[2])
     with suppress(psutil.Error):
-        if _RUNS_DBT.fullmatch(" ".join(psutil.Process(pid).cmdline())):
+        if _runs_dbt(psutil.Process(pid).cmdline()):
             program = "dbt"
     return f"{program} (PID {pid})"
+
+
+def _runs_dbt(words: Sequence[str]) -> bool:
+    """Whether a command line runs dbt: by its own name, as a module, or by code that starts it.
+
+    `duckdb dbt.duckdb` and a notebook in a folder `dbt` are something else.
+    """
+    rest = iter(words)
+    program = Path(next(rest, "")).name
+    if not program.lower().startswith(("python", "pypy")):
+        return program in _DBT
+    for word in rest:
+        if word in ("-W", "-X"):
+            next(rest, None)
+        elif word == "-m":
+            module, after = next(rest, ""), next(rest, "")
+            return module.split(".")[0] == "dbt" or (module, after) == ("tokenmart", "dbt")
+        elif word == "-c":
+            return "from dbt.cli" in next(rest, "")
+        elif not word.startswith("-"):
+            name = Path(word).name
+            return name in _DBT or (name == "tokenmart" and next(rest, "") == "dbt")
+    return False
 
 
 def _search(connection: duckdb.DuckDBPyConnection, places: list[tuple[str, str]]) -> None:

@@ -213,9 +213,10 @@ def _refuse_version(path: Path, found: bytes) -> None:
     """Stop when a token file was not written with this version's schema."""
     version = found.decode()
     if version != str(SCHEMA_VERSION):
-        data = path.parents[4]
+        table = path.parents[3]
+        pending = table.with_name(f"{table.name.removesuffix('tokens')}pending")
         raise OtherVersionError(
             f"{path}: written by another version of Tokenmart (schema version {version}; this one "
-            f"reads {SCHEMA_VERSION}); move {data / 'tokens'} and {data / 'pending'} away and run "
-            "`tokenmart extract` again"
+            f"reads {SCHEMA_VERSION}); move {table} and {pending} away and run the command that "
+            "wrote it again"
         )

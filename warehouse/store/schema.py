@@ -223,7 +223,7 @@ def all_tables() -> dict[str, Table]:
     """The tables above, then those of plugins: `TABLES` of the files in their `tables/`.
 
     Raises:
-        TokenmartError: a file has no `TABLES`, or a table of this name exists.
+        TokenmartError: a file has no `TABLES`, or a table can't have its name.
     """
     found = dict(TABLES)
     for path in plugin_files("tables"):
@@ -232,5 +232,11 @@ def all_tables() -> dict[str, Table]:
             raise TokenmartError(f"{path}: must define TABLES, a table by its name")
         if twice := found.keys() & tables:
             raise TokenmartError(f"{path}: a table {min(twice)!r} exists already; rename it")
+        for name, table in tables.items():
+            if bool(table.ledger) != name.endswith("_tokens"):
+                raise TokenmartError(
+                    f"{path}: table {name!r}: names of tables with a ledger, and only these, end "
+                    "in _tokens; rename it"
+                )
         found |= tables
     return found

@@ -142,7 +142,7 @@ def collect(
     tokenmart e2lm collect --problem mine --out scores.csv
     """
     from plugins.benchmarks.scores.evaluated_scores import evaluated_scores
-    from plugins.benchmarks.scores.harness_results import read_results
+    from plugins.benchmarks.scores.harness_results import read_results, refuse_unknown_metric
     from warehouse.errors import TokenmartError, did_you_mean
 
     if bool(results) == (problem is not None):
@@ -156,7 +156,7 @@ def collect(
         better[named] = direction
     workspace = workspace_for(out, force, b"model,step,")
     found = (
-        read_results(results, better)
+        read_results(results, better, metric)
         if problem is None
         else evaluated_scores(problem, workspace, better)
     )
@@ -168,12 +168,7 @@ def collect(
             f"are: {', '.join(sorted(metrics))}"
         )
     if metric is not None:
-        known = sorted({str(row["metric"]) for row in found.rows})
-        if metric not in known:
-            raise TokenmartError(
-                f"--metric {metric}: no such metric; {did_you_mean(metric, known)}the metrics "
-                f"are: {', '.join(known)}"
-            )
+        refuse_unknown_metric(metric, {str(row["metric"]) for row in found.rows})
         found = replace(found, rows=tuple(row for row in found.rows if row["metric"] == metric))
     say(found.notes)
     models = {row["model"] for row in found.rows}

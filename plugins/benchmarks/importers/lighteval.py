@@ -88,7 +88,8 @@ def _of_metric(
     for row, values in enumerate(metrics, 1):
         if metric not in _has(values) and (not _has(values) or of_type & set(_has(values))):
             raise TokenmartError(
-                f"{path}: row {row} has no value of {metric}, others have; fetch the file again"
+                f"{path}: row {row} has no value of {metric}, others have; fetch the file again, "
+                "or leave this task out"
             )
     return scored
 

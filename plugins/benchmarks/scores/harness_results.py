@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from plugins.benchmarks.harness.eval_answer import run_name
-from plugins.benchmarks.harness.imports.sample_files import facts_of, part_of
+from plugins.benchmarks.harness.imports.sample_files import facts_of, part_of, weights_of
 from plugins.benchmarks.scores.checkpoint_names import checkpoint_of
 from plugins.benchmarks.scores.metric_directions import direction_of
 from plugins.benchmarks.scores.result_runs import (
@@ -31,7 +31,7 @@ from plugins.benchmarks.scores.result_runs import (
     some,
     whole_names,
 )
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.text_file import parse_json, read_text
 
 ScoreRow = dict[str, str | int | float | None]
@@ -47,8 +47,6 @@ _NAMED = re.compile(r"results.*|.*_\d{4}-\d\d-\d\dT[\d.-]+")
 
 _SEEDS = {"random_seed": 0, "numpy_seed": 1234, "torch_seed": 1234, "fewshot_seed": 1234}
 """Seed → the harness's default."""
-_WEIGHTS = ("model_sha", "peft_sha", "delta_sha")
-"""Entries with the commit of the weights, empty for a local folder."""
 _COUNTS = {"alias", "name", "sample_len", "sample_count", "samples"}
 """Entries among the metrics of a task that are no metrics."""
 
@@ -70,7 +68,9 @@ class HarnessResults:
 
 
 def read_results(
-    paths: Sequence[Path], directions: Mapping[str, str] | None = None
+    paths: Sequence[Path],
+    directions: Mapping[str, str] | None = None,
+    metric: str | None = None,
 ) -> HarnessResults:
     """The scores in result files; folders are searched at any depth.
 
@@ -81,6 +81,7 @@ def read_results(
     Args:
         paths: files or folders.
         directions: metric → higher or lower, if neither file nor name states it.
+        metric: only its scores; None for those of all metrics.
 
     Raises:
         TokenmartError: a file is missing or is not a result file, a folder has no result file, two
@@ -99,7 +100,6 @@ def read_results(
             )
         files.update(found)
     latest: dict[tuple[Any, ...], Score] = {}
-    weighed: dict[tuple[tuple[str, str], ...], Score] = {}
     notes: list[str] = []
     for file in sorted(files):
         tree = _tree(file)
@@ -123,10 +123,6 @@ def read_results(
                         f"{score.metric} of {score.benchmark} is {gone.score:g} here and "
                         f"{latest[key].score:g} in {latest[key].file}"
                     )
-        for score in own:
-            first = weighed.setdefault(score.checkpoint.identity, score) if score.weights else score
-            if first.weights != score.weights:
-                raise _other_weights(first, score)
         notes += [
             f"{why} ({some(changed[path])})" if changed[path] else why
             for path, why in replaced.items()
@@ -136,8 +132,26 @@ def read_results(
             f"{', '.join(map(str, paths))}: no score in {'it' if len(files) == 1 else 'them'}"
             f"{''.join(f'; {note}' for note in notes[:SHOWN])}; name files with results"
         )
-    rows = _rows(list(latest.values()), directions or {}, notes)
+    scores = list(latest.values())
+    if metric is not None:
+        refuse_unknown_metric(metric, {score.metric for score in scores})
+        scores = [score for score in scores if score.metric == metric]
+    rows = _rows(scores, directions or {}, notes)
     return HarnessResults(sorted_rows(rows), tuple(notes))
+
+
+def refuse_unknown_metric(metric: str, known: Iterable[str]) -> None:
+    """Stop at a metric that no score is of.
+
+    Raises:
+        TokenmartError: with the metrics that there are.
+    """
+    names = sorted(known)
+    if metric not in names:
+        raise TokenmartError(
+            f"--metric {metric}: no such metric; {did_you_mean(metric, names)}the metrics are: "
+            f"{', '.join(names)}"
+        )
 
 
 def sorted_rows(rows: Iterable[ScoreRow]) -> tuple[ScoreRow, ...]:
@@ -180,6 +194,15 @@ def _of_two(one: Score, other: Score) -> tuple[Score, Score, str]:
             "leave one out"
         )
     return late, early, f"has the same results as {late.file}"
+
+
+def _refuse_other_weights(scores: Iterable[Score]) -> None:
+    """One checkpoint of a run has one commit of weights, in whichever files and settings."""
+    known: dict[tuple[int | None, float | None], Score] = {}
+    for score in scores:
+        place = (score.checkpoint.step, score.checkpoint.tokens)
+        if score.weights and known.setdefault(place, score).weights != score.weights:
+            raise _other_weights(known[place], score)
 
 
 def _other_weights(one: Score, other: Score) -> TokenmartError:
@@ -234,8 +257,7 @@ def _scores(path: Path, tree: dict[str, Any], limit: float, notes: list[str]) ->
             f"{path}: neither model_name nor config.model_args names a model; add a line "
             '"model_name": "NAME" to the file'
         )
-    shas = {key: config.get(key) or tree.get(key) for key in _WEIGHTS}
-    weights = tuple((key, str(sha)) for key, sha in shas.items() if sha)
+    weights = weights_of(tree)
     counted = config.get("model_num_parameters")
     parameters = counted if isinstance(counted, int) and counted > 0 else None  # -1: unknown
     old = "n-shot" not in tree and "configs" not in tree and "num_fewshot" in config
@@ -298,6 +320,7 @@ def _rows(
                 f"{model}: its files are of {len(runs)} runs, named {some(runs)} in the table"
             )
         for run, members in runs.items():
+            _refuse_other_weights(members)
             notes += [*differences(run, members), *whole_names(members)]
             stepless = {s.file for s in members if s.checkpoint.step is None}
             every = all(s.checkpoint.tokens is not None for s in members)

@@ -10,7 +10,7 @@ from warehouse.maintenance.garbage import (
     NO_MODEL,
     Garbage,
     Superseded,
-    file_size,
+    bytes_of,
     superseded_units,
 )
 from warehouse.paths import Workspace
@@ -45,4 +45,4 @@ class BenchmarkData(Superseded):
             files = f"problem={problem.name}/model_id=*/condition=*/{what}.parquet"
             for path in sorted((workspace.store / f"eval_{what}").glob(files)):
                 if partition_keys(path.parent)[1] not in models:
-                    yield Garbage(what, path, 0, file_size(path), NO_MODEL)
+                    yield Garbage(what, path, 0, bytes_of(path), NO_MODEL)

@@ -215,6 +215,11 @@ def test_two_commits_of_weights_are_never_one_checkpoint(tmp_path: Path) -> None
     another = of_weights(tmp_path, "b" * 40, 3.0, exact_match=0.5)
     with pytest.raises(TokenmartError, match="is 1 in the one, exact_match of arc_easy"):
         read_results([one, another])
+    content = json.loads(another.read_text())
+    content["config"]["model_args"]["dtype"] = "bfloat16"
+    another.write_text(json.dumps(content))
+    with pytest.raises(TokenmartError, match="two checkpoints with one name"):
+        read_results([one, another])
     for unknown in ("", None):
         folder = tmp_path / str(unknown)
         files = [

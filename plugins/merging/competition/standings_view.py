@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from plugins.merging.competition.ranking_table import OVERALL, SCORE
+from plugins.merging.competition.ranking_table import SCORE
 from plugins.merging.competition.sign_flip import MINIMUM_GROUPS
 from plugins.merging.competition.standings import OPEN, Row, Standings
 from warehouse.terminal import (
@@ -127,18 +127,8 @@ def missing_notes(missing: list[Row], round_name: str | None = None) -> list[str
 
     Args:
         missing: rows of `ranking_missing`.
-        round_name: only this round; `overall` counts those of all rounds; None lists all rounds.
+        round_name: only this round; None for all.
     """
-    if round_name == OVERALL:
-        entries = {row["entry"] for row in missing}
-        return (
-            [
-                f"results missing in the rounds: {len(missing)}, of {_named(sorted(entries))}; "
-                "ranked without them"
-            ]
-            if missing
-            else []
-        )
     rows = [row for row in missing if round_name in (None, row["round"])]
     found = [
         f"{row['entry']}: {row['cause']} in {_column(row)}, round {row['round']}; ranked without it"
@@ -146,8 +136,8 @@ def missing_notes(missing: list[Row], round_name: str | None = None) -> list[str
     ]
     if len(rows) > MOST_MISSING:
         found.append(
-            f"{len(rows) - MOST_MISSING} more missing results, ranked without them; all are in the "
-            "table ranking_missing"
+            f"{len(rows) - MOST_MISSING} more missing results, ranked without them; "
+            "`tokenmart rank show --json` lists all"
         )
     return found
 

@@ -41,11 +41,11 @@ HOSTILE = {
     "an infinite number": (GOOD.replace("theta: 5000", "theta: .inf"), "finite number"),
     "yes for a number": (
         GOOD.replace("context: 8", "context: yes"),
-        "must be a whole number",
+        "probes[1].context: 'true': must be a whole number",
     ),
     "true for a number": (
         GOOD.replace("theta: 5000", "theta: true"),
-        "must be a number",
+        "interventions[0].theta: 'true': must be a number",
     ),
     "a number to base 60": (GOOD.replace("context: 8", "context: 1:30"), "in decimal, or in quo"),
     "a number to base 8": (GOOD.replace("context: 8", "context: 010"), "write it in decimal"),

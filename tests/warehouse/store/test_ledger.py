@@ -70,7 +70,7 @@ def test_a_file_of_another_version_is_one_clear_line_for_every_reader(
     said = (
         f"{path}: written by another version of Tokenmart (schema version {version or 1}; this "
         f"one reads {SCHEMA_VERSION}); move {workspace.tokens} and {workspace.pending} away and "
-        "run `tokenmart extract` again"
+        "run the command that wrote it again"
     )
     for read in (
         lambda: read_units(path),

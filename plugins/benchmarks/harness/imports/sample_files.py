@@ -22,6 +22,9 @@ _NAME = re.compile(
     r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d{2}-\d{2}T\d{2}[-:]\d{2}[-:]\d{2}(\.\d+)?))?"
     r"\.jsonl?"
 )
+_WEIGHTS = ("model_sha", "peft_sha", "delta_sha")
+"""Entries of a file of results with the commit of the weights, empty for a local folder."""
+
 _BOOKKEEPING = {
     "doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics",
     "doc_hash", "prompt_hash", "target_hash",
@@ -181,7 +184,9 @@ def facts_of(results: Mapping[str, Any], task: str) -> RunFacts:
 
 
 def model_of(path: Path) -> str | None:
-    """The checkpoint that the file of results next to samples names; None where there is none.
+    """Checkpoint and commit of the weights that the file of results next to samples names.
+
+    None where there is no such file.
 
     Raises:
         TokenmartError: that file can't be read.
@@ -194,7 +199,17 @@ def model_of(path: Path) -> str | None:
         name if isinstance(name, str) else None,
         config.get("model_args") if isinstance(config, dict) else None,
     )
-    return None if checkpoint is None else checkpoint.place
+    if checkpoint is None:
+        return None
+    return " ".join([checkpoint.place, *(sha for _, sha in weights_of(found[1]))])
+
+
+def weights_of(results: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Commits of a model's weights that a file of results states; none for a local folder."""
+    config = results.get("config")
+    own = config if isinstance(config, dict) else {}
+    shas = {key: own.get(key) or results.get(key) for key in _WEIGHTS}
+    return tuple((key, str(sha)) for key, sha in shas.items() if sha)
 
 
 def part_of(results: Mapping[str, Any], name: str, task: str) -> Any:

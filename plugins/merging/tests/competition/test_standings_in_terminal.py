@@ -81,7 +81,6 @@ def test_items_that_an_entry_lacks_in_one_task_of_a_group_are_counted(tmp_path: 
     path.write_text("\n".join(rows) + "\n")
     printed = shown("--results", path)
     assert "e: 3 of 4 items without a value in nli (f1), round open; ranked without" in printed
-    assert "results missing in the rounds: 1, of e; ranked without them" in printed
 
 
 def test_the_import_names_results_that_an_entry_lacks(

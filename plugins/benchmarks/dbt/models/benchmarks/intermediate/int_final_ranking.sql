@@ -114,6 +114,7 @@ earliest as (
         statistic,
         min(point) filter (where point > last_change) as point,
         max(point) as last_point,
+        count(*) as points,
         bool_and(has_unit) as has_unit
     from changes
     group by problem, benchmark, metric, statistic
@@ -128,6 +129,8 @@ stated as (
         point,
         case
             when not has_unit then 'the table has steps, no tokens'
+            when statistic = 'earliest_tokens' and points = 1
+                then 'the runs share only one checkpoint'
             when statistic = 'earliest_tokens' and point = last_point
                 then 'the ranking still changes up to the last checkpoint'
         end as reason

@@ -47,7 +47,8 @@ whole as (
         ranking_values.metric,
         any_value(ranking_values.direction) as direction,
         ranking_values.entry,
-        count(ranking_values.value) = any_value(column_sizes.items) as is_whole
+        any_value(column_sizes.items) as items,
+        count(ranking_values.value) as answered
     from ranking_values
     inner join column_sizes
         on ranking_values.problem = column_sizes.problem
@@ -113,7 +114,9 @@ with_items as (
         whole.direction,
         drawn.entry,
         -- what is left beyond are the last bits of sums, which must not break ties
-        if(whole.is_whole, round(drawn.score, 12), null) as score
+        if(whole.answered = whole.items, round(drawn.score, 12), null) as score,
+        whole.items,
+        whole.answered
     from drawn
     inner join whole
         on drawn.problem = whole.problem

@@ -1,7 +1,12 @@
 -- An entry is ranked by the columns in which it has a value. A column that others have a value in
 -- and it has not changes neither its number of groups nor its reason: it is listed here.
 
-with win_rates as (
+with entry_columns as (
+    select * from {{ ref('int_ranking_columns') }}
+    where draw = 0
+),
+
+win_rates as (
     select * from {{ ref('int_ranking_win_rates') }}
     where draw = 0
 ),
@@ -9,11 +14,6 @@ with win_rates as (
 scores as (
     select * from {{ ref('int_ranking_scores') }}
     where draw = 0 and score is not null
-),
-
-ranking_values as (
-    select * from {{ ref('int_ranking_values') }}
-    where given = 'score'
 ),
 
 compared_columns as (
@@ -24,30 +24,6 @@ compared_columns as (
         task,
         metric
     from win_rates
-),
-
-column_items as (
-    select
-        problem,
-        round,
-        task,
-        metric,
-        count(distinct item) as items
-    from ranking_values
-    group by problem, round, task, metric
-),
-
-given_values as (
-    select
-        problem,
-        round,
-        task,
-        metric,
-        entry,
-        count(*) as rows_given,
-        count(value) as values_given
-    from ranking_values
-    group by problem, round, task, metric, entry
 ),
 
 expected as (
@@ -84,29 +60,23 @@ ranking_missing as (
         missing.task,
         missing.metric,
         case
-            when given_values.rows_given is null then 'no result'
-            when column_items.items = 0 and given_values.values_given = 0 then 'an empty value'
-            when column_items.items > given_values.values_given
-                then concat(
-                        column_items.items - given_values.values_given,
-                        ' of ',
-                        column_items.items,
-                        ' items without a value'
-                    )
-            else 'no finite value'
+            when entry_columns.entry is null then 'no result'
+            when entry_columns.score is not null then 'no finite value'
+            when entry_columns.items is null then 'an empty value'
+            else concat(
+                    entry_columns.items - entry_columns.answered,
+                    ' of ',
+                    entry_columns.items,
+                    ' items without a value'
+                )
         end as cause
     from missing
-    inner join column_items
-        on missing.problem = column_items.problem
-        and missing.round = column_items.round
-        and missing.task = column_items.task
-        and missing.metric = column_items.metric
-    left join given_values
-        on missing.problem = given_values.problem
-        and missing.round = given_values.round
-        and missing.task = given_values.task
-        and missing.metric = given_values.metric
-        and missing.entry = given_values.entry
+    left join entry_columns
+        on missing.problem = entry_columns.problem
+        and missing.round = entry_columns.round
+        and missing.task = entry_columns.task
+        and missing.metric = entry_columns.metric
+        and missing.entry = entry_columns.entry
 )
 
 select * from ranking_missing
