@@ -21,7 +21,9 @@ without_items as (
         metric,
         direction,
         entry,
-        value as score
+        value as score,
+        cast(null as bigint) as items,
+        cast(null as bigint) as answered
     from ranking_values
     where item is null
 ),
