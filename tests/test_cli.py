@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -33,7 +32,7 @@ def run(*arguments: str) -> tuple[int, str]:
 def program(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     """Run the real program in its own process."""
     command = [sys.executable, str(ROOT / "tokenmart.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, **options)
 
 
 def test_help_lists_every_command() -> None:
@@ -44,11 +43,17 @@ def test_help_lists_every_command() -> None:
         assert short.split(":")[0][:20] in output
 
 
-def test_help_starts_fast() -> None:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert program("--help").returncode == 0
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
+def test_help_loads_no_package_but_click() -> None:
+    """A time would depend on the machine; what is loaded doesn't."""
+    code = (
+        "import sys; from tokenmart import cli; cli(['--help'], standalone_mode=False)\n"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "click" in loaded
+    assert not {"duckdb", "pyarrow", "numpy", "yaml", "jinja2", "torch", "extract"} & loaded
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -104,8 +104,18 @@ class Flaky(Backend):
         import torch
 
         if self.bad and (PLACE / "broken").exists():
+            with (PLACE / "failures").open("a") as file:
+                file.write("x")
             raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
-        time.sleep(float(os.environ.get("FLAKY_SECONDS", "0")))
+        # however slow the machine is: the healthy worker leaves work to the bad one until it has
+        # failed as often as is asked for
+        expected = int(os.environ.get("FLAKY_FAILURES", "0"))
+        until = time.monotonic() + 300
+        while expected and time.monotonic() < until:
+            failures = PLACE / "failures"
+            if failures.exists() and failures.stat().st_size >= expected:
+                break
+            time.sleep(0.1)
         for request in requests:
             nats = np.ones(len(request.targets), dtype=np.float32)
             yield Scored(TokenScores(-nats, nats, np.ones(len(nats), dtype=np.int32), -nats), 0)
@@ -152,7 +162,7 @@ def test_of_two_workers_the_healthy_one_does_all(
     # what distinguishes the workers of a GPU, for processes that have none
     seats = (
         "import extract.workers as w, tokenmart\n"
-        "seat = lambda i: {'FLAKY_SEAT': str(i), 'FLAKY_SECONDS': '2'}\n"
+        "seat = lambda i: {'FLAKY_SEAT': str(i), 'FLAKY_FAILURES': '2'}\n"
         "w.worker_environments = lambda n, device: [seat(i) for i in range(n)]\n"
         "tokenmart.main()\n"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -213,18 +212,18 @@ def test_a_moved_checkout_is_one_line(filled: Workspace, tmp_path: Path) -> None
     assert "Permission Error" in sql(f"from read_text('{tmp_path}/x')").stderr
 
 
-def test_it_starts_fast_and_without_torch(filled: Workspace) -> None:
+def test_it_starts_without_heavy_packages(filled: Workspace) -> None:
+    """A time would depend on the machine; what is loaded doesn't."""
     build_mart(filled)
     code = (
         "import sys; from tokenmart import cli\n"
         "cli(['sql', 'from metric_values join models using (model_id)'], standalone_mode=False)\n"
-        "print([m for m in ('torch', 'transformers', 'dbt', 'rich') if m in sys.modules])"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
     )
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert done.stdout.splitlines()[-1] == "[]", done.stderr
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
+    assert done.returncode == 0, done.stderr
+    heavy = {"torch", "transformers", "dbt", "rich", "scipy", "sklearn", "pandas", "matplotlib"}
+    assert not heavy & set(done.stdout.splitlines()[-1].split())
 
 
 def test_hours_are_of_no_place(filled: Workspace) -> None:
