@@ -57,29 +57,30 @@ def file_size(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
 
 
+def terminal_width() -> int | None:
+    """The value of COLUMNS if a table fits it, else the terminal's width; None without either."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isascii() and given.isdecimal() and len(given) < 6 and int(given) >= NARROWEST_TEXT:
+        return int(given)
+    if sys.stdout.isatty():
+        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
+    return None
+
+
 def terminal_console() -> Console:
     """A console as wide as the terminal; where there is none, as COLUMNS or `PIPED_WIDTH`."""
     from rich.console import Console
 
-    width = int(given) if (given := _columns()) else PIPED_WIDTH
-    if not given and sys.stdout.isatty():
-        width = os.get_terminal_size(sys.stdout.fileno()).columns or 80
     # with a height, too, rich asks neither the terminal nor COLUMNS
+    width = terminal_width() or PIPED_WIDTH
     return Console(markup=False, emoji=False, highlight=False, width=width, height=25)
 
 
 def print_notes(console: Console, lines: Iterable[str], style: str = "") -> None:
     """Print sentences, wrapped at the terminal's width; where there is none, a line each."""
-    has_width = sys.stdout.isatty() or bool(_columns())
+    has_width = terminal_width() is not None
     for line in lines:
         console.print(visible(line), style=style, soft_wrap=not has_width)
-
-
-def _columns() -> str:
-    """The value of COLUMNS; empty for what is no width that a table fits."""
-    given = os.environ.get("COLUMNS", "")
-    wide = given.isascii() and given.isdecimal() and len(given) < 6
-    return given if wide and int(given) >= NARROWEST_TEXT else ""
 
 
 def print_columns(

@@ -22,6 +22,7 @@ from warehouse.files import appearing
 from warehouse.sql.statements import explain
 from warehouse.sql.text_table import text_table
 from warehouse.sql.views import quoted
+from warehouse.terminal import terminal_width
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -197,8 +198,8 @@ def _write_table(
     if names == ["explain_key", "explain_value"]:
         stream.writelines(f"{visible(row[1])}\n" for row in shown)
         return Written(len(shown))
-    on_terminal = stream.buffer is sys.stdout.buffer and sys.stdout.isatty() and not wide
-    width = shutil.get_terminal_size().columns if on_terminal else None
+    to_file = stream.buffer is not sys.stdout.buffer
+    width = None if to_file or wide else terminal_width()
     table = text_table(names, shown, width, whole=wide)
     stream.writelines(f"{line}\n" for line in table.lines)
     narrowed = ""

@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import struct
+import subprocess
 import sys
 import termios
 from datetime import date
@@ -139,3 +140,18 @@ def test_a_terminal_gets_a_table_that_fits(filled: Workspace, columns: int) -> N
     assert note.startswith(f"to fit {columns} columns: without ")
     assert note.endswith(" more; --wide shows all")
     assert max(map(len, on_a_terminal(columns, "from units", "--wide"))) > 160
+
+
+def test_piped_output_is_as_wide_as_columns_asks(filled: Workspace) -> None:
+    def piped(**environment: str) -> int:
+        done = subprocess.run(
+            [sys.executable, "-m", "tokenmart", "sql", "from units"],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return max(map(len, done.stdout.splitlines()))
+
+    assert piped(COLUMNS="80") <= 80
+    assert piped(COLUMNS="") > 160
