@@ -122,8 +122,8 @@ class Importer(StoringImporter):
             str(file) if same[file.name] > 1 else file.name: sha256_file(file) for file in files
         }
         record: dict[str, Any] = {"format": self.kind, "metric": self.metric, "files": hashes}
-        items = _checked(row for file in files for row in self.read(file))
         notes, facts = self.compare(files, path)
+        items = _checked(row for file in files for row in self.read(file))
         if not items:
             names = ", ".join(str(file) for file in files)
             raise TokenmartError(f"{names}: contains no scored item; nothing was imported")

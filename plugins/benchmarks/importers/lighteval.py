@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from plugins.benchmarks.harness.imports.measured import Measure, MeasuredImporter
+from plugins.benchmarks.harness.imports.measured import Measure, MeasuredImporter, named_model
 from plugins.benchmarks.scores.metric_directions import direction_of
 from plugins.benchmarks.scores.own_aggregates import (
     chosen_metric,
@@ -67,6 +67,12 @@ class LightevalImporter(MeasuredImporter):
         mean = _aggregate(own.get("results"), task).get(metric)
         refuse_other_mean(path, summary, metric, [r.fields["score"] for r in rows], mean)
         yield from rows
+
+    def model(self, path: Path) -> str | None:
+        """Name and commit of the model in the file of results."""
+        general = read_aggregate(_results(path, _named(path)["time"])).get("config_general")
+        own = general if isinstance(general, dict) else {}
+        return named_model(own, "model_name", "model_sha")
 
     def measures(self, path: Path) -> dict[str, Measure]:
         """The metric; a task's name has its few-shot examples."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plugins.benchmarks.harness.imports.measured import Measure, MeasuredImporter
+from plugins.benchmarks.harness.imports.measured import Measure, MeasuredImporter, named_model
 from plugins.benchmarks.scores.metric_directions import direction_of
 from plugins.benchmarks.scores.own_aggregates import (
     chosen_metric,
@@ -42,6 +42,7 @@ class _Own:
     items: Any = None
     primary: str | None = None
     means: Mapping[str, Any] = field(default_factory=dict)
+    model: str | None = None
 
 
 class OlmesImporter(MeasuredImporter):
@@ -66,6 +67,10 @@ class OlmesImporter(MeasuredImporter):
         scores = [row.fields["score"] for row in rows]
         refuse_other_mean(path, own.summary, metric, scores, own.means.get(metric))
         yield from rows
+
+    def model(self, path: Path) -> str | None:
+        """Name and revision of the model in the file of metrics."""
+        return self._chosen(path)[1].model
 
     def measures(self, path: Path) -> dict[str, Measure]:
         """The metric; olmo-eval's has its scorer behind a colon."""
@@ -147,6 +152,7 @@ def _of_olmes(path: Path, task: str) -> _Own:
         items=found.get("num_instances"),
         primary=(found.get("task_config") or {}).get("primary_metric"),
         means={**means, **(means.get("extra_metrics") or {})},
+        model=named_model(found.get("model_config") or {}, "model", "revision", "model_path"),
     )
 
 
@@ -182,6 +188,7 @@ def _of_olmo_eval(path: Path, name: str) -> _Own:
         items=entry.get("num_instances"),
         primary=entry.get("primary_metric"),
         means=_by_scorer(entry.get("metrics")),
+        model=named_model(entry, "model"),
     )
 
 

@@ -384,6 +384,48 @@ def test_one_file_of_two_models_is_refused(workspace: Workspace, tmp_path: Path)
         importer("every-eval-ever").import_files(paths, Destination(workspace, "p", "a"))
 
 
+def name_model(path: Path, of_task: bool = False, **facts: object) -> None:
+    """Add facts about the model to a run's own account, or to each of its tasks."""
+    record = json.loads(path.read_text())
+    for part in record["tasks"] if of_task else [record]:
+        part |= facts
+    path.write_text(json.dumps(record))
+
+
+def lighteval_of(folder: Path, sha: str) -> Path:
+    path = lighteval(folder)
+    (results,) = folder.rglob("results_*.json")
+    name_model(results, config_general={"model_name": "org/model", "model_sha": sha})
+    return path
+
+
+def olmes_of(folder: Path, revision: str) -> Path:
+    path = olmes(folder)
+    (metrics,) = folder.glob("*-metrics.json")
+    name_model(metrics, model_config={"model": "org/model", "revision": revision})
+    return path
+
+
+def olmo_eval_of(folder: Path, revision: str) -> Path:
+    path = olmo_eval(folder)
+    name_model(folder / "metrics.json", of_task=True, model=f"org/model {revision}")
+    named = path.parent.with_name(f"org_model_{revision}")
+    return path.parent.rename(named) / path.name
+
+
+@pytest.mark.parametrize("form", [lighteval_of, olmes_of, olmo_eval_of])
+def test_runs_of_two_models_are_refused(
+    workspace: Workspace, tmp_path: Path, form: Callable[[Path, str], Path]
+) -> None:
+    paths = []
+    for revision in ("a1", "b2"):
+        (tmp_path / revision).mkdir()
+        paths.append(form(tmp_path / revision, revision))
+    reader = importer("lighteval", "acc") if form is lighteval_of else importer("olmes")
+    with pytest.raises(TokenmartError, match=r"is of org/model a1, .* of org/model b2: import"):
+        reader.import_files(paths, Destination(workspace, "p", "a"))
+
+
 def test_other_forms_of_every_eval_ever_are_named(tmp_path: Path) -> None:
     row = {"evaluation_name": "qa", "sample_id": "1", "evaluation": None}
     path = lines(tmp_path / "x_samples.jsonl", [row])

@@ -55,6 +55,11 @@ class MeasuredImporter(Importer):
         return list(_other_measures(path, measured)), {"measured": recorded} if measured else {}
 
 
+def named_model(facts: Mapping[str, Any], *keys: str) -> str | None:
+    """What identifies a model in a program's account of its run; None where nothing does."""
+    return " ".join(str(facts[key]) for key in keys if facts.get(key)) or None
+
+
 def refuse_several_models(models: Mapping[Path, str | None]) -> None:
     """Stop at files of several models; `models` has the name in each file.
 
