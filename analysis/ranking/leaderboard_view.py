@@ -281,6 +281,13 @@ def _warnings(board: Leaderboard, rows: Sequence[LeaderboardRow]) -> list[str]:
             f"models were run in different number formats ({', '.join(parts)}): their values "
             "differ by rounding, too; run `tokenmart extract --dtype` with one for all"
         )
+    if len(table.lengths) > 1:
+        parts = (f"{length:,} for {listed(ids, 1)}" for length, ids in table.lengths.items())
+        found.append(
+            "documents were cut at different lengths (of one, the tokens read are "
+            f"{', '.join(parts)}): the values are of different tokens; run "
+            f"`tokenmart extract --problem {table.option}` with one --max-tokens for all"
+        )
     return found
 
 

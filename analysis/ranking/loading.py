@@ -51,6 +51,28 @@ _PARTS = """
 """
 
 
+# of two documents with one limit, neither has more tokens than the one that was cut at it
+_LENGTHS = """
+    with read as (
+        select distinct model_id, doc_id, document_tokens, document_tokens_total
+        from units
+        where problem = ? and status = 'done'
+    )
+
+    select distinct document_tokens, model_id
+    from read
+    where doc_id = (
+        select doc_id
+        from read
+        group by doc_id
+        having max(document_tokens)
+            > min(document_tokens) filter (where document_tokens < document_tokens_total)
+        order by doc_id
+        limit 1
+    )
+"""
+
+
 def load_table(
     problem: Ranked,
     workspace: Workspace,
@@ -86,6 +108,7 @@ def load_table(
             "select distinct dtype, model_id from units where problem = ? and status = 'done'",
             [problem.name],
         ).fetchall()
+        lengths = connection.execute(_LENGTHS, [problem.name]).fetchall()
     scores, source = load_target(problem, workspace, others)
     models = tuple(
         Model(spec.model_id, spec.full_id, spec.family, spec.parameters, series_of(spec))
@@ -145,10 +168,8 @@ def load_table(
         columns=(*(_column_of_try(idea, models, None, better) for idea in ideas), *columns),
         without_target=tuple(m.full_id for m in problem.ranked_models if m.model_id not in scores),
         target_source=source,
-        dtypes={
-            dtype: tuple(m.full_id for m in models if (dtype, m.model_id) in formats)
-            for dtype in sorted({dtype for dtype, _ in formats})
-        },
+        dtypes=_models_by(formats, models),
+        lengths=_models_by(lengths, models),
         tried=tuple(
             _column_of_try(entry, models, of_metric.get(entry.metric)) for entry in besides
         ),
@@ -157,6 +178,18 @@ def load_table(
         extracted=frozenset(model_id for _, model_id in formats),
         asked=problem.asked,
     )
+
+
+def _models_by(
+    facts: Sequence[tuple[Any, str]], models: Sequence[Model]
+) -> dict[Any, tuple[str, ...]]:
+    """Facts about models by id → the full ids of these models that each is true of."""
+    found: dict[Any, tuple[str, ...]] = {}
+    for fact in sorted({fact for fact, _ in facts}):
+        of_fact = tuple(model.full_id for model in models if (fact, model.model_id) in facts)
+        if of_fact:
+            found[fact] = of_fact
+    return found
 
 
 def records(

@@ -95,6 +95,8 @@ class MetricTable:
     asked: the value of `--problem`, where it isn't the problem's name.
     target_source: where the target came from, for the record.
     dtypes: number formats the models were run in, each with the full ids of its models.
+    lengths: numbers of tokens read of the first document that was cut at different lengths, each
+        with the full ids of its models; empty if there is none.
     """
 
     problem: str
@@ -104,6 +106,7 @@ class MetricTable:
     without_target: tuple[str, ...]
     target_source: dict[str, Any]
     dtypes: dict[str, tuple[str, ...]]
+    lengths: dict[int, tuple[str, ...]] = field(default_factory=dict)
     tried: tuple[MetricColumn, ...] = ()
     registered: tuple[PreregisteredMetric, ...] = ()
     baseline: str = ""

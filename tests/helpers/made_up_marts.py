@@ -52,7 +52,7 @@ class Marts:
                     dtype varchar, torch_version varchar, transformers_version varchar,
                     tokenmart_version varchar, code_revision varchar, code_dirty boolean,
                     seed bigint, tokens_processed bigint, tokens_scored bigint, seconds double,
-                    peak_bytes bigint);
+                    peak_bytes bigint, document_tokens int, document_tokens_total int);
                 """
             )
 
@@ -120,13 +120,13 @@ class Marts:
             )  # fmt: skip
         units = [
             (problem, model, condition, "{}", doc_id, "done", "cuda", "bfloat16", "2.7", "5.0",
-             "0.1", "c0ffee", False, 0, 1200, 1000, 2.5, 2_000_000_000)
+             "0.1", "c0ffee", False, 0, 1200, 1000, 2.5, 2_000_000_000, 1200, 1200)
             for model in self.models(problem)
             for doc_id in range(2)
         ]  # fmt: skip
         with self.write() as connection:
             connection.executemany(f"insert into coverage values ({_marks(15)})", rows)
-            connection.executemany(f"insert into units values ({_marks(18)})", units)
+            connection.executemany(f"insert into units values ({_marks(20)})", units)
 
     def profile(self, problem: str) -> None:
         """NLL and gain over six bands of positions, for every model."""

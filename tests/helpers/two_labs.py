@@ -74,7 +74,7 @@ class Lab:
                     )
                 connection.execute(
                     "insert into units values ('synthetic', ?, 'full', '{}', 0, 'done', 'cpu', "
-                    "'float32', '', '', '', '', false, 0, 1, 1, 1, 1)",
+                    "'float32', '', '', '', '', false, 0, 1, 1, 1, 1, 1, 1)",
                     [model],
                 )
             for metric in ("good", "noise"):

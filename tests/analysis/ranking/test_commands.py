@@ -84,6 +84,27 @@ def test_correlate_warns_of_models_run_in_different_formats(minilong):
     )
 
 
+def test_correlate_warns_of_documents_cut_at_different_lengths(minilong):
+    """A document with fewer tokens than the limit isn't cut, and is no sign of another limit."""
+    minilong.coverage("minilong", "full")
+    arguments = ("--problem", "minilong", "--resamples", 100, "--metric", "good")
+    model, other, *_ = minilong.models("minilong")
+    change = "update units set document_tokens = ?, document_tokens_total = ? where model_id = ?"
+
+    def warned(tokens: int, total: int) -> str:
+        with minilong.write() as connection:
+            connection.execute(
+                "update units set document_tokens = 200, document_tokens_total = 900"
+            )
+            connection.execute(change, [tokens, total, model])
+        return " ".join(run(cli.correlate, *arguments).stdout.split())
+
+    assert "different lengths" not in warned(150, 150)
+    text = f"the tokens read are 150 for {model}, 200 for {other} and 21 more"
+    assert text in warned(150, 900)
+    assert f"200 for {other} and 21 more, 300 for {model})" in warned(300, 300)
+
+
 @pytest.mark.parametrize("clustered", [(), ("--clustered",)])
 def test_same_seed_same_numbers(minilong, clustered):
     arguments = ("--problem", "minilong", "--json", "--resamples", 100, "--metric", "good")
