@@ -64,7 +64,8 @@ class LightevalImporter(MeasuredImporter):
         own = read_aggregate(summary)
         if _is_lower(own, task, metric):
             refuse_lower(summary, metric)
-        mean = _aggregate(own.get("results"), task).get(metric)
+        means = _of_task(own.get("results"), task)
+        mean = means.get(metric) if isinstance(means, dict) else None
         refuse_other_mean(path, summary, metric, [r.fields["score"] for r in rows], mean)
         yield from rows
 
@@ -75,10 +76,14 @@ class LightevalImporter(MeasuredImporter):
         return named_model(own, "model_name", "model_sha")
 
     def measures(self, path: Path) -> dict[str, Measure]:
-        """The metric; a task's name has its few-shot examples."""
+        """The metric and the task's version; a task's name has its few-shot examples."""
         names = _averaged(path, _metrics(path), self.metric)
         metric = chosen_metric(path, names, self.metric, None)
-        return {_named(path)["task"]: Measure(metric, direction_of(metric) == "lower")}
+        named = _named(path)
+        versions = read_aggregate(_results(path, named["time"])).get("versions")
+        version = _of_task(versions, named["task"])
+        run = "" if version is None else f"version {version}"
+        return {named["task"]: Measure(metric, direction_of(metric) == "lower", run)}
 
 
 def _of_metric(
@@ -111,12 +116,12 @@ def _named(path: Path) -> re.Match[str]:
     return named
 
 
-def _aggregate(results: Any, task: str) -> dict[str, Any]:
-    """The aggregates of a task, by its name in the name of a file: on the hub `|` is `_`."""
-    for name, means in results.items() if isinstance(results, dict) else ():
-        if task in (name, re.sub(r"[|:]", "_", name)) and isinstance(means, dict):
-            return dict(means)
-    return {}
+def _of_task(part: Any, task: str) -> Any:
+    """Entry of a task in a part of the results, by its name in a file's: on the hub `|` is `_`."""
+    for name, entry in part.items() if isinstance(part, dict) else ():
+        if task in (name, re.sub(r"[|:]", "_", name)):
+            return entry
+    return None
 
 
 def _metrics(path: Path) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from plugins.benchmarks.harness.eval_answer import run_name
 from plugins.benchmarks.harness.imports.measured import Measure, MeasuredImporter, named_model
 from plugins.benchmarks.scores.metric_directions import direction_of
 from plugins.benchmarks.scores.own_aggregates import (
@@ -43,6 +44,7 @@ class _Own:
     primary: str | None = None
     means: Mapping[str, Any] = field(default_factory=dict)
     model: str | None = None
+    run: str = ""
 
 
 class OlmesImporter(MeasuredImporter):
@@ -73,11 +75,11 @@ class OlmesImporter(MeasuredImporter):
         return self._chosen(path)[1].model
 
     def measures(self, path: Path) -> dict[str, Measure]:
-        """The metric; olmo-eval's has its scorer behind a colon."""
+        """The metric and few-shot examples; olmo-eval's metric has its scorer behind a colon."""
         _, own, _, metric = self._chosen(path)
         # `_corr` is OLMES' suffix for a value of the correct choice
         lower = direction_of(metric.partition(":")[0].removesuffix("_corr")) == "lower"
-        return {own.task: Measure(metric, lower)}
+        return {own.task: Measure(metric, lower, own.run)}
 
     def _chosen(
         self, path: Path
@@ -145,14 +147,15 @@ def _names(
 def _of_olmes(path: Path, task: str) -> _Own:
     summary = path.with_name(path.name.removesuffix("-predictions.jsonl") + "-metrics.json")
     found = read_aggregate(summary)
-    means = found.get("metrics", {})
+    means, config = found.get("metrics", {}), found.get("task_config") or {}
     return _Own(
         summary=summary,
         task=str(found.get("task_name") or task),
         items=found.get("num_instances"),
-        primary=(found.get("task_config") or {}).get("primary_metric"),
+        primary=config.get("primary_metric"),
         means={**means, **(means.get("extra_metrics") or {})},
         model=named_model(found.get("model_config") or {}, "model", "revision", "model_path"),
+        run=run_name(config.get("num_shots"), chat=""),
     )
 
 

@@ -384,8 +384,8 @@ def test_one_file_of_two_models_is_refused(workspace: Workspace, tmp_path: Path)
         importer("every-eval-ever").import_files(paths, Destination(workspace, "p", "a"))
 
 
-def name_model(path: Path, of_task: bool = False, **facts: object) -> None:
-    """Add facts about the model to a run's own account, or to each of its tasks."""
+def state(path: Path, of_task: bool = False, **facts: object) -> None:
+    """Add facts to a run's own account, or to each of its tasks."""
     record = json.loads(path.read_text())
     for part in record["tasks"] if of_task else [record]:
         part |= facts
@@ -395,20 +395,20 @@ def name_model(path: Path, of_task: bool = False, **facts: object) -> None:
 def lighteval_of(folder: Path, sha: str) -> Path:
     path = lighteval(folder)
     (results,) = folder.rglob("results_*.json")
-    name_model(results, config_general={"model_name": "org/model", "model_sha": sha})
+    state(results, config_general={"model_name": "org/model", "model_sha": sha})
     return path
 
 
 def olmes_of(folder: Path, revision: str) -> Path:
     path = olmes(folder)
     (metrics,) = folder.glob("*-metrics.json")
-    name_model(metrics, model_config={"model": "org/model", "revision": revision})
+    state(metrics, model_config={"model": "org/model", "revision": revision})
     return path
 
 
 def olmo_eval_of(folder: Path, revision: str) -> Path:
     path = olmo_eval(folder)
-    name_model(folder / "metrics.json", of_task=True, model=f"org/model {revision}")
+    state(folder / "metrics.json", of_task=True, model=f"org/model {revision}")
     named = path.parent.with_name(f"org_model_{revision}")
     return path.parent.rename(named) / path.name
 
@@ -424,6 +424,33 @@ def test_runs_of_two_models_are_refused(
     reader = importer("lighteval", "acc") if form is lighteval_of else importer("olmes")
     with pytest.raises(TokenmartError, match=r"is of org/model a1, .* of org/model b2: import"):
         reader.import_files(paths, Destination(workspace, "p", "a"))
+
+
+def lighteval_version(folder: Path, version: int) -> Path:
+    path = lighteval(folder)
+    (results,) = folder.rglob("results_*.json")
+    state(results, versions={"leaderboard|arc|25": version})
+    return path
+
+
+def olmes_shots(folder: Path, shots: int) -> Path:
+    path = olmes(folder)
+    (metrics,) = folder.glob("*-metrics.json")
+    state(metrics, task_config={"primary_metric": "acc_per_char", "num_shots": shots})
+    return path
+
+
+@pytest.mark.parametrize("form", [lighteval_version, olmes_shots])
+def test_scores_of_another_version_or_shots_are_not_comparable(
+    workspace: Workspace, tmp_path: Path, form: Callable[[Path, int], Path]
+) -> None:
+    reader = importer("lighteval", "acc") if form is lighteval_version else importer("olmes")
+    for number in (0, 5):
+        (tmp_path / str(number)).mkdir()
+    reader.import_files([form(tmp_path / "0", 0)], Destination(workspace, "p", "a"))
+    words = r"acc\w* \((version 5|5shot)\), those of a are acc\w* \((version 0|0shot)\)"
+    with pytest.raises(TokenmartError, match=words):
+        reader.import_files([form(tmp_path / "5", 5)], Destination(workspace, "p", "b"))
 
 
 def test_other_forms_of_every_eval_ever_are_named(tmp_path: Path) -> None:
