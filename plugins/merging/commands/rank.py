@@ -32,6 +32,11 @@ _RANKING_SEED = click.option(
     type=click.IntRange(0, 2**32 - 1),
     help="Random seed of the draws of --results.",
 )
+_ROUND = click.option(
+    "--round",
+    "round_name",
+    help="Show only this round, and nothing that depends on another one.",
+)
 _METRIC = click.option(
     "--metric",
     "metrics",
@@ -104,7 +109,7 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
     type=FILE,
     help="File of results, instead of --problem, in the format of `tokenmart rank import`.",
 )
-@click.option("--round", "round_name", help="Show only this round.")
+@_ROUND
 @_METRIC
 @_DRAWS
 @_RANKING_SEED
@@ -141,15 +146,13 @@ def show(
     if out is not None:
         refuse_protected(out, find_workspace(), force=force, own=OWN_STANDINGS)
     found = _standings(name, results, draws, seed, metrics)
-    if round_name is not None and round_name not in found.rounds:
-        raise TokenmartError(
-            f"--round {round_name}: no such round; there are: {', '.join(found.rounds)}"
-        )
+    if round_name is not None:
+        found = found.only(round_name)
     text = json.dumps({"name": found.name, **found.marts}, indent=2, allow_nan=False)
     if as_json:
         click.echo(text)
     else:
-        print_standings(found, round_name, wide)
+        print_standings(found, wide)
     if out is not None:
         write_whole(out, text + "\n")
         click.echo(f"written {out}", err=as_json)
@@ -162,6 +165,7 @@ def show(
     type=FILE,
     help="File of results, instead of --problem, in the format of `tokenmart rank import`.",
 )
+@_ROUND
 @_METRIC
 @_DRAWS
 @_RANKING_SEED
@@ -176,6 +180,7 @@ def show(
 def report(
     name: str | None,
     results: Path | None,
+    round_name: str | None,
     metrics: tuple[str, ...],
     draws: int,
     seed: int,
@@ -185,7 +190,7 @@ def report(
     """Write the leaderboard as an HTML page: scores, rank intervals, win rates, costs, fronts.
 
     The page is one file that needs no network. It contains no items and no results of items, so
-    organisers can publish it.
+    organisers can publish it; with --round open, before the hidden round is over.
 
     \b
     tokenmart rank report --results results.csv --out standings.html
@@ -198,6 +203,8 @@ def report(
 
     refuse_protected(out, find_workspace(), force=force, own=OWN_PAGE)
     found = _standings(name, results, draws, seed, metrics)
+    if round_name is not None:
+        found = found.only(round_name)
     with progress_bar(len(found.rounds), "rounds") as progress:
         page = standings_page(found, progress)
     write_whole(out, page)

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from plugins.merging.competition.sign_flip import holm, sign_flip_p
+from plugins.merging.competition.sign_flip import LEVEL, holm, least_groups, sign_flip_p
 
-LEVEL = 0.05
 SAME_ORDER = 1 - LEVEL / 2
 """Share of the draws above which a pair is distinguishable."""
 
@@ -27,8 +26,8 @@ def tested_pairs(marts: dict[str, list[Row]]) -> list[Row]:
     """The rows of `ranking_pairs` with `distinguishable` and `p_adjusted`.
 
     `distinguishable` is None if no test was possible: items without draws, or results without items
-    in fewer groups than the sign-flip test takes. `p_adjusted` is None in these cases, too, and if
-    items were resampled.
+    in fewer groups than a pair takes to be distinguishable, by `least_groups`. `p_adjusted` is None
+    in these cases, too, and if items were resampled.
 
     Args:
         marts: `rankings`, `ranking_tasks` and `ranking_pairs` of one ranking.
@@ -52,8 +51,10 @@ def tested_pairs(marts: dict[str, list[Row]]) -> list[Row]:
             one, other = (rates[name, row[key]] for key in ("entry", "other_entry"))
             shared = tuple(sorted(one.keys() & other.keys()))
             alike[shared][place] = [one[group] - other[group] for group in shared]
-        for differences in alike.values():
-            p[list(differences)] = sign_flip_p(np.array(list(differences.values())))
+        least = least_groups(len(rows))
+        for shared, differences in alike.items():
+            if len(shared) >= least:
+                p[list(differences)] = sign_flip_p(np.array(list(differences.values())))
         for row, adjusted in zip(rows, holm(p).tolist(), strict=True):
             row["distinguishable"] = None if np.isnan(adjusted) else adjusted < LEVEL
             row["p_adjusted"] = None if np.isnan(adjusted) else float(f"{adjusted:.12g}")

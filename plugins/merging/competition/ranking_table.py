@@ -18,6 +18,7 @@ from warehouse.errors import TokenmartError
 from warehouse.importers.plain_table import read_plain
 from warehouse.paths import Workspace
 from warehouse.store.parquet_files import write_table
+from warehouse.terminal import listed
 
 REQUIRED = ("entry", "task", "value")
 COLUMNS = {
@@ -79,8 +80,8 @@ def read_ranking(path: Path) -> RankingTable:
     """
     with duckdb.connect() as connection:
         read_plain(connection, path, COLUMNS, REQUIRED, long=("task", "value"))
-        _take_directions_of_names(connection)
-        notes = _notes(connection)
+        lower = _take_directions_of_names(connection)
+        notes = (*lower, *_notes(connection))
         for column, default in _DEFAULTS.items():
             connection.execute(f"update plain set {column} = coalesce({column}, {default})")
         _refuse_rows(connection, path)
@@ -113,17 +114,26 @@ def store_ranking(table: RankingTable, workspace: Workspace, problem: str) -> No
     write_table(workspace.store / "ranking_columns" / folder / "columns.parquet", table.columns)
 
 
-def _take_directions_of_names(connection: duckdb.DuckDBPyConnection) -> None:
-    """Set the direction of a metric to `lower` if its name is that of an error or a perplexity."""
+def _take_directions_of_names(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
+    """Set the direction of a metric to `lower` if its name is that of an error or a perplexity.
+
+    Returns:
+        A note that names these metrics.
+    """
     rows = connection.execute(
         "select distinct metric from plain where direction is null and metric is not null"
     ).fetchall()
-    for (metric,) in rows:
-        if direction_of(metric) == "lower":
-            connection.execute(
-                "update plain set direction = 'lower' where direction is null and metric = ?",
-                [metric],
-            )
+    lower = sorted(metric for (metric,) in rows if direction_of(metric) == "lower")
+    for metric in lower:
+        connection.execute(
+            "update plain set direction = 'lower' where direction is null and metric = ?", [metric]
+        )
+    if not lower:
+        return ()
+    return (
+        f"no direction given: lower is better for {listed(lower, MOST_NAMES)}, by the metric's "
+        "name (otherwise write `higher` in the column `direction`)",
+    )
 
 
 def _notes(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
@@ -142,9 +152,7 @@ def _notes(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
             f"select distinct {name} from plain where task is not null and {which} order by 1"
         ).fetchall()
         if rows:
-            names = [str(row[0]) for row in rows]
-            more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-            notes.append(said.format(", ".join(names[:MOST_NAMES]) + more))
+            notes.append(said.format(listed([str(row[0]) for row in rows], MOST_NAMES)))
     return tuple(notes)
 
 

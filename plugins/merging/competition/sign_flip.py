@@ -4,7 +4,7 @@ Under the null hypothesis that two entries are equally good, their difference in
 is as likely to have either sign, independently between groups. The test compares the sum of the
 differences with those of all 2^G patterns of signs (Fisher 1935; Pitman 1937): it is exact with any
 number of groups, while a bootstrap over five groups calls 16% of equal pairs different at a nominal
-5%. The smallest two-sided p is 2 / 2^G, so that fewer than six groups can show nothing.
+5%. The smallest two-sided p is 2 / 2^G, so that a few groups can show nothing: see `least_groups`.
 
 Holm (1979) adjusts for the number of pairs: the i-th smallest of m p-values is multiplied by
 m − i + 1, and no later one is smaller.
@@ -12,11 +12,13 @@ m − i + 1, and no later one is smaller.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from analysis.statistics.correlations import Floats
 
-MINIMUM_GROUPS = 6
+LEVEL = 0.05
 MOST_EXACT = 18
 """Groups of which all patterns are counted; beyond, random ones."""
 
@@ -47,10 +49,10 @@ def sign_flip_p(differences: Floats, seed: int = 0) -> Floats:
         seed: of random patterns.
 
     Returns:
-        `[pairs]`; NaN with fewer than `MINIMUM_GROUPS`.
+        `[pairs]`; NaN without groups.
     """
     pairs, groups = differences.shape
-    if groups < MINIMUM_GROUPS:
+    if groups == 0:
         return np.full(pairs, np.nan)
     if groups <= MOST_EXACT:
         return np.array([_exact(difference) for difference in differences])
@@ -95,6 +97,11 @@ def _drawn(differences: Floats, generator: np.random.Generator) -> Floats:
         total += count
         left = left[reaching[left] < _ENOUGH]
     return np.asarray(np.fmin(reaching / drawn, bound))
+
+
+def least_groups(pairs: int) -> int:
+    """Groups from which a pair can be distinguished: 2 / 2^G, times the pairs, is below `LEVEL`."""
+    return math.floor(math.log2(2 * max(pairs, 1) / LEVEL)) + 1
 
 
 def holm(p: Floats) -> Floats:

@@ -64,6 +64,25 @@ class Standings:
         found = {str(row["round"]) for row in self.marts["rankings"]}
         return sorted(found, key=lambda name: (name == "overall", name))
 
+    def only(self, round_name: str) -> Standings:
+        """The same without anything that depends on another round: publishable if that is hidden.
+
+        Raises:
+            TokenmartError: there is no such round.
+        """
+        if round_name not in self.rounds:
+            raise TokenmartError(
+                f"--round {round_name}: no such round; there are: {', '.join(self.rounds)}"
+            )
+        # a merge belongs to no round
+        marts = {
+            mart: [
+                row for row in rows if row["round"] in (round_name, "") and "other_round" not in row
+            ]
+            for mart, rows in self.marts.items()
+        }
+        return replace(self, marts=marts)
+
     @property
     def drops(self) -> dict[str, list[Row]]:
         """Round → rows of `ranking_drops` from the round `open` to it, best entries first."""

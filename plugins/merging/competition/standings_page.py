@@ -9,6 +9,7 @@ from plugins.merging.competition.standings import Row, Standings
 from plugins.merging.competition.standings_figures import front_figure, ranks_figure
 from plugins.merging.competition.standings_view import (
     drop_note,
+    first_of,
     missing_notes,
     note,
     number,
@@ -27,6 +28,7 @@ class RoundView:
     Attributes:
         name: the round.
         rows: rows of `rankings`, in order.
+        first: sentence on the highest score; empty if no entry has one.
         alike: entry → entries that are not distinguishable from it.
         untested: why its pairs were not tested; empty if they were.
         groups: task groups, in order; groups of `overall` are shown with their rounds.
@@ -39,6 +41,7 @@ class RoundView:
 
     name: str
     rows: list[Row]
+    first: str
     alike: dict[str, list[str]]
     untested: str
     groups: list[str]
@@ -80,6 +83,7 @@ def _round(standings: Standings, name: str, anchor: str) -> RoundView:
     return RoundView(
         name=name,
         rows=rows,
+        first=first_of(rows) if ranked else "",
         alike=rivals(standings, name),
         untested=reason,
         groups=sorted({row["task_group"] for row in tasks}),

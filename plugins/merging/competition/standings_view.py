@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plugins.merging.competition.ranking_table import SCORE
-from plugins.merging.competition.sign_flip import MINIMUM_GROUPS
+from plugins.merging.competition.sign_flip import least_groups
 from plugins.merging.competition.standings import OPEN, Row, Standings
 from warehouse.terminal import (
     Column,
+    counted,
     left_out_notes,
     print_columns,
     print_notes,
@@ -48,33 +49,36 @@ def untested(standings: Standings, round_name: str) -> str:
     if "tasks" not in (rows[0]["resampled"] or ""):
         return "there are no bootstrap draws of items"
     return (
-        f"a test without items takes at least {MINIMUM_GROUPS} groups of tasks, here are "
-        f"{rows[0]['task_groups']}"
+        f"to distinguish one of {counted(len(pairs), 'pair')} without items takes at least "
+        f"{least_groups(len(pairs))} groups of tasks, here are {rows[0]['task_groups']}"
     )
 
 
-def print_standings(
-    standings: Standings, round_name: str | None = None, wide: bool = False
-) -> None:
+def print_standings(standings: Standings, wide: bool = False) -> None:
     """Print a table for each round, and notes on how to read it.
 
     Args:
         standings: the ranking.
-        round_name: only this round; None for all.
         wide: show all columns, however narrow the terminal is.
     """
     console = terminal_console()
     for name in standings.rounds:
-        if round_name in (None, name):
-            _print_round(console, standings, name, wide)
-    pairs = standings.marts["ranking_stability"]
-    shown = [p for p in pairs if round_name in (None, p["round"], p["other_round"])]
-    print_notes(console, map(stability, shown))
-    if shown:
+        _print_round(console, standings, name, wide)
+    if pairs := standings.marts["ranking_stability"]:
+        print_notes(console, map(stability, pairs))
         console.print()
-    if round_name in (None, OPEN):
-        for name, rows in standings.drops.items():
-            _print_drops(console, name, rows)
+    for name, rows in standings.drops.items():
+        _print_drops(console, name, rows)
+    print_notes(console, over_limits(standings.marts["merge_costs"]))
+
+
+def over_limits(costs: list[Row]) -> list[str]:
+    """A sentence on each merge and evaluation that broke its limits."""
+    return [
+        f"over its limits: {row['entry']} ({row['stage']}): {row['reason']}"
+        for row in costs
+        if row["within_limits"] is False
+    ]
 
 
 def _print_drops(console: Console, name: str, rows: list[Row]) -> None:
@@ -131,7 +135,8 @@ def missing_notes(missing: list[Row], round_name: str | None = None) -> list[str
     """
     rows = [row for row in missing if round_name in (None, row["round"])]
     found = [
-        f"{row['entry']}: {row['cause']} in {_column(row)}, round {row['round']}; ranked without it"
+        f"{row['entry']}: {row['cause']} in {_column(row)}, round {row['round']}; ranked without "
+        "it, which may raise its score"
         for row in rows[:MOST_MISSING]
     ]
     if len(rows) > MOST_MISSING:
@@ -172,10 +177,26 @@ def note(rows: list[Row], reason: str = "") -> str:
         return f"{intervals}; pairs were not tested: {reason}"
     if of_tasks:
         return (
-            f"{intervals}; pairs: exact sign-flip test over groups of tasks, at least "
-            f"{MINIMUM_GROUPS}, adjusted for the number of pairs (Holm)"
+            f"{intervals}; pairs: exact sign-flip test over groups of tasks, adjusted for the "
+            "number of pairs (Holm)"
         )
     return f"{intervals}; the pairs are not adjusted for their number" if draws else intervals
+
+
+def first_of(rows: list[Row]) -> str:
+    """A sentence on the highest score of a round, and on how often it is first in the draws.
+
+    Args:
+        rows: rows of `rankings` of the round, best first.
+    """
+    first = rows[0]
+    equal = [row["entry"] for row in rows if row["rank"] == 1]
+    if len(equal) > 1:
+        names = f"{', '.join(equal[:-1])} and {equal[-1]}"
+        return f"{names} have the same score, {number(first['score'])}, the highest."
+    share = first["first_share"]
+    drawn = "" if share is None else f"; none is above it in {share:.0%} of the bootstrap draws"
+    return f"{first['entry']} has the highest score, {number(first['score'])}{drawn}."
 
 
 def stability(pair: Row) -> str:

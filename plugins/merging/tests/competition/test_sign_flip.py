@@ -9,7 +9,7 @@ import pingouin
 import pytest
 import scipy.stats
 
-from plugins.merging.competition.sign_flip import holm, sign_flip_p
+from plugins.merging.competition.sign_flip import LEVEL, holm, least_groups, sign_flip_p
 
 
 @pytest.mark.parametrize("groups", [6, 9, 18])
@@ -23,9 +23,10 @@ def test_it_is_scipys_exact_permutation_test(groups):
         assert found[row] == pytest.approx(exact.pvalue)
 
 
-def test_five_groups_are_too_few_and_six_just_enough():
-    assert np.isnan(sign_flip_p(np.ones((2, 5)))).all()
-    assert sign_flip_p(np.ones((1, 6)))[0] == 2 / 64
+def test_the_fewest_groups_depend_on_the_number_of_pairs():
+    for pairs, groups in ((1, 6), (10, 9), (28, 11)):
+        least = [pairs * sign_flip_p(np.ones((1, g)))[0] for g in (groups - 1, groups)]
+        assert least_groups(pairs) == groups and least[0] >= LEVEL > least[1]
 
 
 def test_equal_entries_are_never_distinguishable():

@@ -66,7 +66,10 @@ def test_results_that_an_entry_lacks_are_named(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     words = ["rank", "report", "--results", str(path), "--draws", "0", "--out", str(page)]
     assert CliRunner().invoke(cli, words).exit_code == 0
-    assert "e: no result in t0, round open; ranked without it." in page.read_text()
+    assert (
+        "e: no result in t0, round open; ranked without it, which may raise its score."
+        in page.read_text()
+    )
 
 
 def test_items_that_an_entry_lacks_in_one_task_of_a_group_are_counted(tmp_path: Path) -> None:
@@ -96,23 +99,64 @@ def test_the_import_names_results_that_an_entry_lacks(
     assert "e: no result in nli, round results; ranked without it" in done.stderr
 
 
-@pytest.mark.parametrize(("groups", "tested"), [(4, False), (5, False), (6, True)])
+@pytest.mark.parametrize(
+    ("entries", "groups", "least"), [(2, 4, 6), (2, 5, 6), (2, 6, 6), (5, 8, 9), (5, 9, 9)]
+)
 def test_pairs_without_a_possible_test_are_not_called_indistinguishable(
-    tmp_path: Path, groups: int, tested: bool
+    tmp_path: Path, entries: int, groups: int, least: int
 ) -> None:
+    """The later entry is better in every group; of 5 entries, 10 times 2 / 2^8 is above 0.05."""
+    tested = groups >= least
     path, page = tmp_path / "results.csv", tmp_path / "page.html"
-    rows = [f"{e},t{task},{v}" for task in range(groups) for e, v in (("a", 1), ("b", 2))]
+    rows = [f"{'abcde'[v]},t{task},{v}" for task in range(groups) for v in range(entries)]
     path.write_text("\n".join(["entry,task,value", *rows]) + "\n")
     words = ["rank", "report", "--results", str(path), "--draws", "0", "--out", str(page)]
     assert CliRunner().invoke(cli, words).exit_code == 0
     text, printed = page.read_text(), shown("--results", path)
-    (pair,) = json.loads(shown("--results", path, "--json"))["ranking_pairs"]
-    reason = f"at least 6 groups of tasks, here are {groups}"
+    pairs = json.loads(shown("--results", path, "--json"))["ranking_pairs"]
+    reason = f"at least {least} groups of tasks, here are {groups}"
     for each in (text, printed):
-        assert (reason in each and "not tested" in each) != tested
-    # six groups are tested without a draw, too
-    assert pair["distinguishable"] is (True if tested else None)
-    assert ("It is distinguishable from every other entry" in text) == tested
+        assert (reason in " ".join(each.split()) and "not tested" in each) != tested
+    # tested without a draw, too
+    assert {pair["distinguishable"] for pair in pairs} == {True if tested else None}
+    assert (" is distinguishable from every other entry" in text) == tested
+
+
+def test_one_round_shows_nothing_of_another(results: Path, tmp_path: Path) -> None:
+    """Organisers publish the open round while the other one is secret."""
+    results.write_text(results.read_text().replace("hidden", "secret"))
+    page = tmp_path / "page.html"
+    words = ["rank", "report", "--results", str(results), "--round", "open", "--draws", "50"]
+    assert CliRunner().invoke(cli, [*words, "--out", str(page)]).exit_code == 0
+    printed = shown("--results", results, "--round", "open")
+    as_json = shown("--results", results, "--round", "open", "--json")
+    for text in (page.read_text(), printed, as_json):
+        assert "open" in text and "secret" not in text and "Overall:" not in text
+    marts = json.loads(as_json)
+    assert marts["rankings"] and marts["ranking_tasks"] and marts["ranking_pairs"]
+    assert not marts["ranking_drops"] and not marts["ranking_stability"]
+
+
+def test_equal_entries_are_both_first(tmp_path: Path) -> None:
+    path, page = tmp_path / "results.csv", tmp_path / "page.html"
+    rows = [
+        f"{entry},t{task},{v}"
+        for task in range(3)
+        for entry, v in zip("abc", (2, 2, 1), strict=True)
+    ]
+    path.write_text("\n".join(["entry,task,value", *rows]) + "\n")
+    words = ["rank", "report", "--results", str(path), "--out", str(page)]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    assert "a and b have the same score, 0.75, the highest." in page.read_text()
+
+
+def test_directions_taken_from_names_are_said(tmp_path: Path) -> None:
+    path = tmp_path / "results.csv"
+    rows = ["a,t,ppl,3", "b,t,ppl,2", "a,t,acc,0.5", "b,t,acc,0.4"]
+    path.write_text("\n".join(["entry,task,metric,value", *rows]) + "\n")
+    done = CliRunner().invoke(cli, ["rank", "show", "--results", str(path)])
+    assert "no direction given: lower is better for ppl, by the metric's name" in done.stderr
+    assert "higher is better for t (acc)" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["rank", "merge"])

@@ -5,9 +5,9 @@ with runs as (
 judged as (
     select
         *,
-        concat_ws(
+        -- what the watchdog ended has its reason already
+        if(ended != '', ended, concat_ws(
             '; ',
-            nullif(ended, ''),
             if(
                 seconds > limit_seconds,
                 concat(round(seconds, 1), ' seconds, ', limit_seconds, ' allowed'),
@@ -28,7 +28,7 @@ judged as (
                 concat(disk_bytes, ' bytes of disk, ', limit_disk_bytes, ' allowed'),
                 null
             )
-        ) as reason
+        )) as reason
     from runs
 ),
 
