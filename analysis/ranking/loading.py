@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
+import click
 import duckdb
 import numpy as np
 
@@ -22,6 +23,7 @@ from warehouse.problem.needs import scored_models
 from warehouse.problem.spec import FileTarget, Problem
 from warehouse.problem.target_file import read_locked_target
 from warehouse.sql.connection import connect_read_only
+from warehouse.store.survey import last_change
 
 if TYPE_CHECKING:
     from analysis.ranking.other_labs import OtherLab
@@ -109,6 +111,12 @@ def load_table(
             [problem.name],
         ).fetchall()
         lengths = connection.execute(_LENGTHS, [problem.name]).fetchall()
+    if last_change(workspace.store, problem.name) > workspace.database.stat().st_mtime:
+        click.echo(
+            f"note: files of {problem.name} changed after the last build of the database; "
+            "`tokenmart dbt run` computes the metrics and target scores from them",
+            err=True,
+        )
     scores, source = load_target(problem, workspace, others)
     models = tuple(
         Model(spec.model_id, spec.full_id, spec.family, spec.parameters, series_of(spec))

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import glob
 import json
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +62,22 @@ def _own_files(data: Path, table: str) -> set[Path]:
 def _own_pattern(table: str) -> str:
     found = all_tables()[table]
     return "/".join([*(f"{key}=*" for key in found.keys), found.files])
+
+
+def last_change(data: Path, problem: str) -> float:
+    """When a file of a problem's tables was last added, replaced or removed, in seconds since 1970.
+
+    Read from the folders alone, of which large stores have fewer than files; 0 without any, and in
+    a bucket, whose folders have no time.
+    """
+    if not isinstance(data, Path):
+        return 0.0
+    latest = 0.0
+    for table in all_tables():
+        for folder, _, _ in os.walk(data / table / f"problem={problem}"):
+            with suppress(FileNotFoundError):  # removed meanwhile
+                latest = max(latest, Path(folder).stat().st_mtime)
+    return latest
 
 
 def survey(data: Path, *, every_byte: bool = False) -> list[Stranger]:
