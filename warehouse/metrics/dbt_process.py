@@ -82,20 +82,21 @@ def run_dbt(arguments: Sequence[str], workspace: Workspace) -> int:
 
 
 def next_steps(workspace: Workspace) -> list[str]:
-    """Commands that follow a build: of each problem whose metrics have values."""
+    """Commands that follow a build: of the problems with metric values, the last changed first."""
     from warehouse.problem.problem_files import list_problems
     from warehouse.problem.spec import load_ranked
     from warehouse.sql.connection import connect_read_only
+    from warehouse.store.survey import last_change
 
     try:
         with connect_read_only(workspace) as connection:
             rows = connection.execute(
-                "select problem from metric_values where value is not null"
-                " group by problem order by count(distinct model_id) desc, problem"
+                "select distinct problem from metric_values where value is not null order by all"
             ).fetchall()
     except (duckdb.Error, TokenmartError):
         return []
     lines = []
+    rows.sort(key=lambda row: last_change(workspace.store, row[0]), reverse=True)
     for (problem,) in rows[:PROBLEMS_NAMED]:
         asked = problem if problem in list_problems(workspace) else f"{problem}.yml"
         target = None

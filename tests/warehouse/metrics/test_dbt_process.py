@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from made_up_marts import Marts
 
 from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
@@ -71,3 +73,19 @@ def test_variables_of_another_dbt_project_do_not_reach_dbt(
     assert {name for name in found if name.startswith("DBT_")} == {"DBT_TARGET_PATH"}
     assert found["TOKENMART_DATABASE"] == str(workspace.database)
     assert found["TOKENMART_MEMORY"] == "2GiB"
+
+
+def test_the_problem_that_changed_last_is_named_first(workspace: Workspace) -> None:
+    """Of a shipped problem the name leads on; of another, the folder of its file isn't known."""
+    marts = Marts(workspace)
+    problems = ("no4k", "minilong", "mine")
+    for seconds, problem in enumerate(problems, start=1):
+        with marts.write() as connection:
+            connection.execute(
+                "insert into metric_values values (?, 'm', 'a', 'b', 0.5, 1, 1, null)", [problem]
+            )
+        folder = workspace.tokens / f"problem={problem}"
+        folder.mkdir(parents=True)
+        os.utime(folder, (seconds, seconds))
+    named = [line.split()[-1] for line in dbt_process.next_steps(workspace) if "report" in line]
+    assert named == ["FOLDER/mine.yml", "minilong", "no4k"]
