@@ -14,6 +14,7 @@ LOG := $(VENV)/setup.log
 extract: PROBLEM ?= no4k
 correlate report: PROBLEM ?= minilong
 METRIC_KEY ?= score
+PORT ?= 8000
 QUERY ?=
 
 help:  ## list the targets
@@ -108,8 +109,8 @@ docs: $(READY)  ## build the documentation site into build/site; needs no networ
 	$(SITE) build --strict --quiet
 	@echo "open build/site/index.html"
 
-docs-serve: $(READY)  ## serve the documentation site at http://127.0.0.1:8000 and rebuild on changes
-	$(SITE) serve
+docs-serve: $(READY)  ## serve the documentation site at http://127.0.0.1:8000 (PORT=8001 if taken) and rebuild on changes
+	$(SITE) serve --dev-addr 127.0.0.1:$(PORT)
 
 dbt-docs: $(READY)  ## dbt's own documentation in one HTML file: models, columns, formulas, lineage
 	$(TOKENMART) dbt docs generate --static
