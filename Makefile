@@ -14,7 +14,7 @@ LOG := $(VENV)/setup.log
 extract: PROBLEM ?= no4k
 correlate report: PROBLEM ?= minilong
 METRIC_KEY ?= score
-PORT ?= 8000
+PORT := 8000
 QUERY ?=
 
 help:  ## list the targets
