@@ -27,8 +27,9 @@ PROBES: list[dict[str, Any]] = [
     {"kind": "ladder", "contexts": [128, 256, 512, 1024], "targets": 256},
     {"kind": "copy", "lengths": [256, 1024]},
     {"kind": "halves", "lengths": [512, 2048]},
+    {"kind": "far", "near": 1024, "targets": 1024},
 ]
-COMPARE = [["full", "ladder_128"]]
+COMPARE = [["full", "ladder_128"], ["full", "far_shuffled"], ["full", "far_foreign"]]
 TOLERANCE = 1e-4
 """Relative: float32 sums of other machines differ by less than a tenth of it."""
 
@@ -36,11 +37,15 @@ FAMILIES = (
     *("forgetting_curve", "min_context", "ladder_gain", "ladder_power", "ladder_reach"),
     *("mutual_information", "rare_recall", "entropy_resolved"),
 )
+FAR = ("mean@far_shuffled", "mean@far_foreign")
+"""Variants of `context_gain`: the gain from distant context in its order, and from it at all."""
+
 QUERIES = {
     "literature": f"""
         select metric, variant, model_id, value, tokens, documents, reason, core, direction
         from metric_values inner join metric_catalog using (metric, variant)
         where metric in {FAMILIES}
+            or (metric = 'context_gain' and variant in {FAR})
         order by all
     """,
     "literature_costs": """
@@ -49,8 +54,8 @@ QUERIES = {
         from units where status = 'done' group by all order by all
     """,
 }
-CONDITIONS = 11
-"""The whole document, four prefixes, two copied passages with a control each, two halves."""
+CONDITIONS = 13
+"""The document, four prefixes, two copied passages and their controls, two halves, two far."""
 
 SCORED = """
     select count(distinct model_id), count(distinct condition), count(*), min(documents),
