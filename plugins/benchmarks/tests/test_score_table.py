@@ -105,7 +105,11 @@ def test_names_of_folders_are_no_columns(tmp_path: Path) -> None:
         ),
         (
             ["model,benchmark,score,direction", "m,q,1,lower", "m,r,1,"],
-            "rows 1 and 2 contradict each other on score, expected one direction",
+            "on score, expected one direction; a metric has one direction: name the losses in the",
+        ),
+        (
+            ["model,benchmark,score", "m,q,1", "m,q_ppl,1"],
+            "row 2: of 'q_ppl' lower is better by its name, and of 'q' (row 1) higher; a metric",
         ),
         (["model,step,benchmark,score", "m,1.5,q,1"], "row 1: step is '1.5', expected a whole num"),
         (["model,benchmark,score,stderr", "m,q,1,-1"], "row 1: stderr is -1.0, expected a finite"),
