@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from plugins.benchmarks.e2lm.scores import open_problem
+from plugins.benchmarks.model_sql import ModelSql
 from plugins.benchmarks.scores.score_store import store_scores
 from plugins.benchmarks.scores.table_problem import (
     TableProblem,
@@ -146,6 +148,24 @@ def test_a_name_that_cant_be_a_folder_is_refused(
     assert problem is not None
     with pytest.raises(TokenmartError, match=f"runs.csv: .*{message}"):
         read_table(problem, workspace)
+
+
+def test_an_early_window_up_to_the_end_decides_nothing(workspace: Workspace) -> None:
+    """Sizes of one pair of recipes don't take its place; stages keep their decisions."""
+    text = PROBLEM.replace("{sizes: [small]}", "{shares: [0.5]}").replace(", size: large", "")
+    text = text.replace("{until_share: 0.5, checkpoints: 2}", "{until_share: 1.0}")
+    problem = find_own(write(workspace, text), workspace)
+    with open_problem("runs", read_table(problem, workspace)) as database:
+        signal = ModelSql(database, SHIPPED).build("benchmark_signal")
+        found = {
+            name: (value, reason)
+            for name, value, reason in database.execute(
+                f"select statistic, value, reason from {signal} where benchmark = 'q'"
+            ).fetchall()
+        }
+    assert found["decision_accuracy"][0] is found["decision_pairs"][0] is None
+    assert "no checkpoint after the early window" in found["decision_accuracy"][1]
+    assert found["decision_accuracy@50%"][0] == found["decision_accuracy@small>large"][0] == 1
 
 
 def test_runs_whose_names_would_share_a_folder_are_refused(workspace: Workspace) -> None:
