@@ -19,6 +19,7 @@ from plugins.benchmarks.scores.score_table import read_scores
 from plugins.benchmarks.tables.benchmarks import BENCHMARK_TABLES
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
+from warehouse.terminal import listed
 
 COLUMNS = ("model", "size", "arch", "tokens_bt", "benchmark", "score")
 CONTENTS = {
@@ -198,10 +199,11 @@ def _notes(database: duckdb.DuckDBPyConnection) -> Iterator[str]:
     off_schedule = database.execute(
         "select distinct full_id from benchmark_scores where step is null order by all"
     ).fetchall()
-    for (model,) in off_schedule:
+    if off_schedule:
         yield (
-            f"{model}: its checkpoints are not those of the competition's schedule; all up to "
-            f"{UNTIL_TOKENS / 1e9:g} billion tokens count as early"
+            f"{listed([model for (model,) in off_schedule])}: the checkpoints are not those of the "
+            f"competition's schedule; all up to {UNTIL_TOKENS / 1e9:g} billion tokens count as "
+            "early"
         )
     absent = database.execute(
         """

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from dbt_harness import Warehouse
 
+from plugins.benchmarks.page.pairs_data import PREFERRED
 from tokenmart import cli
 from warehouse.paths import Workspace
 
@@ -112,6 +113,11 @@ def test_a_query_of_pairs_takes_a_problem_without_extraction(
     assert "give --param model_a=… (good, middling, poor)" in without_models.stderr
     wrong = invoke(*words, "--param", "problem=tini", *models)
     assert wrong.exit_code == 1 and "did you mean 'tiny'" in wrong.stderr
+
+
+def test_the_help_names_the_default_metrics_of_pairs() -> None:
+    shown = " ".join(invoke("e2lm", "report", "--help").stdout.split())
+    assert f"the first that a task has of {', '.join(PREFERRED)}." in shown
 
 
 def test_what_is_missing_is_named(workspace: Workspace, tmp_path: Path) -> None:

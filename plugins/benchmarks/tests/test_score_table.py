@@ -66,7 +66,7 @@ def test_names_of_folders_are_no_columns(tmp_path: Path) -> None:
     [
         (
             [HEADER.replace("score", "scores")],
-            "column 'score' is missing; did you mean 'scores'? rename that column to 'score'",
+            "unknown column 'scores'; did you mean 'score'? Rename it; the columns are model, ",
         ),
         (
             [HEADER.replace("score", "accuracy")],
@@ -135,7 +135,9 @@ def test_other_files(tmp_path: Path) -> None:
         read_scores(written(tmp_path, "x", name="t.xlsx"))
     with pytest.raises(TokenmartError, match="can't be read"):
         read_scores(written(tmp_path, "no parquet", name="t.parquet"))
-    with pytest.raises(TokenmartError, match="columns 'size', 'arch', 'tokens_bt' are missing"):
+    with pytest.raises(
+        TokenmartError, match="columns 'size', 'arch', 'tokens_bt' are missing; add them"
+    ):
         read_scores(written(tmp_path, "model,benchmark,score", "m,q,1"), HEADER.split(","))
 
 

@@ -274,6 +274,22 @@ def test_a_weighted_score_that_is_none_says_what_it_takes(write: Write) -> None:
     assert "a weight of 0 leaves a part out, such as --weights 1,0,0" in said
 
 
+def test_each_empty_column_and_runs_off_the_schedule_have_one_note(write: Write) -> None:
+    rows = {(f"m{n}", "q"): [0.1 + 0.01 * k * (n + 1) for k in range(8)] for n in range(6)}
+    path = write(rows, [10.0 * k for k in range(1, 9)])
+    shown = CliRunner().invoke(cli, ["e2lm", "score", "--scores", str(path)])
+    (note,) = [line for line in shown.stderr.splitlines() if "schedule" in line]
+    assert note.startswith("note: m0, m1, m2 and 3 more: the checkpoints are not those of")
+    said = " ".join(shown.stdout.split())
+    for reason in (
+        "no value of RC: no two runs share a checkpoint after the early window",
+        "no value of CS: no early window shared by runs of the recipes science and web",
+        "no value of decides: no checkpoint after the early window, and no recipe at two sizes",
+        "no value of SNR: 8 of at least 10 checkpoints",
+    ):
+        assert said.count(reason) == 1, said
+
+
 def test_a_model_without_a_benchmark_is_named(write: Write) -> None:
     rows = {("m0", "q"): [0.1, 0.2], ("m0", "r"): [0.1, 0.2], ("m1", "q"): [0.1, 0.3]}
     notes = score_table(write(rows, EARLY[:2]), WORKSPACE).notes
