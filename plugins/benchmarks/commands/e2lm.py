@@ -32,7 +32,8 @@ e2lm.add_command(curate)
     "--scores",
     required=True,
     type=FILE,
-    help="Table with the columns model, size, arch, tokens_bt, benchmark and score.",
+    help="Table with the columns model, size, arch, tokens_bt, benchmark and score, and direction "
+    "(lower) for losses.",
 )
 @click.option("--model", help="Show only this model; the statistics use all models.")
 @WEIGHTS
