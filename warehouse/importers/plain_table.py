@@ -133,12 +133,13 @@ def check_columns(
         if long and len(numbers) > 1 and set(long) <= set(missing):
             raise TokenmartError(_wide(path, given, numbers, long))
         raise TokenmartError(
-            f"{path}: {_named('column', missing)} missing; {_meant(missing, unknown)}; {listed}"
+            f"{path}: {_misspelt(missing, unknown) or _unlike(missing, unknown)}; {listed}"
         )
     if missing:
         said = [f"{name}: {contents[name]}" for name in missing if name in contents]
         raise TokenmartError(
-            f"{path}: {_named('column', missing)} missing; add it"
+            f"{path}: {_named('column', missing)} missing; add "
+            + ("it" if len(missing) == 1 else "them")
             + (f" ({'; '.join(said)})" if said else "")
         )
     if unknown:
@@ -162,15 +163,20 @@ def numbers_in(connection: duckdb.DuckDBPyConnection, table: str) -> Callable[[s
     return is_number
 
 
-def _meant(missing: Sequence[str], unknown: Sequence[str]) -> str:
-    """Which column may be the missing one under another name."""
-    for name in missing:
-        close = did_you_mean(name, unknown)
-        if close:
-            return f"{close}rename that column to {name!r}"
+def _misspelt(missing: Sequence[str], unknown: Sequence[str]) -> str:
+    """The unknown column that may be a missing one; empty if no name is close."""
+    for name in unknown:
+        if close := did_you_mean(name, missing):
+            return f"unknown column {name!r}; {close.rstrip()} Rename it"
+    return ""
+
+
+def _unlike(missing: Sequence[str], unknown: Sequence[str]) -> str:
+    """Missing columns, and the unknown ones that may be these."""
+    start = f"{_named('column', missing)} missing; if "
     if len(missing) == len(unknown) == 1:
-        return f"if {unknown[0]!r} is that column, rename it to {missing[0]!r}"
-    return f"if some of {_list(unknown)} are those columns, rename them"
+        return f"{start}{unknown[0]!r} is that column, rename it to {missing[0]!r}"
+    return f"{start}some of {_list(unknown)} are those columns, rename them"
 
 
 def _wide(path: Path, given: Sequence[str], numbers: Sequence[str], long: tuple[str, str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from warehouse.sql.statements import Value
 
 _PARAMETER = re.compile(r"-- param (\w+)(?: = (.*?))?(?:  -- (.*))?")
+_MOST = 20
 _MODELS = ("model", "model_a", "model_b")
+_LISTS_OF_MODELS = ("models", "downstream")
+"""Tables that have models without any answer or token, too."""
 _CONDITIONS = ("condition", "short", "with_document", "without_document")
 
 # The whole documents first: they are what the other conditions are compared with.
@@ -179,14 +182,23 @@ def parameters_of(
             row = result.fetchone()
         values[name] = row[0] if row else None
     check_values(values, session.workspace)
-    return values, _note(recipe, given, values)
+    return values, _note(recipe, given, values, session.workspace)
 
 
-def _note(recipe: Query, given: Mapping[str, Value], values: Mapping[str, Value]) -> str:
+def _note(
+    recipe: Query, given: Mapping[str, Value], values: Mapping[str, Value], workspace: Workspace
+) -> str:
     choices = [name for name, default in recipe.defaults.items() if default is None]
     open_ = [name for name in choices if name in CHOICES and values[name] is None]
     if open_:
         text = f"{recipe.name}: nothing was extracted to choose {', '.join(open_)} from"
+        first = next((name for name in open_ if name in ("problem", *_MODELS)), "")
+        pattern = "problem=*" if first == "problem" else f"problem={values['problem']}/model_id=*"
+        if first and (
+            there := sorted(_stored(workspace, pattern, _LISTS_OF_MODELS))
+        ):  # imported or evaluated
+            shown = ", ".join(there[:_MOST]) + ", …" * (len(there) > _MOST)
+            return f"{text}; give --param {first}=… ({shown})"
         problem = values.get("problem") or "minilong --demo"
         # a condition alone may be missing because the problem has no such probe
         models = {"problem", "model", "model_a"}.intersection(open_)
@@ -211,13 +223,17 @@ def check_problem(given: Mapping[str, Value], workspace: Workspace) -> None:
     if "problem" not in given:
         return
     name = str(given["problem"])
-    tables = (workspace.documents, workspace.models, workspace.tokens, workspace.downstream)
-    folders = [folder.name for table in tables for folder in table.glob("problem=*")]
-    known = {folder.partition("=")[2] for folder in folders}
-    known |= {path.stem for path in workspace.problems.glob("*.yml")}
-    if name not in known:
+    known = {path.stem for path in workspace.problems.glob("*.yml")}
+    if name not in known and name not in (known := known | _stored(workspace, "problem=*")):
         hint = did_you_mean(name, known).rstrip() or f"known: {', '.join(sorted(known)) or 'none'}"
         raise TokenmartError(f"problem {name!r}: no such problem here; {hint}")
+
+
+def _stored(workspace: Workspace, pattern: str, except_: Sequence[str] = ()) -> set[str]:
+    """Values of the last key of a pattern of folders, in all tables of the store but these."""
+    tables = [table for table in workspace.store_folders if table.name not in except_]
+    folders = {folder.name for table in tables for folder in table.glob(pattern)}
+    return {folder.partition("=")[2] for folder in folders}
 
 
 def check_values(values: Mapping[str, Value], workspace: Workspace) -> None:
@@ -237,15 +253,15 @@ def check_values(values: Mapping[str, Value], workspace: Workspace) -> None:
         if not known or value in known:
             continue
         hint = did_you_mean(value, known).rstrip() if name != "document" else ""
-        hint = hint or f"there are {', '.join(known[:20])}{', …' if len(known) > 20 else ''}"
+        hint = hint or f"there are {', '.join(known[:_MOST])}{', …' * (len(known) > _MOST)}"
         raise TokenmartError(f"--param {name}={value}: not in problem {problem}; {hint}")
 
 
 def _known(name: str, problem: str, workspace: Workspace) -> list[str]:
     """Possible values of a parameter of this name; empty if unknown."""
     if name in _MODELS:
-        folders = workspace.tokens.glob(f"problem={problem}/model_id=*")
-    elif name in _CONDITIONS:
+        return sorted(_stored(workspace, f"problem={problem}/model_id=*", _LISTS_OF_MODELS))
+    if name in _CONDITIONS:
         folders = workspace.tokens.glob(f"problem={problem}/*/condition=*")
     elif name == "metric":
         return sorted(path.stem for path in (workspace.dbt_project / "variants").glob("*.csv"))

@@ -32,7 +32,8 @@ e2lm.add_command(curate)
     "--scores",
     required=True,
     type=FILE,
-    help="Table with the columns model, size, arch, tokens_bt, benchmark and score.",
+    help="Table with the columns model, size, arch, tokens_bt, benchmark and score, and direction "
+    "(lower) for losses.",
 )
 @click.option("--model", help="Show only this model; the statistics use all models.")
 @WEIGHTS
@@ -172,7 +173,8 @@ def collect(
         found = replace(found, rows=tuple(row for row in found.rows if row["metric"] == metric))
     say(found.notes)
     models = {row["model"] for row in found.rows}
-    write_out(out, found.csv(), f" ({len(found.rows)} scores of {len(models)} models)")
+    size = f"{counted(len(found.rows), 'score')} of {counted(len(models), 'model')}"
+    write_out(out, found.csv(), f" ({size})")
 
 
 @e2lm.command(short_help="Write an HTML page for a table of scores, or for pairs of models.")
@@ -186,7 +188,11 @@ def collect(
     type=FILE,
     help="Table in the format of `tokenmart e2lm score`, instead of --problem.",
 )
-@click.option("--metric", help="Scoring method shown; default: the target's, or the task's first.")
+@click.option(
+    "--metric",
+    help="Scoring method shown; default: the target's, or, for pairs of models, the first that a "
+    "task has of acc_norm, acc, exact_match, f1, bits_per_byte, perplexity.",
+)
 @click.option(
     "--out",
     type=FILE,

@@ -14,10 +14,12 @@ import pyarrow.compute as pc
 from plugins.benchmarks.e2lm.scores import open_scores
 from plugins.benchmarks.e2lm.site_scores import plain_table
 from plugins.benchmarks.model_sql import ModelSql
+from plugins.benchmarks.scores.metric_directions import Direction
 from plugins.benchmarks.scores.score_table import read_scores
 from plugins.benchmarks.tables.benchmarks import BENCHMARK_TABLES
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
+from warehouse.terminal import listed
 
 COLUMNS = ("model", "size", "arch", "tokens_bt", "benchmark", "score")
 CONTENTS = {
@@ -126,7 +128,8 @@ def open_table(path: Path) -> duckdb.DuckDBPyConnection:
         TokenmartError: the table is invalid, or has scores by several scoring methods.
     """
     with plain_table(path) as table:
-        scores = read_scores(table, COLUMNS, CONTENTS)
+        assumed: dict[str, Direction] = {}
+        scores = read_scores(table, COLUMNS, CONTENTS, assumed)
     metrics = sorted(set(scores["metric"].to_pylist()))
     if len(metrics) > 1:
         raise TokenmartError(
@@ -151,6 +154,9 @@ def open_table(path: Path) -> duckdb.DuckDBPyConnection:
     }
     database = open_scores(_PROBLEM, scores, pa.Table.from_pylist([facts], BENCHMARK_TABLES))
     _place_on_schedule(database)
+    database.execute("create table assumed_directions (metric varchar, direction varchar)")
+    for row in assumed.items():
+        database.execute("insert into assumed_directions values (?, ?)", row)
     return database
 
 
@@ -185,13 +191,19 @@ def table_notes(database: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
 
 
 def _notes(database: duckdb.DuckDBPyConnection) -> Iterator[str]:
+    for metric, direction in database.execute("from assumed_directions order by all").fetchall():
+        yield (
+            f"{metric}: {direction} is taken as better, by name, because the table has no "
+            "'direction' column; for other benchmarks add it (higher or lower)"
+        )
     off_schedule = database.execute(
         "select distinct full_id from benchmark_scores where step is null order by all"
     ).fetchall()
-    for (model,) in off_schedule:
+    if off_schedule:
         yield (
-            f"{model}: its checkpoints are not those of the competition's schedule; all up to "
-            f"{UNTIL_TOKENS / 1e9:g} billion tokens count as early"
+            f"{listed([model for (model,) in off_schedule])}: the checkpoints are not those of the "
+            f"competition's schedule; all up to {UNTIL_TOKENS / 1e9:g} billion tokens count as "
+            "early"
         )
     absent = database.execute(
         """

@@ -53,7 +53,7 @@ def print_scores(found: SignalScores, wide: bool = False) -> None:
         ],
         wide=wide,
     )
-    lines = [*_tied(rows), *_reasons(rows), *left_out_notes(left_out)]
+    lines = [*_tied(rows), *_reasons(rows), *_empty(rows), *left_out_notes(left_out)]
     if len(rows) > MOST_ROWS:
         lines.insert(
             0, f"and {len(rows) - MOST_ROWS} more rows: see --model, or all of them with --out"
@@ -97,6 +97,26 @@ def _reasons(rows: list[tuple[str, str, Entry]]) -> Iterator[str]:
     for reason, found in list(places.items())[:MOST_REASONS]:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         yield f"no weighted score for {found[0]}{more}: {reason}"
+
+
+def _empty(rows: list[tuple[str, str, Entry]]) -> Iterator[str]:
+    """Reasons for columns without any value, and the stage of the decision accuracy."""
+    empty: dict[str, list[str]] = {}
+    for heading, name in (("RC", "rc"), ("CS", "cs"), ("decides", "decision_accuracy")):
+        if all(entry.get(name) is None for _, _, entry in rows):
+            for reason in {entry["reasons"].get(name): None for _, _, entry in rows}:
+                empty.setdefault(reason or "undefined", []).append(heading)
+        elif heading == "decides":
+            yield (
+                "decides: decision accuracy at the last early checkpoint (at the smallest size if "
+                "no two runs have several checkpoints)"
+            )
+    if all(entry.get("snr") is None for _, _, entry in rows):
+        reasons = rows[0][2]["reasons"]
+        known = (reasons.get(name) for name in ("noise_sd", "noise", "signal", "snr"))
+        empty.setdefault(next(filter(None, known), "undefined"), []).append("SNR")
+    for reason, headings in empty.items():
+        yield f"no value of {', '.join(headings)}: {reason}"
 
 
 def _number(value: float | None) -> str:

@@ -19,9 +19,10 @@ import numpy as np
 from analysis.statistics.correlations import Flags, Floats
 from plugins.benchmarks.e2lm.scores import open_problem
 from plugins.benchmarks.model_sql import ModelSql
-from plugins.benchmarks.scores.table_problem import TableProblem, find_table, read_table
+from plugins.benchmarks.scores.table_problem import TableProblem, early_ends, find_table, read_table
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
+from warehouse.terminal import counted
 
 LEVEL = 0.95
 SPLIT = re.compile("(_val|_test|_[0-9]+shot|_zeroshot|_fewshot)+$")
@@ -39,6 +40,8 @@ class Decisions:
     agreement: `[methods, benchmarks, pairs]` in 0 … 1, NaN if a run has no score.
     first, second: `[pairs]` indices of the compared runs; runs: number of runs.
     related: `[pairs]`, whether both runs are of one family.
+    left_out: names of the table's `runs` (recipes, if sizes predict), `scoring_methods` and
+        `benchmarks` that are not compared.
     task: `[benchmarks]` index of the benchmark's task.
     """
 
@@ -49,6 +52,7 @@ class Decisions:
     first: np.ndarray[Any, np.dtype[np.intp]]
     second: np.ndarray[Any, np.dtype[np.intp]]
     runs: int
+    left_out: dict[str, list[str]]
     related: Flags
     task: np.ndarray[Any, np.dtype[np.intp]]
 
@@ -79,7 +83,8 @@ def compare_scoring_methods(
         if problem is not None and problem.predict.metrics:
             what = "ranks models, not runs over training"
         raise TokenmartError(f"--problem {name}: it {what}; name a problem of kind table with one")
-    with open_problem(problem.name, read_table(problem, workspace)) as database:
+    brought = read_table(problem, workspace)
+    with open_problem(problem.name, brought) as database:
         models = ModelSql(database, workspace)
         pairs, signal = models.build("int_decision_pairs"), models.build("benchmark_signal")
         planned = models.build("int_planned_decisions")
@@ -98,6 +103,7 @@ def compare_scoring_methods(
         "sha256": problem.table.sha256,
         "seed": seed,
         "resamples": resamples,
+        "notes": list(early_ends(brought.scores)),
         "stages": [
             _stage_record(stage, decisions, problem.target.metric, quality[stage], seed, resamples)
             for stage, decisions in found.items()
@@ -148,10 +154,18 @@ def _decisions(
     runs = sorted({row[2] for row in rows} | {row[3] for row in rows})
     if not benchmarks or len(runs) < 3:
         raise TokenmartError(
-            f"problem {problem.name}: {len(runs)} runs and {len(benchmarks)} benchmarks have every "
-            f"scoring method at {stage} and {problem.target.metric} at the end; 3 runs and one "
-            "benchmark are needed"
+            f"problem {problem.name}: {counted(len(runs), 'run')} and "
+            f"{counted(len(benchmarks), 'benchmark')} have every scoring method at {stage} and "
+            f"{target.metric} at the end; 3 runs and one benchmark are needed"
+            + _late_start(database, problem, stage)
         )
+    everything = database.execute(
+        f"select distinct {'recipe' if target.size else 'model_id'}, benchmark, metric"
+        " from benchmark_scores where len($benchmarks) = 0"
+        " or benchmark in (select unnest($benchmarks))",
+        {"benchmarks": list(target.benchmarks)},
+    ).fetchall()
+    subjects = {row[0].replace("/", "--") for row in everything if row[0]}
     rows += (without := asked(planned))
     evaluated = len(methods)
     methods += sorted({row[0] for row in without})
@@ -176,8 +190,31 @@ def _decisions(
         first=first,
         second=second,
         runs=len(runs),
+        left_out={
+            "runs": sorted(subjects.difference(runs)),
+            "scoring_methods": sorted({row[2] for row in everything}.difference(methods)),
+            "benchmarks": sorted({row[1] for row in everything}.difference(benchmarks)),
+        },
         related=kin[first] == kin[second],
         task=np.unique([SPLIT.sub("", name) for name in benchmarks], return_inverse=True)[1],
+    )
+
+
+def _late_start(database: duckdb.DuckDBPyConnection, problem: TableProblem, stage: str) -> str:
+    """The runs' first checkpoint, for the message if it is later than the stage."""
+    if problem.predict.sizes:
+        return ""
+    share, runs, late = database.execute(
+        "with firsts as (select model_id, min(share) as share from int_benchmark_series"
+        " where checkpoints > 1 group by model_id)"
+        " select min(share), count(*), count(*) filter (where share > $share + 1e-9) from firsts",
+        {"share": float(stage.rstrip("%")) / 100},
+    ).fetchall()[0]
+    if not late:
+        return ""
+    return (
+        f". {late} of {runs} runs have no checkpoint at or before {stage}; the first checkpoint of "
+        f"any run is at {100 * share:.3g}%: correct predict.shares, or add earlier checkpoints"
     )
 
 
@@ -318,6 +355,7 @@ def _stage_record(
         "pairs_within_families": int(decisions.related.sum()),
         "benchmarks": list(decisions.benchmarks),
         "tasks": tasks,
+        "left_out": decisions.left_out,
         "scoring_methods": rows,
         "held_out": _held_out(decisions, own),
     }

@@ -16,6 +16,8 @@ from warehouse.terminal import (
 FEW_RUNS = 10
 """With fewer runs, a note on the number of pairs is printed below the table."""
 
+MOST_NAMES = 4
+
 
 def print_scoring_methods(found: list[dict[str, Any]], wide: bool = False) -> None:
     """Print a table for each problem and stage: scoring methods, best first.
@@ -50,7 +52,14 @@ def print_scoring_methods(found: list[dict[str, Any]], wide: bool = False) -> No
             left_out = print_columns(console, columns, title, wide) or left_out
             console.print()
     print_notes(console, _held_out(found))
-    print_notes(console, [*_few_runs(found), *left_out_notes(left_out)], "dim")
+    notes = [*_notes(found), *_not_compared(found), *_few_runs(found)]
+    if not {"SQ", "SNR"} <= set(left_out):
+        notes.append(
+            "SQ: mean over runs and benchmarks; SNR: median over benchmarks. in family: decision "
+            "accuracy of the pairs of one family. chosen: tasks for which the scoring method is "
+            "the best one on all other tasks"
+        )
+    print_notes(console, [*notes, *left_out_notes(left_out)], "dim")
 
 
 def _held_out(found: list[dict[str, Any]]) -> Iterator[str]:
@@ -65,6 +74,36 @@ def _held_out(found: list[dict[str, Any]]) -> Iterator[str]:
                     f"{problem['problem']}, {stage['stage']}: held out, the scoring method that is "
                     f"best on the other tasks: {reached:.3f} (target's: {own:.3f})"
                 )
+
+
+def _notes(found: list[dict[str, Any]]) -> Iterator[str]:
+    for problem in found:
+        yield from (f"{problem['problem']}: {note}" for note in problem["notes"])
+
+
+def _not_compared(found: list[dict[str, Any]]) -> Iterator[str]:
+    """Runs, scoring methods and benchmarks that are left out, with the stages if only at some."""
+    because = {
+        "runs": "no checkpoint that early, or no final score by the target's scoring method",
+        "recipes": "not trained at both sizes",
+        "scoring methods": "on less than half of the benchmarks",
+        "benchmarks": "not scored by every compared scoring method and the target's",
+    }
+    for problem in found:
+        stages: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        for stage in problem["stages"]:
+            for key, names in stage["left_out"].items():
+                of_recipes = key == "runs" and problem["final"] != "final"
+                what = "recipes" if of_recipes else key.replace("_", " ")
+                if names:
+                    stages.setdefault((what, tuple(names)), []).append(stage["stage"])
+        for (what, names), where in stages.items():
+            more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+            at = "" if len(where) == len(problem["stages"]) else f", {', '.join(where)}"
+            yield (
+                f"{problem['problem']}{at}: {what} left out: "
+                f"{', '.join(names[:MOST_NAMES])}{more} ({because[what]})"
+            )
 
 
 def _few_runs(found: list[dict[str, Any]]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 `assets/data/plot-data-combined-all.json` of github.com/e2lmc/e2lmc.github.io: `metadata` names the
 benchmarks (`metrics`), `data` has for each model lists of one length, `gtokens` and the benchmarks.
+All its scores are accuracies.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from warehouse.errors import TokenmartError
 from warehouse.text_file import parse_json, read_text
 
-_HEADER = ("model", "size", "arch", "tokens_bt", "benchmark", "score")
+_HEADER = ("model", "size", "arch", "tokens_bt", "benchmark", "score", "direction")
 
 
 @contextmanager
@@ -63,4 +64,4 @@ def _rows(path: Path) -> Iterator[tuple[Any, ...]]:
                 )
             for point, score in zip(tokens, scores, strict=True):
                 if score is not None:
-                    yield model, size, architecture, point, benchmark, score
+                    yield model, size, architecture, point, benchmark, score, "higher"

@@ -81,6 +81,7 @@ class SignalData:
     metric: the scoring method of the curves. shown_runs: the runs with lines.
     unit: unit of progress, `tokens` or `steps`. banded: number of lines with a sampling error, and
         of all lines.
+    decision_stage: stage of the decision accuracy in `rows`, such as 'at 50% of training'.
     decisions: benchmarks compared with their own final scores. by_method: scoring methods compared
         with the final score by the target's method.
     """
@@ -96,6 +97,7 @@ class SignalData:
     banded: tuple[int, int]
     curves: tuple[Curves, ...]
     rows: tuple[SignalRow, ...]
+    decision_stage: str
     decisions: tuple[DecisionCell, ...]
     by_method: tuple[DecisionCell, ...]
     formulas: tuple[tuple[str, str, str], ...]
@@ -140,6 +142,7 @@ def gather_signal(
         banded=_banded(database, shown, metric, chosen),
         curves=tuple(_curves(database, shown, metric, chosen)),
         rows=tuple(_rows(database)),
+        decision_stage=_decision_stage(database),
         decisions=_decisions(database, metric, chosen),
         by_method=_by_method(database, chosen),
         formulas=tuple(
@@ -268,12 +271,17 @@ def _rows(database: duckdb.DuckDBPyConnection) -> list[SignalRow]:
         where statistic in (select unnest($names))
         group by benchmark, metric, statistic
         """,
-        {"names": [*OF_RUNS, *OF_BENCHMARKS]},
+        {"names": [*OF_RUNS, *OF_BENCHMARKS, "decision_pairs"]},
     ).fetchall()
     found: dict[tuple[str, str], dict[str, Statistic]] = {}
     for benchmark, metric, statistic, value, reason, low, high in rows:
         known = None if value is not None else reason
         found.setdefault((benchmark, metric), {})[statistic] = Statistic(value, known, low, high)
+    few = Statistic(None, f"fewer than {FEWEST_PAIRS} pairs")
+    for statistics in found.values():
+        pairs = statistics.pop("decision_pairs").value
+        if pairs is not None and pairs < FEWEST_PAIRS:
+            statistics["decision_accuracy"] = few
     named = [SignalRow(*key, statistics) for key, statistics in found.items()]
 
     def place(row: SignalRow) -> tuple[float, str, str]:
@@ -281,6 +289,21 @@ def _rows(database: duckdb.DuckDBPyConnection) -> list[SignalRow]:
         return (1.0 if value is None else -value, row.benchmark, row.metric)
 
     return sorted(named, key=place)
+
+
+def _decision_stage(database: duckdb.DuckDBPyConnection) -> str:
+    """Stage of the statistic `decision_accuracy`; empty if no benchmark has one."""
+    ((tokens, share, size),) = database.execute(
+        "select early_until_tokens, early_until_share, target_size from benchmark_tables"
+    ).fetchall()
+    kinds = _column(database, "select distinct kind from int_benchmark_decisions")
+    if "early" in kinds:
+        if share is not None:
+            return f"at {100 * share:g}% of training"
+        if tokens is not None:
+            return f"at {tokens / 1e9:g} billion tokens"
+        return "at the end of the early window"
+    return f"from the smallest size to {size or 'the largest'}" if "size" in kinds else ""
 
 
 _STAGE = "case kind when 'size' then concat(stage, ' → ', later_stage) else stage end"

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import click
 
+from plugins.benchmarks.e2lm.outputs import say
 from plugins.benchmarks.scores.score_store import store_scores, stored_scores
 from plugins.benchmarks.scores.table_problem import (
     RankedTable,
     TableProblem,
     checked_table,
+    early_ends,
     ranked_table,
     read_table,
 )
 from warehouse.problem.problem_files import ProblemKind
+from warehouse.terminal import counted
 
 
 class TableKind(ProblemKind):
@@ -49,11 +52,13 @@ class TableKind(ProblemKind):
         brought = read_table(problem, self.workspace)
         store_scores(brought, self.workspace, problem.name)
         scores = brought.scores
+        if not problem.predict.metrics:
+            say(early_ends(scores))
         runs, benchmarks = (len(scores[name].unique()) for name in ("model_id", "benchmark"))
-        what = f"{runs} models" if problem.predict.metrics else f"{runs} runs"
+        what = counted(runs, "model" if problem.predict.metrics else "run")
         click.echo(
-            f"scores: {scores.num_rows:,} of {what} on {benchmarks} benchmarks (licence: "
-            f"{table.licence}); next: tokenmart dbt run --select 'fqn:*'"
+            f"scores: {scores.num_rows:,} of {what} on {counted(benchmarks, 'benchmark')} "
+            f"(licence: {table.licence}); next: tokenmart dbt run --select 'fqn:*'"
         )
 
     def missing(self) -> tuple[str, str]:

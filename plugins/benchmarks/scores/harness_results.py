@@ -219,6 +219,11 @@ def _other_weights(one: Score, other: Score) -> TokenmartError:
 
 
 def _tree(path: Path) -> dict[str, Any]:
+    if path.name.startswith("samples_") and path.suffix == ".jsonl":
+        raise TokenmartError(
+            f"{path}: is a sample file of lm-evaluation-harness, with a line per item; `tokenmart "
+            "data import --format samples` reads it. Give the results_….json beside it"
+        )
     tree = parse_json(read_text(path), str(path))
     whole = isinstance(tree, dict) and isinstance(tree.get("results"), dict)
     if not whole or not isinstance(tree.get("config"), dict):

@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from plugins.benchmarks.scores.metric_directions import direction_of
+from plugins.benchmarks.scores.metric_directions import Direction, direction_of
 from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES, MODEL_SCORES
 from warehouse.errors import TokenmartError
 from warehouse.importers.plain_table import read_plain
@@ -33,7 +33,13 @@ COLUMNS = {
     "score": "double",
     "stderr": "double",
 }
-"""Column → type. The default of `metric` is `score`; the default direction is that of the name."""
+"""Column → type. The default of `metric` is `score`; the default direction is that of the name: of
+the metric, or of the benchmarks if the metric is `score`."""
+
+ONE_DIRECTION = (
+    "a metric has one direction: name the losses in the column 'metric' (loss, perplexity, …), or "
+    "write one file per direction (`tokenmart e2lm score` reads one metric per file)"
+)
 
 OTHER_NAMES = {"arch": ("architecture", "{}"), "tokens_bt": ("tokens", "{} * 1e9")}
 """Alternative column name → the column, and the function that converts its values."""
@@ -49,7 +55,10 @@ _SLUG = "replace(model, '/', '--')"
 
 
 def read_scores(
-    path: Path, required: Sequence[str] = REQUIRED, contents: Mapping[str, str] | None = None
+    path: Path,
+    required: Sequence[str] = REQUIRED,
+    contents: Mapping[str, str] | None = None,
+    assumed: dict[str, Direction] | None = None,
 ) -> pa.Table:
     """A plain table of scores, in the columns of `BENCHMARK_SCORES`, sorted.
 
@@ -57,6 +66,7 @@ def read_scores(
         path: CSV, TSV, JSON lines or Parquet.
         required: required columns, under any of their names.
         contents: required column → what to write into it, for the message if it is missing.
+        assumed: receives metric → direction for the directions that are not in the table.
 
     Raises:
         TokenmartError: the file can't be read, has other columns, or a row is invalid; the message
@@ -68,7 +78,9 @@ def read_scores(
         _refuse_plain_counts(connection, path)
         connection.execute("alter table plain rename to scores")
         connection.execute("update scores set metric = coalesce(metric, 'score')")
-        _check_rows(connection, path, _POINT)
+        directions = _check_rows(connection, path, _POINT)
+        if assumed is not None:
+            assumed |= directions
         return _stored(connection)
 
 
@@ -108,12 +120,19 @@ def read_model_scores(path: Path) -> pa.Table:
         return table.cast(MODEL_SCORES)
 
 
-def _check_rows(connection: duckdb.DuckDBPyConnection, path: Path, point: Sequence[str]) -> None:
-    """Add missing directions and refuse invalid rows; `point`: columns that identify a score."""
-    _complete_directions(connection, path)
+def _check_rows(
+    connection: duckdb.DuckDBPyConnection, path: Path, point: Sequence[str]
+) -> dict[str, Direction]:
+    """Add missing directions and refuse invalid rows; `point`: columns that identify a score.
+
+    Returns:
+        The added directions by metric.
+    """
+    assumed = _complete_directions(connection, path)
     _refuse_rows(connection, path, point)
     _refuse_runs(connection, path)
     refuse_two_orders(connection, path, "scores")
+    return assumed
 
 
 def refuse_two_orders(connection: duckdb.DuckDBPyConnection, path: Path, table: str) -> None:
@@ -176,13 +195,19 @@ def _refuse_plain_counts(connection: duckdb.DuckDBPyConnection, path: Path) -> N
         )
 
 
-def _complete_directions(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Set a missing direction from the metric's name; refuse other names."""
+def _complete_directions(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, Direction]:
+    """Set a missing direction from the metric's name, or from the benchmarks' if it is `score`.
+
+    Raises:
+        TokenmartError: a name without a direction, or benchmarks of two directions.
+    """
+    assumed: dict[str, Direction] = {}
     rows = connection.execute(
         "select metric, min(row_number) from scores where direction is null group by all order by 2"
     ).fetchall()
     for metric, row in rows:
-        direction = direction_of(metric)
+        direction = _direction_of_benchmarks(connection, path) if metric == "score" else None
+        direction = direction or direction_of(metric)
         if direction is None:
             raise TokenmartError(
                 f"{path}: row {row}: direction is missing, and doesn't follow from the name "
@@ -192,6 +217,25 @@ def _complete_directions(connection: duckdb.DuckDBPyConnection, path: Path) -> N
             "update scores set direction = ? where direction is null and metric = ?",
             [direction, metric],
         )
+        assumed[metric] = direction
+    return assumed
+
+
+def _direction_of_benchmarks(connection: duckdb.DuckDBPyConnection, path: Path) -> Direction | None:
+    """Direction of scores without a metric, if their benchmarks are named after a loss."""
+    rows = connection.execute(
+        "select benchmark, min(row_number) from scores where direction is null"
+        " and metric = 'score' and benchmark is not null group by all order by 2"
+    ).fetchall()
+    of_loss = [(name, row) for name, row in rows if direction_of(name) == "lower"]
+    others = [(name, row) for name, row in rows if direction_of(name) != "lower"]
+    if of_loss and others:
+        (lower, row), (other, other_row) = of_loss[0], others[0]
+        raise TokenmartError(
+            f"{path}: row {row}: of {lower!r} lower is better by its name, and of {other!r} (row "
+            f"{other_row}) higher; {ONE_DIRECTION}. If a name misleads, fill the column 'direction'"
+        )
+    return "lower" if of_loss else None
 
 
 def _refuse_rows(connection: duckdb.DuckDBPyConnection, path: Path, point: Sequence[str]) -> None:
@@ -248,9 +292,10 @@ def _refuse_runs(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
                 f" from scores where {key} = $1",
                 [unequal[0]],
             ).fetchall()[0]
+            remedy = ONE_DIRECTION if fact == "direction" else "correct them"
             raise TokenmartError(
                 f"{path}: rows {first} and {other} contradict each other on {unequal[0]}, expected "
-                f"{wanted}; correct them"
+                f"{wanted}; {remedy}"
             )
 
 

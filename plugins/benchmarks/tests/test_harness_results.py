@@ -91,6 +91,13 @@ def test_other_files_are_refused(tmp_path: Path, text: str, message: str) -> Non
         read_results([(tmp_path / "empty").mkdir() or tmp_path / "empty"])
 
 
+def test_a_sample_file_is_refused_with_the_command_that_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "samples_qa_2026-01-01.jsonl"
+    path.write_text("{}\n{}\n")
+    with pytest.raises(TokenmartError, match=r"is a sample file .* --format samples` reads it"):
+        read_results([path])
+
+
 def test_what_is_no_finite_number_is_named(tmp_path: Path) -> None:
     """An infinite perplexity of one checkpoint doesn't stop the others."""
     values = {"acc,none": 0.5, "perplexity,none": float("inf"), "bleu,none": "N/A"}

@@ -198,6 +198,9 @@ def test_old_files_are_one_list(tmp_path: Path) -> None:
     path.write_text(json.dumps(old, indent=2))
     assert right(path) == [0, 1]
     assert [r.fields["score"] for r in importer("lm-eval").read(path)] == [1.0, 0.0]
+    results = tmp_path / "results_2026-01-01.json"
+    with pytest.raises(TokenmartError, match=r"is a result file .* `tokenmart e2lm collect` reads"):
+        right(results)
     other = path.rename(tmp_path / "pretrained__a_qa.jsonl")
     with pytest.raises(TokenmartError, match=r"rename it to samples_<task>\.jsonl"):
         right(other)

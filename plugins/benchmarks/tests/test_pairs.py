@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from dbt_harness import Warehouse
 
+from plugins.benchmarks.page.pairs_data import PREFERRED
 from tokenmart import cli
 from warehouse.paths import Workspace
 
@@ -92,6 +93,31 @@ def test_pairs_are_those_of_numpy_and_the_page_shows_them(built: Warehouse, tmp_
     assert "default-src 'none'" in text and not re.findall(r"@import|url\(", text)
     wrong = invoke("e2lm", "report", "--problem", "tiny", "--metric", "ac", "--out", str(out))
     assert wrong.exit_code == 1 and "did you mean 'acc'" in wrong.stderr
+
+
+def test_a_query_of_pairs_takes_a_problem_without_extraction(
+    built: Warehouse, workspace: Workspace
+) -> None:
+    (workspace.problems / "tiny.yml").unlink()  # it may be in another folder
+    words = ("sql", "--name", "benchmark_difference", "--format", "json")
+    models = ("--param", "model_a=poor", "--param", "model_b=good")
+    done = invoke(*words, "--param", "problem=tiny", *models)
+    assert done.exit_code == 0, done.output
+    (row,) = json.loads(done.stdout)
+    right = rights()
+    assert row["difference"] == pytest.approx((right["good"] - right["poor"]).mean())
+    without = invoke(*words)
+    assert "nothing was extracted to choose problem, model_a, model_b from" in without.stderr
+    assert "give --param problem=… (tiny)" in without.stderr
+    without_models = invoke(*words, "--param", "problem=tiny")
+    assert "give --param model_a=… (good, middling, poor)" in without_models.stderr
+    wrong = invoke(*words, "--param", "problem=tini", *models)
+    assert wrong.exit_code == 1 and "did you mean 'tiny'" in wrong.stderr
+
+
+def test_the_help_names_the_default_metrics_of_pairs() -> None:
+    shown = " ".join(invoke("e2lm", "report", "--help").stdout.split())
+    assert f"the first that a task has of {', '.join(PREFERRED)}." in shown
 
 
 def test_what_is_missing_is_named(workspace: Workspace, tmp_path: Path) -> None:

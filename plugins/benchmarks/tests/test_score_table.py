@@ -66,7 +66,7 @@ def test_names_of_folders_are_no_columns(tmp_path: Path) -> None:
     [
         (
             [HEADER.replace("score", "scores")],
-            "column 'score' is missing; did you mean 'scores'? rename that column to 'score'",
+            "unknown column 'scores'; did you mean 'score'? Rename it; the columns are model, ",
         ),
         (
             [HEADER.replace("score", "accuracy")],
@@ -105,7 +105,11 @@ def test_names_of_folders_are_no_columns(tmp_path: Path) -> None:
         ),
         (
             ["model,benchmark,score,direction", "m,q,1,lower", "m,r,1,"],
-            "rows 1 and 2 contradict each other on score, expected one direction",
+            "on score, expected one direction; a metric has one direction: name the losses in the",
+        ),
+        (
+            ["model,benchmark,score", "m,q,1", "m,q_ppl,1"],
+            "row 2: of 'q_ppl' lower is better by its name, and of 'q' (row 1) higher; a metric",
         ),
         (["model,step,benchmark,score", "m,1.5,q,1"], "row 1: step is '1.5', expected a whole num"),
         (["model,benchmark,score,stderr", "m,q,1,-1"], "row 1: stderr is -1.0, expected a finite"),
@@ -131,7 +135,9 @@ def test_other_files(tmp_path: Path) -> None:
         read_scores(written(tmp_path, "x", name="t.xlsx"))
     with pytest.raises(TokenmartError, match="can't be read"):
         read_scores(written(tmp_path, "no parquet", name="t.parquet"))
-    with pytest.raises(TokenmartError, match="columns 'size', 'arch', 'tokens_bt' are missing"):
+    with pytest.raises(
+        TokenmartError, match="columns 'size', 'arch', 'tokens_bt' are missing; add them"
+    ):
         read_scores(written(tmp_path, "model,benchmark,score", "m,q,1"), HEADER.split(","))
 
 

@@ -10,9 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from plugins.benchmarks.e2lm.scores import open_problem
+from plugins.benchmarks.model_sql import ModelSql
 from plugins.benchmarks.scores.score_store import store_scores
 from plugins.benchmarks.scores.table_problem import (
     TableProblem,
+    early_ends,
     find_table,
     read_table,
 )
@@ -146,6 +149,75 @@ def test_a_name_that_cant_be_a_folder_is_refused(
     assert problem is not None
     with pytest.raises(TokenmartError, match=f"runs.csv: .*{message}"):
         read_table(problem, workspace)
+
+
+def test_an_early_window_up_to_the_end_decides_nothing(workspace: Workspace) -> None:
+    """Sizes of one pair of recipes don't take its place; stages keep their decisions."""
+    text = PROBLEM.replace("{sizes: [small]}", "{shares: [0.5]}").replace(", size: large", "")
+    text = text.replace("{until_share: 0.5, checkpoints: 2}", "{until_share: 1.0}")
+    problem = find_own(write(workspace, text), workspace)
+    with open_problem("runs", read_table(problem, workspace)) as database:
+        signal = ModelSql(database, SHIPPED).build("benchmark_signal")
+        found = {
+            name: (value, reason)
+            for name, value, reason in database.execute(
+                f"select statistic, value, reason from {signal} where benchmark = 'q'"
+            ).fetchall()
+        }
+    assert found["decision_accuracy"][0] is found["decision_pairs"][0] is None
+    assert "no checkpoint after the early window" in found["decision_accuracy"][1]
+    assert found["decision_accuracy@50%"][0] == found["decision_accuracy@small>large"][0] == 1
+
+
+RUNS = PROBLEM.replace("{sizes: [small]}", "{shares: [0.15]}").replace(", size: large", "")
+
+
+def over_training(first: int = 1) -> list[str]:
+    """Four runs with checkpoints at 1 (or later) to 8 billion tokens."""
+    return ["model,tokens_bt,benchmark,metric,score"] + [
+        f"m{run},{tokens},q,acc,{0.1 * run + 0.05 * tokens:.2f}"
+        for run in range(4)
+        for tokens in range(first, 9)
+    ]
+
+
+def test_a_run_that_ends_early_is_named(workspace: Workspace) -> None:
+    rows = [row for row in over_training() if not row.startswith("m2,8,")]
+    name = write(workspace, RUNS, rows)
+    note = (
+        "m2: its last checkpoint is at 7 billion tokens, but 3 of 4 runs end at 8 billion tokens; "
+        "its score at 7 billion tokens is used as its final score"
+    )
+    done = CliRunner().invoke(cli, ["data", "fetch", "--problem", name])
+    assert done.exit_code == 0 and f"note: {note}" in done.stderr, done.output
+    words = ["e2lm", "scoring-methods", "--problem", name, "--resamples", "100"]
+    shown = CliRunner().invoke(cli, words)
+    assert shown.exit_code == 0 and f"runs: {note}" in " ".join(shown.stdout.split()), shown.output
+    extra = "m2,8,r,acc,0.5"  # another benchmark has the last checkpoint
+    assert early_ends(
+        read_table(find_own(write(workspace, RUNS, [*rows, extra]), workspace), workspace).scores
+    )[0].startswith(
+        "m2: its last score on q is at 7 billion tokens, but the run ends at 8 billion tokens"
+    )
+    complete = read_table(find_own(write(workspace, RUNS, over_training()), workspace), workspace)
+    assert early_ends(complete.scores) == ()
+
+
+def test_a_run_without_an_early_checkpoint_is_named(workspace: Workspace) -> None:
+    rows = [row for row in over_training() if not row.startswith("m1,1,")]
+    write(workspace, RUNS, rows)
+    words = ["e2lm", "scoring-methods", "--problem", "runs", "--resamples", "100"]
+    shown = " ".join(CliRunner().invoke(cli, words).stdout.split())
+    assert "runs left out: m1 (no checkpoint that early, or no final score" in shown
+    assert "3 runs make 3 pairs" in shown
+
+
+def test_a_stage_before_the_first_checkpoint_is_named(workspace: Workspace) -> None:
+    write(workspace, RUNS, over_training(first=2))
+    done = CliRunner().invoke(cli, ["e2lm", "scoring-methods", "--problem", "runs"])
+    assert done.exit_code == 1 and "0 runs and 0 benchmarks have every scoring" in done.stderr
+    cause = "4 of 4 runs have no checkpoint at or before 15%; the first checkpoint of any run is at"
+    assert f"{cause} 25%: correct predict.shares" in done.stderr
 
 
 def test_runs_whose_names_would_share_a_folder_are_refused(workspace: Workspace) -> None:

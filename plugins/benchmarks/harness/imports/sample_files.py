@@ -59,6 +59,12 @@ def task_of(path: Path) -> str:
     name = _NAME.fullmatch(path.name)
     if path.suffix in (".gz", ".zst", ".bz2", ".zip"):
         raise TokenmartError(f"{path}: is compressed; decompress it")
+    if name is None and path.name.startswith("results") and path.suffix == ".json":
+        raise TokenmartError(
+            f"{path}: is a result file of lm-evaluation-harness, with scores and no samples; "
+            "`tokenmart e2lm collect` reads it. Import samples_<task>_<date>.jsonl, which the "
+            "harness writes with --log_samples"
+        )
     if name is None:
         raise TokenmartError(
             f"{path}: its name gives no task, expected samples_<task>_<date>.jsonl; rename it to "

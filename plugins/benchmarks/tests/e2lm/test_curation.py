@@ -137,7 +137,7 @@ def test_constant_items_and_missing_scores(tmp_path: Path) -> None:
         (
             ("model", "tokens", "item", "scor"),
             ["m", 1, "q", 1],
-            "mean 'scor'\\? rename that column to 'score'",
+            "unknown column 'scor'; did you mean 'score'",
         ),
         (("model", "tokens", "item"), ["m", 1, "q"], "column 'score' is missing"),
         (("model", "item", "score"), ["m", "q", 1], "neither a column 'tokens' nor 'step'"),

@@ -28,6 +28,10 @@ WORKSPACE = find_workspace(ROOT)
 PUBLISHED = ROOT.parent / "shared" / "facts" / "e2lm_scores.csv"
 EARLY = [4.194304, 10.110550016, *(4.665546069333 + 16.777216 * k for k in range(1, 13))]
 LATER = [222.769354069333, 239.546570069333]
+ASSUMED = (
+    "score: higher is taken as better, by name, because the table has no 'direction' column; for "
+    "other benchmarks add it (higher or lower)"
+)
 
 Table = dict[tuple[str, str], list[float]]
 Write = Callable[..., Path]
@@ -68,7 +72,7 @@ def test_the_grid_is_the_competitions(write: Write) -> None:
 def test_statistics_of_a_run_are_those_of_brute_force(write: Write) -> None:
     table = made_up()
     found = score_table(write(table, EARLY + LATER), WORKSPACE)
-    assert found.notes == ()
+    assert found.notes == (ASSUMED,)
     for (model, benchmark), scores in table.items():
         entry, early = found.entries[model][benchmark], scores[:14]
         rises = np.diff(scores)
@@ -185,12 +189,32 @@ def test_a_missing_checkpoint_and_another_schedule_are_noted(write: Write) -> No
     found = score_table(path, WORKSPACE)
     assert found.entries["m0"]["noise"]["early_checkpoints"] == 13
     assert found.notes == (
+        ASSUMED,
         "m0: 13 of 14 early checkpoints of noise; the others are missing and left out",
     )
     rising = [float(k) for k in range(1, 11)]
     found = score_table(write({("m", "q"): rising}, [3.0 * k for k in range(1, 11)]), WORKSPACE)
     assert found.entries["m"]["q"]["early_checkpoints"] == 10
-    assert "not those of the competition's schedule" in found.notes[0]
+    assert "not those of the competition's schedule" in found.notes[1]
+
+
+def test_the_direction_of_a_loss_follows_from_its_name(write: Write) -> None:
+    falling = {
+        (f"m{n}", "lambada_perplexity"): [40.0 / (k + n + 2) for k in range(16)] for n in (0, 1)
+    }
+    path = write(falling, EARLY + LATER)
+    found = score_table(path, WORKSPACE)
+    assert found.entries["m0"]["lambada_perplexity"]["sq"] > 0.99
+    assert found.notes[0].startswith("score: lower is taken as better, by name")
+    lines = path.read_text().splitlines()
+    path.write_text(
+        "\n".join(f"{x},{'direction' if not k else 'lower'}" for k, x in enumerate(lines))
+    )
+    stated = score_table(path, WORKSPACE)
+    assert stated.notes == () and stated.entries == found.entries
+    mixed = {**falling, ("m0", "arc"): [0.1 * k for k in range(16)]}
+    with pytest.raises(TokenmartError, match="write one file per direction"):
+        score_table(write(mixed, EARLY + LATER), WORKSPACE)
 
 
 def _is(line: str, benchmark: str, tokens: float) -> bool:
@@ -220,7 +244,7 @@ def test_the_command_writes_what_it_prints(write: Write, tmp_path: Path) -> None
     assert list(entries) == ["m1"]
     assert entries["m1"]["smooth"]["weighted_score"] == entries["m1"]["smooth"]["sq"]
     shown = CliRunner().invoke(cli, [*arguments, "--model", "m1"])
-    assert shown.exit_code == 0 and "weighted" in shown.output.splitlines()[0], shown.output
+    assert shown.exit_code == 0 and "weighted" in shown.stdout.splitlines()[0], shown.output
     (line,) = [line for line in shown.output.splitlines() if line.startswith("m1     smooth")]
     assert f"{entries['m1']['smooth']['sq']:.3g}" in line
     for _ in range(2):  # its own result may be replaced
@@ -248,6 +272,22 @@ def test_a_weighted_score_that_is_none_says_what_it_takes(write: Write) -> None:
     assert "no weighted score for m0, q and 1 more: sq is undefined (it takes 8 early" in said
     assert "cs is undefined (it takes runs with science and with web in the column recipe)" in said
     assert "a weight of 0 leaves a part out, such as --weights 1,0,0" in said
+
+
+def test_each_empty_column_and_runs_off_the_schedule_have_one_note(write: Write) -> None:
+    rows = {(f"m{n}", "q"): [0.1 + 0.01 * k * (n + 1) for k in range(8)] for n in range(6)}
+    path = write(rows, [10.0 * k for k in range(1, 9)])
+    shown = CliRunner().invoke(cli, ["e2lm", "score", "--scores", str(path)])
+    (note,) = [line for line in shown.stderr.splitlines() if "schedule" in line]
+    assert note.startswith("note: m0, m1, m2 and 3 more: the checkpoints are not those of")
+    said = " ".join(shown.stdout.split())
+    for reason in (
+        "no value of RC: no two runs share a checkpoint after the early window",
+        "no value of CS: no early window shared by runs of the recipes science and web",
+        "no value of decides: no checkpoint after the early window, and no recipe at two sizes",
+        "no value of SNR: 8 of at least 10 checkpoints",
+    ):
+        assert said.count(reason) == 1, said
 
 
 def test_a_model_without_a_benchmark_is_named(write: Write) -> None:

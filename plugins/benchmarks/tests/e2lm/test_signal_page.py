@@ -52,7 +52,9 @@ def test_it_shows_curves_decisions_and_signal(page: Path) -> None:
     text = page.read_text().replace("<wbr>", "")
     assert len(re.findall(r'<svg[^>]*class="figure"', text)) == 3 + 2  # decisions are drawn twice
     assert "rises&lt;b&gt;" in text and "rises<b>" not in text
-    assert "SQ 1.00, SNR" in text and "decision accuracy 1.00" in text
+    assert "SQ 1.00, SNR" in text and "decision accuracy 1.00 at 206 billion tokens" in text
+    assert '<th scope="col">decision accuracy at 206 billion tokens</th>' in text
+    assert "sorted by decision accuracy at 206 billion tokens, the highest first" in text
     assert "6 of 18 lines" in text  # that have a sampling error
     assert "the score is the same at every early checkpoint" in text
     assert "rises&lt;b&gt;, m5: 0.800 ± 0.020 after 240B tokens" in text
@@ -96,6 +98,17 @@ def test_a_browser_lays_it_out_on_a_phone_and_shows_a_point(page: Path, tmp_path
     for width in (500, 1280):
         laid_out = evaluate(page, tmp_path, script, f"--window-size={width},900")
         assert laid_out == "3 true visible true true", width
+
+
+def test_a_decision_accuracy_on_few_pairs_is_not_shown(scores: Path, tmp_path: Path) -> None:
+    path = tmp_path / "few.csv"
+    kept = [line for line in scores.read_text().splitlines() if not re.match("m[45]", line)]
+    path.write_text("\n".join(kept))
+    out = tmp_path / "few.html"
+    assert invoke(path, out).exit_code == 0
+    text = out.read_text()
+    assert "decision accuracy – at 206 billion tokens" in text
+    assert "<dd>fewer than 10 pairs</dd>" in text
 
 
 def test_two_short_runs_have_a_page_that_says_what_is_missing(tmp_path: Path) -> None:

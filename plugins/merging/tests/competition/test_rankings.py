@@ -217,7 +217,10 @@ def test_rounds_are_weighted_and_the_product_can_order_otherwise(tmp_path: Path)
 
 
 WRONG = {
-    "no such column": ([{"entry": "a", "tusk": "q", "value": 1}], "rename that column to 'task'"),
+    "no such column": (
+        [{"entry": "a", "tusk": "q", "value": 1}],
+        "unknown column 'tusk'; did you mean 'task'?",
+    ),
     "another name": ([{"model": "a", "task": "q", "value": 1}], "if 'model' is that column"),
     "a column each": ([{"entry": "a", "qa": 1, "sum": 2}], "'qa', 'sum' look like a column each"),
     "no value": ([{"entry": "a", "task": "q"}], "column 'value' is missing"),

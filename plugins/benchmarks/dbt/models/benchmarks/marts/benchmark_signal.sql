@@ -125,8 +125,8 @@ spread as (
     group by problem, benchmark, metric
 ),
 
--- the early window; where it decides nothing, the smallest size against the target's, or the
--- largest one
+-- the early window; if the target has a size, or no two runs are over training, otherwise the
+-- smallest size against the target's, or the largest one
 widest_decisions as (
     select
         decisions.*,
@@ -137,6 +137,10 @@ widest_decisions as (
     from decisions
     inner join tables
         on decisions.problem = tables.problem
+    inner join spread
+        on decisions.problem = spread.problem
+        and decisions.benchmark = spread.benchmark
+        and decisions.metric = spread.metric
     where
         decisions.metric = decisions.later_metric
         and (
@@ -144,6 +148,7 @@ widest_decisions as (
             or (
                 decisions.kind = 'size'
                 and decisions.later_stage = coalesce(tables.target_size, decisions.later_stage)
+                and (tables.target_size is not null or spread.runs_over_training < 2)
             )
         )
 ),
@@ -179,8 +184,8 @@ measured as (
         problem,
         benchmark,
         metric,
-        'decision_accuracy' as statistic,
-        agreement as value
+        unnest(['decision_accuracy', 'decision_pairs']) as statistic,
+        unnest([agreement, pairs]) as value
     from widest_decisions
     where place = 1
 ),
@@ -219,6 +224,11 @@ expected as (
         ('earliest_share_95', false, 'more than 5% of the pairs still change in the last part'),
         (
             'decision_accuracy',
+            true,
+            'no checkpoint after the early window, and no recipe at two sizes'
+        ),
+        (
+            'decision_pairs',
             true,
             'no checkpoint after the early window, and no recipe at two sizes'
         )

@@ -134,7 +134,8 @@ select
     cast(wins as bigint) as wins,
     cast(ties as bigint) as ties,
     cast(losses as bigint) as losses,
-    cast(2.801585 * stderr as double) as smallest_difference,
+    -- equal differences on all items, such as ties, show no error to compute it from
+    cast(2.801585 * nullif(stderr, 0) as double) as smallest_difference,
     cast(
         case
             when difference != 0 and stderr > 0

@@ -66,8 +66,13 @@ with signal_statistics as (
         ('snr', 'benchmark', 'field', 'higher', 'signal / noise'),
         (
             'decision_accuracy', 'benchmark', 'field', 'higher',
-            'share of pairs of runs (or recipes) that the end of the early window (or the smallest'
-            || ' size) orders as the end (or the largest size) does; a tie is half'
+            'share of pairs of runs that the end of the early window orders as the end does; a tie'
+            || ' is half. Of recipes, if the target has a size or no two runs have several'
+            || ' checkpoints: the smallest size orders as the target''s or the largest one'
+        ),
+        (
+            'decision_pairs', 'benchmark', 'field', 'higher',
+            'number of pairs of decision_accuracy'
         ),
         (
             'target_decision_accuracy', 'benchmark', 'field', 'higher',
