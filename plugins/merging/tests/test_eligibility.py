@@ -189,6 +189,25 @@ def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, case: str) -> None:
     assert done.stderr.startswith("error: ") and said in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("end", "place"),
+    [
+        ("rules: {bases: [tunde]}", "5: rules.bases"),
+        (
+            "merges:\n- {name: m, recipe: {models: [{model: base}]}}\n"
+            "- {name: n, recipe: {models: [{model: tunde}]}}",
+            "7: merges[1]",
+        ),
+    ],
+)
+def test_an_unknown_expert_is_reported_with_its_place(tmp_path: Path, end: str, place: str) -> None:
+    path = tmp_path / "made.yml"
+    experts = "experts: [{name: base, source: {kind: local, path: base}}]"
+    path.write_text(f"kind: merge\nname: made\ntitle: Made up\n{experts}\n{end}\n")
+    stderr = check(path).stderr
+    assert f"{path}:{place}: " in stderr and "names 'tunde', which is no" in stderr, stderr
+
+
 def test_the_command_lists_all_findings_and_exits_with_1(tmp_path: Path) -> None:
     sections = lay_out(tmp_path)
     path = write_problem(tmp_path / "made.yml", **sections)
