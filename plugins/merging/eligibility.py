@@ -67,15 +67,15 @@ def find_folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -> 
         if not (folder / "adapter_config.json").is_file():
             raise TokenmartError(
                 f"{expert.name}: adapter {folder} contains no adapter_config.json; make it with "
-                f"`tokenmart merge train {expert.name} --problem {problem.asked}`, or give a "
-                "folder that peft's save_pretrained wrote"
+                f"`tokenmart merge train {expert.name} --problem {problem.asked}`, which also "
+                "fetches its base, or give a folder that peft's save_pretrained wrote"
             )
         return folder
     assert expert.source is not None
     found = expert.source.present(expert.name, place)
     if found is None:
         need = expert.source.need(expert.name, place)
-        fetched = f"`tokenmart merge run --problem {problem.asked}` fetches them"
+        fetched = f"`tokenmart merge run --problem {problem.asked}` without --dry-run fetches them"
         # `data fetch` supports only problems with documents
         remedy = fetched if place.fetch_command in need.remedy else need.remedy
         raise TokenmartError(f"{expert.name}: its weights are not here ({need.path}); {remedy}")
@@ -86,7 +86,7 @@ def find_folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -> 
         if not (converted / "config.json").is_file():
             raise TokenmartError(
                 f"{expert.name}: {found} is a GGUF file; `tokenmart merge run --problem "
-                f"{problem.asked}` converts it once"
+                f"{problem.asked}` without --dry-run converts it once"
             )
         return converted
     return found

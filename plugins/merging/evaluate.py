@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from plugins.benchmarks.harness.tasks import EvalTask, load_tasks
-from plugins.merging.make import Plan, environment
+from plugins.merging.make import Plan, cost_of, environment
 from plugins.merging.problem import GIGABYTE, OVERALL, Limits, load_hidden_round
 from plugins.merging.tables.rankings import MERGE_RUNS, RANKING_COLUMNS
 from plugins.merging.watchdog import Cost, larger, run_within
@@ -146,8 +146,8 @@ def store_columns(round_: Round, problem: str, workspace: Workspace) -> None:
 
 def store_run(
     plan: Plan, stage: str, round_name: str, cost: Cost, workspace: Workspace, ended: str = ""
-) -> None:
-    """Record the cost of a merge or an evaluation.
+) -> Cost:
+    """Record the cost of a merge or an evaluation, and return the recorded one.
 
     If all units of an evaluation were stored already, the cost of the run that computed them is
     kept (the larger number of seconds). A resumed evaluation adds to the cost.
@@ -192,9 +192,10 @@ def store_run(
             for peak in ("peak_bytes", "disk_bytes"):
                 row[peak] = max(row[peak], other[peak])
             row["gpu_bytes"] = larger(row["gpu_bytes"], other["gpu_bytes"])
-        elif not other["ended"] and not ended and other["seconds"] > cost.seconds:
+        elif stage == "evaluation" and not ended and other["seconds"] > cost.seconds:
             row = {**other, **_limit_columns(plan.problem.limits)}
     write_table(path, pa.Table.from_pylist([*kept, row], schema=MERGE_RUNS))
+    return cost_of(row)
 
 
 def _limit_columns(limits: Limits) -> dict[str, float | None]:

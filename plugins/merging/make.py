@@ -15,12 +15,12 @@ from filelock import FileLock
 
 from extract.checkpoints import find_checkpoint
 from extract.models.weights import COMPLETE
-from plugins.merging.eligibility import ExpertFiles, judge_experts, read_expert
+from plugins.merging.eligibility import ExpertFiles, find_folder, judge_experts, read_expert
 from plugins.merging.headers import count_parameters, read_headers
 from plugins.merging.problem import Expert, Merge, MergeProblem
-from plugins.merging.recipes import refuse_recipe
+from plugins.merging.recipes import gives_the_base, refuse_recipe
 from plugins.merging.training import RECORD as TRAINING
-from plugins.merging.watchdog import Cost, folder_bytes, run_within
+from plugins.merging.watchdog import Cost, folder_bytes, over_limit, run_within
 from warehouse.child_process import inherited, python_module
 from warehouse.errors import TokenmartError
 from warehouse.files import files_sha256, sha256_file, storage_errors, write_whole
@@ -45,6 +45,7 @@ class Plan:
         revisions: expert → hash of its files, also for bases of adapters.
         fingerprint: hash of recipe, revisions, seed and versions.
         folder: folder of the result.
+        notes: sentences on a valid recipe that may be a mistake.
     """
 
     problem: MergeProblem
@@ -53,6 +54,7 @@ class Plan:
     revisions: dict[str, str]
     fingerprint: str
     folder: Path
+    notes: tuple[str, ...] = ()
 
     @property
     def record(self) -> dict[str, Any] | None:
@@ -106,12 +108,25 @@ def plan_merge(
         }
     )
     folder = workspace.cache / "merges" / key
-    return Plan(problem, merge, folders, revisions, key, folder)
+    same = f"all weights (or lambda) are 0; the result is {merge.base} unchanged"
+    notes = (f"merge {merge.name}: {same}",) if gives_the_base(merge, files) else ()
+    return Plan(problem, merge, folders, revisions, key, folder, notes)
 
 
 def _with_bases(problem: MergeProblem, names: list[str]) -> list[str]:
     bases = [problem.expert(name).base for name in names if problem.expert(name).adapter]
     return list(dict.fromkeys([*names, *(base for base in bases if base is not None)]))
+
+
+def missing_experts(problem: MergeProblem, merge: Merge, workspace: Workspace) -> dict[str, str]:
+    """Expert of a merge that is not on this machine → what is missing, and the remedy."""
+    found: dict[str, str] = {}
+    for name in _with_bases(problem, merge.models()):
+        try:
+            find_folder(problem.expert(name), problem, workspace)
+        except TokenmartError as error:
+            found[name] = error.message
+    return found
 
 
 def expert_folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -> Path:
@@ -218,8 +233,20 @@ def environment(workspace: Workspace) -> dict[str, str]:
 
 
 def cost_of(record: dict[str, Any]) -> Cost:
-    """Time and memory of a recorded merge."""
+    """Time and memory of a recorded merge or evaluation."""
     return Cost(record["seconds"], record["peak_bytes"], record["disk_bytes"], record["gpu_bytes"])
+
+
+def refuse_over_limits(plan: Plan) -> None:
+    """Refuse a finished merge that exceeded the problem's limits, which were changed since.
+
+    Raises:
+        TokenmartError: a limit is exceeded.
+    """
+    if plan.record and (over := over_limit(cost_of(plan.record), plan.problem.limits)):
+        raise TokenmartError(
+            f"merge {plan.merge.name}: refused, {over}; its checkpoint stays in the cache"
+        )
 
 
 def _record(plan: Plan, merged: Path, cost: Cost) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from random import Random
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
+from pydantic_core import PydanticCustomError
 
 from warehouse.errors import ProblemFileError, did_you_mean
 from warehouse.frozen import Frozen
@@ -235,21 +236,32 @@ class MergeProblem(Frozen):
                     "disks; rename one"
                 )
         known = [expert.name for expert in self.experts]
-        used = [(f"expert {e.name}", e.base) for e in self.experts if e.base is not None]
-        used += [("rules.bases", base) for base in self.rules.bases]
-        used += [
-            (f"merge {merge.name}", model) for merge in self.entries for model in merge.models()
-        ]
-        for where, name in used:
+        for place, key, where, name in self._names_used():
             if name not in known:
-                raise ValueError(
+                what = (
                     f"{where} names {name!r}, which is no expert; {did_you_mean(name, known)}"
                     f"there are: {', '.join(known)}"
                 )
+                places = [(place, key, what)]
+                raise PydanticCustomError("at_places", "{what}", {"what": what, "places": places})
         for expert in self.experts:
             if expert.base is not None and self.expert(expert.base).adapter is not None:
                 raise ValueError(f"{expert.name}: its base {expert.base} is an adapter itself")
         return self
+
+    def _names_used(self) -> Iterator[tuple[str, str | int, str, str]]:
+        """Where an expert is named: section, key, what names it; and the name."""
+        for number, expert in enumerate(self.experts):
+            if expert.base is not None:
+                yield "experts", number, f"expert {expert.name}", expert.base
+        for base in self.rules.bases:
+            yield "rules", "bases", "rules.bases", base
+        listed = [("merges", number, merge) for number, merge in enumerate(self.merges)]
+        for number, search in enumerate(self.searches):
+            listed += [("searches", number, merge) for merge in search.merges()]
+        for section, number, merge in listed:
+            for model in merge.models():
+                yield section, number, f"merge {merge.name}", model
 
     def expert(self, name: str) -> Expert:
         """The expert of this name.

@@ -22,6 +22,8 @@ _SHARES = {"density", "select_topk"}
 """Parameters that are shares, from 0 to 1."""
 _ZERO = 1e-6
 """A sum of weights is 0 within this share of their sizes: mergekit adds them in float32."""
+_DIVIDES = {"linear": "normalize", "multislerp": "normalize_weights"}
+"""Methods that divide by the sum of the weights even if it is 0, and the switch for it."""
 
 
 def refuse_recipe(merge: Merge, files: Mapping[str, ExpertFiles]) -> None:
@@ -29,7 +31,8 @@ def refuse_recipe(merge: Merge, files: Mapping[str, ExpertFiles]) -> None:
 
     Args:
         merge: the merge with its recipe.
-        files: headers by expert; for an adapter, those of its base, which it is merged into.
+        files: headers by expert; for an adapter, those of its base, which it is merged into. If
+            an expert's are missing, only the recipe itself is checked.
 
     Raises:
         TokenmartError: mergekit is not installed, or the recipe is invalid (the first error).
@@ -58,7 +61,7 @@ def _mistakes(merge: Merge, files: Mapping[str, ExpertFiles]) -> Iterator[str]:
         yield f"{method} takes no base_model"
     if policy == "required" and merge.base is None:
         yield f"{method} needs base_model, the expert that differences are taken from"
-    if merge.base is not None and merge.base not in files:
+    if merge.base is not None and merge.base not in names:
         yield f"base_model {merge.base!r} is no expert"
     least = spec.contract.min_inputs
     if "slices" not in merge.recipe and len(names) < max(least, 1):
@@ -71,12 +74,14 @@ def _mistakes(merge: Merge, files: Mapping[str, ExpertFiles]) -> Iterator[str]:
         if name not in known:
             hint = did_you_mean(name, known)
             yield f"{method} has no parameter {name!r}; {hint}it has: {', '.join(sorted(known))}"
+    if not files.keys() >= set(names):
+        return
     tensors = {tensor for name in names for tensor in files[name].tensors}
     yield from _mistakes_in_parts(merge.recipe, spec, tensors)
     for inputs, outer in _inputs(merge.recipe, ()):
         yield from _given_twice(inputs)
-        if method == "linear":
-            yield from _no_sum(inputs, outer, tensors)
+        if method in _DIVIDES:
+            yield from _no_sum(merge, inputs, outer, tensors)
     first = files[merge.base or names[0]]
     for name in names:
         each = files[name]
@@ -214,30 +219,61 @@ def _given_twice(inputs: list[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _no_sum(
+    merge: Merge,
     inputs: list[Mapping[str, Any]],
     outer: tuple[Mapping[str, Any], ...],
     tensors: Collection[str],
 ) -> Iterator[str]:
-    """Weights of a linear merge that add up to 0; those that change with the layer are not known.
+    """Weights that add up to 0 and that are divided by their sum.
 
     Args:
+        merge: the merge, with a method that divides.
         inputs: the models, with their own parameters.
         outer: parameters that they share, the first being used.
         tensors: names of the experts' tensors.
     """
+    switch = _DIVIDES[merge.method]
     for tensor in sorted(tensors):
-        if _setting("normalize", outer, tensor) in (False, 0):
+        if _setting(switch, outer, tensor) in (False, 0):
             continue
-        weights = [
-            _setting("weight", (each.get("parameters") or {}, *outer), tensor) for each in inputs
-        ]
-        numbers = [float(each) for each in weights if isinstance(each, int | float | str)]
-        if len(numbers) == len(weights) and abs(sum(numbers)) <= _ZERO * sum(map(abs, numbers)):
+        numbers = _weights(merge, inputs, outer, tensor)
+        if merge.method == "multislerp" and numbers and len(numbers) == 1:
+            continue  # returned as it is
+        if numbers is not None and abs(sum(numbers)) <= _ZERO * sum(map(abs, numbers)):
             yield (
                 f"the weights {', '.join(f'{each:g}' for each in numbers)} of {tensor} add up to "
-                "0, and linear divides by their sum unless normalize is false"
+                f"0, and {merge.method} divides by their sum unless {switch} is false"
             )
             return
+
+
+def _weights(
+    merge: Merge,
+    inputs: list[Mapping[str, Any]],
+    outer: tuple[Mapping[str, Any], ...],
+    tensor: str,
+) -> list[float] | None:
+    """Weights of the models but the base; None if they change with the layer."""
+    found = [
+        _setting("weight", (each.get("parameters") or {}, *outer), tensor)
+        for each in inputs
+        if each["model"] != merge.base
+    ]
+    numbers = [float(each) for each in found if isinstance(each, int | float | str)]
+    return numbers if len(numbers) == len(found) else None
+
+
+def gives_the_base(merge: Merge, files: Mapping[str, ExpertFiles]) -> bool:
+    """Whether a valid merge only adds differences from its base that have the weight 0."""
+    if not {"lambda", "weight"} <= {each.name for each in _methods()[merge.method].parameters}:
+        return False
+    tensors = {tensor for name in merge.models() for tensor in files[name].tensors}
+    return all(
+        _setting("lambda", outer, tensor) == 0
+        or not any(_weights(merge, inputs, outer, tensor) or [1.0])
+        for inputs, outer in _inputs(merge.recipe, ())
+        for tensor in tensors
+    )
 
 
 def _setting(name: str, sources: Iterable[Mapping[str, Any]], tensor: str) -> Any:

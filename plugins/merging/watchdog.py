@@ -118,15 +118,31 @@ def run_within(
 
 def over_limit(cost: Cost, limits: Limits) -> str | None:
     """A message on the first limit that a cost exceeds; None if it exceeds none."""
-    for name, used, allowed in (
-        ("seconds", cost.seconds, limits.seconds),
-        ("GB of memory", cost.peak_bytes / GIGABYTE, limits.memory_gb),
-        ("GB of GPU memory", (cost.gpu_bytes or 0) / GIGABYTE, limits.gpu_memory_gb),
-        ("GB of disk", cost.disk_bytes / GIGABYTE, limits.disk_gb),
-    ):
+    costs = (
+        cost.seconds,
+        cost.peak_bytes / GIGABYTE,
+        (cost.gpu_bytes or 0) / GIGABYTE,
+        cost.disk_bytes / GIGABYTE,
+    )
+    for used, (name, allowed) in zip(costs, _named(limits), strict=True):
         if allowed is not None and used > allowed:
             return f"{used:.3g} {name}, {allowed:.3g} allowed"
     return None
+
+
+def list_limits(limits: Limits) -> str:
+    """All limits in one line."""
+    given = [f"{allowed:g} {name}" for name, allowed in _named(limits) if allowed is not None]
+    return ", ".join(given) or "none"
+
+
+def _named(limits: Limits) -> list[tuple[str, float | None]]:
+    return [
+        ("seconds", limits.seconds),
+        ("GB of memory", limits.memory_gb),
+        ("GB of GPU memory", limits.gpu_memory_gb),
+        ("GB of disk", limits.disk_gb),
+    ]
 
 
 def _tree(pid: int) -> list[psutil.Process]:

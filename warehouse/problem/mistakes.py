@@ -123,7 +123,7 @@ def _by_cause(
             place[:depth] == error["loc"] and len(place) > depth for place in places
         ):
             continue
-        if error["type"] == "listed_twice":
+        if error["type"] == "at_places":
             for index, key, what in error["ctx"]["places"]:
                 yield _mistake_at(tree, (*error["loc"], index, key), what)
             continue

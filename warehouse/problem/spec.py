@@ -279,7 +279,7 @@ def _clashes(full_ids: list[str]) -> Iterator[tuple[int, str, str]]:
 def _refuse(places: Iterator[tuple[int, str, str]]) -> None:
     if found := list(places):
         what = "; ".join(what for _, _, what in found)
-        raise PydanticCustomError("listed_twice", "{what}", {"what": what, "places": found})
+        raise PydanticCustomError("at_places", "{what}", {"what": what, "places": found})
 
 
 def load_problem(name: str, workspace: Workspace) -> Problem:

@@ -73,9 +73,16 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
     tokenmart merge run --problem minimerge --merge ties
     """
     from plugins.merging.evaluate import store_run
-    from plugins.merging.make import cost_of, make_merge, plan_merge
+    from plugins.merging.make import (
+        cost_of,
+        make_merge,
+        missing_experts,
+        plan_merge,
+        refuse_over_limits,
+    )
     from plugins.merging.problem import load_merge_problem
-    from plugins.merging.watchdog import OverLimitError, raise_all
+    from plugins.merging.recipes import refuse_recipe
+    from plugins.merging.watchdog import OverLimitError, list_limits, raise_all
     from warehouse.paths import find_workspace
     from warehouse.progress import progress_bar
 
@@ -83,17 +90,33 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
     problem = load_merge_problem(problem_name, workspace)
     wanted = [problem.merge(name) for name in names] or list(problem.entries)
     failures: list[TokenmartError] = []
-    with progress_bar(len(wanted), "merges") as progress:
+    missing: dict[str, str] = {}
+    with progress_bar(len(wanted), "recipes checked" if dry_run else "merges") as progress:
         for each in wanted:
             progress(each.name, 0)
             try:
+                planned = f"{each.name}: {each.method} of {', '.join(each.models())}"
+                lacking = missing_experts(problem, each, workspace) if dry_run else {}
+                missing |= lacking
+                if lacking:
+                    refuse_recipe(each, {})
+                    click.echo(
+                        f"{planned}: recipe checked without its experts (missing: "
+                        f"{', '.join(lacking)}); not merged yet"
+                    )
+                    progress(each.name, 1)
+                    continue
                 plan = plan_merge(problem, each, workspace, fetch=not dry_run)
-                state = "merged already" if plan.record else "not merged yet"
+                for line in plan.notes:
+                    click.echo(visible(f"note: {line}"), err=True)
                 if dry_run:
-                    click.echo(f"{each.name}: {each.method} of {', '.join(each.models())}: {state}")
+                    refuse_over_limits(plan)
+                    state = "merged already" if plan.record else "not merged yet"
+                    click.echo(f"{planned}: recipe and experts can be merged; {state}")
                 else:
                     record = make_merge(plan, workspace)
                     store_run(plan, "merge", "", cost_of(record), workspace)
+                    refuse_over_limits(plan)
                     click.echo(
                         f"{each.name}: {plan.folder} ({record['seconds']:.0f} s, "
                         f"{record['peak_bytes'] / 1e9:.1f} GB of memory, "
@@ -105,6 +128,9 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
             except TokenmartError as error:
                 failures.append(error)
             progress(each.name, 1)
+    if dry_run:
+        click.echo(f"limits of each merge: {list_limits(problem.limits)}")
+    failures += [TokenmartError(f"expert {said}") for said in missing.values()]
     raise_all(failures)
 
 
@@ -301,9 +327,9 @@ def eval_command(
     tokenmart merge eval --problem minimerge --hidden-round hidden/final/final.yml
     """
     from plugins.merging.evaluate import Round, evaluate, store_columns, store_run
-    from plugins.merging.make import plan_merge
+    from plugins.merging.make import plan_merge, refuse_over_limits
     from plugins.merging.problem import load_merge_problem
-    from plugins.merging.watchdog import OverLimitError, raise_all
+    from plugins.merging.watchdog import OverLimitError, over_limit, raise_all
     from warehouse.paths import find_workspace
     from warehouse.progress import progress_bar
 
@@ -329,8 +355,14 @@ def eval_command(
                         f"merge {each.name}: not merged yet; run `tokenmart merge run --problem "
                         f"{problem_name} --merge {each.name}`"
                     )
+                refuse_over_limits(plan)
                 cost = evaluate(plan, round_, workspace, device)
-                store_run(plan, "evaluation", round_.name, cost, workspace)
+                recorded = store_run(plan, "evaluation", round_.name, cost, workspace)
+                if over := over_limit(recorded, problem.limits):
+                    raise TokenmartError(
+                        f"evaluation of {each.name} in round {round_.name}: refused, {over}; "
+                        "finished units were kept"
+                    )
                 click.echo(f"{each.name}: {cost.seconds:.0f} s")
             except OverLimitError as error:
                 store_run(plan, "evaluation", round_.name, error.cost, workspace, error.message)

@@ -1,4 +1,4 @@
-"""Rank entries of a competition by mean win rates, with intervals."""
+"""Rank entries by geometric means of mean win rates, with intervals."""
 
 from __future__ import annotations
 
@@ -43,11 +43,13 @@ _METRIC = click.option(
     multiple=True,
     help="Rank by this metric of a folder of HELM's runs; repeatable.",
 )
+_EXTRA = {"allow_extra_args": True}
+"""Extra arguments are refused by `_standings`, with the option for a file of results."""
 
 
 @click.group()
 def rank() -> None:
-    """Rank entries of a competition by mean win rates, with intervals."""
+    """Rank entries by geometric means of mean win rates, with intervals."""
 
 
 @rank.command("import", short_help="Import results of a competition.")
@@ -60,7 +62,9 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
 
     A row is one result of one entry: CSV, TSV, JSON lines or Parquet with entry, task and value,
     and optionally round, round_weight, task_group, metric, direction (higher, lower, none), item
-    and cluster. An empty value is a failed run. Without a direction, higher is better; columns of
+    and cluster. An item is a whole number of at least 0; in a round, all rows have an item or none
+    has. Items with the same cluster share a context and are resampled together. An empty value is a
+    failed run. Without a direction, higher is better; columns of
     direction none are left out. Values of the metric mean_win_rate are used as given. HELM's output
     is read as well: a file of summarised tables (groups/….json), or a folder of runs (stats.json).
 
@@ -102,7 +106,9 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
     )
 
 
-@rank.command(short_help="Show a ranking and the pairs that are not distinguishable.")
+@rank.command(
+    context_settings=_EXTRA, short_help="Show a ranking and the pairs that are not distinguishable."
+)
 @click.option("--problem", "name", help="Name of a ranking that `tokenmart dbt` built.")
 @click.option(
     "--results",
@@ -158,7 +164,7 @@ def show(
         click.echo(f"written {out}", err=as_json)
 
 
-@rank.command(short_help="Write the leaderboard as an HTML page.")
+@rank.command(context_settings=_EXTRA, short_help="Write the leaderboard as an HTML page.")
 @click.option("--problem", "name", help="Name of a ranking that `tokenmart dbt` built.")
 @click.option(
     "--results",
@@ -217,6 +223,10 @@ def _standings(
     from plugins.merging.competition.standings import rank_file, stored_standings
     from warehouse.paths import find_workspace
 
+    if extra := click.get_current_context().args:
+        raise click.UsageError(
+            f"unexpected argument {extra[0]!r}; give a file of results with --results"
+        )
     if results is not None and name is None:
         found = rank_file(results, find_workspace(), draws, seed, metrics)
         for line in found.notes:

@@ -11,6 +11,7 @@ from plugins.merging.competition.standings_view import (
     drop_note,
     first_of,
     missing_notes,
+    no_overall,
     note,
     number,
     rivals,
@@ -66,7 +67,10 @@ def standings_page(standings: Standings, progress: Progress) -> str:
         costs=standings.marts["merge_costs"],
         drops=standings.drops,
         drop_note=drop_note,
-        stability=[stability(pair) for pair in standings.marts["ranking_stability"]],
+        stability=[
+            *no_overall(standings),
+            *(stability(pair) for pair in standings.marts["ranking_stability"]),
+        ],
         span=span,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from plugins.merging.competition.ranking_table import SCORE
+from plugins.merging.competition.ranking_table import OVERALL, SCORE
 from plugins.merging.competition.sign_flip import least_groups
 from plugins.merging.competition.standings import OPEN, Row, Standings
 from warehouse.terminal import (
@@ -64,12 +64,23 @@ def print_standings(standings: Standings, wide: bool = False) -> None:
     console = terminal_console()
     for name in standings.rounds:
         _print_round(console, standings, name, wide)
+    print_notes(console, no_overall(standings), "dim")
     if pairs := standings.marts["ranking_stability"]:
         print_notes(console, map(stability, pairs))
         console.print()
     for name, rows in standings.drops.items():
         _print_drops(console, name, rows)
     print_notes(console, over_limits(standings.marts["merge_costs"]))
+
+
+def no_overall(standings: Standings) -> list[str]:
+    """A sentence on why several rounds have no overall ranking; none if they have one."""
+    if len(standings.rounds) < 2 or OVERALL in standings.rounds:
+        return []
+    return [
+        "no overall ranking: it needs at least two rounds with a weight above 0 (round_weight), "
+        "and an entry with a score in all of them"
+    ]
 
 
 def over_limits(costs: list[Row]) -> list[str]:
@@ -97,7 +108,8 @@ def drop_note(rows: list[Row]) -> str:
     """A note on how to interpret the drop of the best of many entries."""
     return (
         f"{rows[0]['entries']} entries were compared in the open round; the first of many falls "
-        "elsewhere by chance alone, and what was tuned on the round falls further"
+        "elsewhere by chance alone, and what was tuned on the round falls further; a negative drop "
+        "is a rise"
     )
 
 
@@ -167,8 +179,11 @@ def note(rows: list[Row], reason: str = "") -> str:
     draws = max(row["draws"] for row in rows)
     of_tasks = "tasks" in (first["resampled"] or "")
     if not draws:
-        least = f"; results without items take {LEAST_GROUPS} groups of tasks for that"
-        intervals = "no intervals: nothing was resampled" + (least if of_tasks else "")
+        intervals = "no intervals were computed: " + (
+            f"results without items need at least {LEAST_GROUPS} groups of tasks for them"
+            if of_tasks and (first["task_groups"] or 0) < LEAST_GROUPS
+            else "there were no bootstrap draws"
+        )
     else:
         intervals = f"95% CI: {first['resampled']} resampled {draws} times" + (
             ", approximate with few groups" if of_tasks else ""

@@ -189,6 +189,41 @@ def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, case: str) -> None:
     assert done.stderr.startswith("error: ") and said in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("end", "place"),
+    [
+        ("rules: {bases: [tunde]}", "5: rules.bases"),
+        (
+            "merges:\n- {name: m, recipe: {models: [{model: base}]}}\n"
+            "- {name: n, recipe: {models: [{model: tunde}]}}",
+            "7: merges[1]",
+        ),
+    ],
+)
+def test_an_unknown_expert_is_reported_with_its_place(tmp_path: Path, end: str, place: str) -> None:
+    path = tmp_path / "made.yml"
+    experts = "experts: [{name: base, source: {kind: local, path: base}}]"
+    path.write_text(f"kind: merge\nname: made\ntitle: Made up\n{experts}\n{end}\n")
+    stderr = check(path).stderr
+    assert f"{path}:{place}: " in stderr and "names 'tunde', which is no" in stderr, stderr
+
+
+def test_the_tutorial_s_problem_with_local_checkpoints_is_valid(tmp_path: Path) -> None:
+    """Relative paths start at the folder of the file."""
+    tutorial = WORKSPACE.root / "docs" / "tutorials" / "ranking_merged_models.md"
+    (example,) = (
+        block.split("```")[0]
+        for block in tutorial.read_text().split("```yaml\n")[1:]
+        if block.startswith("kind: merge")
+    )
+    for seed, name in enumerate(("east", "west")):
+        make_expert(tmp_path / "checkpoints" / name, seed=seed)
+    (tmp_path / "mine.yml").write_text(example)
+    done = check(tmp_path / "mine.yml")
+    assert done.exit_code == 0, done.output
+    assert f"in {tmp_path / 'checkpoints' / 'west'}" in done.stdout
+
+
 def test_the_command_lists_all_findings_and_exits_with_1(tmp_path: Path) -> None:
     sections = lay_out(tmp_path)
     path = write_problem(tmp_path / "made.yml", **sections)

@@ -16,6 +16,7 @@ from tiny_models import make_checkpoint
 
 from plugins.merging.kit.kit_files import write_kit_tasks
 from plugins.merging.tasks import hidden_sets, validation_sets, write_tasks
+from plugins.merging.watchdog import Cost
 from tokenmart import cli
 from warehouse.sql.dataframes import query
 
@@ -139,6 +140,34 @@ def test_prompts_that_were_cut_are_printed_and_recorded(
     recorded = query("select probe_params as p from eval_units").to_pylist()
     cut = [json.loads(row["p"])["cut"] for row in recorded]
     assert sum(map(len, cut)) > 0 and all(tokens > 0 for each in cut for tokens in each.values())
+
+
+@pytest.mark.timeout(600)
+def test_a_stored_evaluation_is_checked_against_stricter_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second run finds all units stored and takes less time; the first one's cost counts."""
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv("TOKENMART_HOME", str(PROJECT.parent))
+    monkeypatch.setenv("TOKENMART_DATA", str(tmp_path / "data"))
+    make_checkpoint(tmp_path / "one")
+    write_tasks(validation_sets(3, "0"), tmp_path / "open", "mini")
+    sections = {
+        "experts": [{"name": "one", "source": local(tmp_path / "one")}],
+        "merges": [merge_of("alone", one=1)],
+    }
+    path = str(write_problem(tmp_path / "made.yml", **sections))
+    ok("merge", "run", "--problem", path)
+    words = ["merge", "eval", "--problem", path, "--round", "open", "--tasks", "mini_reading"]
+    words += ["--include-path", str(tmp_path / "open")]
+    costs = iter([Cost(2000, 9, 1), Cost(1, 5, 1)])
+    monkeypatch.setattr("plugins.merging.evaluate.evaluate", lambda *_: next(costs))
+    ok(*words)
+    write_problem(tmp_path / "made.yml", **sections, limits={"seconds": 1000})
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 1, done.output
+    said = "evaluation of alone in round open: refused, 2e+03 seconds, 1e+03 allowed"
+    assert f"{said}; finished units were kept" in done.stderr
 
 
 def test_a_task_without_the_metric_of_a_round_is_refused(

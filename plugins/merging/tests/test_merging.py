@@ -349,6 +349,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         },
         "the weights 0, 0 of model.layers.0.mlp.",
     ),
+    "weights of multislerp that add up to 0": (
+        {
+            "merge_method": "multislerp",
+            "dtype": "float32",
+            "models": models(one={"weight": 1.0}, two={"weight": -1.0}),
+        },
+        "add up to 0, and multislerp divides by their sum unless normalize_weights is false",
+    ),
     "a model that is listed twice": (
         {**LINEAR, "models": [*models(one={"weight": 1}), *models(one={"weight": 2})]},
         "one is listed 2 times; list it once",
@@ -413,6 +421,89 @@ def test_weights_that_add_up_to_0_are_merged_without_their_sum(
     recipe = {**LINEAR, "models": given, "parameters": {"normalize": False}}
     done = invoke(problem_of(experts, workspace, {"name": "m", "recipe": recipe}), "--dry-run")
     assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "noted"),
+    [
+        ("ties", (0.0, 0.0), True),
+        ("task_arithmetic", (0.0, 0.0), True),
+        ("ties", (1.0, -1.0), False),
+        ("task_arithmetic", (1.0, -1.0), False),
+    ],
+)
+def test_weights_of_0_give_the_base_and_a_note(
+    experts: Path, workspace: Workspace, method: str, given: tuple[float, float], noted: bool
+) -> None:
+    """mergekit divides by 1 where weights of differences add up to 0: the result is finite."""
+    one, two = ({"weight": weight} for weight in given)
+    recipe = {**TIES, "merge_method": method, "models": models(one=one, two=two)}
+    done = invoke(problem_of(experts, workspace, {"name": "m", "recipe": recipe}))
+    assert done.exit_code == 0, done.output
+    said = "note: merge m: all weights (or lambda) are 0; the result is base unchanged"
+    assert (said in done.stderr) == noted
+    (folder,) = (each for each in (workspace.cache / "merges").iterdir() if each.is_dir())
+    base = weights(experts / "base")
+    for name, value in weights(folder).items():
+        assert np.isfinite(value).all()
+        assert not noted or np.array_equal(value, base[name])
+
+
+def test_a_dry_run_says_what_was_checked(experts: Path, workspace: Workspace) -> None:
+    path = problem_of(
+        experts, workspace, {"name": "m", "recipe": LINEAR}, limits={"seconds": 500, "disk_gb": 2}
+    )
+    lines = invoke(path, "--dry-run").stdout.splitlines()
+    assert lines == [
+        "m: linear of base, one, two: recipe and experts can be merged; not merged yet",
+        "limits of each merge: 500 seconds, 2 GB of disk",
+    ]
+
+
+def test_a_dry_run_names_each_missing_expert_once(
+    experts: Path, workspace: Workspace, tmp_path: Path
+) -> None:
+    there = shutil.copytree(experts, tmp_path / "experts")
+    shutil.rmtree(there / "two")
+    shutil.rmtree(there / "adapter")
+    of_lora = {**LINEAR, "models": models(lora={"weight": 1.0})}
+    mistyped = {**LINEAR, "parameters": {"densety": 1}}
+    recipes = {"m": LINEAR, "n": LINEAR, "of-lora": of_lora, "mistyped": mistyped}
+    merges = [{"name": name, "recipe": recipe} for name, recipe in recipes.items()]
+    done = invoke(path := problem_of(there, workspace, *merges), "--dry-run")
+    assert done.exit_code == 1, done.output
+    assert done.stdout.splitlines()[:3] == [
+        f"{name}: recipe checked without its experts (missing: {lacking}); not merged yet"
+        for name, lacking in (
+            ("m: linear of base, one, two", "two"),
+            ("n: linear of base, one, two", "two"),
+            ("of-lora: linear of lora", "lora"),
+        )
+    ]
+    errors = refusals(done.stderr)
+    assert [line.split(":")[1].strip() for line in errors] == [
+        "merge mistyped",
+        "expert two",
+        "expert lora",
+    ]
+    assert f"`tokenmart merge train lora --problem {path}`" in errors[2]
+
+
+def test_a_merge_in_the_cache_is_checked_against_the_limits(
+    experts: Path, workspace: Workspace
+) -> None:
+    """They may be stricter than those that it was merged within."""
+    merge = {"name": "m", "recipe": LINEAR}
+    assert invoke(problem_of(experts, workspace, merge)).exit_code == 0
+    path = problem_of(experts, workspace, merge, limits={"memory_gb": 0.02})
+    for words in ([], ["--dry-run"]):
+        done = invoke(path, *words)
+        assert done.exit_code == 1 and "merge m: refused, " in done.stderr, done.output
+        assert "GB of memory, 0.02 allowed; its checkpoint stays in the cache" in done.stderr
+    assert [each for each in (workspace.cache / "merges").iterdir() if each.is_dir()]
+    (runs,) = (workspace.store / "merge_runs").rglob("runs.parquet")
+    (row,) = pq.read_table(runs, partitioning=None).to_pylist()
+    assert row["limit_peak_bytes"] == 2e7 < row["peak_bytes"] and row["ended"] == ""
 
 
 def test_planned_merges_are_counted(

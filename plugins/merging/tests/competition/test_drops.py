@@ -63,6 +63,7 @@ def test_they_are_printed_and_shown(two_rounds: Path, tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.output
     said = " ".join(shown.output.split())
     assert "From open to hidden" in said and "8 entries were compared in the open round" in said
+    assert "a negative drop is a rise" in said
     assert len(json.loads((tmp_path / "s.json").read_text())["ranking_drops"]) == 16
     out = tmp_path / "standings.html"
     done = CliRunner().invoke(cli, ["rank", "report", *words, "--out", str(out)])

@@ -137,6 +137,41 @@ def test_one_round_shows_nothing_of_another(results: Path, tmp_path: Path) -> No
     assert not marts["ranking_drops"] and not marts["ranking_stability"]
 
 
+@pytest.mark.parametrize("command", ["show", "report"])
+def test_a_file_without_its_option_is_refused_with_the_option(command: str, results: Path) -> None:
+    done = CliRunner().invoke(cli, ["rank", command, str(results)])
+    assert done.exit_code == 2
+    assert f"unexpected argument '{results}'; give a file of results with --results" in done.stderr
+
+
+@pytest.mark.parametrize(("weights", "noted"), [((0, 1), True), ((1, 1), False)])
+def test_rounds_without_an_overall_ranking_have_a_note(
+    tmp_path: Path, weights: tuple[int, int], noted: bool
+) -> None:
+    path, page = tmp_path / "results.csv", tmp_path / "page.html"
+    rows = [
+        f"{entry},t,{entry == 'a':d},{name},{weight}"
+        for name, weight in zip(("open", "hidden"), weights, strict=True)
+        for entry in "ab"
+    ]
+    path.write_text("\n".join(["entry,task,value,round,round_weight", *rows]) + "\n")
+    words = ["rank", "report", "--results", str(path), "--out", str(page)]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    said = "no overall ranking: it needs at least two rounds with a weight above 0"
+    printed = " ".join(shown("--results", path).split())
+    for text in (printed, page.read_text()):
+        assert (said in text) == noted
+    assert said not in " ".join(shown("--results", path, "--round", "open").split())
+    few = "no intervals were computed: results without items need at least 5 groups of tasks"
+    assert few in printed
+
+
+def test_without_draws_the_note_says_so(results: Path) -> None:
+    assert "no intervals were computed: there were no bootstrap draws" in " ".join(
+        shown("--results", results, "--draws", "0").split()
+    )
+
+
 def test_equal_entries_are_both_first(tmp_path: Path) -> None:
     path, page = tmp_path / "results.csv", tmp_path / "page.html"
     rows = [
