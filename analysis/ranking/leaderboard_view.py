@@ -104,11 +104,15 @@ def _by_metric(variants: Sequence[TestedMetric]) -> dict[str, list[TestedMetric]
 
 
 def _listed(variants: Sequence[TestedMetric]) -> str:
-    """The first metrics, each with its number of variants, and how many more there are."""
-    names = [
-        f"{metric} ({counted(len(of), 'variant')})" for metric, of in _by_metric(variants).items()
-    ]
-    return listed(names, NAMED, "metric")
+    """The first metrics, each with its number of variants, and how many more there are.
+
+    Those that `select` and the report leave out are counted apart: not admissible ones and ideas.
+    """
+    found = _by_metric(variants)
+    names = [f"{metric} ({counted(len(of), 'variant')})" for metric, of in found.items()]
+    outside = sum(not any(each.column.admissible for each in of) for of in found.values())
+    text = listed(names, NAMED, "metric")
+    return f"{text}; {outside} of these not admissible (†)" if outside else text
 
 
 def print_answers(

@@ -66,6 +66,7 @@ def test_correlate_prints_a_table_that_says_how_to_read_it(minilong):
         assert words in result.stdout
     lines = result.stdout.splitlines()
     assert lines[0].startswith("These metrics track the target: longppl (1 variant), partly")
+    assert re.search(r"Not distinguishable.*; 1 of these not admissible \(†\)", result.stdout)
     heading = next(line for line in lines if line.startswith("metric"))
     shown = ["metric/variant", "Spearman", "95% CI", "p adj.", "held out", "n", "tokens", "better"]
     assert re.split(r"  +", heading)[:8] == shown

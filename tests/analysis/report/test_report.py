@@ -91,6 +91,16 @@ def test_it_says_what_was_found(page):
         assert words in text, words
 
 
+def test_optimism_is_the_difference_of_the_two_numbers_before_it(page):
+    text = page.read_text()
+    inside, held_out, optimism = (
+        float(re.search(rf"<dt>{name}.*?</dt><dd>(.*?)</dd>", text)[1].replace("−", "-"))
+        for name in ("the choice, in sample", "the choice, held out", "optimism of choosing")
+    )
+    assert inside - held_out == pytest.approx(optimism, abs=0.011)
+    assert "best rho over all models" in text and "best rho, in sample" not in text
+
+
 def test_the_leaderboard_shows_both_sources_of_noise_and_what_bounds_every_claim(page):
     text = page.read_text().replace("<wbr>", "")
     for words in (
