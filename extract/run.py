@@ -14,7 +14,15 @@ from extract.extraction import Extraction
 from extract.failures import Failure, Outcome, print_lines, summary
 from extract.planning.cost import PlannedWork
 from extract.planning.plan import Document, Selection
-from extract.planning.status import count_finished, cut_lines, fallbacks, next_steps, status_rows
+from extract.planning.status import (
+    count_finished,
+    cut_lines,
+    fallbacks,
+    next_steps,
+    status_rows,
+    unscored_lines,
+    without_rows,
+)
 from extract.workers import sigterm_interrupts
 from warehouse.errors import TokenmartError, UnitFailedError, did_you_mean
 from warehouse.plugins import kinds
@@ -148,7 +156,8 @@ def extract_here(
         # from the ledger, which includes what workers did
         rows = status_rows(selection)
         print_lines("warning", fallbacks(rows))
-        print_lines("cut", cut_lines(rows), err=False)
+        print_lines("warning", unscored_lines(without_rows(rows), selection.conditions))
+        print_lines("cut", cut_lines(selection, rows), err=False)
         if not outcome.failures:
             print_lines("", next_steps(selection), err=False)
     if outcome.failures:

@@ -419,3 +419,10 @@ def test_the_simulation_keeps_its_promises(statistics_selection: Any) -> None:
     for row in tables["rank"]:
         assert row["one_pair"] <= 0.05 + beyond(row["studies"])
         assert row["any_pair_holm"] <= 0.05 + beyond(row["studies"])
+
+
+def test_the_tokens_of_the_demo_are_those_of_its_problem_file() -> None:
+    demo = yaml.safe_load((ROOT / "data" / "problems" / "minilong.yml").read_text())["demo"]
+    words = f"scores the first {demo['max_tokens']:,} tokens of {demo['documents']} documents with"
+    for name in ("README.md", "docs/quickstart.md"):
+        assert words in " ".join((ROOT / name).read_text().split()), name

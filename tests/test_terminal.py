@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from rich.console import Console
 from sql_samples import unit
 
-from analysis.report.viewer import Reading, Segment, View, print_view
+from analysis.report.terminal_viewer import print_view
+from analysis.report.viewer import Reading, Segment, View
 from tokenmart import cli, main
 from warehouse.errors import TokenmartError, visible
 from warehouse.metrics import dbt_process

@@ -126,7 +126,7 @@ def correlate(
     table = load_table(chosen, workspace, ideas, better, others, record=True)
     ranked = len(ideas) + sum(c.kind == "variant" for c in table.named(metrics))
     detailed = ranked if as_json else min(top + len(ideas) + 1, ranked)
-    with progress_bar(detailed * (1 + as_json), "variants") as progress:
+    with progress_bar(detailed, "variants", detailed) as progress:
         board = rank_metrics(
             table,
             seed,
@@ -137,11 +137,13 @@ def correlate(
             shown=metrics,
             parts_of=parts_reader(workspace, table),
         )
-        record = leaderboard_record(board, progress) if as_json else None
-    if record is None:
+    if not as_json:
         print_leaderboard(board, top, wide)
-    else:
-        click.echo(json.dumps(record, indent=2, allow_nan=False))
+        return
+    bootstrapped = sum(row.coefficients is not None for row in board.rows)
+    with progress_bar(bootstrapped, "variants", bootstrapped) as progress:
+        record = leaderboard_record(board, progress)
+    click.echo(json.dumps(record, indent=2, allow_nan=False))
 
 
 @click.command()

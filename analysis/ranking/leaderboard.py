@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any
@@ -24,6 +24,7 @@ from analysis.statistics.families import (
 )
 from analysis.statistics.resampling import Correlations, repeated_splits
 from analysis.statistics.simultaneous import Inference, indistinguishable, infer, joint_errors
+from warehouse.progress import Progress, no_progress
 
 MINIMUM_MODELS = 8
 """Fewer are too few to choose a metric on some and score it on the others."""
@@ -152,7 +153,7 @@ def rank_metrics(
     top: float = math.inf,
     clustered: bool = False,
     per_metric: float = math.inf,
-    progress: Callable[[str, int], None] = lambda what, units: None,
+    progress: Progress = no_progress,
     shown: Sequence[str] = (),
     parts_of: PartsOf | None = None,
 ) -> Leaderboard:
@@ -209,7 +210,7 @@ def rank_metrics(
             )
         )
         if detailed:
-            progress(f"documents: {column.metric}", 1)
+            progress(f"documents: {column.metric}", 1, 1.0)
     known = sorted((m for m in tested if not math.isnan(m.p_adjusted)), key=best_first)
     whole = [metric for metric in known if metric.column.present.all()]
     return Leaderboard(
@@ -291,9 +292,7 @@ def _most_alike(
     return tuple(sorted(found, key=lambda pair: (-round(abs(pair[1]), 10), pair[0].name))[:most])
 
 
-def leaderboard_record(
-    board: Leaderboard, progress: Callable[[str, int], None] = lambda what, units: None
-) -> dict[str, Any]:
+def leaderboard_record(board: Leaderboard, progress: Progress = no_progress) -> dict[str, Any]:
     """The leaderboard as JSON-ready values; undefined numbers become None.
 
     `progress` is called for each row whose bootstrap intervals were computed.
@@ -304,7 +303,7 @@ def leaderboard_record(
     for row in board.rows:
         rows.append(row_record(row) | _details(row, full_ids))
         if row.coefficients:
-            progress(f"bootstrap: {row.column.metric}", 1)
+            progress(f"bootstrap: {row.column.metric}", 1, 1.0)
     return {
         "problem": table.problem,
         "models": full_ids,

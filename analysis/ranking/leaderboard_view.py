@@ -7,7 +7,7 @@ Preregistered metrics come first; everything else is exploratory.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -104,11 +104,15 @@ def _by_metric(variants: Sequence[TestedMetric]) -> dict[str, list[TestedMetric]
 
 
 def _listed(variants: Sequence[TestedMetric]) -> str:
-    """The first metrics, each with its number of variants, and how many more there are."""
-    names = [
-        f"{metric} ({counted(len(of), 'variant')})" for metric, of in _by_metric(variants).items()
-    ]
-    return listed(names, NAMED, "metric")
+    """The first metrics, each with its number of variants, and how many more there are.
+
+    Those that `select` and the report leave out are counted apart: not admissible ones and ideas.
+    """
+    found = _by_metric(variants)
+    names = [f"{metric} ({counted(len(of), 'variant')})" for metric, of in found.items()]
+    outside = sum(not any(each.column.admissible for each in of) for of in found.values())
+    text = listed(names, NAMED, "metric")
+    return f"{text}; {outside} of these not admissible (†)" if outside else text
 
 
 def print_answers(
@@ -281,14 +285,19 @@ def _warnings(board: Leaderboard, rows: Sequence[LeaderboardRow]) -> list[str]:
             f"models were run in different number formats ({', '.join(parts)}): their values "
             "differ by rounding, too; run `tokenmart extract --dtype` with one for all"
         )
-    if len(table.lengths) > 1:
-        parts = (f"{length:,} for {listed(ids, 1)}" for length, ids in table.lengths.items())
-        found.append(
-            "documents were cut at different lengths (of one, the tokens read are "
-            f"{', '.join(parts)}): the values are of different tokens; run "
-            f"`tokenmart extract --problem {table.option}` with one --max-tokens for all"
-        )
-    return found
+    return [*found, *lengths_warnings(table.lengths, table.option)]
+
+
+def lengths_warnings(lengths: Mapping[int, Sequence[str]], problem: str) -> list[str]:
+    """A warning if models read different `lengths` (tokens → models) of a cut document."""
+    if len(lengths) < 2:
+        return []
+    parts = (f"{length:,} for {listed(ids, 1)}" for length, ids in lengths.items())
+    return [
+        "documents were cut at different lengths (of one, the tokens read are "
+        f"{', '.join(parts)}): the values are of different tokens; run "
+        f"`tokenmart extract --problem {problem}` with one --max-tokens for all"
+    ]
 
 
 def _next(board: Leaderboard) -> str:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from analysis.ranking.other_labs import OtherLab
     from warehouse.metrics.tries import Try
     from warehouse.paths import Workspace
-    from warehouse.problem.problem_files import Ranked
+    from warehouse.problem.problem_files import Ranked, RankedModel
 
 _TURNED: dict[Aggregation, Aggregation] = {"q10": "q90", "q90": "q10"}
 """The same documents once values are negated: the highest decile becomes the lowest."""
@@ -54,7 +54,7 @@ _PARTS = """
 
 
 # of two documents with one limit, neither has more tokens than the one that was cut at it
-_LENGTHS = """
+LENGTHS = """
     with read as (
         select distinct model_id, doc_id, document_tokens, document_tokens_total
         from units
@@ -110,7 +110,7 @@ def load_table(
             "select distinct dtype, model_id from units where problem = ? and status = 'done'",
             [problem.name],
         ).fetchall()
-        lengths = connection.execute(_LENGTHS, [problem.name]).fetchall()
+        lengths = connection.execute(LENGTHS, [problem.name]).fetchall()
     if last_change(workspace.store, problem.name) > workspace.database.stat().st_mtime:
         click.echo(
             f"note: files of {problem.name} changed after the last build of the database; "
@@ -176,8 +176,8 @@ def load_table(
         columns=(*(_column_of_try(idea, models, None, better) for idea in ideas), *columns),
         without_target=tuple(m.full_id for m in problem.ranked_models if m.model_id not in scores),
         target_source=source,
-        dtypes=_models_by(formats, models),
-        lengths=_models_by(lengths, models),
+        dtypes=models_by(formats, models),
+        lengths=models_by(lengths, models),
         tried=tuple(
             _column_of_try(entry, models, of_metric.get(entry.metric)) for entry in besides
         ),
@@ -188,8 +188,8 @@ def load_table(
     )
 
 
-def _models_by(
-    facts: Sequence[tuple[Any, str]], models: Sequence[Model]
+def models_by(
+    facts: Sequence[tuple[Any, str]], models: Sequence[Model | RankedModel]
 ) -> dict[Any, tuple[str, ...]]:
     """Facts about models by id → the full ids of these models that each is true of."""
     found: dict[Any, tuple[str, ...]] = {}

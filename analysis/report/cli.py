@@ -142,7 +142,13 @@ def show(
         --measure gain --out tokens.html
     """
 
-    from analysis.report.viewer import first_shaded, load_view, print_view, view_page
+    from analysis.report.terminal_viewer import print_view
+    from analysis.report.viewer import (
+        first_shaded,
+        load_view,
+        view_page,
+        why_no_gain,
+    )
     from warehouse.errors import TokenmartError
     from warehouse.files import refuse_protected, write_whole
     from warehouse.paths import find_workspace
@@ -161,9 +167,7 @@ def show(
         start = max(0, first_shaded(whole) - CHARACTERS_BEFORE)
     view = load_view(chosen, workspace, document, models, start or 0, length, condition)
     if measure == "gain" and all(reading.gain_condition is None for reading in view.readings):
-        raise TokenmartError(
-            f"{chosen.name}: no gain yet; extract a window condition and run `tokenmart dbt build`"
-        )
+        raise TokenmartError(f"{chosen.name}: {why_no_gain(view, workspace)}")
     if out is None:
         print_view(terminal_console(), view, measure, keys_only)
         return

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from analysis.ranking.leaderboard import BASELINES
-from analysis.ranking.loading import records
+from analysis.ranking.leaderboard_view import lengths_warnings
+from analysis.ranking.loading import LENGTHS, models_by, records
 from warehouse.errors import TokenmartError
 from warehouse.sql.connection import connect_read_only
 from warehouse.store.provenance import code_revision, versions
-from warehouse.terminal import counted
+from warehouse.terminal import counted, listed
 
 if TYPE_CHECKING:
     import duckdb
@@ -106,6 +107,7 @@ class Run:
 
     words: models, documents and tokens. conditions: of which. target: its tasks and items.
     why_no_target: where there is none. viewer: the command that shows a document.
+    cut: sentences on documents of which models read a part.
     """
 
     words: str
@@ -113,6 +115,7 @@ class Run:
     target: str
     why_no_target: str
     viewer: str
+    cut: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,7 +269,29 @@ def _run(
         else "the problem file names none",
         viewer=f"tokenmart show --problem {problem.asked} --document 0 {named} --measure gain "
         "--out tokens.html",
+        cut=_cut(connection, problem, among),
     )
+
+
+def _cut(
+    connection: duckdb.DuckDBPyConnection, problem: Ranked, among: Sequence[RankedModel]
+) -> tuple[str, ...]:
+    """How much the models read of documents that were cut, and a warning of unlike lengths."""
+    rows = connection.execute(
+        "with read as (select distinct model_id, doc_id, document_tokens as tokens,"
+        " document_tokens_total as whole from units where problem = ? and status = 'done')"
+        " select (count(*) filter (where tokens < whole), count(*), sum(tokens), sum(whole)),"
+        " model_id from read group by model_id having sum(tokens) < sum(whole)",
+        [problem.name],
+    ).fetchall()
+    lines = [
+        f"Cut: {listed(ids)}: {cut} of {counted(documents, 'document')}, {tokens:,} of {whole:,} "
+        "tokens read."
+        for (cut, documents, tokens, whole), ids in models_by(rows, among).items()
+    ]
+    lengths = connection.execute(LENGTHS, [problem.name]).fetchall()
+    warnings = lengths_warnings(models_by(lengths, among), problem.asked)
+    return (*lines, *(f"Warning: {warning}." for warning in warnings))
 
 
 def short_name(full_id: str) -> str:

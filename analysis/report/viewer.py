@@ -1,4 +1,4 @@
-"""One document's tokens under one or two models, shaded on a page or in the terminal.
+"""One document's tokens under one or two models, read from the store and shaded on a page.
 
 A segment is a stretch of text with numbers: usually one token. Tokens that share characters
 (bytes of one character) or have none become one segment whose log-probs add up.
@@ -6,19 +6,16 @@ A segment is a stretch of text with numbers: usually one token. Tokens that shar
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 
 import duckdb
-from rich.console import Console
-from rich.text import Text
 
 from analysis.report.drawing import html_pages
-from warehouse.errors import TokenmartError, visible
+from warehouse.errors import TokenmartError
+from warehouse.problem.tables import whole_characters
 from warehouse.sql.connection import connect_for_queries
 
 if TYPE_CHECKING:
@@ -39,14 +36,6 @@ _LINE = re.compile(
     rf"|[^\n]{{1,{ROW_CHARACTERS - 1}}} |[^\n]{{{ROW_CHARACTERS}}}"
 )
 """A line that fits, the last line, a long one up to its last space that fits, or its start."""
-
-LEGENDS: dict[Measure, str] = {
-    "logprob": "stronger colour: higher NLL (0 to 8 nats)",
-    "gain": "blue: the far context helped, orange: it hurt (up to 3 nats)",
-    "rank": "stronger colour: larger rank (1 to 1000)",
-}
-_WARM, _COOL = (214, 82, 20), (11, 98, 168)
-_STEPS = 8
 
 
 @dataclass(frozen=True)
@@ -74,11 +63,17 @@ class Segment:
 
 @dataclass(frozen=True)
 class Reading:
-    """One model's reading of the document."""
+    """One model's reading of the document.
+
+    Of the document's `tokens_whole` it read `tokens_read`, up to character `read_to`.
+    """
 
     model: str
     segments: tuple[Segment, ...]
     gain_condition: str | None
+    tokens_read: int = 0
+    tokens_whole: int = 0
+    read_to: int = 0
 
     @property
     def tokens(self) -> int:
@@ -93,7 +88,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class View:
-    """A document and its readings; `text` is the part from character `start`."""
+    """A document and its readings; `text` is the part from character `start`.
+
+    `characters` are those of the document, `whole` those before `max_characters` cut it.
+    """
 
     problem: str
     doc_id: int
@@ -101,6 +99,35 @@ class View:
     start: int
     text: str
     readings: tuple[Reading, ...]
+    characters: int = 0
+    whole: int = 0
+
+    @property
+    def extent(self) -> str:
+        """How much of the document is shown, and how much of it each model read."""
+        end = self.start + len(self.text)
+        whole = f"{self.characters:,}"
+        if self.whole > self.characters:
+            whole += f" (documents.max_characters cuts {self.whole:,})"
+        text = f"Characters {self.start:,} to {end:,} of {whole}"
+        for reading in self.readings:
+            text += (
+                f"; {reading.model} read {reading.tokens_read:,} of {reading.tokens_whole:,} "
+                f"tokens, to character {reading.read_to:,}"
+            )
+        return text
+
+    @property
+    def warning(self) -> str:
+        """Whether a model read less of the shown text than another; empty if none did."""
+        ends = {reading.read_to for reading in self.readings}
+        cut = any(reading.tokens_read < reading.tokens_whole for reading in self.readings)
+        if len(ends) < 2 or not cut or min(ends) >= self.start + len(self.text):
+            return ""
+        return (
+            "The models read different lengths of this document: their mean NLLs are of different "
+            f"text. Give --characters {max(1, min(ends) - self.start)}, or fewer."
+        )
 
 
 def load_view(
@@ -140,7 +167,35 @@ def load_view(
         )
     if characters is None:
         end = max(segment.end for reading in readings for segment in reading.segments)
-    return View(problem.name, doc_id, name, start, text[start:end], readings)
+    whole = whole_characters(problem, workspace)
+    return View(
+        problem=problem.name,
+        doc_id=doc_id,
+        name=name,
+        start=start,
+        text=text[start:end],
+        readings=readings,
+        characters=len(text),
+        whole=whole[doc_id] if whole else len(text),
+    )
+
+
+def why_no_gain(view: View, workspace: Workspace) -> str:
+    """Why no token has a gain, and what to do about it."""
+    with connect_for_queries(workspace) as connection:
+        windows = connection.execute(
+            "select condition, max(rows) from units where problem = ? and doc_id = ?"
+            " and condition_kind = 'window' and status = 'done' group by condition order by 1",
+            [view.problem, view.doc_id],
+        ).fetchall()
+    if not windows or any(rows for _, rows in windows):
+        return "no gain yet; extract a window condition and run `tokenmart dbt build`"
+    names = ", ".join(name for name, _ in windows)
+    return (
+        f"no gain: {names} is extracted, but without a token to score, as the text that is read "
+        f"of {view.name} is shorter than its context; give the probe a smaller `context`, or read "
+        "more tokens"
+    )
 
 
 def first_shaded(view: View) -> int:
@@ -223,13 +278,23 @@ def _reading(
             f"{model.full_id}: nothing extracted for document {doc_id} in characters {start} to "
             f"{end}; run `tokenmart extract --problem {problem} --model {model.full_id}`"
         )
+    [(tokens_read, tokens_whole)] = connection.execute(
+        "select coalesce(max(document_tokens), 0), coalesce(max(document_tokens_total), 0)"
+        " from units where problem = ? and model_id = ? and doc_id = ? and condition_kind = 'full'"
+        " and status = 'done'",
+        [problem, model.model_id, doc_id],
+    ).fetchall()
+    [(read_to,)] = connection.execute(
+        "select max(char_end) from tokens where problem = ? and model_id = ? and doc_id = ?",
+        [problem, model.model_id, doc_id],
+    ).fetchall()
     gain_condition, gains = _gains(connection, problem, model.model_id, doc_id, condition)
     segments = merge(
         Segment(first, last, logprob, entropy, rank, gains.get(position), 1, position)
         for first, last, logprob, entropy, rank, position in rows
     )
     shown = tuple(segment for segment in segments if segment.end > start and segment.start < end)
-    return Reading(model.full_id, shown, gain_condition)
+    return Reading(model.full_id, shown, gain_condition, tokens_read, tokens_whole, read_to)
 
 
 def _gains(
@@ -310,59 +375,3 @@ def _page_data(view: View) -> dict[str, Any]:
             for reading in view.readings
         ],
     }
-
-
-def intensity(segment: Segment, measure: Measure) -> float | None:
-    """−1 to 1: how strongly a segment is shaded; negative is cool, None is unshaded."""
-    if measure == "logprob":
-        return min(-segment.logprob / 8.0, 1.0)
-    if measure == "rank":
-        return min(math.log10(segment.rank) / 3.0, 1.0)
-    return None if segment.gain is None else -max(-1.0, min(segment.gain / 3.0, 1.0))
-
-
-def print_view(console: Console, view: View, measure: Measure, keys_only: bool) -> None:
-    """Print each model's reading under its name."""
-    title = f"{view.name} (document {view.doc_id} of {view.problem})"
-    console.print(Text(visible(title)), style="bold")
-    console.print(LEGENDS[measure], style="dim", highlight=False)
-    for reading in view.readings:
-        console.print()
-        console.print(Text(visible(_headline(reading))), style="bold")
-        console.print(shaded(view, reading, measure, keys_only))
-
-
-def shaded(view: View, reading: Reading, measure: Measure, keys_only: bool) -> Text:
-    """The text with a background per segment; key tokens are underlined."""
-    characters = [visible(character) for character in view.text]
-    text = Text("".join(characters))
-    places = list(accumulate(map(len, characters), initial=0))
-    for segment in reading.segments:
-        first, last = (
-            places[min(max(place - view.start, 0), len(characters))]
-            for place in (segment.start, segment.end)
-        )
-        strength = intensity(segment, measure)
-        if segment.is_key:
-            text.stylize("underline bold", first, last)
-        if strength is None or (keys_only and not segment.is_key):
-            continue
-        level = round(abs(strength) * _STEPS) / _STEPS
-        if level > 0:
-            text.stylize(_style(level, strength < 0), first, last)
-    return text
-
-
-def _style(level: float, cool: bool) -> str:
-    red, green, blue = (round(255 - level * (255 - c)) for c in (_COOL if cool else _WARM))
-    ink = "white" if level > 0.55 else "black"
-    return f"{ink} on rgb({red},{green},{blue})"
-
-
-def _headline(reading: Reading) -> str:
-    keys = sum(s.is_key for s in reading.segments)
-    known = sum(s.gain is not None for s in reading.segments)
-    text = f"{reading.model}: {len(reading.segments)} segments, mean NLL {reading.mean_nll:.3f}"
-    if reading.gain_condition:
-        text += f", gain from {reading.gain_condition} for {known} of them, {keys} key tokens"
-    return text

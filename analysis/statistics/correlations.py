@@ -18,6 +18,9 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.intp]
 
+SORTED_FROM = 12
+"""Points from which ranks by sorting are faster than by comparing all pairs."""
+
 MINIMUM_POINTS = 3
 """Two points correlate perfectly whatever they are: below three the result is undefined."""
 
@@ -83,11 +86,30 @@ def masked_ranks(values: Floats, keep: Flags) -> Floats:
             places = np.arange(1.0, values.shape[1] + 1.0)
             np.put_along_axis(ranks, order, np.broadcast_to(places, values.shape), axis=1)
             return ranks
+    if values.shape[1] >= SORTED_FROM and not np.isnan(values).any():
+        return _sorted_ranks(values, keep)
     others = values[:, None, :]
     own = values[:, :, None]
     below = np.matmul((others < own).astype(np.float64), keep[:, :, None])[:, :, 0]
     level = np.matmul((others == own).astype(np.float64), keep[:, :, None])[:, :, 0]
     return np.where(keep, below + 0.5 * (level + 1.0), 0.0)
+
+
+def _sorted_ranks(values: Floats, keep: Flags) -> Floats:
+    """`masked_ranks` of values without NaN by sorting, in n log n steps instead of n²."""
+    order = np.lexsort((values, ~keep), axis=1)  # kept points first
+    ordered = np.take_along_axis(values, order, axis=1)
+    kept = np.take_along_axis(keep, order, axis=1)
+    places = np.arange(values.shape[1])
+    new = np.ones(values.shape, dtype=np.bool_)
+    new[:, 1:] = (ordered[:, 1:] != ordered[:, :-1]) | (kept[:, 1:] != kept[:, :-1])
+    first = np.maximum.accumulate(np.where(new, places, 0), axis=1)
+    ends = np.ones(values.shape, dtype=np.bool_)
+    ends[:, :-1] = new[:, 1:]
+    last = np.minimum.accumulate(np.where(ends, places, places[-1])[:, ::-1], axis=1)[:, ::-1]
+    ranks = np.empty(values.shape)
+    np.put_along_axis(ranks, order, np.where(kept, 0.5 * (first + last) + 1.0, 0.0), axis=1)
+    return ranks
 
 
 def unit_ranks(values: Floats, keep: Flags) -> Floats:

@@ -28,7 +28,7 @@ from warehouse import remote
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Condition, Reading
 from warehouse.problem.models import ModelSpec
-from warehouse.problem.tables import documents_path
+from warehouse.problem.tables import documents_path, whole_characters
 from warehouse.terminal import counted
 
 CHARACTERS_PER_TOKEN = 4
@@ -67,12 +67,14 @@ class Work:
         rows: scored tokens.
         pairs: (token, visible token), what attention computes.
         choices: rows of the side table of top-k tokens.
+        unscored: conditions without a token to score.
     """
 
     tokens: int
     rows: int
     pairs: float
     choices: int = 0
+    unscored: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -93,12 +95,15 @@ def work_of(tokens_per_document: Sequence[int], selected: Sequence[Condition]) -
     """Work of documents of these lengths, counted on the very requests of each condition."""
     tokens = rows = choices = 0
     pairs = 0.0
+    scored = set()
     for length in tokens_per_document:
         document = planned_reading(length, max(tokens_per_document))
         requests = []
         for condition in selected:
             group = condition.build(document)
             requests += group
+            if any(len(request.targets) for request in group):
+                scored.add(condition.name)
             choices += condition.top_k * sum(len(request.targets) for request in group)
         read = {request.ids.tobytes() for request in requests if not request.prefix_length}
         for request in requests:
@@ -111,7 +116,8 @@ def work_of(tokens_per_document: Sequence[int], selected: Sequence[Condition]) -
             tokens += own
             rows += len(request.targets)
             pairs += own * (request.prefix_length + own / 2)
-    return Work(tokens, rows, pairs, choices)
+    unscored = frozenset(condition.name for condition in selected) - scored
+    return Work(tokens, rows, pairs, choices, unscored)
 
 
 _LETTERS = string.ascii_letters + string.digits
@@ -185,14 +191,18 @@ def document_lengths(selection: Selection) -> tuple[list[int], str]:
     sizes = documents.lengths(place)
     path = documents_path(problem, selection.workspace)
     if sizes is None and path.is_file():
-        characters = pq.read_table(remote.source(path), columns=["characters"], partitioning=None)
-        sizes = characters["characters"].to_pylist()
+        characters = pq.read_table(remote.source(path), columns=["characters"], partitioning=None)[
+            0
+        ]
+        sizes = whole_characters(problem, selection.workspace) or characters.to_pylist()
     if sizes is not None:
         most = documents.max_characters
+        whole = sum(sizes[: selection.documents])
         sizes = [min(size, most) if most else size for size in sizes[: selection.documents]]
         lengths = [size // CHARACTERS_PER_TOKEN for size in sizes]
+        cut = f" (documents.max_characters cuts {whole:,})" if sum(sizes) < whole else ""
         origin = (
-            f"{counted(len(lengths), 'document')} of {sum(sizes):,} characters, counted as "
+            f"{counted(len(lengths), 'document')} of {sum(sizes):,} characters{cut}, counted as "
             f"{CHARACTERS_PER_TOKEN} a token"
         )
     else:

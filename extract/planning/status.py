@@ -20,8 +20,8 @@ from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.needs import notices, scored_models
 from warehouse.problem.spec import Problem, RecallTarget
-from warehouse.problem.tables import documents_path
-from warehouse.remote import footer
+from warehouse.problem.tables import documents_path, whole_characters
+from warehouse.remote import footer, source
 from warehouse.store.ledger import UnitRecord, whole_tokens
 from warehouse.store.token_files import finished_units, published_path
 from warehouse.terminal import Column, counted, listed
@@ -69,19 +69,64 @@ def current_units(
     ]
 
 
-def cut_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Documents that were cut, one line for models with the same cuts: from `status_rows`."""
+def cut_lines(selection: Selection, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Documents that were cut, one line for models with the same cuts: from `status_rows`.
+
+    A last line has what `max_characters` left out beforehand, for every model.
+    """
     found: dict[tuple[int, int, int, int], list[str]] = {}
     for name, mine in _by_model(rows).items():
         most = max(mine, key=lambda row: row["cut"])
         if most["cut"]:
             key = (most["cut"], most["done"], most["tokens_read"], most["tokens_whole"])
             found.setdefault(key, []).append(name)
-    return [
+    lines = [
         f"{listed(names)}: {cut} of {counted(done, 'document')} cut, {read:,} of {whole:,} tokens "
         "read"
         for (cut, done, read, whole), names in found.items()
     ]
+    if characters := whole_characters(selection.problem, selection.workspace):
+        path = documents_path(selection.problem, selection.workspace)
+        kept = pq.read_table(source(path), columns=["characters"], partitioning=None)[0].to_pylist()
+        shorter = sum(one < all_ for one, all_ in zip(kept, characters, strict=True))
+        before = ", before tokens are counted" if lines else ""
+        lines.append(
+            f"every model: documents.max_characters cuts {shorter} of "
+            f"{counted(len(kept), 'document')} to {sum(kept):,} of {sum(characters):,} characters"
+            f"{before}"
+        )
+    return lines
+
+
+def unscored_lines(
+    unscored: Mapping[str, Sequence[str]], conditions: Sequence[Condition]
+) -> list[str]:
+    """Conditions without a token to score, one line each, with what to change.
+
+    Args:
+        unscored: condition → models that have no row of it.
+        conditions: of the problem.
+    """
+    sizes = {each.name: each.params for each in conditions}
+    lines = []
+    for condition, models in unscored.items():
+        context = sizes[condition].get("context")
+        smaller = f"`context` ({context:,})" if isinstance(context, int) else "lengths"
+        lines.append(
+            f"{condition} has no token to score, as the text that {listed(models)} read is too "
+            f"short for it: give its probe a smaller {smaller}, or read more of the documents "
+            "(--max-tokens, documents.max_tokens, documents.max_characters)"
+        )
+    return lines
+
+
+def without_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Condition → models that have extracted it without a row: from `status_rows`."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if row["done"] and not row["rows"]:
+            found.setdefault(row["condition"], []).append(row["model"])
+    return found
 
 
 def _by_model(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
@@ -230,7 +275,8 @@ def status_notes(selection: Selection, rows: Sequence[dict[str, Any]]) -> list[s
     counts = ", ".join(f"{model} ({count})" for model, count in over.items() if count)
     return [
         *(f"failed: {line}" for line in summary(failures)),
-        *(f"Cut: {line}." for line in cut_lines(rows)),
+        *(f"{line}." for line in unscored_lines(without_rows(rows), selection.conditions)),
+        *(f"Cut: {line}." for line in cut_lines(selection, rows)),
         *([f"Documents over the model's context: {counts}."] if counts else []),
         *(f"{subject}: {remark}" for subject, remark in remarks.items()),
     ]

@@ -22,7 +22,7 @@ from extract.planning.cost import (
 )
 from extract.planning.memory import Footprint, model_size, refused
 from extract.planning.plan import Selection
-from extract.planning.status import UNKNOWN, current_units
+from extract.planning.status import UNKNOWN, current_units, unscored_lines
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.needs import downloads_text, notices, problem_needs
@@ -93,6 +93,7 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
     needs = problem_needs(problem, workspace, selection.models)
     missing = {need.name: need.download_bytes for need in needs if not need.present}
     models, speeds = [], set()
+    unscored: dict[str, list[str]] = {}
     for spec in selection.models:
         size = model_size(spec, workspace, problem=problem.name)
         dtype = resolve_dtype(spec, selection.dtype, selection.device)
@@ -100,6 +101,9 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
         read = tuple(read_lengths(lengths, selection, spec))
         if read not in works:
             works[read] = work_of(read, selection.conditions)
+        for condition in selection.conditions:
+            if condition.name in works[read].unscored:
+                unscored.setdefault(condition.name, []).append(spec.full_id)
         done = sum(
             unit.status == "done"
             for condition in selection.conditions
@@ -124,6 +128,7 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
         "weights + KV cache + activations and logits of the longest document. Times are estimates "
         f"({flops:.1e} FLOPs to do) at an assumed speed of {' or '.join(sorted(speeds))}; the "
         f"progress bar shows the measured one.{elsewhere}",
+        *(f"By this estimate {line}." for line in unscored_lines(unscored, selection.conditions)),
         *_cut_notes(lengths, selection),
         *_unknown(models),
         *refused(planned, selection.conditions, selection.device),

@@ -16,6 +16,7 @@ from tiny_models import make_checkpoint, make_text
 from tiny_runs import CONDITIONS, everything, ok, one_line_error, run
 from transformers import AutoTokenizer
 
+from analysis.report.cli import show
 from extract.cli import extract, status
 from extract.failures import NonFiniteLogits
 from extract.scoring.engine import Engine
@@ -351,3 +352,42 @@ def test_a_model_of_unknown_size_needs_the_processor_by_name(
     result = run(path)
     assert "warning: how long a processor would take is unknown" not in result.output
     assert "extracted 4 units" in result.output
+
+
+def test_a_window_longer_than_every_document_is_named_with_what_to_change(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    window = {"kind": "window", "name": "window_512", "context": 512, "stride": 64}
+    path = tiny_problem(texts=2, probes=[{"kind": "full"}, window])
+    told = (
+        "window_512 has no token to score, as the text that tiny/one, tiny/two read is too short "
+        "for it: give its probe a smaller `context` (512), or read more of the documents"
+    )
+    assert f"By this estimate {told}" in ok(run(path, "--max-tokens", "40", "--dry-run"))
+    assert f"warning: {told}" in run(path, "--max-tokens", "40").output
+    shown = ok(CliRunner().invoke(status, ["--problem", str(path)]))
+    assert told in shown and "full has no token" not in shown
+    view = ["--problem", str(path), "--document", "0", "--model", "one"]
+    message = one_line_error(CliRunner().invoke(show, [*view, "--measure", "gain"]), 1)
+    assert "window_512 is extracted, but without a token to score" in message
+    assert "a smaller `context`" in message
+
+
+def test_what_max_characters_cuts_is_named_beside_the_whole_length(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    documents = {"kind": "json", "path": "data/corpus.json", "max_characters": 200}
+    path = tiny_problem(texts=2, documents=documents)
+    texts = json.loads((workspace.root / "data" / "corpus.json").read_text())
+    whole = sum(map(len, texts))
+    told = "every model: documents.max_characters cuts 2 of 2 documents to "
+    planned = ok(run(path, "--probe", "full", "--dry-run"))
+    assert f"2 documents of 400 characters (documents.max_characters cuts {whole:,})" in planned
+    done = ok(run(path, "--probe", "full", "--max-tokens", "20"))
+    assert "2 of 2 documents cut, 40 of " in done
+    (line,) = (line for line in done.splitlines() if told in line)
+    assert line.endswith(f" of {whole:,} characters, before tokens are counted")
+    assert f"Cut: {told}" in ok(CliRunner().invoke(status, ["--problem", str(path)]))
+    view = ["--problem", str(path), "--document", "0", "--model", "one"]
+    shown = ok(CliRunner().invoke(show, view))
+    assert f"(documents.max_characters cuts {len(texts[0]):,}); tiny/one read 20 of " in shown

@@ -196,7 +196,7 @@ def list_metrics(rows: Sequence[Row]) -> Iterator[str]:
 def list_variants(rows: Sequence[Row]) -> Iterator[str]:
     """One line per variant: its name and settings."""
     for row in rows:
-        yield f"{row['variant']}  {_settings(row['parameters'])}"
+        yield f"{row['variant']}  {_settings(row)}"
 
 
 def list_names(rows: Sequence[Row]) -> Iterator[str]:
@@ -211,7 +211,7 @@ def list_names(rows: Sequence[Row]) -> Iterator[str]:
         if others and row is others[0]:
             yield f"built with `tokenmart dbt run --vars 'grids: true'`: {len(others)} more"
         mark = "" if row["admissible"] else "  (not admissible)"
-        yield f"{row['metric']}/{row['variant']}  {_settings(row['parameters'])}{mark}"
+        yield f"{row['metric']}/{row['variant']}  {_settings(row)}{mark}"
     metrics = counted(len({row["metric"] for row in rows}), "metric")
     yield f"{counted(len(rows), 'variant')} of {metrics}; {len(core)} in the core"
 
@@ -307,15 +307,19 @@ def _like(pair: Correlation, threshold: float) -> str:
     )
 
 
-def _settings(parameters: str) -> str:
-    """`micro over tokens: sum(nll) / count(*) where …`; of a table of scores what it has."""
-    found = json.loads(parameters)
+def _settings(row: Row) -> str:
+    """`micro over tokens: sum(nll) / count(*) where …`; of a table of scores what it has.
+
+    `exp of …` where the combined value is exponentiated last.
+    """
+    found = json.loads(row["parameters"])
     if "numerator" not in found:
         return " ".join(f"{name}={value}" for name, value in found.items())
     formula = f"{_factor(found['numerator'])} / {_factor(found['denominator'])}"
     where = found.get("where") or "true"
     which = "" if where == "true" else f" where {where}"
-    return f"{found['aggregation']} over {found['over']}: {formula}{which}"
+    last = f"{row['transform']} of " if row.get("transform") else ""
+    return f"{last}{found['aggregation']} over {found['over']}: {formula}{which}"
 
 
 def _factor(expression: str) -> str:

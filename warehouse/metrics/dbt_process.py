@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -76,9 +77,26 @@ def run_dbt(arguments: Sequence[str], workspace: Workspace) -> int:
         code = start_dbt(arguments, workspace)
     quiet = {"--quiet", "-q"} & set(arguments)
     if code == 0 and {"build", "run"} & set(arguments) and not quiet:
-        for line in next_steps(workspace):
+        lines = next_steps(workspace)
+        if _nothing_selected(arguments, workspace):
+            lines = ["nothing was computed: the selection matches no model; correct --select"]
+        for line in lines:
             click.echo(visible(line))
     return code
+
+
+def _nothing_selected(arguments: Sequence[str], workspace: Workspace) -> bool:
+    """Whether the last run had nothing to do, by the results that dbt wrote."""
+    folder = os.environ.get("DBT_TARGET_PATH", "target")
+    for place, argument in enumerate(arguments):
+        name, _, value = argument.partition("=")
+        if name == "--target-path":
+            folder = value or "".join(arguments[place + 1 : place + 2])
+    try:
+        text = (workspace.dbt_project / folder / "run_results.json").read_text(encoding="utf-8")
+        return not json.loads(text)["results"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def next_steps(workspace: Workspace) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from warehouse.store.schema import CONDITION_PAIRS, LINEUP
 
 SOURCE_KEY = b"tokenmart.source"
 """Parquet footer key: hash of the corpus a documents table was made from."""
+
+WHOLE_KEY = b"tokenmart.whole_characters"
+"""Parquet footer key: characters of each document before `max_characters` cut it."""
 
 
 def documents_path(problem: Problem, workspace: Workspace) -> Path:
@@ -44,8 +48,21 @@ def ensure_documents(problem: Problem, workspace: Workspace, offline: bool = Fal
     if not _made_from(path, origin):
         documents = problem.documents.grouped(problem.documents.read(place))
         table = documents_table(documents, limit)
-        write_table(path, table.replace_schema_metadata({SOURCE_KEY: origin}))
+        footers = {SOURCE_KEY: origin}
+        whole = [len(document.text) for document in documents]
+        if whole != table["characters"].to_pylist():
+            footers[WHOLE_KEY] = json.dumps(whole)
+        write_table(path, table.replace_schema_metadata(footers))
     return pq.read_table(source(path), partitioning=None)
+
+
+def whole_characters(problem: Problem, workspace: Workspace) -> list[int]:
+    """Characters of each document before `max_characters` cut it; empty where it cut none."""
+    try:
+        metadata = pq.read_schema(footer(documents_path(problem, workspace))).metadata or {}
+    except (OSError, pa.ArrowException):
+        return []
+    return [int(each) for each in json.loads(metadata.get(WHOLE_KEY, b"[]"))]
 
 
 def _made_from(path: Path, origin: str) -> bool:

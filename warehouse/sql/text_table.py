@@ -63,8 +63,8 @@ def text_table(
     above = [_on_lines(head, wide)[::-1] for head, wide in zip(heads, widths, strict=False)]
     lines = [_line(line, widths, numeric) for line in zip_longest(*above, fillvalue="")][::-1]
     lines.append((" " * _GAP).join("─" * wide for wide in widths))
-    for row in zip(*columns[:shown], strict=True):
-        lines.append(_line(list(map(_fit, row, widths)), widths, numeric))
+    fitted = list(map(_fitted, columns[:shown], widths))
+    lines += [_line(row, widths, numeric) for row in zip(*fitted, strict=True)]
     if not rows:
         lines.append("(no rows)")
     cut = any(cells > wide for cells, wide in zip(inside, widths, strict=False))
@@ -134,11 +134,30 @@ def _width(text: str) -> int:
     return cell_len(text)
 
 
-def _fit(text: str, width: int) -> str:
-    if _width(text) <= width:
-        return text
+def _fitted(cells: Sequence[str], width: int) -> list[str]:
+    """A column's cells, cut at the end; in the middle where more of them then stay distinct."""
+    cut = {cell for cell in cells if _width(cell) > width}
+    ways = ({cell: _fit(cell, width, ending) for cell in cut} for ending in _endings(width))
+    best = next(ways)
+    for fitted in ways:
+        if len(set(best.values())) == len(cut):
+            break
+        if len(set(fitted.values())) > len(set(best.values())):
+            best = fitted
+    return [best.get(cell, cell) for cell in cells]
+
+
+def _endings(width: int) -> list[int]:
+    """Characters to keep of a cell's end, in the order of trial: none, half, more, all."""
+    return [0, *range((width - 1) // 2, width)]
+
+
+def _fit(text: str, width: int, ending: int = 0) -> str:
+    """The text within this width, with `ending` columns of its end."""
+    start = width - 1 - ending
     if text.isascii():
-        return text[: width - 1] + "…"
+        return f"{text[:start]}…{text[len(text) - ending :]}"
     from rich.cells import set_cell_size
 
-    return set_cell_size(text, width - 1).rstrip() + "…"
+    end = set_cell_size(text[::-1], ending).rstrip()[::-1]
+    return f"{set_cell_size(text, start).rstrip()}…{end}"

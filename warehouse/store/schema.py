@@ -84,7 +84,9 @@ DOCUMENTS = pa.schema(
         field("doc_id", pa.int32(), "0-based index in the problem's corpus"),
         field("name", pa.string(), "name or id of the document in its source"),
         field("sha256", pa.string(), "sha256 of the UTF-8 text"),
-        field("characters", pa.int64(), "length in Unicode code points"),
+        field(
+            "characters", pa.int64(), "length in Unicode code points, after max_characters cut it"
+        ),
         field("bytes", pa.int64(), "length in UTF-8 bytes"),
         field("text", pa.string(), "the text itself"),
         field("document_group", pa.string(), "source or domain that the problem file gives", True),

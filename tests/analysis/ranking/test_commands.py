@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -67,6 +68,7 @@ def test_correlate_prints_a_table_that_says_how_to_read_it(minilong):
         assert words in result.stdout
     lines = result.stdout.splitlines()
     assert lines[0].startswith("These metrics track the target: longppl (1 variant), partly")
+    assert re.search(r"Not distinguishable.*; 1 of these not admissible \(†\)", result.stdout)
     heading = next(line for line in lines if line.startswith("metric"))
     shown = ["metric/variant", "Spearman", "95% CI", "p adj.", "held out", "n", "tokens", "better"]
     assert re.split(r"  +", heading)[:8] == shown
@@ -325,3 +327,23 @@ def test_the_baseline_is_shown_whatever_is_asked_for(minilong):
     record = json.loads(run(cli.correlate, *arguments, "--json").stdout)
     assert {row["metric"] for row in record["rows"]} == {"noise"}
     assert record["baseline"] == "perplexity/per_token"
+
+
+def test_the_json_of_correlate_has_a_time_left_for_the_bootstrap(minilong, monkeypatch):
+    """A bar of its own, since a variant's bootstrap takes longer than all else of it."""
+    bars = []
+
+    @contextmanager
+    def recorded(total, noun, work=None):
+        calls = []
+        bars.append((total, work, calls))
+        yield lambda what, units, work=0.0: calls.append((what.split(":")[0], units, work))
+
+    monkeypatch.setattr("warehouse.progress.progress_bar", recorded)
+    result = run(cli.correlate, "--problem", "minilong", "--json", "--resamples", 100)
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)["rows"]
+    bootstrapped = sum("spearman_ci95" in row for row in rows)
+    (_, _, documents), (total, work, calls) = bars
+    assert total == work == bootstrapped == len(documents) == len(calls)
+    assert set(documents) == {("documents", 1, 1.0)} and set(calls) == {("bootstrap", 1, 1.0)}

@@ -91,6 +91,16 @@ def test_it_says_what_was_found(page):
         assert words in text, words
 
 
+def test_optimism_is_the_difference_of_the_two_numbers_before_it(page):
+    text = page.read_text()
+    inside, held_out, optimism = (
+        float(re.search(rf"<dt>{name}.*?</dt><dd>(.*?)</dd>", text)[1].replace("−", "-"))
+        for name in ("the choice, in sample", "the choice, held out", "optimism of choosing")
+    )
+    assert inside - held_out == pytest.approx(optimism, abs=0.011)
+    assert "best rho over all models" in text and "best rho, in sample" not in text
+
+
 def test_the_leaderboard_shows_both_sources_of_noise_and_what_bounds_every_claim(page):
     text = page.read_text().replace("<wbr>", "")
     for words in (
@@ -305,22 +315,32 @@ def test_the_table_of_models_is_sorted_and_filtered(page, tmp_path):
 def test_a_problem_without_scores_still_has_a_report(minilong, tmp_path):
     with minilong.write() as connection:
         connection.execute("delete from downstream_scores")
+        connection.execute("update units set document_tokens = 200, document_tokens_total = 900")
     minilong.profile("minilong")
     out = tmp_path / "report.html"
     result = CliRunner().invoke(cli.report, ["--problem", "minilong", "--out", str(out)])
     assert result.exit_code == 0, result.output
     assert "no target: no model has a score yet (target: recall); models and" in result.output
     text = out.read_text()
+    assert re.search(r"Cut: \S+, \S+, \S+ and 20 more: \d+ of \d+ documents?, [\d,]+ of", text)
+    assert "Warning: documents were cut" not in text
     assert "No target" in text and 'id="values"' in text and 'id="profiles"' in text
     assert 'id="leaderboard"' not in text and "target ↑" not in text
     outline = Outline()
     outline.feed(text)
     assert outline.open == [] and all(link[1:] in outline.ids for link in outline.links)
+    with minilong.write() as connection:
+        model = minilong.models("minilong")[0]
+        connection.execute("update units set document_tokens = 150 where model_id = ?", [model])
     path = minilong.workspace.problems / "minilong.yml"
     path.write_text(re.sub(r"(?s)\ntarget:.*?\n\n.*?\ndemo:", "\ndemo:", path.read_text()))
     result = CliRunner().invoke(cli.report, ["--problem", "minilong", "--out", str(out)])
     assert result.exit_code == 0, result.output
     assert "no target: the problem file names none" in result.output
+    text = " ".join(out.read_text().split())
+    assert (
+        "Warning: documents were cut at different lengths (of one, the tokens read are 150" in text
+    )
 
 
 def test_means_of_few_tokens_are_not_joined(minilong, tmp_path):

@@ -17,18 +17,16 @@ from made_up_warehouse import Shape, Window, write_warehouse
 from rich.console import Console
 
 from analysis.report import cli
+from analysis.report.terminal_viewer import intensity, print_view, shaded
 from analysis.report.viewer import (
     ROW_CHARACTERS,
     Reading,
     Segment,
     View,
     first_shaded,
-    intensity,
     load_view,
     merge,
-    print_view,
     rows,
-    shaded,
     view_page,
 )
 from warehouse.errors import TokenmartError
@@ -279,3 +277,22 @@ def test_the_page_never_replaces_a_problem_file(synthetic):
     result = CliRunner().invoke(cli.show, [*arguments, "--out", str(path)])
     assert result.exit_code == 1 and "contains the problem files" in result.stderr
     assert path.read_bytes() == before
+
+
+def test_a_view_says_how_far_each_model_read_and_warns_of_different_lengths(view):
+    one, two = view.readings
+    one = replace(one, tokens_read=4, tokens_whole=9, read_to=36)
+    two = replace(two, tokens_read=3, tokens_whole=9, read_to=31)
+    cut = replace(view, readings=(one, two), characters=90, whole=360)
+    assert cut.extent == (
+        f"Characters 0 to {len(TEXT)} of 90 (documents.max_characters cuts 360); "
+        "lab/one read 4 of 9 tokens, to character 36; lab/two read 3 of 9 tokens, to character 31"
+    )
+    assert "read different lengths" in cut.warning and "--characters 31, " in cut.warning
+    assert cut.warning in view_page(cut, "logprob")
+    console = Console(record=True, width=300)
+    print_view(console, cut, "logprob", keys_only=False)
+    assert f"{cut.extent}.\nwarning: {cut.warning}\n" in console.export_text()
+    # both read what is shown, or the whole
+    assert not replace(cut, text=TEXT[:20]).warning
+    assert not replace(cut, readings=(one, replace(two, read_to=36))).warning

@@ -169,6 +169,7 @@ def test_show_names_settings_ends_and_near_duplicates(
     assert "Formula: `exp(-Σ log p / N)`" in shown.output
     formula = "(sum(nll) / ln(2)) / (max(byte_end) - min(byte_start))"
     assert f"bits_per_byte  micro over tokens: {formula}\n" in shown.output
+    assert "\nmicro  exp of micro over tokens: sum(nll) / count(*)\n" in shown.output
     micro = {m: x for (v, m), x in built.values("perplexity").items() if v == "micro" and x}
     first, last = min(micro, key=micro.__getitem__), max(micro, key=micro.__getitem__)
     ends = f"4 of 4 models: {micro[first]:.4g} {first} … {micro[last]:.4g} {last}"

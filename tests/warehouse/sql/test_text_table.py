@@ -155,3 +155,28 @@ def test_piped_output_is_as_wide_as_columns_asks(filled: Workspace) -> None:
 
     assert piped(COLUMNS="80") <= 80
     assert piped(COLUMNS="") > 160
+
+
+@pytest.mark.parametrize(
+    ("texts", "cells"),
+    [
+        # cut at the end they differ
+        (["one-model-of-a-lab", "two-model-of-a-lab"], ["one-model-o…", "two-model-o…"]),
+        (["smollm2-135m-drop-1", "smollm2-135m-drop-2"], ["smollm…rop-1", "smollm…rop-2"]),
+        # one that differs before the last half keeps more of its end
+        (["model-a-of-one-lab", "model-b-of-one-lab"], None),
+        (["模型模型模型模型一", "模型模型模型模型二"], ["模型模…型一", "模型模…型二"]),
+        # equal ones stay equal
+        (["smollm2-135m-drop-1"] * 2, ["smollm2-135…"] * 2),
+    ],
+)
+def test_texts_that_differ_only_at_their_end_are_cut_in_the_middle(
+    texts: list[str], cells: list[str] | None
+) -> None:
+    table = text_table(["m"], [[text] for text in texts], 12)
+    found = table.lines[2:]
+    assert table.cut
+    if cells is None:
+        assert len(set(found)) == len(texts)
+    else:
+        assert found == cells

@@ -26,6 +26,7 @@ with pairs as (
 )
 
 select
+    token_text(doc_id, char_start, char_end, $problem) as token,
     exp(logprob_a) as probability_a,
     exp(logprob_b) as probability_b,
     difference,

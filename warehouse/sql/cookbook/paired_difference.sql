@@ -1,5 +1,6 @@
 -- Difference of models in bits per byte, document by document
--- Documents are the unit: z beyond 2 or so is more than their noise. Needs two documents.
+-- Documents are the unit: z beyond 2 or so is more than their noise. stderr needs two documents, z
+-- five: a standard error of fewer is too uncertain.
 -- param problem  -- which problem
 -- param condition  -- which context condition
 -- param model  -- the reference model
@@ -34,7 +35,10 @@ select
     count(*) as documents,
     avg(difference) as difference,
     stddev_samp(difference) / sqrt(count(*)) as stderr,
-    avg(difference) / nullif(stddev_samp(difference) / sqrt(count(*)), 0) as z,
+    case
+        when count(*) >= 5
+            then avg(difference) / nullif(stddev_samp(difference) / sqrt(count(*)), 0)
+    end as z,
     count(*) filter (where difference > 0) as documents_worse
 from pairs
 group by model_id

@@ -12,6 +12,7 @@ with strongest as (
 )
 
 select
+    token_text(doc_id, char_start, char_end, $problem) as token,
     nll,
     entropy,
     rank,

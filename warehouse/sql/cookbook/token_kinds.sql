@@ -1,4 +1,5 @@
 -- NLL and context gain by kind of token
+-- mean_gain is over tokens_with_gain, those that both contexts scored; all else is over tokens.
 -- Kinds by spelling: number, name (capital inside the text), word, punctuation, white space.
 -- param problem  -- which problem
 -- param short  -- the short-context condition
@@ -35,7 +36,8 @@ select
     count(*) as tokens,
     avg(nll) as nll,
     avg((rank = 1)::integer) as first_choice,
-    avg(gain) as mean_gain
+    avg(gain) as mean_gain,
+    count(gain) as tokens_with_gain
 from spelled
 group by all
 order by model_id, nll desc, kind
