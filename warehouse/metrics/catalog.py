@@ -70,10 +70,11 @@ def unbuilt_catalog(project: Path) -> duckdb.DuckDBPyConnection:
             names = ("aggregation", "over", "numerator", "denominator")
             parameters = {name: row.settings[name] for name in names}
             parameters["where"] = row.settings.get("where") or "true"
+            of_tokens = (row.settings.get("unit") or "token") == "token"
             values = [
                 *(family.metric, row.variant, family.family, json.dumps(parameters)),
                 *(row.settings.get("core") == "true", family.direction, family.admissible),
-                *(family.needs, family.transform, family.caution),
+                *(family.needs, family.transform if of_tokens else None, family.caution),
                 *(formula[1] if formula else None, family.description),
             ]
             places = ", ".join("?" * len(values))

@@ -29,7 +29,7 @@ metric_catalog as (
         variants.core,
         families.direction,
         families.admissible,
-        families.transform,
+        if(variants.unit = 'token', families.transform, null) as transform,
         trim(families.caution) as caution,
         md5(concat(families.code, variants.definition)) as code,
         regexp_extract(families.description, '`([^`]+)`', 1) as formula,

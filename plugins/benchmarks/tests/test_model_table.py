@@ -60,7 +60,7 @@ def test_models_are_read_and_what_is_predicted_is_no_metric(workspace: Workspace
     name = write(workspace)
     done = CliRunner().invoke(cli, ["data", "fetch", "--problem", name])
     assert done.exit_code == 0, done.output
-    assert "30 of 10 models on 1 benchmarks (licence: CC0)" in done.output
+    assert "30 of 10 models on 1 benchmark (licence: CC0)" in done.output
     ranked = load_ranked(name, workspace)
     assert ranked.baseline == "bits_per_byte/web"
     assert {(model.family, model.parameters) for model in ranked.ranked_models} == {

@@ -194,7 +194,7 @@ def test_show_names_settings_ends_and_near_duplicates(
 def test_list_of_one_metric_shows_its_settings(cli: CliRunner) -> None:
     shown = cli.invoke(metrics, ["list", "--metric", "longppl"]).output
     assert (
-        "alpha_2_beta_-2@window_64  micro over key_tokens: sum(nll) / count(*) "
+        "alpha_2_beta_-2@window_64  exp of micro over key_tokens: sum(nll) / count(*) "
         "where gain > 2 and nll < 2\n" in shown
     )
 

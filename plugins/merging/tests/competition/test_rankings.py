@@ -195,7 +195,7 @@ def test_fewer_than_five_groups_of_tasks_give_no_interval(tmp_path: Path, groups
     assert all((row["rank_low"] is not None) == (groups == 5) for row in rows)
     assert all((row["score_low"] is not None) == (groups == 5) for row in rows)
     shown = CliRunner().invoke(cli, ["rank", "show", "--results", str(path)])
-    assert ("results without items take 5 groups of tasks" in shown.output) == (groups == 4)
+    assert ("no intervals" in shown.output) == (groups == 4)
 
 
 def test_rounds_are_weighted_and_the_product_can_order_otherwise(tmp_path: Path) -> None:
