@@ -327,7 +327,7 @@ def test_the_json_of_the_site_is_the_same_table(write: Write, tmp_path: Path) ->
     path.write_text(json.dumps({"metadata": {"metrics": ["q"]}, "data": columns}))
     with pytest.raises(TokenmartError, match=rf"{path}: row 1: score is nan, expected a finite"):
         score_table(path, WORKSPACE)
-    path.write_text("[" * 2000)
+    path.write_text("[" * 200_000)
     with pytest.raises(TokenmartError, match=rf"{path}: not read as JSON \(nested too deeply"):
         score_table(path, WORKSPACE)
     path.write_text("[1]")
