@@ -311,6 +311,8 @@ def leaderboard_record(board: Leaderboard, progress: Progress = no_progress) -> 
         "baseline": board.baseline.column.name if board.baseline else None,
         "tried": table.tries,
         "tested": board.inference.tested,
+        "outdated": table.outdated,
+        "document_lengths": {str(length): list(ids) for length, ids in table.lengths.items()},
         "preregistered": [result.record for result in board.registered],
         "tracks_target": [metric.column.name for metric in board.tracking],
         "not_distinguishable_from_best": [metric.column.name for metric in board.near_best],

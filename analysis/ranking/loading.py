@@ -54,7 +54,7 @@ _PARTS = """
 
 
 # of two documents with one limit, neither has more tokens than the one that was cut at it
-LENGTHS = """
+_LENGTHS = """
     with read as (
         select distinct model_id, doc_id, document_tokens, document_tokens_total
         from units
@@ -110,13 +110,9 @@ def load_table(
             "select distinct dtype, model_id from units where problem = ? and status = 'done'",
             [problem.name],
         ).fetchall()
-        lengths = connection.execute(LENGTHS, [problem.name]).fetchall()
-    if last_change(workspace.store, problem.name) > workspace.database.stat().st_mtime:
-        click.echo(
-            f"note: files of {problem.name} changed after the last build of the database; "
-            "`tokenmart dbt run` computes the metrics and target scores from them",
-            err=True,
-        )
+        lengths = lengths_read(connection, problem)
+    if outdated := outdated_note(problem, workspace):
+        click.echo(f"note: {outdated}", err=True)
     scores, source = load_target(problem, workspace, others)
     models = tuple(
         Model(spec.model_id, spec.full_id, spec.family, spec.parameters, series_of(spec))
@@ -178,6 +174,7 @@ def load_table(
         target_source=source,
         dtypes=models_by(formats, models),
         lengths=models_by(lengths, models),
+        outdated=bool(outdated),
         tried=tuple(
             _column_of_try(entry, models, of_metric.get(entry.metric)) for entry in besides
         ),
@@ -185,6 +182,24 @@ def load_table(
         baseline=problem.baseline,
         extracted=frozenset(model_id for _, model_id in formats),
         asked=problem.asked,
+    )
+
+
+def lengths_read(connection: duckdb.DuckDBPyConnection, problem: Ranked) -> list[tuple[int, str]]:
+    """Numbers of tokens read of the first document that was cut at different lengths, by model."""
+    return connection.execute(_LENGTHS, [problem.name]).fetchall()
+
+
+def outdated_note(problem: Ranked, workspace: Workspace) -> str:
+    """A sentence if files of the problem changed after the database was built; else empty.
+
+    A build of part of the models counts as a build.
+    """
+    if last_change(workspace.store, problem.name) <= workspace.database.stat().st_mtime:
+        return ""
+    return (
+        f"files of {problem.name} changed after the last build of the database; `tokenmart dbt "
+        "run` computes the metrics and target scores from them"
     )
 
 

@@ -97,6 +97,7 @@ class MetricTable:
     dtypes: number formats the models were run in, each with the full ids of its models.
     lengths: numbers of tokens read of the first document that was cut at different lengths, each
         with the full ids of its models; empty if there is none.
+    outdated: whether files of the problem changed after the database was built.
     """
 
     problem: str
@@ -107,6 +108,7 @@ class MetricTable:
     target_source: dict[str, Any]
     dtypes: dict[str, tuple[str, ...]]
     lengths: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    outdated: bool = False
     tried: tuple[MetricColumn, ...] = ()
     registered: tuple[PreregisteredMetric, ...] = ()
     baseline: str = ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.ranking.leaderboard import BASELINES
 from analysis.ranking.leaderboard_view import lengths_warnings
-from analysis.ranking.loading import LENGTHS, models_by, records
+from analysis.ranking.loading import lengths_read, models_by, outdated_note, records
 from warehouse.errors import TokenmartError
 from warehouse.sql.connection import connect_read_only
 from warehouse.store.provenance import code_revision, versions
@@ -107,7 +107,7 @@ class Run:
 
     words: models, documents and tokens. conditions: of which. target: its tasks and items.
     why_no_target: where there is none. viewer: the command that shows a document.
-    cut: sentences on documents of which models read a part.
+    notes: sentences on documents of which models read a part, and on figures older than the files.
     """
 
     words: str
@@ -115,7 +115,7 @@ class Run:
     target: str
     why_no_target: str
     viewer: str
-    cut: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +161,8 @@ def overview(
                 f"--problem {problem.asked}` and `tokenmart dbt build`"
             )
         profiles, gains = _profiles(connection, problem.name, among)
-        run = _run(connection, problem, among)
+        outdated = outdated_note(problem, workspace)
+        run = _run(connection, problem, among, outdated)
         costs = _costs(connection, problem.name, among, workspace)
     return Overview(
         problem=problem,
@@ -241,7 +242,10 @@ def _order(name: tuple[str, str]) -> tuple[int, str, str]:
 
 
 def _run(
-    connection: duckdb.DuckDBPyConnection, problem: Ranked, among: Sequence[RankedModel]
+    connection: duckdb.DuckDBPyConnection,
+    problem: Ranked,
+    among: Sequence[RankedModel],
+    outdated: str,
 ) -> Run:
     conditions = connection.execute(
         "select condition, max(documents_done), sum(tokens_scored) from coverage"
@@ -269,14 +273,17 @@ def _run(
         else "the problem file names none",
         viewer=f"tokenmart show --problem {problem.asked} --document 0 {named} --measure gain "
         "--out tokens.html",
-        cut=_cut(connection, problem, among),
+        notes=_notes(connection, problem, among, outdated),
     )
 
 
-def _cut(
-    connection: duckdb.DuckDBPyConnection, problem: Ranked, among: Sequence[RankedModel]
+def _notes(
+    connection: duckdb.DuckDBPyConnection,
+    problem: Ranked,
+    among: Sequence[RankedModel],
+    outdated: str,
 ) -> tuple[str, ...]:
-    """How much the models read of documents that were cut, and a warning of unlike lengths."""
+    """How much the models read of documents that were cut, and warnings."""
     rows = connection.execute(
         "with read as (select distinct model_id, doc_id, document_tokens as tokens,"
         " document_tokens_total as whole from units where problem = ? and status = 'done')"
@@ -289,8 +296,9 @@ def _cut(
         "tokens read."
         for (cut, documents, tokens, whole), ids in models_by(rows, among).items()
     ]
-    lengths = connection.execute(LENGTHS, [problem.name]).fetchall()
+    lengths = lengths_read(connection, problem)
     warnings = lengths_warnings(models_by(lengths, among), problem.asked)
+    warnings += [outdated] if outdated else []
     return (*lines, *(f"Warning: {warning}." for warning in warnings))
 
 

@@ -108,7 +108,7 @@ class View:
         end = self.start + len(self.text)
         whole = f"{self.characters:,}"
         if self.whole > self.characters:
-            whole += f" (documents.max_characters cuts {self.whole:,})"
+            whole += f" (cut by documents.max_characters, whole: {self.whole:,})"
         text = f"Characters {self.start:,} to {end:,} of {whole}"
         for reading in self.readings:
             text += (

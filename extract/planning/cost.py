@@ -191,16 +191,16 @@ def document_lengths(selection: Selection) -> tuple[list[int], str]:
     sizes = documents.lengths(place)
     path = documents_path(problem, selection.workspace)
     if sizes is None and path.is_file():
-        characters = pq.read_table(remote.source(path), columns=["characters"], partitioning=None)[
-            0
-        ]
-        sizes = whole_characters(problem, selection.workspace) or characters.to_pylist()
+        table = pq.read_table(remote.source(path), columns=["characters"], partitioning=None)
+        sizes = whole_characters(problem, selection.workspace) or table["characters"].to_pylist()
     if sizes is not None:
         most = documents.max_characters
         whole = sum(sizes[: selection.documents])
         sizes = [min(size, most) if most else size for size in sizes[: selection.documents]]
         lengths = [size // CHARACTERS_PER_TOKEN for size in sizes]
-        cut = f" (documents.max_characters cuts {whole:,})" if sum(sizes) < whole else ""
+        cut = ""
+        if sum(sizes) < whole:
+            cut = f" (cut by documents.max_characters, whole: {whole:,})"
         origin = (
             f"{counted(len(lengths), 'document')} of {sum(sizes):,} characters{cut}, counted as "
             f"{CHARACTERS_PER_TOKEN} a token"

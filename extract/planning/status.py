@@ -88,7 +88,7 @@ def cut_lines(selection: Selection, rows: Sequence[Mapping[str, Any]]) -> list[s
     if characters := whole_characters(selection.problem, selection.workspace):
         path = documents_path(selection.problem, selection.workspace)
         kept = pq.read_table(source(path), columns=["characters"], partitioning=None)[0].to_pylist()
-        shorter = sum(one < all_ for one, all_ in zip(kept, characters, strict=True))
+        shorter = sum(read < whole for read, whole in zip(kept, characters, strict=True))
         before = ", before tokens are counted" if lines else ""
         lines.append(
             f"every model: documents.max_characters cuts {shorter} of "

@@ -359,35 +359,39 @@ def test_a_window_longer_than_every_document_is_named_with_what_to_change(
 ) -> None:
     window = {"kind": "window", "name": "window_512", "context": 512, "stride": 64}
     path = tiny_problem(texts=2, probes=[{"kind": "full"}, window])
-    told = (
+    words = (
         "window_512 has no token to score, as the text that tiny/one, tiny/two read is too short "
         "for it: give its probe a smaller `context` (512), or read more of the documents"
     )
-    assert f"By this estimate {told}" in ok(run(path, "--max-tokens", "40", "--dry-run"))
-    assert f"warning: {told}" in run(path, "--max-tokens", "40").output
+    assert f"By this estimate {words}" in ok(run(path, "--max-tokens", "40", "--dry-run"))
+    assert f"warning: {words}" in run(path, "--max-tokens", "40").output
     shown = ok(CliRunner().invoke(status, ["--problem", str(path)]))
-    assert told in shown and "full has no token" not in shown
+    assert words in shown and "full has no token" not in shown
     view = ["--problem", str(path), "--document", "0", "--model", "one"]
     message = one_line_error(CliRunner().invoke(show, [*view, "--measure", "gain"]), 1)
     assert "window_512 is extracted, but without a token to score" in message
     assert "a smaller `context`" in message
 
 
-def test_what_max_characters_cuts_is_named_beside_the_whole_length(
+def test_what_max_characters_cuts_is_named_with_the_whole_length(
     workspace: Workspace, tiny_problem: Callable[..., Path]
 ) -> None:
     documents = {"kind": "json", "path": "data/corpus.json", "max_characters": 200}
     path = tiny_problem(texts=2, documents=documents)
     texts = json.loads((workspace.root / "data" / "corpus.json").read_text())
     whole = sum(map(len, texts))
-    told = "every model: documents.max_characters cuts 2 of 2 documents to "
+    words = "every model: documents.max_characters cuts 2 of 2 documents to "
     planned = ok(run(path, "--probe", "full", "--dry-run"))
-    assert f"2 documents of 400 characters (documents.max_characters cuts {whole:,})" in planned
+    cut = f"(cut by documents.max_characters, whole: {whole:,})"
+    assert f"2 documents of 400 characters {cut}" in planned
     done = ok(run(path, "--probe", "full", "--max-tokens", "20"))
     assert "2 of 2 documents cut, 40 of " in done
-    (line,) = (line for line in done.splitlines() if told in line)
+    (line,) = (line for line in done.splitlines() if words in line)
     assert line.endswith(f" of {whole:,} characters, before tokens are counted")
-    assert f"Cut: {told}" in ok(CliRunner().invoke(status, ["--problem", str(path)]))
+    assert f"Cut: {words}" in ok(CliRunner().invoke(status, ["--problem", str(path)]))
     view = ["--problem", str(path), "--document", "0", "--model", "one"]
     shown = ok(CliRunner().invoke(show, view))
-    assert f"(documents.max_characters cuts {len(texts[0]):,}); tiny/one read 20 of " in shown
+    assert (
+        f"(cut by documents.max_characters, whole: {len(texts[0]):,}); tiny/one read 20 of "
+        in shown
+    )

@@ -222,7 +222,7 @@ def _tree(path: Path) -> dict[str, Any]:
     if path.name.startswith("samples_") and path.suffix == ".jsonl":
         raise TokenmartError(
             f"{path}: is a sample file of lm-evaluation-harness, with a line per item; `tokenmart "
-            "data import --format samples` reads it. Give the results_….json beside it"
+            "data import --format samples` reads it. Give the results_….json in the same folder"
         )
     tree = parse_json(read_text(path), str(path))
     whole = isinstance(tree, dict) and isinstance(tree.get("results"), dict)

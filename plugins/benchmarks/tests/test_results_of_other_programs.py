@@ -392,18 +392,27 @@ def state(path: Path, of_task: bool = False, **facts: object) -> None:
     path.write_text(json.dumps(record))
 
 
-def lighteval_of(folder: Path, sha: str) -> Path:
+def lighteval_stating(folder: Path, **facts: object) -> Path:
     path = lighteval(folder)
     (results,) = folder.rglob("results_*.json")
-    state(results, config_general={"model_name": "org/model", "model_sha": sha})
+    state(results, **facts)
     return path
+
+
+def olmes_stating(folder: Path, **facts: object) -> Path:
+    path = olmes(folder)
+    (metrics,) = folder.glob("*-metrics.json")
+    state(metrics, **facts)
+    return path
+
+
+def lighteval_of(folder: Path, sha: str) -> Path:
+    general = {"model_name": "org/model", "model_sha": sha}
+    return lighteval_stating(folder, config_general=general)
 
 
 def olmes_of(folder: Path, revision: str) -> Path:
-    path = olmes(folder)
-    (metrics,) = folder.glob("*-metrics.json")
-    state(metrics, model_config={"model": "org/model", "revision": revision})
-    return path
+    return olmes_stating(folder, model_config={"model": "org/model", "revision": revision})
 
 
 def olmo_eval_of(folder: Path, revision: str) -> Path:
@@ -427,17 +436,11 @@ def test_runs_of_two_models_are_refused(
 
 
 def lighteval_version(folder: Path, version: int) -> Path:
-    path = lighteval(folder)
-    (results,) = folder.rglob("results_*.json")
-    state(results, versions={"leaderboard|arc|25": version})
-    return path
+    return lighteval_stating(folder, versions={"leaderboard|arc|25": version})
 
 
 def olmes_shots(folder: Path, shots: int) -> Path:
-    path = olmes(folder)
-    (metrics,) = folder.glob("*-metrics.json")
-    state(metrics, task_config={"primary_metric": "acc_per_char", "num_shots": shots})
-    return path
+    return olmes_stating(folder, task_config={"primary_metric": "acc_per_char", "num_shots": shots})
 
 
 @pytest.mark.parametrize("form", [lighteval_version, olmes_shots])

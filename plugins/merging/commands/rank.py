@@ -64,9 +64,10 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
     and optionally round, round_weight, task_group, metric, direction (higher, lower, none), item
     and cluster. An item is a whole number of at least 0; in a round, all rows have an item or none
     has. Items with the same cluster share a context and are resampled together. An empty value is a
-    failed run. Without a direction, higher is better; columns of
-    direction none are left out. Values of the metric mean_win_rate are used as given. HELM's output
-    is read as well: a file of summarised tables (groups/….json), or a folder of runs (stats.json).
+    failed run. Without a direction, lower is better for metrics named like a loss or a latency,
+    else higher; what was assumed is printed. Columns of direction none are left out. Values of the
+    metric mean_win_rate are used as given. HELM's output is read as well: a file of summarised
+    tables (groups/….json), or a folder of runs (stats.json).
 
     \b
     tokenmart rank import --problem challenge results.csv

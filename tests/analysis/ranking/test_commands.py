@@ -99,6 +99,7 @@ def test_files_that_changed_after_the_build_are_named(minilong):
     later = minilong.workspace.database.stat().st_mtime + 5
     os.utime(folder, (later, later))
     assert said in run(cli.correlate, *arguments).stderr
+    assert json.loads(run(cli.correlate, *arguments, "--json").stdout)["outdated"] is True
 
 
 def test_correlate_warns_of_documents_cut_at_different_lengths(minilong):

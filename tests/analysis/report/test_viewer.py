@@ -285,7 +285,7 @@ def test_a_view_says_how_far_each_model_read_and_warns_of_different_lengths(view
     two = replace(two, tokens_read=3, tokens_whole=9, read_to=31)
     cut = replace(view, readings=(one, two), characters=90, whole=360)
     assert cut.extent == (
-        f"Characters 0 to {len(TEXT)} of 90 (documents.max_characters cuts 360); "
+        f"Characters 0 to {len(TEXT)} of 90 (cut by documents.max_characters, whole: 360); "
         "lab/one read 4 of 9 tokens, to character 36; lab/two read 3 of 9 tokens, to character 31"
     )
     assert "read different lengths" in cut.warning and "--characters 31, " in cut.warning
