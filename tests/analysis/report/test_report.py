@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
@@ -323,7 +324,7 @@ def test_a_problem_without_scores_still_has_a_report(minilong, tmp_path):
     assert "no target: no model has a score yet (target: recall); models and" in result.output
     text = out.read_text()
     assert re.search(r"Cut: \S+, \S+, \S+ and 20 more: \d+ of \d+ documents?, [\d,]+ of", text)
-    assert "Warning: documents were cut" not in text
+    assert "Warning: documents were cut" not in text and "after the last build" not in text
     assert "No target" in text and 'id="values"' in text and 'id="profiles"' in text
     assert 'id="leaderboard"' not in text and "target ↑" not in text
     outline = Outline()
@@ -341,6 +342,12 @@ def test_a_problem_without_scores_still_has_a_report(minilong, tmp_path):
     assert (
         "Warning: documents were cut at different lengths (of one, the tokens read are 150" in text
     )
+    folder = minilong.workspace.tokens / "problem=minilong"
+    folder.mkdir(parents=True)
+    later = minilong.workspace.database.stat().st_mtime + 5
+    os.utime(folder, (later, later))
+    CliRunner().invoke(cli.report, ["--problem", "minilong", "--out", str(out)])
+    assert "Warning: files of minilong changed after the last build" in out.read_text()
 
 
 def test_means_of_few_tokens_are_not_joined(minilong, tmp_path):
