@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from reference import assert_agree, references
+from reference import assert_agree, references, target_logprobs
 from tiny_models import ARCHITECTURES
 from tiny_requests import load, requests_of
 
@@ -36,6 +36,22 @@ def test_all_probes_agree_with_plain_logits(
     for request, expected, result in zip(requests, plain, together, strict=True):
         assert_agree(result.scores, expected)
         assert_agree(engine.score([request])[0].scores, expected)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_half_precision_is_as_near_to_float64_as_the_plain_forward_in_it(
+    architecture: str, dtype: str, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    folder, requests = tiny_checkpoint(architecture), requests_of(0)
+    model = load(folder, dtype)
+    exact, plain = (
+        np.concatenate([target_logprobs(each, request) for request in requests])
+        for each in (load(folder, dtype).double(), model)
+    )
+    results = Engine(model, batch_tokens=100, suffix_tokens=30).score(requests)
+    ours = np.concatenate([result.scores.logprob for result in results])
+    assert np.abs(ours - exact).mean() <= 1.5 * np.abs(plain - exact).mean()
 
 
 def test_the_tree_runs_the_document_once(tiny_checkpoint: Callable[..., Path]) -> None:

@@ -52,10 +52,9 @@ def plain_logprobs(model: Any, request: Request) -> torch.Tensor:
     """Log-probs of all tokens at each target, shape (targets, vocabulary), in float64."""
     ids = np.concatenate([request.prefix[: request.prefix_length], request.ids])
     with torch.inference_mode():
-        logits = model(
-            torch.from_numpy(ids[None]).long(), logits_to_keep=len(request.targets) + 1
-        ).logits[0]
-    return logits[:-1].double().log_softmax(-1)
+        batch = torch.from_numpy(ids[None]).long().to(model.device)
+        logits = model(batch, logits_to_keep=len(request.targets) + 1).logits[0]
+    return logits[:-1].double().log_softmax(-1).cpu()
 
 
 def target_logprobs(model: Any, request: Request) -> NDArray[np.float64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,12 @@ RETRIEVAL = RetrievalProbe(
 )
 
 
-def load(folder: Path) -> Any:
-    return AutoModelForCausalLM.from_pretrained(folder).eval()
+DEVICE = os.environ.get("TOKENMART_TEST_DEVICE", "cpu")
+"""Where the engine's tests compute: `TOKENMART_TEST_DEVICE=cuda` takes this machine's GPU."""
+
+
+def load(folder: Path, dtype: str = "float32") -> Any:
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval().to(DEVICE)
 
 
 def requests_of(bos: int | None) -> list[Request]:

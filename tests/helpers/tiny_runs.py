@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from click.testing import CliRunner, Result
+from tiny_requests import DEVICE
 
 from extract.cli import extract
 from warehouse.paths import Workspace
@@ -19,7 +20,7 @@ CONDITIONS = ("full", "window_24", "retrieval_with", "retrieval_without")
 
 
 def run(path: Path, *options: str) -> Result:
-    return CliRunner().invoke(extract, ["--problem", str(path), "--device", "cpu", *options])
+    return CliRunner().invoke(extract, ["--problem", str(path), "--device", DEVICE, *options])
 
 
 def ok(result: Result) -> str:
