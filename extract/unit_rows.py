@@ -57,7 +57,7 @@ class ScoredUnit:
 def token_rows(
     doc_id: int, document: TokenizedDocument, requests: Sequence[Request], results: Sequence[Scored]
 ) -> pa.Table:
-    """Rows of one unit in the token schema, sorted by (segment, position)."""
+    """Rows of one unit in the token schema, in the order of the requests."""
     if not requests:
         return TOKENS.empty_table()
     positions = np.concatenate([request.positions for request in requests])

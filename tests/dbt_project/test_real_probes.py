@@ -18,6 +18,7 @@ PROBES = [
     {"kind": "full"},
     {"kind": "ladder", "contexts": [32, 64, 128, 256], "targets": 64, "spans": 1},
     {"kind": "copy", "lengths": [32, 128], "passages": 2},
+    {"kind": "copy", "name": "copy_random", "lengths": [32, 128], "order": "random"},
     {"kind": "halves", "lengths": [64, 256]},
     {"kind": "far", "near": 64, "targets": 256},
 ]
@@ -67,6 +68,7 @@ def test_real_models_copy_and_use_distant_text(real: Warehouse) -> None:
     """What the probes ask for has the sign that it must have in any language model."""
     for metric, variant in (
         ("forgetting_curve", "gain@copy"),
+        ("forgetting_curve", "gain@copy_random"),
         ("mutual_information", "longest@halves"),
         ("context_gain", "mean@far_foreign"),
     ):

@@ -38,6 +38,7 @@ PROBES = [
     ),
     NeedleProbe(kind="needle", depths=(0.2, 0.8), rounds=2, min_characters=20),
     CopyProbe(kind="copy", lengths=(8, 21), passages=2),
+    CopyProbe(kind="copy", name="copy_random", lengths=(21,), order="random"),
     FarProbe(kind="far", near=20, targets=12),
     HalvesProbe(kind="halves", lengths=(8, 64)),
 ]
@@ -80,6 +81,7 @@ def test_they_are_extracted_stored_and_checked(
         },
         {"kind": "needle", "depths": [0.2], "min_characters": 10, "max_characters": 2000},
         {"kind": "copy", "lengths": [8, 20], "passages": 2},
+        {"kind": "copy", "name": "copy_random", "lengths": [20], "order": "random"},
         {"kind": "far", "near": 20, "targets": 12},
         {"kind": "halves", "lengths": [8, 64]},
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -145,11 +145,22 @@ def rows_of(scored: Scored, segment: int) -> Scored:
     return Scored({name: values[there] for name, values in scored.columns.items()}, scored.length)
 
 
-def copy_terms(oracle: Oracle, model: str, variant: Variant) -> Iterator[Terms]:
-    folders = (oracle.folder / f"model_id={model}").glob("condition=copy_*_present")
+def copies(oracle: Oracle) -> Values:
+    """Of every copy probe: those in the document's order, and those in a random one."""
+    folders = oracle.folder.glob("model_id=*/condition=copy_*_present")
+    probes = {folder.name.partition("=")[2].rsplit("_", 2)[0] for folder in folders}
+    values: Values = {}
+    for probe in probes:
+        terms = partial(copy_terms, probe=probe)
+        values |= over_documents(oracle, "forgetting_curve", f"@{probe}", terms)
+    return values
+
+
+def copy_terms(oracle: Oracle, model: str, variant: Variant, probe: str) -> Iterator[Terms]:
+    folders = (oracle.folder / f"model_id={model}").glob(f"condition={probe}_[0-9]*_present")
     lengths = sorted(int(folder.name.split("_")[-2]) for folder in folders)
     sides = [
-        (oracle.documents(model, f"copy_{n}_present"), oracle.documents(model, f"copy_{n}_absent"))
+        tuple(oracle.documents(model, f"{probe}_{n}_{side}") for side in ("present", "absent"))
         for n in lengths
     ]
     for doc in sides[0][0] if sides else ():
@@ -271,7 +282,7 @@ def of(metric: str, ending: str, terms: Callable[[Oracle, str, Variant], Iterato
 
 
 EXPECTED: dict[str, Callable[[Oracle], Values]] = {
-    "forgetting_curve": of("forgetting_curve", "@copy", copy_terms),
+    "forgetting_curve": copies,
     "ladder_gain": of("ladder_gain", "@ladder", ladder_gain_terms),
     "ladder_power": of("ladder_power", "@ladder", ladder_power_terms),
     "ladder_reach": ladder_reach,

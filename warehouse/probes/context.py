@@ -281,6 +281,9 @@ class CopyProbe(Probe):
     document. `passages` of each length are spread evenly over the document, without overlap; a
     document of no more than two lengths has none. Both texts begin with the model's BOS. A passage
     costs four times its length.
+
+    With `order: random` the tokens of each half are in random order, the same in both texts:
+    nothing but copying predicts them, as in the random sequences of Olsson et al. (2022).
     """
 
     condition_kinds: ClassVar[tuple[ConditionKind, ...]] = (COPY_PRESENT, COPY_ABSENT)
@@ -289,14 +292,22 @@ class CopyProbe(Probe):
     name: str = Field(default="copy", pattern=PROBE_NAME)
     lengths: Annotated[tuple[int, ...], Field(min_length=1), increasing(2)]
     passages: int = Field(default=1, ge=1)
+    order: Literal["document", "random"] = "document"
+    seed: int = 0
+
+    def parameters(self) -> dict[str, Any]:
+        """What the rows depend on: in the document's order there is nothing to draw."""
+        unused = {"order", "seed"} if self.order == "document" else set()
+        return self.model_dump(mode="json", exclude=NO_PARAMETERS | unused)
 
     def conditions(self) -> list[Condition]:
         """Two conditions for each length, `…_present` and `…_absent`."""
         return [
             self.condition(
                 kind,
-                partial(copy_requests, kind=kind, length=length, passages=self.passages),
+                partial(copy_requests, kind=kind, length=length, probe=self),
                 suffix=f"_{length}_{kind.name.removeprefix('copy_')}",
+                seed=self.seed,
                 length=length,
             )
             for length in self.lengths
@@ -318,21 +329,26 @@ def passage_starts(tokens: int, length: int, passages: int) -> list[int]:
 
 
 def copy_requests(
-    reading: Reading, *, kind: ConditionKind, length: int, passages: int
+    reading: Reading, *, kind: ConditionKind, length: int, probe: CopyProbe
 ) -> list[Request]:
     """The second half of each passage, after the passage or another text, and its first half.
 
+    `positions` are those of the document, also where a passage has another order;
     `context_tokens` counts the tokens before it, of either document. Without as many tokens of
     another document, there are no requests.
     """
     requests = []
-    for segment, start in enumerate(passage_starts(len(reading.ids), length, passages)):
-        passage: Ids = reading.ids[start : start + length]
+    for segment, start in enumerate(passage_starts(len(reading.ids), length, probe.passages)):
+        places = span(start, start + length)
+        if probe.order == "random":
+            draw = np.random.default_rng([probe.seed, len(reading.text), segment])
+            halves = places[: length // 2], places[length // 2 :]
+            places = np.concatenate([draw.permutation(half) for half in halves])
+        passage: Ids = reading.ids[places]
         before = reading.foreign_ids[-length:] if kind == COPY_ABSENT else passage
         if len(before) < length:
             continue
         ids = np.concatenate([with_bos(before, reading.bos), with_bos(passage, reading.bos)])
-        positions = span(start + length // 2, start + length)
-        context = positions - start + np.int32(length)
-        requests.append(scores_end(segment, ids, positions, context))
+        context = span(length + length // 2, 2 * length)
+        requests.append(scores_end(segment, ids, places[length // 2 :], context))
     return requests

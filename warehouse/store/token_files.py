@@ -113,14 +113,14 @@ def write_unit(
 ) -> None:
     """Store one unit, rows and ledger record together, in one rename.
 
-    Floats are rounded to `STEP_NATS` unless `rounded` is false; the record's hash is of the rows as
-    stored.
+    Rows are sorted, and floats rounded to `STEP_NATS` unless `rounded` is false; the record's hash
+    is of the rows as stored.
 
     Raises:
         StorageError: the disk is full or the folder can't be written.
     """
     folder = pending_folder(workspace, unit.problem, unit.model_id, unit.condition)
-    rows = as_stored(rows) if rounded else rows
+    rows = (as_stored(rows) if rounded else rows).sort_by(_KEYS)
     unit = replace(unit, content_sha256=content_sha256(rows))
     name = f"doc-{unit.doc_id:06d}-{unit.fingerprint}.parquet"
     with reaching(workspace, folder / name) as path:

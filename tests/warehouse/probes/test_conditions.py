@@ -283,6 +283,34 @@ def test_a_passage_stands_behind_itself_or_behind_another_text(bos: int | None) 
 
 
 @pytest.mark.parametrize("bos", BOS)
+def test_a_passage_in_random_order_is_the_same_in_both_texts(bos: int | None) -> None:
+    ids, other = np.arange(100, 130, dtype=np.int32), np.arange(500, 530, dtype=np.int32)
+    reading = reading_of(ids, bos, other)
+    probe = CopyProbe(kind="copy", name="copy_random", lengths=(12,), passages=2, order="random")
+    start = [] if bos is None else [bos]
+    orders = []
+    for present, absent in zip(*built(probe, reading).values(), strict=True):
+        passage = present.ids[-12:].tolist()
+        first = min(passage)
+        assert sorted(passage[:6]) == [*range(first, first + 6)] != passage[:6]
+        assert sorted(passage[6:]) == [*range(first + 6, first + 12)] != passage[6:]
+        assert present.ids.tolist() == [*start, *passage, *start, *passage]
+        assert absent.ids.tolist() == [*start, *other[-12:].tolist(), *start, *passage]
+        for request in (present, absent):
+            # a row has the position of its token in the document, and how much the model saw
+            assert request.targets.tolist() == passage[6:] == ids[request.positions].tolist()
+            assert request.context_tokens.tolist() == [*range(18, 24)]
+        orders.append([token - first for token in passage])
+    assert orders[0] != orders[1]
+    (again, *_) = built(probe.model_copy(update={"seed": 1}), reading)["copy_random_12_present"]
+    assert [token - 102 for token in again.ids[-12:].tolist()] != orders[0]
+    # what files of older versions have stays current
+    assert CopyProbe(kind="copy", lengths=(5, 12)).conditions()[0].params == {
+        "lengths": [5, 12], "passages": 1, "length": 5,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("bos", BOS)
 def test_only_what_is_far_is_replaced(bos: int | None) -> None:
     ids, other = np.arange(100, 130, dtype=np.int32), np.arange(500, 530, dtype=np.int32)
     found = built(FarProbe(kind="far", near=6, targets=4), reading_of(ids, bos, other))
