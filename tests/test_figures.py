@@ -44,6 +44,7 @@ growth_table = of_benchmarks("growth_table")
 minimerge = of_benchmarks("minimerge")
 window_price = of_benchmarks("window_price")
 eval_harness_table = of_benchmarks("eval_harness_table")
+gpu_results = of_benchmarks("gpu_results")
 
 
 def test_the_guide_compares_methods_of_choosing(selection_methods: Any) -> None:
@@ -101,6 +102,30 @@ card_table = of_benchmarks("card_table")
 def test_the_cards_page_shows_what_the_plan_computes(card_table: Any) -> None:
     """What `card_table.py --write` puts there; `--emulate` takes minutes and is not run here."""
     assert card_table.table() in (DOCS / "how_to" / "gpus.md").read_text("utf-8")
+
+
+def test_what_a_gpu_did_is_shown_as_measured(gpu_results: Any) -> None:
+    record = json.loads((ROOT / "benchmarks" / "bench_gpu.json").read_text("utf-8"))
+    assert gpu_results.section(record) in RESULTS
+    guide = " ".join((DOCS / "how_to" / "gpus.md").read_text("utf-8").split())
+    large, small = (
+        next(
+            row
+            for row in record["rows"]
+            if row["model"] == f"random/Qwen2.5-{size}"
+            and (row["tokens"], row["what"]) == (32_768, "ours: all probes")
+        )
+        for size in ("7B", "0.5B")
+    )
+    assert (
+        f"a document of 32,768 tokens took {large['seconds']:.1f} s for a model of 7B "
+        f"({large['share_of_peak']:.0%} of the peak) and {small['seconds']:.1f} s for one of 0.5B "
+        f"({small['share_of_peak']:.0%};"
+    ) in guide
+    # most memory is a long text's, and the plan has room for it
+    for row in gpu_results.timed(record["rows"]):
+        if row["what"] in ("ours: full", "ours: retrieval"):
+            assert row["peak_bytes"] <= row["predicted_bytes"]
 
 
 def test_growth_is_shown_as_it_was_measured(growth_table: Any) -> None:
