@@ -21,9 +21,10 @@ METRIC = click.option(
     help="Show only this METRIC or METRIC/VARIANT; repeatable. p-values stay adjusted for all "
     "metrics tested.",
 )
+ROWS = 20
 TOP = click.option(
     "--top",
-    default=20,
+    default=ROWS,
     show_default=True,
     type=click.IntRange(1),
     help="Number of rows to show.",
@@ -33,7 +34,12 @@ TOP = click.option(
 @click.command()
 @LAST_PROBLEM
 @METRIC
-@TOP
+@click.option(
+    "--top",
+    type=click.IntRange(1),
+    help=f"Number of rows to show [default: {ROWS}]; with --json, of rows that get bootstrap "
+    "intervals [default: all].",
+)
 @WIDE
 @click.option(
     "--sql",
@@ -73,7 +79,7 @@ TOP = click.option(
 def correlate(
     problem: str,
     metrics: tuple[str, ...],
-    top: int,
+    top: int | None,
     wide: bool,
     sql: str | None,
     values: Path | None,
@@ -95,7 +101,7 @@ def correlate(
     \b
     tokenmart correlate --problem minilong
     tokenmart correlate --problem minilong --metric longppl --resamples 10000
-    tokenmart correlate --problem minilong --json > correlations.json
+    tokenmart correlate --problem minilong --json --top 20 > correlations.json
     tokenmart correlate --problem minilong --top 5 --better lower --sql "
         select model_id, avg(nll) as value from tokens
         where problem = 'minilong' and condition = 'full' and position > 1000 group by model_id"
@@ -125,7 +131,8 @@ def correlate(
             click.echo(visible(f"{lab.name}: {note}"), err=True)
     table = load_table(chosen, workspace, ideas, better, others, record=True)
     ranked = len(ideas) + sum(c.kind == "variant" for c in table.named(metrics))
-    detailed = ranked if as_json else min(top + len(ideas) + 1, ranked)
+    most = top or (ranked if as_json else ROWS)
+    detailed = min(most + len(ideas) + 1, ranked)
     with progress_bar(detailed, "variants", detailed) as progress:
         board = rank_metrics(
             table,
@@ -138,7 +145,7 @@ def correlate(
             parts_of=parts_reader(workspace, table),
         )
     if not as_json:
-        print_leaderboard(board, top, wide)
+        print_leaderboard(board, most, wide)
         return
     bootstrapped = sum(row.coefficients is not None for row in board.rows)
     with progress_bar(bootstrapped, "variants", bootstrapped) as progress:

@@ -26,6 +26,7 @@ PROBES: list[dict[str, Any]] = [
     {"kind": "full"},
     {"kind": "ladder", "contexts": [128, 256, 512, 1024], "targets": 256},
     {"kind": "copy", "lengths": [256, 1024]},
+    {"kind": "copy", "name": "copy_random", "lengths": [256, 1024], "order": "random"},
     {"kind": "halves", "lengths": [512, 2048]},
     {"kind": "far", "near": 1024, "targets": 1024},
 ]
@@ -54,8 +55,9 @@ QUERIES = {
         from units where status = 'done' group by all order by all
     """,
 }
-CONDITIONS = 13
-"""The document, four prefixes, two copied passages and their controls, two halves, two far."""
+CONDITIONS = 17
+"""The document, four prefixes, two copied passages in two orders and their controls, two halves,
+two far."""
 
 SCORED = """
     select count(distinct model_id), count(distinct condition), count(*), min(documents),

@@ -330,6 +330,19 @@ def test_the_baseline_is_shown_whatever_is_asked_for(minilong):
     assert record["baseline"] == "perplexity/per_token"
 
 
+def test_the_json_of_correlate_can_leave_intervals_out(minilong):
+    """Every row is there, with the same p-values; --top says how many are bootstrapped."""
+    arguments = ("--problem", "minilong", "--resamples", 100, "--json")
+    whole, part = (
+        json.loads(run(cli.correlate, *arguments, *top).stdout)["rows"]
+        for top in ((), ("--top", 1))
+    )
+    detailed = [["spearman_ci95" in row for row in rows] for rows in (whole, part)]
+    assert all(detailed[0]) and 1 <= sum(detailed[1]) < len(part) == len(whole)
+    for row, other in zip(part, whole, strict=True):
+        assert row.items() <= other.items()
+
+
 def test_the_json_of_correlate_has_a_time_left_for_the_bootstrap(minilong, monkeypatch):
     """A bar of its own, since a variant's bootstrap takes longer than all else of it."""
     bars = []
