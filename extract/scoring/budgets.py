@@ -108,8 +108,8 @@ def gpu_budgets(free: int, shape: ModelShape | None, size: int) -> Budgets:
         size: bytes of one number in the model's dtype.
     """
     if shape is None:
-        most = GPU_BATCH_TOKENS
-        return Budgets(most, SUFFIX_TOKENS, GPU_ROWS, prefix_tokens=most, text_tokens=most)
+        longest = 2 * GPU_BATCH_TOKENS
+        return Budgets(GPU_BATCH_TOKENS, SUFFIX_TOKENS, GPU_ROWS, longest, longest)
     layer = activation_bytes_per_token(shape, size)
     row = 3 * 4 * min(GPU_TILE, shape.vocabulary)
     rows = _within(free // 10 // row, 32, GPU_ROWS)
