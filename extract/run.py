@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 import click
@@ -18,6 +18,7 @@ from extract.planning.status import (
     count_finished,
     cut_lines,
     fallbacks,
+    finished_work,
     next_steps,
     status_rows,
     unscored_lines,
@@ -26,7 +27,7 @@ from extract.planning.status import (
 from extract.workers import sigterm_interrupts
 from warehouse.errors import TokenmartError, UnitFailedError, did_you_mean
 from warehouse.plugins import kinds
-from warehouse.progress import no_progress, progress_bar, without_library_bars
+from warehouse.progress import Progress, no_progress, progress_bar, without_library_bars
 from warehouse.terminal import counted
 
 RUN_AGAIN = "everything else is kept: correct the cause and run the same command again"
@@ -126,9 +127,12 @@ def extract_here(
     units_each = len(selection.models) * len(selection.conditions)
     outcome = Outcome()
     started = time.monotonic()
-    work = 0.0 if as_worker else PlannedWork(selection).total(documents)
     total = len(documents) * units_each
-    shown = nullcontext(no_progress) if as_worker else progress_bar(total, "units", work)
+    shown: AbstractContextManager[Progress] = nullcontext(no_progress)
+    if not as_worker:
+        work = PlannedWork(selection)
+        finished = finished_work(selection, documents, work)
+        shown = progress_bar(total, "units", work.total(documents), finished)
     stopped = sigterm_interrupts() if as_worker else nullcontext()
     with stopped, without_library_bars(), shown as progress:
 

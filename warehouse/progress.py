@@ -36,7 +36,9 @@ def no_progress(what: str, units: int, work: float = 0.0, computed: bool = True)
 
 
 @contextmanager
-def progress_bar(total: int, noun: str, work: float | None = None) -> Iterator[Progress]:
+def progress_bar(
+    total: int, noun: str, work: float | None = None, there: tuple[int, float] = (0, 0.0)
+) -> Iterator[Progress]:
     """Show progress on standard error; nothing of work that ends within two seconds.
 
     The bars of libraries (downloads, loading of weights) are switched off meanwhile.
@@ -45,13 +47,17 @@ def progress_bar(total: int, noun: str, work: float | None = None) -> Iterator[P
         total: how many units there are, finished ones included.
         noun: what a unit is called, in the plural.
         work: how much work all units are, where they differ; the bar and the time left follow it.
+        there: units, and their work, that earlier runs have done; the caller reports them as not
+            computed when it comes to them, and until then they are shown as done.
     """
     from rich.console import Console
 
     console = Console(stderr=True)
     # rich takes a file for a terminal where the shell has FORCE_COLOR
     on_terminal = sys.stderr.isatty()
-    report = _Bar(total, noun, work, console) if on_terminal else _Lines(total, noun, work)
+    report = (
+        _Bar(total, noun, work, there, console) if on_terminal else _Lines(total, noun, work, there)
+    )
     timer = threading.Timer(SECONDS_BEFORE_SHOWN, report.start)
     timer.daemon = True
     timer.start()
@@ -88,13 +94,15 @@ class _Report:
     """What is done of a total; shown from `start` on.
 
     `work` is counted as passed to `Progress`, in units if no total of work is known; `computed` is
-    the part of it that took time.
+    the part of it that took time. `there` is what of both earlier runs have done and the caller has
+    not reported yet.
     """
 
-    def __init__(self, total: int, noun: str, work: float | None) -> None:
+    def __init__(self, total: int, noun: str, work: float | None, there: tuple[int, float]) -> None:
         self.total, self.noun, self.has_work = total, noun, work is not None
         self.all_work = float(total) if work is None else work
         self.units, self.work, self.computed, self.what = 0, 0.0, 0.0, ""
+        self.there = there
         self.begun = time.monotonic()
         self.started = False
         self.lock = threading.Lock()
@@ -105,7 +113,10 @@ class _Report:
             self.what = what
             self.units += units
             self.work += done
-            self.computed += done if computed else 0.0
+            if computed:
+                self.computed += done
+            else:
+                self.there = max(0, self.there[0] - units), max(0.0, self.there[1] - done)
             if self.started:
                 self.show()
 
@@ -123,7 +134,7 @@ class _Report:
 
     @property
     def share(self) -> float:
-        return min(1.0, self.work / self.all_work) if self.all_work else 1.0
+        return min(1.0, (self.work + self.there[1]) / self.all_work) if self.all_work else 1.0
 
     @property
     def left(self) -> str:
@@ -131,7 +142,7 @@ class _Report:
         if self.computed <= 0:
             return ""
         passed = time.monotonic() - self.begun
-        seconds = max(0.0, self.all_work - self.work) * passed / self.computed
+        seconds = (1 - self.share) * self.all_work * passed / self.computed
         minutes = round(seconds / 60)
         if minutes < 2:
             return f"about {seconds:.0f} s left"
@@ -141,10 +152,12 @@ class _Report:
 class _Bar(_Report):
     """A bar on a terminal."""
 
-    def __init__(self, total: int, noun: str, work: float | None, console: Any) -> None:
+    def __init__(
+        self, total: int, noun: str, work: float | None, there: tuple[int, float], console: Any
+    ) -> None:
         from rich import progress as bars
 
-        super().__init__(total, noun, work)
+        super().__init__(total, noun, work, there)
         self.bar = bars.Progress(
             bars.TextColumn("{task.description}"),
             bars.BarColumn(),
@@ -165,7 +178,7 @@ class _Bar(_Report):
             self.handle,
             description=self.what,
             completed=self.share * self.all_work,
-            units=f"{self.units}/{self.total} {self.noun}",
+            units=f"{self.units + self.there[0]}/{self.total} {self.noun}",
             left=self.left,
         )
 
@@ -186,7 +199,7 @@ class _Lines(_Report):
             share = f"{self.share:.0%}, " if self.has_work else ""
             left = f", {self.left}" if self.has_work and self.left else ""
             click.echo(
-                f"[{now - self.begun:6.0f} s] {share}{self.units}/{self.total} {self.noun}{left}; "
-                f"now {self.what}",
+                f"[{now - self.begun:6.0f} s] {share}{self.units + self.there[0]}/{self.total} "
+                f"{self.noun}{left}; now {self.what}",
                 err=True,
             )

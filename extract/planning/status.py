@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from extract.backends.backend import ENGINE_VERSION
 from extract.failures import Failure, summary
-from extract.planning.cost import document_lengths, most_tokens, planned_memory
+from extract.planning.cost import PlannedWork, document_lengths, most_tokens, planned_memory
 from extract.planning.plan import Document, Selection
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
@@ -144,6 +144,27 @@ def count_finished(selection: Selection, documents: Sequence[Document]) -> int:
         for spec in selection.models
         for condition in selection.conditions
     )
+
+
+def finished_work(
+    selection: Selection, documents: Sequence[Document], work: PlannedWork
+) -> tuple[int, float]:
+    """Units that the ledger has as done, and their part of the planned work."""
+    wanted = {document.doc_id: document.sha256 for document in documents}
+    units, finished = 0, 0.0
+    for spec in selection.models:
+        done = {
+            (unit.doc_id, condition.name)
+            for condition in selection.conditions
+            for unit in current_units(selection, spec, condition, wanted)
+            if unit.status == "done"
+        }
+        units += len(done)
+        for document in documents:
+            missing = [c for c in selection.conditions if (document.doc_id, c.name) not in done]
+            left = work.of(spec, document, missing) if missing else 0.0
+            finished += work.of(spec, document, selection.conditions) - left
+    return units, finished
 
 
 def status_rows(selection: Selection) -> list[dict[str, Any]]:

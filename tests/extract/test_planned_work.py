@@ -11,6 +11,7 @@ from tiny_runs import ok, run
 from extract.extraction import Extraction
 from extract.planning.cost import PlannedWork, WithinUnit
 from extract.planning.plan import documents_of, select
+from extract.planning.status import finished_work
 from warehouse.paths import Workspace
 from warehouse.problem.spec import load_problem
 from warehouse.problem.tables import ensure_documents
@@ -48,6 +49,25 @@ def test_the_reported_work_is_the_planned_work(
     _, again, _ = extraction(path, workspace)
     assert not [work for *_, work, done in again if done and work]
     assert sum(work for *_, work, _ in again) == pytest.approx(total)
+
+
+def test_what_the_ledger_has_as_done_is_its_part_of_the_work(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    path = tiny_problem(texts=2)
+    ok(run(path, "--probe", "window_24"))
+    problem = load_problem(str(path), workspace)
+    selection = select(problem, workspace, device="cpu", dtype="auto")
+    documents = documents_of(ensure_documents(problem, workspace), None, selection.conditions)
+    work = PlannedWork(selection)
+    units, finished = finished_work(selection, documents, work)
+    assert units == 4 and 0 < finished < work.total(documents)
+    # as the run itself reports it when it comes to each model
+    total, told, _ = extraction(path, workspace)
+    assert sum(work for what, _, work, _ in told if what.endswith("planned")) == (
+        pytest.approx(finished)
+    )
+    assert finished_work(selection, documents, work) == (16, pytest.approx(total))
 
 
 def test_a_text_that_fails_is_no_work_that_took_time(

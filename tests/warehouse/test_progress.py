@@ -75,6 +75,29 @@ def test_the_share_and_the_time_left_follow_the_work(monkeypatch: pytest.MonkeyP
     assert last == "100%, 10/10 units, about 0 s left; now one: document 9"
 
 
+def test_what_is_there_already_takes_no_time_before_it_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of two models, 8 of 10 units and 80 of 100 of the work are there; the rest is 2 times 10."""
+    clock = [0.0]
+    monkeypatch.setattr(progress, "SECONDS_BEFORE_SHOWN", 3600.0)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", -1.0)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    shown = io.StringIO()
+    monkeypatch.setattr("sys.stderr", shown)
+    with progress_bar(10, "units", 100.0, (8, 80.0)) as report:
+        report.start()
+        report("one: planned", 4, 40.0, False)
+        clock[0] = 60.0
+        report("one: document 9", 1, 10.0)
+    told = [line.partition("] ")[2] for line in shown.getvalue().splitlines()]
+    # one more document of the other model takes as long as this one
+    assert told == [
+        "80%, 8/10 units; now one: planned",
+        "90%, 9/10 units, about 60 s left; now one: document 9",
+    ]
+
+
 @pytest.mark.parametrize("shown", [True, False])
 def test_the_bars_of_libraries_are_off_meanwhile(
     shown: bool, capsys: pytest.CaptureFixture[str]
