@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from plugins.benchmarks.harness.imports.measured import MeasuredImporter
+from plugins.benchmarks.harness.imports.measured import Measure, MeasuredImporter
 from plugins.benchmarks.scores.own_aggregates import (
     chosen_metric,
     item_score,
@@ -30,6 +30,10 @@ from warehouse.text_file import parse_json, text_lines
 
 _ENDING = "_samples.jsonl"
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})")
+_GENERATION = ("temperature", "top_p", "top_k", "max_tokens", "prompt_template")
+"""Settings in `generation_args` that two models' scores must share to be compared."""
+
+_Lines = list[tuple[str, dict[str, Any]]]
 
 
 class EveryEvalEverImporter(MeasuredImporter):
@@ -47,27 +51,19 @@ class EveryEvalEverImporter(MeasuredImporter):
         lines = list(_lines(path))
         if not lines:
             raise TokenmartError(f"{path}: contains no record")
-        summary = path.with_name(path.name.removesuffix(_ENDING) + ".json")
+        summary = _summary(path)
         record = read_aggregate(summary)
         _refuse_other_file(path, summary, record.get("detailed_evaluation_results"), len(lines))
-        own = record.get("evaluation_results", [])
-        evaluations = dict.fromkeys(line["evaluation_name"] for _, line in lines)
-        for name in evaluations:
-            of_name = [(place, line) for place, line in lines if line["evaluation_name"] == name]
-            ids = list(dict.fromkeys(str(_result(line)) for _, line in of_name))
-            wanted = self.metric if len(ids) > 1 or self.metric in ids else None
-            chosen = chosen_metric(path, ids, wanted, None)
-            kept = [(place, line) for place, line in of_name if str(_result(line)) == chosen]
-            aggregate = _aggregate(own, name, chosen)
-            config, details = (aggregate.get(key) for key in ("metric_config", "score_details"))
-            if isinstance(config, dict) and config.get("lower_is_better"):
+        for name, chosen, kept in self._evaluations(path, lines):
+            aggregate = _aggregate(record, name, chosen)
+            if _part(aggregate, "metric_config").get("lower_is_better"):
                 refuse_lower(summary, name)
             rows = [
                 Row(place, {"task": name, "item": item,
                             "score": item_score(place, line["evaluation"], "score")})
                 for (place, line), item in zip(kept, _numbers(path, kept), strict=True)
             ]  # fmt: skip
-            score = details.get("score") if isinstance(details, dict) else None
+            score = _part(aggregate, "score_details").get("score")
             refuse_other_mean(path, summary, name, [r.fields["score"] for r in rows], score)
             yield from rows
 
@@ -76,13 +72,65 @@ class EveryEvalEverImporter(MeasuredImporter):
         names = {str(line["model_id"]) for _, line in _lines(path) if line.get("model_id")}
         return ", ".join(sorted(names)) or None
 
+    def measures(self, path: Path) -> dict[str, Measure]:
+        """The metric, and the settings of prompts and generations that the record states.
+
+        The schema has no field for the version of a task; the converter of lm-evaluation-harness
+        writes the number of few-shot examples into `additional_details`.
+        """
+        record = read_aggregate(_summary(path))
+        return {
+            name: _measure(_aggregate(record, name, chosen), "" if chosen == name else chosen)
+            for name, chosen, _ in self._evaluations(path, list(_lines(path)))
+        }
+
+    def _evaluations(self, path: Path, lines: _Lines) -> Iterator[tuple[str, str, _Lines]]:
+        """Name of each evaluation in a file, the id of the imported result, and its lines."""
+        for name in dict.fromkeys(line["evaluation_name"] for _, line in lines):
+            of_name = [(place, line) for place, line in lines if line["evaluation_name"] == name]
+            ids = list(dict.fromkeys(str(_result(line)) for _, line in of_name))
+            wanted = self.metric if len(ids) > 1 or self.metric in ids else None
+            chosen = chosen_metric(path, ids, wanted, None)
+            yield name, chosen, [each for each in of_name if str(_result(each[1])) == chosen]
+
+
+def _summary(path: Path) -> Path:
+    return path.with_name(path.name.removesuffix(_ENDING) + ".json")
+
+
+def _part(record: dict[str, Any], name: str) -> dict[str, Any]:
+    """An object in a record; empty if there is none."""
+    found = record.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _measure(aggregate: dict[str, Any], result: str) -> Measure:
+    """What the scores of an aggregate are; `result`: its id, empty if the lines have none."""
+    metric, generation = (_part(aggregate, name) for name in ("metric_config", "generation_config"))
+    args, details = (_part(generation, name) for name in ("generation_args", "additional_details"))
+    settings = {
+        **_part(metric, "metric_parameters"),
+        "num_fewshot": details.get("num_fewshot"),
+        **{name: args.get(name) for name in _GENERATION},
+    }
+    run = [f"{name} {_short(value)}" for name, value in settings.items() if value is not None]
+    name = metric.get("metric_id") or metric.get("metric_name") or result
+    return Measure(str(name), run=", ".join(sorted(run)))
+
+
+def _short(value: Any) -> str:
+    """A setting in a message: 1 for 1.0, and a hash for a long text such as a prompt template."""
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 20 else f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
 
 def _result(line: dict[str, Any]) -> Any:
     return line.get("evaluation_result_id") or line["evaluation_name"]
 
 
-def _aggregate(results: Any, name: str, chosen: str) -> dict[str, Any]:
+def _aggregate(record: dict[str, Any], name: str, chosen: str) -> dict[str, Any]:
     """The aggregate of a result; empty where the file has none, or several by this name."""
+    results = record.get("evaluation_results", [])
     if not isinstance(results, list) or not all(isinstance(each, dict) for each in results):
         return {}
     found = [each for each in results if each.get("evaluation_result_id") == chosen]

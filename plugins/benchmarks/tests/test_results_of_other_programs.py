@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -456,15 +457,70 @@ def test_scores_of_another_version_or_shots_are_not_comparable(
         reader.import_files([form(tmp_path / "5", 5)], Destination(workspace, "p", "b"))
 
 
+def every_eval_ever_stating(folder: Path, shots: str | None = None, **metric: object) -> Path:
+    """The records of `qa` with the settings that the converter of lm-evaluation-harness writes."""
+    folder.mkdir()
+    path = every_eval_ever(folder)
+    record = json.loads((folder / "one.json").read_text())
+    for result in record["evaluation_results"]:
+        result["metric_config"] |= metric
+        if shots is not None:
+            result["generation_config"] = {
+                "generation_args": {
+                    "temperature": 0.0,
+                    "top_p": None,
+                    "prompt_template": "Q: " * 9,
+                },
+                "additional_details": {"num_fewshot": shots, "until": '["Q:"]'},
+            }
+    (folder / "one.json").write_text(json.dumps(record))
+    return path
+
+
+def test_scores_of_every_eval_ever_with_other_settings_are_not_comparable(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    def import_(path: Path, model: str, metric: str = "qa/acc") -> None:
+        reader = importer("every-eval-ever", metric)
+        reader.import_files([path], Destination(workspace, "p", model))
+
+    import_(every_eval_ever_stating(tmp_path / "a", "0"), "a")
+    same = "prompt_template sha256 c63741e4, temperature 0"
+    words = f"qa: its scores here are qa/acc (num_fewshot 5, {same}), those of a are qa/acc "
+    with pytest.raises(TokenmartError, match=re.escape(f"{words}(num_fewshot 0, {same}): the tar")):
+        import_(every_eval_ever_stating(tmp_path / "b", "5"), "b")
+    with pytest.raises(TokenmartError, match=r"here are qa/f1 \(.*\), those of a are qa/acc \("):
+        import_(every_eval_ever_stating(tmp_path / "c", "0"), "c", "qa/f1")
+    import_(every_eval_ever_stating(tmp_path / "d", "0"), "d")
+    import_(every_eval_ever_stating(tmp_path / "e"), "e")  # it states no settings
+
+
+def test_the_metric_of_every_eval_ever_is_that_of_its_record(tmp_path: Path) -> None:
+    facts = {"metric_name": "pass@1", "metric_parameters": {"n": 8, "k": 1}}
+    for folder, given, metric, run in (
+        ("a", {}, "qa/acc", ""),
+        ("b", facts, "pass@1", "k 1, n 8"),
+        ("c", {**facts, "metric_id": "pass_at_k"}, "pass_at_k", "k 1, n 8"),
+    ):
+        path = every_eval_ever_stating(tmp_path / folder, **given)
+        (measure,) = importer("every-eval-ever", "qa/acc").measures(path).values()
+        assert (measure.metric, measure.run) == (metric, run)
+    row = {"evaluation_name": "qa", "sample_id": "1", "evaluation": {"score": 1.0}}
+    (alone,) = importer("every-eval-ever").measures(lines(tmp_path / "x.jsonl", [row])).values()
+    assert str(alone) == "an unnamed metric" and alone.comparable(measure)
+
+
 def test_other_forms_of_every_eval_ever_are_named(tmp_path: Path) -> None:
     row = {"evaluation_name": "qa", "sample_id": "1", "evaluation": None}
     path = lines(tmp_path / "x_samples.jsonl", [row])
     with pytest.raises(TokenmartError, match=r"jsonl:1: evaluation is 'None', expected an object"):
         read("every-eval-ever", path)
     lines(path, [{**row, "evaluation": {"score": 1.0}}])
-    for aggregates in ({"x": 1}, [3], [{"evaluation_name": "qa", "score_details": 3}]):
+    odd = {"evaluation_name": "qa", "score_details": 3, "generation_config": [1]}
+    for aggregates in ({"x": 1}, [3], [odd]):
         (tmp_path / "x.json").write_text(json.dumps({"evaluation_results": aggregates}))
         assert [each["score"] for each in read("every-eval-ever", path)] == [1.0]
+        assert str(importer("every-eval-ever").measures(path)["qa"]) == "an unnamed metric"
 
 
 def test_a_document_without_a_value_shifts_no_other(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ class Measure:
     """What the scores of a task are, as far as a file shows it.
 
     Attributes:
-        metric: its name.
+        metric: its name; empty if unknown.
         lower_is_better: whether lower values are better, by the file or the metric's name.
         run: what else must be equal for two models' scores to be compared: few-shot examples,
-            chat, version of the task; empty if unknown.
+            chat, version of the task, settings of generations; empty if unknown.
     """
 
     metric: str
@@ -28,12 +28,13 @@ class Measure:
 
     def __str__(self) -> str:
         """The metric and the run, as messages name them."""
-        return f"{self.metric} ({self.run})" if self.run else self.metric
+        metric = self.metric or "an unnamed metric"
+        return f"{metric} ({self.run})" if self.run else metric
 
     def comparable(self, other: Measure) -> bool:
         """Whether another model's scores may be compared with these."""
-        same_run = self.run == other.run or not (self.run and other.run)
-        return self.metric == other.metric and same_run
+        both = (self.metric, other.metric), (self.run, other.run)
+        return all(mine == theirs or not (mine and theirs) for mine, theirs in both)
 
 
 class MeasuredImporter(Importer):
