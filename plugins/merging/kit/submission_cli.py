@@ -67,7 +67,7 @@ def submission(
         click.echo(f"{checked}: {len(items)} predictions, valid for the kit")
     elif checked is None and problem_name is not None and name is not None:
         from plugins.merging.kit.predictions import predict
-        from plugins.merging.make import plan_merge
+        from plugins.merging.make import plan_merge, refuse_over_limits
         from plugins.merging.problem import load_merge_problem
 
         workspace = find_workspace()
@@ -79,6 +79,7 @@ def submission(
                 f"merge {name}: not merged yet; run `tokenmart merge run --problem {problem_name} "
                 f"--merge {name}`"
             )
+        refuse_over_limits(plan)
         predictions, cost = predict(plan, kit, items, workspace, device, max_tokens)
         notes = write_submission(out, items, predictions)
         click.echo(f"written {out}: {len(items)} predictions of {name} ({cost.seconds:.0f} s)")

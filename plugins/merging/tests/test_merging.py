@@ -500,6 +500,13 @@ def test_a_merge_in_the_cache_is_checked_against_the_limits(
         done = invoke(path, *words)
         assert done.exit_code == 1 and "merge m: refused, " in done.stderr, done.output
         assert "GB of memory, 0.02 allowed; its checkpoint stays in the cache" in done.stderr
+    kit, out = workspace.root / "kit.csv", workspace.root / "out"
+    kit.write_text("id,input,eval_type,answer_choices\na,Say a word:,generation,\n")
+    for words in (["bundle"], ["submission", "--kit", str(kit)]):
+        words += ["--problem", str(path), "--merge", "m", "--out", str(out)]
+        done = CliRunner().invoke(cli, ["merge", *words])
+        assert done.exit_code == 1 and "merge m: refused, " in done.stderr, done.output
+        assert not out.exists()
     assert [each for each in (workspace.cache / "merges").iterdir() if each.is_dir()]
     (runs,) = (workspace.store / "merge_runs").rglob("runs.parquet")
     (row,) = pq.read_table(runs, partitioning=None).to_pylist()
