@@ -103,7 +103,7 @@ def compare_scoring_methods(
         "sha256": problem.table.sha256,
         "seed": seed,
         "resamples": resamples,
-        "notes": list(early_ends(brought.scores)),
+        "notes": [*brought.notes, *early_ends(brought.scores)],
         "stages": [
             _stage_record(stage, decisions, problem.target.metric, quality[stage], seed, resamples)
             for stage, decisions in found.items()

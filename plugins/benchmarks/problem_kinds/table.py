@@ -52,6 +52,7 @@ class TableKind(ProblemKind):
         brought = read_table(problem, self.workspace)
         store_scores(brought, self.workspace, problem.name)
         scores = brought.scores
+        say(brought.notes)
         if not problem.predict.metrics:
             say(early_ends(scores))
         runs, benchmarks = (len(scores[name].unique()) for name in ("model_id", "benchmark"))

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from plugins.benchmarks.scores.score_table import read_model_scores, read_scores
+from plugins.benchmarks.scores.metric_directions import Direction
+from plugins.benchmarks.scores.score_table import direction_notes, read_model_scores, read_scores
 from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES, BENCHMARK_TABLES, MODEL_SCORES
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.files import sha256_file, storage_errors
@@ -71,11 +72,13 @@ class BroughtScores:
     scores: rows with the columns of `BENCHMARK_SCORES`, or of `MODEL_SCORES` if models are ranked.
     facts: the row of `BENCHMARK_TABLES`.
     target: items of the downstream table by ranked entry.
+    notes: what was assumed, one sentence each.
     """
 
     scores: pa.Table
     facts: pa.Table
     target: dict[str, pa.Table]
+    notes: tuple[str, ...] = ()
 
 
 def read_problem_scores(
@@ -99,7 +102,9 @@ def read_problem_scores(
             of an entry is not valid for a folder.
     """
     path, found = file.path, _checked_sha256(problem, file)
-    scores = read_scores(path)
+    assumed: dict[str, Direction] = {}
+    scores = read_scores(path, assumed=assumed)
+    notes = direction_notes(assumed)
     sizes = set(scores["size"].to_pylist()) - {None}
     for name in predict_from:
         if not _is_number(name) and name not in sizes:
@@ -109,8 +114,9 @@ def read_problem_scores(
             )
     return BroughtScores(
         scores=scores,
-        facts=_facts(file, found, predict_from, target, early),
+        facts=_facts(file, found, predict_from, target, notes, early),
         target={} if target is None else _final_scores(path, scores, target),
+        notes=notes,
     )
 
 
@@ -137,7 +143,9 @@ def read_model_problem(
             scores.
     """
     path, found = file.path, _checked_sha256(problem, file)
-    scores = read_model_scores(path)
+    assumed: dict[str, Direction] = {}
+    scores = read_model_scores(path, assumed)
+    notes = direction_notes(assumed)
     known = set(scores["metric"].to_pylist())
     for name in metrics:
         if name not in known:
@@ -162,8 +170,9 @@ def read_model_problem(
     alone = pa.array([each_document] * len(kept))
     return BroughtScores(
         scores=kept.set_column(place, "each_document", alone).cast(MODEL_SCORES),
-        facts=_facts(file, found, metrics, target),
+        facts=_facts(file, found, metrics, target, notes),
         target={} if target is None else _target_of_models(path, scores, target),
+        notes=notes,
     )
 
 
@@ -184,6 +193,7 @@ def _facts(
     sha256: str,
     predict_from: tuple[str, ...],
     target: FinalScores | None,
+    notes: Sequence[str],
     early: EarlyWindow | None = None,
 ) -> pa.Table:
     """The row of `BENCHMARK_TABLES`."""
@@ -200,6 +210,7 @@ def _facts(
         "predict_from": ",".join(predict_from),
         "target_metric": None if target is None else target.metric,
         "target_size": None if target is None else target.size,
+        "notes": "\n".join(notes) or None,
     }
     return pa.Table.from_pylist([facts], BENCHMARK_TABLES)
 

@@ -84,7 +84,16 @@ def read_scores(
         return _stored(connection)
 
 
-def read_model_scores(path: Path) -> pa.Table:
+def direction_notes(assumed: Mapping[str, Direction]) -> tuple[str, ...]:
+    """A note on each metric whose direction is not in its table."""
+    return tuple(
+        f"{metric}: {direction} is taken as better, by name, because the table's column "
+        "'direction' is missing or empty; if that is wrong, fill it (higher or lower)"
+        for metric, direction in sorted(assumed.items())
+    )
+
+
+def read_model_scores(path: Path, assumed: dict[str, Direction] | None = None) -> pa.Table:
     """A plain table of models' scores, in the columns of `MODEL_SCORES`, sorted.
 
     Like `read_scores`, but a model has one score per benchmark and metric, or one per document
@@ -100,7 +109,9 @@ def read_model_scores(path: Path) -> pa.Table:
         _refuse_plain_counts(connection, path)
         connection.execute("alter table plain rename to scores")
         connection.execute("update scores set metric = coalesce(metric, 'score')")
-        _check_rows(connection, path, _MODEL_POINT)
+        directions = _check_rows(connection, path, _MODEL_POINT)
+        if assumed is not None:
+            assumed |= directions
         mixed = connection.execute(
             "select min(row_number) filter (where document is null),"
             " min(row_number) filter (where document is not null), metric, benchmark from scores"

@@ -115,6 +115,7 @@ BENCHMARK_TABLES = pa.schema(
         ),
         field("target_metric", pa.string(), "scoring method of the final score", True),
         field("target_size", pa.string(), "size whose scores other sizes predict", True),
+        field("notes", pa.string(), "what was assumed about the table, a line each", True),
     ]
 )
 """One row per problem of kind `table`: where its scores come from, and what is early in it."""

@@ -86,6 +86,36 @@ def test_a_table_is_imported_with_its_target(workspace: Workspace) -> None:
     assert [model.full_id for model in ranked.ranked_models] == ["x", "y", "z"]
 
 
+@pytest.mark.parametrize("ranks_models", [False, True])
+def test_directions_taken_from_names_are_printed_and_recorded(
+    workspace: Workspace, ranks_models: bool
+) -> None:
+    text, rows = PROBLEM, [*ROWS, *(f"{r}-large,large,{r},4,q,bpb,0.5" for r in "xyz")]
+    if ranks_models:
+        text = PROBLEM.replace("{sizes: [small]}", "{metrics: [bpb]}").replace(", size: large", "")
+        text = text.replace("early: {until_share: 0.5, checkpoints: 2}\n", "")
+        rows = [row for row in rows if "small" not in row and ",2," not in row]
+    stated = [f"{row},{'higher' if ',acc,' in row else 'lower'}" for row in rows[1:]]
+    for given, directions in (
+        (rows, {"acc": "higher", "bpb": "lower"}),
+        ([f"{rows[0]},direction", *(row.removesuffix("higher") for row in stated)],
+         {"acc": "higher"}),
+        ([f"{rows[0]},direction", *stated], {}),
+    ):  # fmt: skip
+        name = write(workspace, text, given)
+        done = CliRunner().invoke(cli, ["data", "fetch", "--problem", name])
+        assert done.exit_code == 0, done.output
+        notes = [
+            f"{metric}: {direction} is taken as better, by name, because the table's column "
+            "'direction' is missing or empty; if that is wrong, fill it (higher or lower)"
+            for metric, direction in directions.items()
+        ]
+        assert done.stderr.splitlines() == [f"note: {note}" for note in notes]
+        with connect_to_parquet(workspace) as connection:
+            (stored,) = connection.execute("select notes from benchmark_tables").fetchall()
+        assert stored == ("\n".join(notes) or None,)
+
+
 def test_runs_are_ranked_where_shares_predict(workspace: Workspace) -> None:
     text = PROBLEM.replace("{sizes: [small]}", "{shares: [0.5]}").replace(", size: large", "")
     problem = find_table(write(workspace, text), workspace)
@@ -192,7 +222,9 @@ def test_a_run_that_ends_early_is_named(workspace: Workspace) -> None:
     assert done.exit_code == 0 and f"note: {note}" in done.stderr, done.output
     words = ["e2lm", "scoring-methods", "--problem", name, "--resamples", "100"]
     shown = CliRunner().invoke(cli, words)
-    assert shown.exit_code == 0 and f"runs: {note}" in " ".join(shown.stdout.split()), shown.output
+    said = " ".join(shown.stdout.split())
+    assert shown.exit_code == 0 and f"runs: {note}" in said, shown.output
+    assert "runs: acc: higher is taken as better, by name" in said
     extra = "m2,8,r,acc,0.5"  # another benchmark has the last checkpoint
     assert early_ends(
         read_table(find_own(write(workspace, RUNS, [*rows, extra]), workspace), workspace).scores

@@ -29,8 +29,8 @@ PUBLISHED = ROOT.parent / "shared" / "facts" / "e2lm_scores.csv"
 EARLY = [4.194304, 10.110550016, *(4.665546069333 + 16.777216 * k for k in range(1, 13))]
 LATER = [222.769354069333, 239.546570069333]
 ASSUMED = (
-    "score: higher is taken as better, by name, because the table has no 'direction' column; for "
-    "other benchmarks add it (higher or lower)"
+    "score: higher is taken as better, by name, because the table's column 'direction' is missing "
+    "or empty; if that is wrong, fill it (higher or lower)"
 )
 
 Table = dict[tuple[str, str], list[float]]
