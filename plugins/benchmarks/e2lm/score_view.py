@@ -100,16 +100,19 @@ def _reasons(rows: list[tuple[str, str, Entry]]) -> Iterator[str]:
 
 
 def _empty(rows: list[tuple[str, str, Entry]]) -> Iterator[str]:
-    """Reasons for columns without any value, and the stage of the decision accuracy."""
+    """Reasons for columns without any value, and the stage and pairs of decision accuracies."""
     empty: dict[str, list[str]] = {}
     for heading, name in (("RC", "rc"), ("CS", "cs"), ("decides", "decision_accuracy")):
         if all(entry.get(name) is None for _, _, entry in rows):
             for reason in {entry["reasons"].get(name): None for _, _, entry in rows}:
                 empty.setdefault(reason or "undefined", []).append(heading)
         elif heading == "decides":
+            pairs = {entry["decision_pairs"] for _, _, entry in rows if entry["decision_pairs"]}
+            least, most = min(pairs), max(pairs)
             yield (
                 "decides: decision accuracy at the last early checkpoint (at the smallest size if "
-                "no two runs have several checkpoints)"
+                "no two runs have several checkpoints); number of pairs: "
+                f"{f'{least:g} to ' * (least < most)}{most:g}"
             )
     if all(entry.get("snr") is None for _, _, entry in rows):
         reasons = rows[0][2]["reasons"]

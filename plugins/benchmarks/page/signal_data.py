@@ -22,7 +22,7 @@ Z = 1.959964
 OF_RUNS = ("sq", "monotonicity", "autocorrelation", "noise_sd", "noise_relative", "sampling_error")
 """Statistics of single runs that the table averages."""
 
-OF_BENCHMARKS = ("snr", "rc", "cs", "decision_accuracy", "earliest_share_95")
+OF_BENCHMARKS = ("snr", "rc", "cs", "decision_accuracy", "decision_pairs", "earliest_share_95")
 """Statistics of all runs of a benchmark together."""
 
 
@@ -67,11 +67,12 @@ class SignalRow:
 
 @dataclass(frozen=True)
 class DecisionCell:
-    """Decision accuracy of a row (a benchmark, or a scoring method) at a stage."""
+    """Decision accuracy of a row (a benchmark, or a scoring method) at a stage, and its pairs."""
 
     row: str
     stage: str
     value: float
+    pairs: int
 
 
 @dataclass(frozen=True)
@@ -271,7 +272,7 @@ def _rows(database: duckdb.DuckDBPyConnection) -> list[SignalRow]:
         where statistic in (select unnest($names))
         group by benchmark, metric, statistic
         """,
-        {"names": [*OF_RUNS, *OF_BENCHMARKS, "decision_pairs"]},
+        {"names": [*OF_RUNS, *OF_BENCHMARKS]},
     ).fetchall()
     found: dict[tuple[str, str], dict[str, Statistic]] = {}
     for benchmark, metric, statistic, value, reason, low, high in rows:
@@ -279,7 +280,7 @@ def _rows(database: duckdb.DuckDBPyConnection) -> list[SignalRow]:
         found.setdefault((benchmark, metric), {})[statistic] = Statistic(value, known, low, high)
     few = Statistic(None, f"fewer than {FEWEST_PAIRS} pairs")
     for statistics in found.values():
-        pairs = statistics.pop("decision_pairs").value
+        pairs = statistics["decision_pairs"].value
         if pairs is not None and pairs < FEWEST_PAIRS:
             statistics["decision_accuracy"] = few
     named = [SignalRow(*key, statistics) for key, statistics in found.items()]
@@ -317,7 +318,7 @@ def _decisions(
     database: duckdb.DuckDBPyConnection, metric: str, benchmarks: list[str]
 ) -> tuple[DecisionCell, ...]:
     rows = database.execute(
-        f"select benchmark, {_STAGE}, agreement from int_benchmark_decisions"
+        f"select benchmark, {_STAGE}, agreement, pairs from int_benchmark_decisions"
         f" where metric = $metric and later_metric = metric and {_TENTHS}"
         " and benchmark in (select unnest($benchmarks))"
         " order by benchmark, position, later_position",
@@ -339,7 +340,8 @@ def _by_method(
                 {_STAGE} as stage,
                 position,
                 later_position,
-                agreement
+                agreement,
+                pairs
             from int_benchmark_decisions
             inner join benchmark_tables using (problem)
             where later_metric = target_metric and {_TENTHS}
@@ -353,7 +355,7 @@ def _by_method(
             having count(distinct metric) = (select count(distinct metric) from decisions)
         )
 
-        select metric, stage, avg(agreement)
+        select metric, stage, avg(agreement), sum(pairs)
         from decisions
         semi join shared using (benchmark)
         group by metric, stage

@@ -81,7 +81,7 @@ def decisions_figure(cells: Sequence[DecisionCell], width: int) -> Chart:
             "text": f"{cell.value:.2f}".removeprefix("0"),
             "strength": abs(cell.value - 0.5) * 2,
             "sign": "+" if cell.value >= 0.5 else "-",
-            "description": f"{cell.row} at {cell.stage}: {cell.value:.3f} of the pairs",
+            "description": f"{cell.row} at {cell.stage}: {cell.value:.3f} of {cell.pairs:,} pairs",
         }
         for cell in cells
     ]

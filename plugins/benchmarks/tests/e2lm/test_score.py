@@ -114,6 +114,17 @@ def test_statistics_of_all_runs_are_those_of_brute_force(write: Write) -> None:
         assert entry["rc_last"] == pytest.approx(order_agreement(later[0], final))
 
 
+def test_the_number_of_pairs_of_a_decision_accuracy_is_printed(write: Write) -> None:
+    table = made_up()
+    for printed, pairs in (("6", 6), ("3 to 6", 3)):
+        words = ["e2lm", "score", "--scores", str(write(table, EARLY + LATER))]
+        said = " ".join(CliRunner().invoke(cli, words).stdout.split())
+        assert f"several checkpoints); number of pairs: {printed}" in said
+        found = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)
+        assert found["m1"]["noise"]["decision_pairs"] == pairs
+        table.pop(("m0", "noise"), None)
+
+
 def test_the_final_ranking_holds_from_here(write: Write) -> None:
     scores = {("a", "q"): [1.0] * 4 + [3.0] * 12, ("b", "q"): [2.0] * 16}
     tokens = score_table(write(scores, EARLY + LATER), WORKSPACE).entries["a"]["q"]

@@ -52,7 +52,11 @@ def test_it_shows_curves_decisions_and_signal(page: Path) -> None:
     text = page.read_text().replace("<wbr>", "")
     assert len(re.findall(r'<svg[^>]*class="figure"', text)) == 3 + 2  # decisions are drawn twice
     assert "rises&lt;b&gt;" in text and "rises<b>" not in text
-    assert "SQ 1.00, SNR" in text and "decision accuracy 1.00 at 206 billion tokens" in text
+    assert (
+        "SQ 1.00, SNR" in text and "decision accuracy 1.00 at 206 billion tokens (15 pairs)" in text
+    )
+    assert "<td>1.00<small>15 pairs</small></td>" in text  # 6 runs
+    assert "rises&lt;b&gt; at 50%: 1.000 of 15 pairs" in text
     assert '<th scope="col">decision accuracy at 206 billion tokens</th>' in text
     assert "sorted by decision accuracy at 206 billion tokens, the highest first" in text
     assert "6 of 18 lines" in text  # that have a sampling error

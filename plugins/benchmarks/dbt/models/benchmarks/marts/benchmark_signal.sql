@@ -255,13 +255,13 @@ staged_decisions as (
         metric,
         concat(
             case when metric = later_metric then '' else 'target_' end,
-            'decision_accuracy',
+            unnest(['decision_accuracy', 'decision_pairs']),
             case kind
                 when 'share' then concat('@', stage)
                 when 'size' then concat('@', stage, '>', later_stage)
             end
         ) as statistic,
-        agreement as value
+        unnest([agreement, pairs]) as value
     from decisions
     where kind != 'early' or metric != later_metric
 ),

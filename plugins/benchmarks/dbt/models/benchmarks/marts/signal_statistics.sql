@@ -79,6 +79,10 @@ with signal_statistics as (
             'the same, with the final scores read in the target''s metric'
         ),
         (
+            'target_decision_pairs', 'benchmark', 'field', 'higher',
+            'number of pairs of target_decision_accuracy'
+        ),
+        (
             'rc', 'benchmark', 'inferred', 'higher',
             'mean over checkpoints after the early window of the share of pairs of runs ordered as'
             || ' by the mean of their early scores'
