@@ -283,7 +283,11 @@ def rescored(x: dict[str, Floats], weights: Floats, models: list[str]) -> dict[s
 
 
 def literature(
-    models: list[str], y: Floats, weights: Floats, groups: dict[tuple[str, str], list[int]]
+    table: str,
+    models: list[str],
+    y: Floats,
+    weights: Floats,
+    groups: dict[tuple[str, str], list[int]],
 ) -> dict[str, Any]:
     """Correlations of the metrics that `literature.py` computed, adjusted for all that were tested.
 
@@ -293,9 +297,9 @@ def literature(
     """
     signs = {"higher": 1, "lower": -1}
     directions = {(row["metric"], row["variant"]): signs[row["direction"]]
-                  for row in [*rows("metric_catalog"), *rows("literature")]}  # fmt: skip
+                  for row in [*rows("metric_catalog"), *rows(table)]}  # fmt: skip
     of_variant: dict[tuple[str, str], dict[str, float]] = {key: {} for key in directions}
-    for row in [*rows("metric_values"), *rows("literature")]:
+    for row in [*rows("metric_values"), *rows(table)]:
         if row["value"] is not None:
             of_variant[row["metric"], row["variant"]][row["model_id"]] = row["value"]
     columns = {
@@ -309,16 +313,13 @@ def literature(
     target_ranks /= np.sqrt(target_ranks @ target_ranks)
     drawn = target_ranks[within_families(groups, 5000)]
     largest = np.max([drawn @ rank for rank in ranks.values()], axis=0)
-    own = {(row["metric"], row["variant"]): row for row in rows("literature")}
+    own = {(row["metric"], row["variant"]): row for row in rows(table)}
     core = [key for key, row in own.items() if row["core"] and key in columns]
-    costs = rows("literature_costs")
     return {
         "variants": len(own),
         "with_every_model": sum(key in columns for key in own),
         "tested": len(columns),
-        "documents": max(row["documents"] for row in costs),
-        "tokens_processed": sum(row["tokens_processed"] for row in costs),
-        "hours": sum(row["seconds"] for row in costs) / 3600,
+        "documents": max(row["documents"] for row in own.values()),
         "core": {
             " ".join(key): {
                 "spearman": rho(columns[key], y),
@@ -329,7 +330,7 @@ def literature(
                 "tokens": [
                     pick(
                         row["tokens"]
-                        for row in rows("literature")
+                        for row in rows(table)
                         if (row["metric"], row["variant"]) == key
                     )
                     for pick in (min, max)
@@ -442,7 +443,14 @@ def figures() -> dict[str, Any]:
             for task in ("recall", "multi_key", "multi_value", "variable_tracking", "common_words")
             for length in (1024, *COUNTED)},
         "rescored": rescored(x, weights, models),
-        "literature": literature(models, y, weights, groups),
+        "literature": literature("literature", models, y, weights, groups),
+        "literature_cost": {
+            "tokens_processed": sum(row["tokens_processed"] for row in rows("literature_costs")),
+            "hours": sum(row["seconds"] for row in rows("literature_costs")) / 3600,
+        },
+        "literature_first_document": literature(
+            "literature_first_document", models, y, weights, groups
+        ),
         "cost": {
             "tokens_processed": sum(row["tokens_processed"] for row in costs),
             "hours": sum(row["seconds"] for row in costs) / 3600,
