@@ -232,6 +232,12 @@ def rescored_claims(f: dict[str, Any]) -> list[str]:
         f"{before['p_adjusted']:.2f}; on 3 documents it has {s(after['spearman'])} and "
         f"{after['p_adjusted']:.2f}",
     ]
+    for key, row in more["incomplete"].items():
+        metric, variant = key.split()
+        claims.append(
+            f"| `{metric}` | `{variant}` | {row['models']} | {s(row['spearman'])} | "
+            f"{ci(row['interval'])} |"
+        )
     for key, row in more["core"].items():
         metric, variant = key.split()
         least, most = row["tokens"]

@@ -291,9 +291,10 @@ def literature(
 ) -> dict[str, Any]:
     """Correlations of the metrics that `literature.py` computed, adjusted for all that were tested.
 
-    A variant without a value for every model is counted, not correlated. The adjusted p-value is
-    the share of orders in which the largest correlation of any variant, of these or of the study,
-    reaches the variant's own; series change places as in the registered test.
+    A variant without a value for every model is correlated over the models that have one, and not
+    tested. The adjusted p-value is the share of orders in which the largest correlation of any
+    variant, of these or of the study, reaches the variant's own; series change places as in the
+    registered test.
     """
     signs = {"higher": 1, "lower": -1}
     directions = {(row["metric"], row["variant"]): signs[row["direction"]]
@@ -320,6 +321,18 @@ def literature(
         "with_every_model": sum(key in columns for key in own),
         "tested": len(columns),
         "documents": max(row["documents"] for row in own.values()),
+        "incomplete": {
+            " ".join(key): {
+                "models": len(found),
+                "spearman": rho(x, y[there]),
+                "interval": interval(drawn_rho(x, y[there], weights[:, there])),
+            }
+            for key in own
+            if key not in columns
+            for found in [of_variant[key]]
+            for there in [[i for i, model in enumerate(models) if model in found]]
+            for x in [directions[key] * np.array([found[models[i]] for i in there])]
+        },
         "core": {
             " ".join(key): {
                 "spearman": rho(columns[key], y),
