@@ -122,6 +122,20 @@ def test_what_a_gpu_did_is_shown_as_measured(gpu_results: Any) -> None:
         f"({large['share_of_peak']:.0%} of the peak) and {small['seconds']:.1f} s for one of 0.5B "
         f"({small['share_of_peak']:.0%};"
     ) in guide
+    # what the emulated card holds at most is what a real one held
+    (retrieval,) = (
+        row["peak_bytes"] / 2**30
+        for row in record["rows"]
+        if row["model"] == large["model"]
+        and (row["tokens"], row["what"]) == (32_768, "ours: retrieval")
+    )
+    card = (ROOT / "benchmarks" / "rehearsal_card.txt").read_text("utf-8")
+    peaks = dict(re.findall(r"│ (\S+) +│ (\d+\.\d) +│", card))
+    lowest, highest = (pick(map(float, peaks.values())) for pick in (min, max))
+    page = " ".join(RESULTS.split())
+    assert f"peaks of {lowest} to {highest} GiB" in page
+    assert f"the H100 above measured {retrieval:.1f} GiB" in page
+    assert f"probes the emulation has {peaks['Qwen/Qwen2-7B-Instruct']}." in page
     # most memory is a long text's, and the plan has room for it
     for row in gpu_results.timed(record["rows"]):
         if row["what"] in ("ours: full", "ours: retrieval"):
