@@ -95,8 +95,8 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         None,
         "needs a Ray cluster; plugins/cluster/tests/test_shards.py starts one",
     ),
-    "correlate --problem minilong --json": (
-        "correlate --problem minilong --json --metric longppl",
+    "correlate --problem minilong --json --top 20": (
+        "correlate --problem minilong --json --top 20 --metric longppl",
         "takes seconds for all metrics",
     ),
     **dict.fromkeys(

@@ -24,22 +24,16 @@ METRIC = click.option(
 ROWS = 20
 TOP = click.option(
     "--top",
-    default=ROWS,
-    show_default=True,
     type=click.IntRange(1),
-    help="Number of rows to show.",
+    help=f"Number of rows to show (default: {ROWS}); with `correlate --json`, of rows that get "
+    "bootstrap intervals (default: all).",
 )
 
 
 @click.command()
 @LAST_PROBLEM
 @METRIC
-@click.option(
-    "--top",
-    type=click.IntRange(1),
-    help=f"Number of rows to show [default: {ROWS}]; with --json, of rows that get bootstrap "
-    "intervals [default: all].",
-)
+@TOP
 @WIDE
 @click.option(
     "--sql",
@@ -171,7 +165,7 @@ def correlate(
 def select(
     problem: str,
     metrics: tuple[str, ...],
-    top: int,
+    top: int | None,
     wide: bool,
     splits: int,
     seed: int,
@@ -205,4 +199,4 @@ def select(
     if as_json:
         click.echo(json.dumps(selection_record(selection, metrics), indent=2, allow_nan=False))
     else:
-        print_selection(selection, top, metrics, wide)
+        print_selection(selection, top or ROWS, metrics, wide)

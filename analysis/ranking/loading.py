@@ -249,7 +249,7 @@ def remedy_without_target(problem: Ranked, workspace: Workspace, built: int) -> 
         return "others are stored, but not in the database: run `tokenmart dbt run`"
     return {
         "recall": f"run `tokenmart recall --problem {problem.asked}`",
-        "imported": "import those of more models (`tokenmart import --help`)",
+        "imported": "import those of more models (`tokenmart data import --help`)",
         "table": "add models to its table, or correct `target` in the problem file",
     }.get(kind, "place the target file")
 

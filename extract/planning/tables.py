@@ -27,12 +27,16 @@ from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.needs import downloads_text, notices, problem_needs
 from warehouse.problem.spec import Problem
-from warehouse.problem.tables import documents_path
+from warehouse.problem.tables import documents_changed, documents_path
 from warehouse.remote import source
 from warehouse.sources.place import Need
 from warehouse.terminal import Column, counted, listed
 
 CARDS_NAMED = 3
+CHANGED = (
+    "The texts have changed since the last extraction: `tokenmart extract` reads them again and "
+    "scores changed documents anew, though the table counts them as done."
+)
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,7 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
         "weights + KV cache + activations and logits of the longest document. Times are estimates "
         f"({flops:.1e} FLOPs to do) at an assumed speed of {' or '.join(sorted(speeds))}; the "
         f"progress bar shows the measured one.{elsewhere}",
+        *([CHANGED] if documents_changed(problem, workspace) else []),
         *(f"By this estimate {line}." for line in unscored_lines(unscored, selection.conditions)),
         *_cut_notes(lengths, selection),
         *_unknown(models),

@@ -18,6 +18,8 @@ from warehouse.metrics.variant_files import ExpressionChecker, described_columns
 
 _FOLDER = "models/marts/custom"
 _TOKENS = "models/tokens/_tokens.yml"
+_PAIRED = frozenset({"gain", "short_nll", "short_entropy", "short_rank", "short_context_tokens"})
+"""Columns of fct_tokens that are null where no shorter context scored the token."""
 _WHOLE, _REAL = (0, 1, 40, 5000), (4.0, 0.5, 2.5, 1.0)
 """Made-up values of a unit test's four tokens; they differ widely, so that filters find some."""
 
@@ -70,6 +72,7 @@ def write_metric(project: Path, metric: NewMetric) -> list[Path]:
         wrong = checker.mistake(text, metric.over, columns) if text or option != "where" else ""
         if wrong or "\n" in text:
             raise TokenmartError(f"{asked}: --{option} {wrong or 'has a line end; remove it'}")
+    _refuse_gains_over_tokens(metric, checker)
     described, listing = project / FOLDERS[_FOLDER], project / LIST
     texts = {
         variants: _variants(metric),
@@ -85,6 +88,20 @@ def write_metric(project: Path, metric: NewMetric) -> list[Path]:
     for path, text in texts.items():
         write_whole(path, text)
     return list(texts)
+
+
+def _refuse_gains_over_tokens(metric: NewMetric, checker: ExpressionChecker) -> None:
+    """Stop a mean of gains that counts the tokens without a gain in its denominator."""
+    named = set(checker.columns(metric.where)) if metric.where else set()
+    for option in ("numerator", "denominator"):
+        paired = set(checker.columns(getattr(metric, option))) & _PAIRED - named
+        if metric.over == "tokens" and paired:
+            column = min(paired)
+            raise TokenmartError(
+                f"metrics new {metric.name}: --{option} reads {column}, which only tokens that a "
+                "shorter context scored have; add --over token_pairs, or name the column in "
+                f"--where, such as '{column} is not null'"
+            )
 
 
 def _variants(metric: NewMetric) -> str:

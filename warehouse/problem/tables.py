@@ -13,7 +13,7 @@ from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem
 from warehouse.remote import footer, source
-from warehouse.sources.documents import documents_table
+from warehouse.sources.documents import FolderDocuments, documents_table
 from warehouse.sources.place import Place
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import CONDITION_PAIRS, LINEUP
@@ -39,12 +39,8 @@ def ensure_documents(problem: Problem, workspace: Workspace, offline: bool = Fal
     """
     place = Place(workspace, problem.name, offline, problem.asked)
     path = place.documents_table
-    origin = problem.documents.source_sha256(place)
     limit = problem.documents.max_characters
-    if limit is not None:
-        origin = f"{origin}, cut at {limit} characters"
-    if problem.documents.grouping:
-        origin = f"{origin}, {problem.documents.grouping}"
+    origin = _origin(problem, place)
     if not _made_from(path, origin):
         documents = problem.documents.grouped(problem.documents.read(place))
         table = documents_table(documents, limit)
@@ -54,6 +50,26 @@ def ensure_documents(problem: Problem, workspace: Workspace, offline: bool = Fal
             footers[WHOLE_KEY] = json.dumps(whole)
         write_table(path, table.replace_schema_metadata(footers))
     return pq.read_table(source(path), partitioning=None)
+
+
+def _origin(problem: Problem, place: Place) -> str:
+    """What the documents table is made from: the texts, and how they are cut and grouped."""
+    origin = problem.documents.source_sha256(place)
+    limit = problem.documents.max_characters
+    if limit is not None:
+        origin = f"{origin}, cut at {limit} characters"
+    if problem.documents.grouping:
+        origin = f"{origin}, {problem.documents.grouping}"
+    return origin
+
+
+def documents_changed(problem: Problem, workspace: Workspace) -> bool:
+    """Whether a folder's texts are others than those of the documents table; nothing is written."""
+    place = Place(workspace, problem.name, True, problem.asked)
+    if not isinstance(problem.documents, FolderDocuments) or not place.documents_table.is_file():
+        return False
+    here = problem.documents.need(place).present
+    return here and not _made_from(place.documents_table, _origin(problem, place))
 
 
 def whole_characters(problem: Problem, workspace: Workspace) -> list[int]:

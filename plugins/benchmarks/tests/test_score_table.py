@@ -86,6 +86,10 @@ def test_names_of_folders_are_no_columns(tmp_path: Path) -> None:
             [HEADER, "m,1b,a,2e9,q,0.5"],
             "row 1: tokens_bt is 2000000000, expected billions of tokens; divide by 1e9, or name",
         ),
+        (
+            [HEADER.replace("tokens_bt", "tokens"), "m,1b,a,350,q,0.5"],
+            "tokens is 350 at most, expected single tokens; if these are billions, name the column",
+        ),
         ([f"{HEADER},note"], "unknown column 'note'; remove it"),
         (["model,benchmark", "m,q"], "column 'score' is missing; add it"),
         ([f"{HEADER},tokens"], "'tokens_bt' and 'tokens' say the same; remove one"),
@@ -168,7 +172,7 @@ def test_a_wide_table_is_made_long_by_the_command_of_its_message(tmp_path: Path,
 
 def test_steps_and_tokens_have_one_order(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
-    rows = "m,b,acc,1,5,0.5\nm,b,acc,3,6,0.5\nm,b,acc,2,9,0.5\n"
+    rows = "m,b,acc,1,5e9,0.5\nm,b,acc,3,6e9,0.5\nm,b,acc,2,9e9,0.5\n"
     path.write_text("model,benchmark,metric,step,tokens,score\n" + rows)
     with pytest.raises(TokenmartError, match="row 2 of m has more steps and fewer tokens than"):
         read_scores(path)

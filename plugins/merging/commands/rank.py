@@ -152,7 +152,7 @@ def show(
 
     if out is not None:
         refuse_protected(out, find_workspace(), force=force, own=OWN_STANDINGS)
-    found = _standings(name, results, draws, seed, metrics)
+    found = _standings(name, results, draws, seed, metrics, round_name)
     if round_name is not None:
         found = found.only(round_name)
     text = json.dumps({"name": found.name, **found.marts}, indent=2, allow_nan=False)
@@ -209,7 +209,7 @@ def report(
     from warehouse.progress import progress_bar
 
     refuse_protected(out, find_workspace(), force=force, own=OWN_PAGE)
-    found = _standings(name, results, draws, seed, metrics)
+    found = _standings(name, results, draws, seed, metrics, round_name)
     if round_name is not None:
         found = found.only(round_name)
     with progress_bar(len(found.rounds), "rounds") as progress:
@@ -219,7 +219,12 @@ def report(
 
 
 def _standings(
-    name: str | None, results: Path | None, draws: int, seed: int, metrics: tuple[str, ...]
+    name: str | None,
+    results: Path | None,
+    draws: int,
+    seed: int,
+    metrics: tuple[str, ...],
+    round_name: str | None = None,
 ) -> Standings:
     from plugins.merging.competition.standings import rank_file, stored_standings
     from warehouse.paths import find_workspace
@@ -229,7 +234,7 @@ def _standings(
             f"unexpected argument {extra[0]!r}; give a file of results with --results"
         )
     if results is not None and name is None:
-        found = rank_file(results, find_workspace(), draws, seed, metrics)
+        found = rank_file(results, find_workspace(), draws, seed, metrics, round_name)
         for line in found.notes:
             click.echo(visible(line), err=True)
         return found

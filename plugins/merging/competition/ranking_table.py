@@ -65,7 +65,7 @@ class RankingTable:
     notes: tuple[str, ...] = ()
 
 
-def read_ranking(path: Path) -> RankingTable:
+def read_ranking(path: Path, noted: str | None = None) -> RankingTable:
     """The results of a competition.
 
     A column of `direction: none` is left out. Values of the metric `mean_win_rate` are win
@@ -73,6 +73,7 @@ def read_ranking(path: Path) -> RankingTable:
 
     Args:
         path: CSV, TSV, JSON lines or Parquet.
+        noted: notes name columns of this round only, so that a hidden one stays hidden.
 
     Raises:
         TokenmartError: the file can't be read, has other columns, or a row is invalid; the message
@@ -80,8 +81,8 @@ def read_ranking(path: Path) -> RankingTable:
     """
     with duckdb.connect() as connection:
         read_plain(connection, path, COLUMNS, REQUIRED, long=("task", "value"))
-        lower = _take_directions_of_names(connection)
-        notes = (*lower, *_notes(connection))
+        lower = _take_directions_of_names(connection, noted)
+        notes = (*lower, *_notes(connection, noted))
         for column, default in _DEFAULTS.items():
             connection.execute(f"update plain set {column} = coalesce({column}, {default})")
         _refuse_rows(connection, path)
@@ -114,20 +115,28 @@ def store_ranking(table: RankingTable, workspace: Workspace, problem: str) -> No
     write_table(workspace.store / "ranking_columns" / folder / "columns.parquet", table.columns)
 
 
-def _take_directions_of_names(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
+_OF_ROUND = f"($1 is null or coalesce(round, {_DEFAULTS['round']}) = $1)"
+
+
+def _take_directions_of_names(
+    connection: duckdb.DuckDBPyConnection, noted: str | None
+) -> tuple[str, ...]:
     """Set the direction of a metric to `lower` if its name is that of an error or a perplexity.
 
     Returns:
         A note that names these metrics.
     """
     rows = connection.execute(
-        "select distinct metric from plain where direction is null and metric is not null"
+        f"select metric, bool_or({_OF_ROUND}) from plain "
+        "where direction is null and metric is not null group by metric order by metric",
+        [noted],
     ).fetchall()
-    lower = sorted(metric for (metric,) in rows if direction_of(metric) == "lower")
-    for metric in lower:
+    of_names = [(metric, shown) for metric, shown in rows if direction_of(metric) == "lower"]
+    for metric, _ in of_names:
         connection.execute(
             "update plain set direction = 'lower' where direction is null and metric = ?", [metric]
         )
+    lower = [metric for metric, shown in of_names if shown]
     if not lower:
         return ()
     return (
@@ -136,7 +145,7 @@ def _take_directions_of_names(connection: duckdb.DuckDBPyConnection) -> tuple[st
     )
 
 
-def _notes(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
+def _notes(connection: duckdb.DuckDBPyConnection, noted: str | None) -> tuple[str, ...]:
     """Notes on the columns with the default direction, and on those left out."""
     name = "if(metric is null, task, concat(task, ' (', metric, ')'))"
     notes = []
@@ -149,7 +158,9 @@ def _notes(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
         ("direction = 'none'", "direction none: {} left out of the ranking"),
     ):
         rows = connection.execute(
-            f"select distinct {name} from plain where task is not null and {which} order by 1"
+            f"select distinct {name} from plain where task is not null and {which} and {_OF_ROUND} "
+            "order by 1",
+            [noted],
         ).fetchall()
         if rows:
             notes.append(said.format(listed([str(row[0]) for row in rows], MOST_NAMES)))

@@ -99,6 +99,7 @@ def rank_file(
     draws: int = 1000,
     seed: int = 0,
     metrics: Sequence[str] = (),
+    round_name: str | None = None,
 ) -> Standings:
     """Rank the entries of a results file with the SQL of the marts, without a stored database.
 
@@ -108,12 +109,13 @@ def rank_file(
         draws: number of bootstrap draws of each interval.
         seed: random seed of the draws.
         metrics: metrics of a folder of HELM's runs.
+        round_name: the only round that notes are about; None for all.
 
     Raises:
         TokenmartError: the file is invalid.
     """
     with plain_results(path, metrics) as table:
-        return rank_table(read_ranking(table), path.stem, workspace, draws, seed)
+        return rank_table(read_ranking(table, round_name), path.stem, workspace, draws, seed)
 
 
 def rank_table(

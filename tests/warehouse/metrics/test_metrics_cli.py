@@ -274,6 +274,7 @@ def test_an_unknown_metric_is_named_with_the_known_ones(cli: CliRunner) -> None:
         (["x", "--where", "(select true)"], "--where has a subquery; use columns of tokens only"),
         (["x", "--where", "nll\n> 1"], "--where has a line end; remove it"),
         (["x", "--denominator", "nll"], "metrics new x: Binder Error"),
+        (["x", "--denominator", "sum(gain)"], "--denominator reads gain, which only tokens that a"),
     ],
 )
 def test_new_refuses_what_would_not_build(cli: CliRunner, arguments: list[str], said: str) -> None:

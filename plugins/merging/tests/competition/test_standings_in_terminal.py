@@ -138,6 +138,26 @@ def test_one_round_shows_nothing_of_another(results: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("command", ["show", "report"])
+def test_notes_on_directions_name_nothing_of_another_round(tmp_path: Path, command: str) -> None:
+    path = tmp_path / "results.csv"
+    rows = [
+        f"{entry},{name}_{task},{metric},0.{place}{number},{name}"
+        for place, entry in enumerate("ab")
+        for name in ("open", "secret")
+        for number, (task, metric) in enumerate((("qa", "acc"), ("lm", f"{name}_perplexity")))
+    ]
+    path.write_text("\n".join(["entry,task,metric,value,round", *rows]) + "\n")
+    page = ["--out", str(tmp_path / "page.html")] if command == "report" else []
+    words = ["rank", command, "--results", str(path), "--draws", "10", *page]
+    whole = CliRunner().invoke(cli, words)
+    assert whole.exit_code == 0 and "secret_qa" in whole.stderr, whole.output
+    part = CliRunner().invoke(cli, [*words, "--round", "open"])
+    assert part.exit_code == 0 and "secret" not in part.output
+    assert "higher is better for open_qa (acc)" in part.stderr
+    assert "lower is better for open_perplexity" in part.stderr
+
+
+@pytest.mark.parametrize("command", ["show", "report"])
 def test_a_file_without_its_option_is_refused_with_the_option(command: str, results: Path) -> None:
     done = CliRunner().invoke(cli, ["rank", command, str(results)])
     assert done.exit_code == 2
