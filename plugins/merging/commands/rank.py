@@ -235,9 +235,10 @@ def _standings(
         )
     if results is not None and name is None:
         found = rank_file(results, find_workspace(), draws, seed, metrics, round_name)
-        for line in found.notes:
-            click.echo(visible(line), err=True)
-        return found
-    if name is None or results is not None:
+    elif name is None or results is not None:
         raise TokenmartError("give either --problem or --results")
-    return stored_standings(name, find_workspace())
+    else:
+        found = stored_standings(name, find_workspace())
+    for line in found.notes:
+        click.echo(visible(line), err=True)
+    return found

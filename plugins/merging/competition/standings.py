@@ -18,6 +18,7 @@ from plugins.merging.tables.rankings import MERGE_RUNS, RANKING_COLUMNS, RANKING
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_read_only
+from warehouse.store.survey import last_change
 
 MARTS = {
     "rankings": "round, rank nulls last, entry",
@@ -181,11 +182,18 @@ def stored_standings(name: str, workspace: Workspace) -> Standings:
                 f"there are: {', '.join(known) or 'none'} (new results: `{BUILD}`)"
             )
         try:
-            return _read(connection, name)
+            return replace(_read(connection, name), notes=_outdated(name, workspace))
         except duckdb.CatalogException as error:
             raise TokenmartError(
                 f"{workspace.database}: rankings were built by an earlier version; run `{BUILD}`"
             ) from error
+
+
+def _outdated(name: str, workspace: Workspace) -> tuple[str, ...]:
+    """A note if results came after the last build."""
+    if last_change(workspace.store, name) <= workspace.database.stat().st_mtime:
+        return ()
+    return (f"warning: results of {name} are newer than this ranking; run `{BUILD}`",)
 
 
 def _read(connection: duckdb.DuckDBPyConnection, name: str) -> Standings:

@@ -372,6 +372,13 @@ def test_the_marts_that_dbt_builds_are_those_of_the_command(
     direct = CliRunner().invoke(cli, ["rank", "show", "--results", str(path), "--json"])
     stored, computed = json.loads(shown.stdout), json.loads(direct.stdout)
     assert {**stored, "name": ""} == {**computed, "name": ""}
+    assert shown.stderr == ""
+    again = CliRunner().invoke(cli, ["rank", "import", "--problem", "mine", "--force", str(path)])
+    assert again.exit_code == 0, again.output
+    stale = CliRunner().invoke(cli, ["rank", "show", "--problem", "mine"])
+    assert (
+        "warning: results of mine are newer than this ranking; run `tokenmart dbt" in stale.stderr
+    )
 
 
 def test_pairs_over_groups_of_tasks_are_tested_by_sign_flips(tmp_path: Path) -> None:
