@@ -193,7 +193,7 @@ def refuse_two_orders(connection: duckdb.DuckDBPyConnection, path: Path, table: 
 
 
 def _refuse_plain_counts(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Refuse numbers of tokens in the column for billions of tokens, and billions in the other."""
+    """Refuse numbers of tokens in the column for billions of tokens."""
     bad = connection.execute(
         f"select row_number, tokens / 1e9 from plain where tokens > {MOST_TOKENS}"
         " order by row_number limit 1"
@@ -203,12 +203,6 @@ def _refuse_plain_counts(connection: duckdb.DuckDBPyConnection, path: Path) -> N
         raise TokenmartError(
             f"{path}: row {bad[0]}: tokens_bt is {bad[1]:.15g}, expected billions of tokens; "
             "divide by 1e9, or name the column 'tokens'"
-        )
-    most = connection.execute("select max(tokens) from plain").fetchone()
-    if "tokens" in names and most and most[0] and most[0] < MOST_TOKENS / 1e9:
-        raise TokenmartError(
-            f"{path}: tokens is {most[0]:.15g} at most, expected single tokens; if these are "
-            "billions, name the column 'tokens_bt'"
         )
 
 
