@@ -35,7 +35,7 @@ from warehouse.terminal import Column, counted, listed
 CARDS_NAMED = 3
 CHANGED = (
     "The texts have changed since the last extraction: `tokenmart extract` reads them again and "
-    "scores changed documents anew, though the table counts them as done."
+    "scores changed documents again, though the table counts them as done."
 )
 
 

@@ -13,7 +13,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from plugins.benchmarks.scores.metric_directions import Direction
-from plugins.benchmarks.scores.score_table import direction_notes, read_model_scores, read_scores
+from plugins.benchmarks.scores.score_table import (
+    direction_notes,
+    read_model_scores,
+    read_scores,
+    tokens_notes,
+)
 from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES, BENCHMARK_TABLES, MODEL_SCORES
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.files import sha256_file, storage_errors
@@ -104,7 +109,7 @@ def read_problem_scores(
     path, found = file.path, _checked_sha256(problem, file)
     assumed: dict[str, Direction] = {}
     scores = read_scores(path, assumed=assumed)
-    notes = direction_notes(assumed)
+    notes = (*direction_notes(assumed), *tokens_notes(pc.max(scores["tokens"]).as_py()))
     sizes = set(scores["size"].to_pylist()) - {None}
     for name in predict_from:
         if not _is_number(name) and name not in sizes:

@@ -93,6 +93,16 @@ def direction_notes(assumed: Mapping[str, Direction]) -> tuple[str, ...]:
     )
 
 
+def tokens_notes(most: float | None) -> tuple[str, ...]:
+    """A note if `most` tokens of any checkpoint are so few that they may be billions."""
+    if not most or most >= MOST_TOKENS / 1e9:
+        return ()
+    return (
+        f"tokens: {most:.15g} at most, taken as single tokens; if these are billions, name the "
+        "column 'tokens_bt'",
+    )
+
+
 def read_model_scores(path: Path, assumed: dict[str, Direction] | None = None) -> pa.Table:
     """A plain table of models' scores, in the columns of `MODEL_SCORES`, sorted.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from plugins.benchmarks.scores.score_table import read_scores
+from plugins.benchmarks.scores.score_table import read_scores, tokens_notes
 from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES
 from warehouse.errors import TokenmartError
 
@@ -172,3 +172,9 @@ def test_steps_and_tokens_have_one_order(tmp_path: Path) -> None:
     path.write_text("model,benchmark,metric,step,tokens,score\n" + rows)
     with pytest.raises(TokenmartError, match="row 2 of m has more steps and fewer tokens than"):
         read_scores(path)
+
+
+def test_so_few_tokens_that_they_may_be_billions_have_a_note() -> None:
+    (note,) = tokens_notes(350.0)
+    assert note.startswith("tokens: 350 at most, taken as single tokens; if these are billions")
+    assert tokens_notes(350e9) == tokens_notes(None) == ()

@@ -110,6 +110,11 @@ def test_directions_taken_from_names_are_printed_and_recorded(
             "'direction' is missing or empty; if that is wrong, fill it (higher or lower)"
             for metric, direction in directions.items()
         ]
+        if not ranks_models:
+            notes.append(
+                "tokens: 4 at most, taken as single tokens; if these are billions, name the column "
+                "'tokens_bt'"
+            )
         assert done.stderr.splitlines() == [f"note: {note}" for note in notes]
         with connect_to_parquet(workspace) as connection:
             (stored,) = connection.execute("select notes from benchmark_tables").fetchall()
