@@ -45,7 +45,7 @@ class PlannedModel:
 
     `memory` is None where the model's size is not known. `assumed` says that only its number of
     weights is. `download_bytes` are still to be fetched: 0 where nothing is, or with another model;
-    None if unknown.
+    None if unknown. `to_place` says where the user has to place a checkpoint that is not there.
     """
 
     spec: ModelSpec
@@ -55,6 +55,7 @@ class PlannedModel:
     download_bytes: int | None
     memory: Footprint | None
     assumed: bool
+    to_place: str = ""
 
     @property
     def left(self) -> float:
@@ -74,8 +75,9 @@ class Plan:
 
     @property
     def unknown(self) -> list[str]:
-        """Models of unknown size of which something is still to do."""
-        return [m.spec.full_id for m in self.models if m.cost.seconds is None and m.left > 0]
+        """Models of unknown size of which something is still to do, if their files can come."""
+        unsized = [m for m in self.models if m.cost.seconds is None and not m.to_place]
+        return [m.spec.full_id for m in unsized if m.left > 0]
 
     @property
     def hours(self) -> float:
@@ -96,6 +98,9 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
     documents = _documents(problem, workspace, len(lengths))
     needs = problem_needs(problem, workspace, selection.models)
     missing = {need.name: need.download_bytes for need in needs if not need.present}
+    to_place = {
+        need.name: need.remedy for need in needs if not need.present and need.source == "local"
+    }
     models, speeds = [], set()
     unscored: dict[str, list[str]] = {}
     for spec in selection.models:
@@ -122,6 +127,7 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
                 download_bytes=missing.pop(spec.base or spec.full_id, 0),
                 memory=planned_memory(selection, spec, longest),
                 assumed=size is not None and size.assumed,
+                to_place=to_place.get(spec.base or spec.full_id, ""),
             )
         )
     planned = [(m.spec, m.memory) for m in models if m.memory and device_here]
@@ -231,12 +237,14 @@ def _cut_notes(lengths: Sequence[int], selection: Selection) -> list[str]:
 
 
 def _unknown(models: Sequence[PlannedModel]) -> list[str]:
-    names = [model.spec.full_id for model in models if model.memory is None]
+    missing = [f"Not here: {m.spec.full_id}: {m.to_place}." for m in models if m.to_place]
+    names = [m.spec.full_id for m in models if m.memory is None and not m.to_place]
     if not names:
-        return []
+        return missing
     return [
+        *missing,
         f"Size unknown until its files are here: {', '.join(names)}. Give `parameters`, or "
-        "`shape`, in the problem file to have it planned."
+        "`shape`, in the problem file to have it planned.",
     ]
 
 

@@ -338,6 +338,24 @@ def test_a_processor_is_obeyed_by_name_and_refused_for_weeks(
     assert "extracted 8 units" in output
 
 
+def test_a_file_that_is_not_there_is_named_before_and_after_a_run(
+    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("extract.devices.resolve_device", lambda asked: "cpu")
+    path = tiny_problem(texts=1)
+    body = yaml.safe_load(path.read_text())
+    body["models"][0]["source"] = {"kind": "gguf", "path": "nowhere/model.gguf"}
+    path.write_text(yaml.safe_dump(body))
+    asked = ["--problem", str(path), "--model", body["models"][0]["full_id"]]
+    planned = ok(CliRunner().invoke(extract, [*asked, "--dry-run"]))
+    notes = " ".join(planned.split())
+    assert f"Not here: {body['models'][0]['full_id']}: place the checkpoint at " in notes
+    assert "Size unknown" not in notes
+    result = CliRunner().invoke(extract, asked)
+    one_line_error(result, 5)
+    assert "model.gguf: no such file" in result.output and "no GPU" not in result.output
+
+
 def test_a_model_of_unknown_size_needs_the_processor_by_name(
     workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

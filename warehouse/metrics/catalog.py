@@ -89,7 +89,7 @@ def entries(
     family: str | None = None,
     admissible: bool = False,
 ) -> list[Row]:
-    """Catalogue entries, by family, metric and variant.
+    """Catalogue entries, by family, metric and variant; without its `@context`, every context's.
 
     Raises:
         TokenmartError: the named metric, variant or family isn't there.
@@ -99,7 +99,7 @@ def entries(
         """
         from metric_catalog
         where coalesce(metric = $metric, true)
-            and coalesce(variant = $variant, true)
+            and coalesce($variant in (variant, split_part(variant, '@', 1)), true)
             and coalesce(family = $family, true)
             and (not $admissible or admissible)
         order by family, metric, variant
@@ -109,9 +109,9 @@ def entries(
         family=family,
         admissible=admissible,
     )
-    if not rows and (asked := " ".join(filter(None, (metric or family, variant)))):
-        raise _unknown(connection, asked)
-    return rows
+    if rows or not (asked := metric or family):
+        return rows
+    raise _unknown_variant(connection, asked, variant) if variant else _unknown(connection, asked)
 
 
 def in_problem(rows: Sequence[Row], problem: Problem) -> list[Row]:
@@ -145,7 +145,7 @@ def values(
         select * exclude (metric)
         from metric_values
         where metric = $metric
-            and coalesce(variant = $variant, true)
+            and coalesce($variant in (variant, split_part(variant, '@', 1)), true)
             and coalesce(problem = $problem, true)
         order by problem, variant, model_id
         """,
@@ -170,9 +170,20 @@ def _rows(connection: duckdb.DuckDBPyConnection, query: str, **parameters: Any) 
 def _unknown(connection: duckdb.DuckDBPyConnection, name: str) -> TokenmartError:
     rows = _rows(connection, "select distinct metric from metric_catalog order by metric")
     known = [row["metric"] for row in rows]
-    hint = "" if name.split()[0] in known else did_you_mean(name.split()[0], known)
     return TokenmartError(
-        f"metrics: no {name!r} in the catalogue; {hint}metrics: {', '.join(known)}"
+        f"metrics: no {name!r} in the catalogue; {did_you_mean(name, known)}"
+        f"metrics: {', '.join(known)}"
+    )
+
+
+def _unknown_variant(
+    connection: duckdb.DuckDBPyConnection, metric: str, variant: str
+) -> TokenmartError:
+    known = [row["variant"] for row in entries(connection, metric)]
+    return TokenmartError(
+        f"metrics: {metric} has no variant {variant!r}; {did_you_mean(variant, known)}"
+        f"`tokenmart metrics show {metric}` lists those in the warehouse, `tokenmart metrics list "
+        f"--problem PROBLEM --metric {metric}` all"
     )
 
 

@@ -116,9 +116,11 @@ def show(
     from warehouse.metrics.variant_files import read_variants
 
     _refuse_no_text(name)
-    metric, slash, rest = name.partition("/")
-    variant = rest if slash else None
     workspace = find_workspace()
+    metric, _, rest = name.partition("/")
+    if not workspace.database.is_file():  # the metrics' files name no contexts
+        rest = rest.partition("@")[0]
+    variant = rest or None
     problem = _asked(problem_name, workspace)
     with _catalog(workspace) as connection:
         entries = catalog.entries(connection, metric, variant)

@@ -34,7 +34,7 @@ _CORRELATIONS = f"""
         from given as asked
         inner join given as other using (problem, model_id)
         where asked.metric = $metric
-            and coalesce(asked.variant = $variant, true)
+            and coalesce($variant in (asked.variant, split_part(asked.variant, '@', 1)), true)
             and (other.metric != $metric or other.variant != asked.variant)
         window
             by_asked as (

@@ -257,10 +257,33 @@ def test_show_says_how_many_of_the_variants_it_shows(
 
 
 def test_an_unknown_metric_is_named_with_the_known_ones(cli: CliRunner) -> None:
-    shown = cli.invoke(metrics, ["show", "perplexitty"])
-    assert shown.exit_code == 1
-    assert "perplexitty" in shown.output
-    assert "perplexity" in shown.output
+    for name in ("perplexitty", "perplexitty/all"):
+        shown = cli.invoke(metrics, ["show", name])
+        assert shown.exit_code == 1
+        assert "perplexitty" in shown.output
+        assert "did you mean 'perplexity'?" in shown.output
+
+
+def test_a_variant_without_its_context_is_shown_in_every_context(
+    cli: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shown(name: str) -> list[dict[str, str]]:
+        result = cli.invoke(metrics, ["show", name, "--json"])
+        rows: list[dict[str, str]] = json.loads(result.stdout)["catalog"]
+        return rows
+
+    every = [row["variant"] for row in shown("retrieval_gain")]
+    one = next(variant for variant in every if "@" in variant)
+    bare = one.partition("@")[0]
+    assert [row["variant"] for row in shown(f"retrieval_gain/{bare}")] == [
+        variant for variant in every if variant.partition("@")[0] == bare
+    ]
+    assert [row["variant"] for row in shown(f"retrieval_gain/{one}")] == [one]
+    wrong = cli.invoke(metrics, ["show", f"retrieval_gain/{one}9"])
+    assert wrong.exit_code == 1
+    assert f"retrieval_gain has no variant '{one}9'; did you mean '{one}'?" in wrong.output
+    monkeypatch.setenv("TOKENMART_DATABASE", str(tmp_path / "none.duckdb"))
+    assert [row["variant"] for row in shown(f"retrieval_gain/{one}")] == [bare]
 
 
 @pytest.mark.parametrize(
