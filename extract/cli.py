@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warehouse.errors import TokenmartError
-from warehouse.options import BACKEND, DEVICE, DTYPE, JSON, MODELS, PROBLEM, WIDE, FiniteRange
+from warehouse.options import (
+    BACKEND,
+    DEVICE,
+    DTYPE,
+    JSON,
+    LAST_PROBLEM,
+    MODELS,
+    PROBLEM,
+    WIDE,
+    FiniteRange,
+)
 from warehouse.terminal import counted, left_out_notes, print_columns, print_notes, terminal_console
 
 if TYPE_CHECKING:
@@ -189,13 +199,13 @@ def _print_plan(plan: Plan) -> None:
 
 
 @click.command()
-@PROBLEM
+@LAST_PROBLEM
 @click.option(
     "--conditions", "by_condition", is_flag=True, help="Show a row for each condition of a model."
 )
 @WIDE
 @JSON
-def status(problem_name: str, by_condition: bool, wide: bool, as_json: bool) -> None:
+def status(problem: str, by_condition: bool, wide: bool, as_json: bool) -> None:
     """Show how many units of each model are done, failed or missing.
 
     A unit is one document in one condition, or a batch of a benchmark's items. Peak memory is the
@@ -221,22 +231,20 @@ def status(problem_name: str, by_condition: bool, wide: bool, as_json: bool) -> 
     from warehouse.store.survey import survey
 
     workspace = find_workspace()
-    problem = load_problem(problem_name, workspace)
+    loaded = load_problem(problem, workspace)
     unknown_files = [
-        str(each)
-        for each in survey(workspace.store)
-        if f"problem={problem.name}" in each.path.parts
+        str(each) for each in survey(workspace.store) if f"problem={loaded.name}" in each.path.parts
     ]
     print_lines("warning", unknown_files)
-    selection = select(problem, workspace, device=likely_device(), dtype="auto")
+    selection = select(loaded, workspace, device=likely_device(), dtype="auto")
     rows = status_rows(selection)
-    sections = sections_of(problem, workspace)
+    sections = sections_of(loaded, workspace)
     if as_json:
         added = [row for section in sections for row in section.rows]
         click.echo(json.dumps([*rows, *added], indent=1))
         return
     console = terminal_console()
-    title = f"{problem.name}: what has been extracted"
+    title = f"{loaded.name}: what has been extracted"
     left_out = print_columns(console, status_columns(rows, by_condition), title, wide)
     print_notes(console, left_out_notes(left_out), "dim")
     print_lines("warning", fallbacks(rows), err=False)
@@ -246,11 +254,11 @@ def status(problem_name: str, by_condition: bool, wide: bool, as_json: bool) -> 
     if missing:
         click.echo(
             f"{missing} of {len(wanted)} conditions incomplete; go on with "
-            f"`tokenmart extract --problem {problem.asked}`"
+            f"`tokenmart extract --problem {loaded.asked}`"
         )
     for section in sections:
         console.print()
-        title = f"{problem.name}: {section.kind}"
+        title = f"{loaded.name}: {section.kind}"
         left_out = print_columns(console, section.columns(), title, wide)
         print_notes(console, [*section.notes(), *left_out_notes(left_out)])
 

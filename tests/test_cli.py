@@ -88,6 +88,19 @@ def test_an_unknown_command_names_the_closest() -> None:
     assert run("--nonsense")[0] == 2
 
 
+@pytest.mark.parametrize("command", ["extract", "recall", "status", "correlate", "submit"])
+def test_without_a_problem_those_that_are_here_are_listed(
+    workspace: Workspace, command: str
+) -> None:
+    given = ["--metric", "perplexity/all"] if command == "submit" else []
+    remedy = "--problem is missing; problems here: {} (or give the path of your own .yml)"
+    code, said = run(command, *given)
+    assert code == 2 and remedy.format("none") in said
+    workspace.problems.mkdir(parents=True, exist_ok=True)
+    (workspace.problems / "mine.yml").touch()
+    assert remedy.format("mine") in run(command, *given)[1]
+
+
 @pytest.mark.parametrize(
     ("place", "message"),
     [

@@ -25,6 +25,16 @@ class FiniteRange(click.FloatRange):
         return number
 
 
+def asked_problem(context: click.Context, parameter: click.Parameter, given: str | None) -> str:
+    """The value of `--problem`; without one, the error lists the problems that are here."""
+    if given is not None:
+        return given
+    from warehouse.paths import find_workspace
+    from warehouse.problem.problem_files import problems_here
+
+    raise click.UsageError(f"--problem is missing; {problems_here(find_workspace())}", context)
+
+
 def last_problem(context: click.Context, parameter: click.Parameter, given: str | None) -> str:
     """The value of `--problem`, by default the problem that was extracted last, which is said."""
     if given is not None:
@@ -37,11 +47,7 @@ def last_problem(context: click.Context, parameter: click.Parameter, given: str 
     files = [] if workspace.address else workspace.tokens.glob("problem=*/*/*/tokens.parquet")
     newest = max(((file.stat().st_mtime_ns, file.parts[-4]) for file in files), default=None)
     if newest is None:
-        raise click.UsageError(
-            f"--problem is missing, and nothing is extracted here; there are {', '.join(here)}, or "
-            "give the path of your own .yml",
-            context,
-        )
+        return asked_problem(context, parameter, None)
     name = newest[1].partition("=")[2]
     asked = name if name in here else f"{name}.yml"
     click.echo(visible(f"--problem {asked} (extracted last)"), err=True)
@@ -53,7 +59,9 @@ LAST_PROBLEM = click.option(
     callback=last_problem,
     help=f"{PROBLEM_HELP}; default: the one extracted last.",
 )
-PROBLEM = click.option("--problem", "problem_name", required=True, help=f"{PROBLEM_HELP}.")
+PROBLEM = click.option(
+    "--problem", "problem_name", callback=asked_problem, help=f"{PROBLEM_HELP}.  [required]"
+)
 ANY_PROBLEM = click.option(
     "--problem", "problem_name", help=f"{PROBLEM_HELP}; default: all problems."
 )

@@ -98,6 +98,12 @@ def list_problems(workspace: Workspace) -> list[str]:
     return sorted(path.stem for path in workspace.problems.glob("*.yml"))
 
 
+def problems_here(workspace: Workspace) -> str:
+    """What may be given as a problem, for messages."""
+    names = ", ".join(list_problems(workspace)) or "none"
+    return f"problems here: {names} (or give the path of your own .yml)"
+
+
 def namesake(problem: Ranked, workspace: Workspace) -> Path | None:
     """The problem file here whose name another file has too, when the problem is read from that."""
     here = workspace.problems / f"{problem.name}.yml"
@@ -140,15 +146,11 @@ def _is_file(path: Path) -> bool:
 
 
 def _no_such_file(name: str, path: Path, workspace: Workspace) -> str:
-    problems = list_problems(workspace)
-    hint = did_you_mean(path.stem, problems)
+    hint = did_you_mean(path.stem, list_problems(workspace))
     here = next((each for each in (f"{name}.yml", f"{name}.yaml") if _is_file(Path(each))), None)
     hint = f"did you mean --problem {here}, in this folder? " if here else hint
     shown = str(path) if len(str(path)) < 300 else f"{str(path)[:300]}…"
-    return (
-        f"{shown}: no such problem file; {hint}problems here: {', '.join(problems) or 'none'} "
-        "(or give the path of your own .yml)"
-    )
+    return f"{shown}: no such problem file; {hint}{problems_here(workspace)}"
 
 
 class ProblemKind(ABC):
