@@ -20,7 +20,7 @@ from extract.failures import (
     raise_if_lost,
     why_failed,
 )
-from extract.planning.cost import CHARACTERS_PER_TOKEN, PlannedWork, WithinUnit, checked_memory
+from extract.planning.cost import PlannedWork, WithinUnit, checked_memory
 from extract.planning.memory import Footprint
 from extract.planning.plan import Document, ModelPlan, Selection, unsettled
 from extract.tokenization import TokenizedDocument
@@ -30,6 +30,7 @@ from warehouse.errors import TokenmartError
 from warehouse.probes.request import Condition, Request, with_bos
 from warehouse.problem.models import ModelSpec
 from warehouse.progress import Progress
+from warehouse.sources.document_files import text_size
 from warehouse.store.parquet_files import send_spooled
 from warehouse.store.schema import TOKENS
 from warehouse.store.token_files import finished_units, publish, write_top_tokens, write_unit
@@ -81,7 +82,7 @@ class Extraction:
         self.work = PlannedWork(selection)
         self.label = ""
         self.within = WithinUnit(lambda work: self.progress(self.label, 0, work))
-        longest = max((len(d.text) for d in documents), default=0) // CHARACTERS_PER_TOKEN
+        longest = max((text_size(each.text).tokens for each in documents), default=0)
         self.longest = min(longest, selection.max_tokens or longest)
         self.prefetch = Prefetch(selection, documents, self.longest, since)
         self.publish_seconds = 0.0

@@ -29,9 +29,11 @@ from warehouse.errors import TokenmartError
 from warehouse.probes.request import Condition, Reading
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.tables import documents_path, whole_characters
+from warehouse.sources.document_files import BYTES_PER_TOKEN, TextSize, text_size
 from warehouse.terminal import counted
 
 CHARACTERS_PER_TOKEN = 4
+"""Of the made-up text that stands for a document in a plan."""
 BYTES_PER_ROW = 10
 BYTES_PER_CHOICE = 6
 CPU_FLOPS_PER_CORE = {"float32": 6e10, "bfloat16": 1.2e11, "float16": 2e10}
@@ -184,26 +186,29 @@ def assumed_speed(device: str, dtype: str) -> tuple[float, str]:
 
 
 def document_lengths(selection: Selection) -> tuple[list[int], str]:
-    """Tokens per document (estimated from characters), and where the estimate comes from."""
+    """Tokens per document (estimated from UTF-8 bytes), and where the estimate comes from."""
     problem, limit = selection.problem, selection.max_tokens
     documents = problem.documents
     place = problem.place(selection.workspace)
-    sizes = documents.lengths(place)
+    sizes = documents.sizes(place)
     path = documents_path(problem, selection.workspace)
-    if sizes is None and path.is_file():
-        table = pq.read_table(remote.source(path), columns=["characters"], partitioning=None)
-        sizes = whole_characters(problem, selection.workspace) or table["characters"].to_pylist()
     if sizes is not None:
-        most = documents.max_characters
-        whole = sum(sizes[: selection.documents])
-        sizes = [min(size, most) if most else size for size in sizes[: selection.documents]]
-        lengths = [size // CHARACTERS_PER_TOKEN for size in sizes]
-        cut = ""
-        if sum(sizes) < whole:
-            cut = f" (cut by documents.max_characters, whole: {whole:,})"
+        wholes = [size.characters for size in sizes]
+        sizes = [size.cut(documents.max_characters) for size in sizes]
+    elif path.is_file():
+        names = ["characters", "bytes"]
+        table = pq.read_table(remote.source(path), columns=names, partitioning=None)
+        pairs = zip(*(table[name].to_pylist() for name in names), strict=True)
+        sizes = [TextSize(*pair) for pair in pairs]
+        wholes = whole_characters(problem, selection.workspace) or table["characters"].to_pylist()
+    if sizes is not None:
+        sizes, whole = sizes[: selection.documents], sum(wholes[: selection.documents])
+        lengths = [size.tokens for size in sizes]
+        characters = sum(size.characters for size in sizes)
+        cut = f" (cut by documents.max_characters, whole: {whole:,})" if characters < whole else ""
         origin = (
-            f"{counted(len(lengths), 'document')} of {sum(sizes):,} characters{cut}, counted as "
-            f"{CHARACTERS_PER_TOKEN} a token"
+            f"{counted(len(lengths), 'document')} of {characters:,} characters{cut}, counted as "
+            f"{BYTES_PER_TOKEN} bytes of UTF-8 a token"
         )
     else:
         expected = documents.count or 1
@@ -302,7 +307,7 @@ class PlannedWork:
 
     def of(self, spec: ModelSpec, document: Document, conditions: Sequence[Condition]) -> float:
         """Work of some conditions of one document."""
-        length = len(document.text) // CHARACTERS_PER_TOKEN
+        length = text_size(document.text).tokens
         most = self._most[spec.full_id]
         length = length if most is None else min(length, most)
         return self._weights[spec.full_id] * self.tokens(length, conditions)

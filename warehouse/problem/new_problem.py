@@ -24,10 +24,14 @@ from warehouse.sources.checkpoint_files import (
     has_weights,
     refuse_missing_shards,
 )
-from warehouse.sources.document_files import JSON_ENDINGS, TEXT_ENDINGS
+from warehouse.sources.document_files import (
+    BYTES_PER_TOKEN,
+    JSON_ENDINGS,
+    TEXT_ENDINGS,
+    TextSize,
+)
 from warehouse.strict_json import StrictJsonError, read_json
 
-CHARACTERS_PER_TOKEN = 4
 RETRIEVAL = RetrievalProbe(
     kind="retrieval",
     excerpts=8,
@@ -38,7 +42,7 @@ RETRIEVAL = RetrievalProbe(
 """In characters, so that models are asked about the same passages whatever their tokenizers."""
 CHARACTERS_PER_TOKEN_AT_LEAST = 2
 """Of ordinary text."""
-CHARACTERS_PER_TOKEN_OF_A_CUT = 3
+BYTES_PER_TOKEN_OF_A_CUT = 3
 """A cut in characters must leave less than a context of every tokenizer, and not much less."""
 RETRIEVAL_HEADROOM = (RETRIEVAL.excerpt + RETRIEVAL.answer) // CHARACTERS_PER_TOKEN_AT_LEAST
 """Tokens of a model's context that an excerpt and its answer take."""
@@ -124,20 +128,21 @@ def write_problem(
     documents = _documents(texts, folder)
     draft = _parsed(_content(name, documents, described, _SHORTEST_WINDOW), out, workspace)
     place = draft.place(workspace)
-    characters = draft.documents.lengths(place) or []
-    lengths = [count // CHARACTERS_PER_TOKEN for count in characters]
+    sizes = draft.documents.sizes(place) or []
+    lengths = [size.tokens for size in sizes]
     known = [(limit, m.full_id) for m in draft.models if (limit := m.context_limit(place))]
     context, context_of = min(known, default=(None, ""))
 
     def cut(headroom: int) -> tuple[int | None, list[int]]:
         """Characters of a document that every model reads, and tokens of each document."""
-        at = _common_cut(context, characters, headroom) if len(described) > 1 else None
-        most = [] if at is None else [at // CHARACTERS_PER_TOKEN]
+        at = _common_cut(context, sizes, headroom) if len(described) > 1 else None
+        read = [size.cut(at).tokens for size in sizes]
         if context is not None:
-            most.append(max(2, context - 1 - headroom))  # one token of it may be BOS
-        return at, [min([length, *most]) for length in lengths]
+            most = max(2, context - 1 - headroom)  # one token of it may be BOS
+            read = [min(length, most) for length in read]
+        return at, read
 
-    excerpts = _has_excerpts(cut(RETRIEVAL_HEADROOM)[1])
+    excerpts = _has_excerpts(sizes, cut(RETRIEVAL_HEADROOM)[1])
     at, read = cut(RETRIEVAL_HEADROOM if excerpts else 0)
     window = _window(read)
     content = _content(name, documents, described, window, excerpts, at)
@@ -148,15 +153,16 @@ def write_problem(
     return NewProblem(out, problem, tuple(lengths), tuple(read), context, context_of, window)
 
 
-def _common_cut(context: int | None, characters: Sequence[int], headroom: int) -> int | None:
+def _common_cut(context: int | None, sizes: Sequence[TextSize], headroom: int) -> int | None:
     """Where to cut documents in characters, so that models with other tokenizers read one text.
 
     None where nothing is known to be longer than the shortest context.
     """
     if context is None:
         return None
-    at = max(2, context - 1 - headroom) * CHARACTERS_PER_TOKEN_OF_A_CUT
-    return at if max(characters, default=0) > at else None
+    most = max(2, context - 1 - headroom) * BYTES_PER_TOKEN_OF_A_CUT
+    longer = [size for size in sizes if size.bytes > most]
+    return min((most * size.characters // size.bytes for size in longer), default=None)
 
 
 def _refuse_twice(models: Sequence[str]) -> None:
@@ -323,14 +329,16 @@ def _window(lengths: Sequence[int]) -> int:
     return min(_LONGEST_WINDOW, max(_SHORTEST_WINDOW, 1 << (half.bit_length() - 1)))
 
 
-def _has_excerpts(lengths: Sequence[int]) -> bool:
+def _has_excerpts(sizes: Sequence[TextSize], read: Sequence[int]) -> bool:
     """Whether most documents are long enough for excerpts; one that isn't is left out of the
     value.
     """
-    if not lengths:
+    if not sizes:
         return False
+    per_byte = sum(size.characters for size in sizes) / sum(size.bytes for size in sizes)
+    characters = int(median(read) * BYTES_PER_TOKEN * per_byte)
     # two of them: an excerpt is left where one is lost near a cut
-    return len(excerpt_starts(int(median(lengths)) * CHARACTERS_PER_TOKEN, RETRIEVAL)) > 1
+    return len(excerpt_starts(characters, RETRIEVAL)) > 1
 
 
 def _path(path: Path, folder: Path) -> str:

@@ -20,9 +20,11 @@ from warehouse.frozen import Frozen
 from warehouse.sources.document_files import (
     TEXT_ENDINGS,
     Document,
-    document_lengths,
+    TextSize,
+    document_sizes,
     parse_documents,
     read_text,
+    text_size,
     unpacked,
 )
 from warehouse.sources.lock_file import check_sha256
@@ -98,8 +100,8 @@ class DocumentSource(Frozen, ABC):
     def need(self, place: Place) -> Need:
         """Files that must be on disk; nothing is read or fetched."""
 
-    def lengths(self, place: Place) -> list[int] | None:
-        """Characters of each document, where the texts are on this machine to be read; else None.
+    def sizes(self, place: Place) -> list[TextSize] | None:
+        """Size of each document, where the texts are on this machine to be read; else None.
 
         For a plan: nothing is fetched, recorded or checked against a record.
 
@@ -185,11 +187,11 @@ class FolderDocuments(_PlacedDocuments):
         remedy = f"place the texts at {here}, or correct documents.path in the problem file"
         return Need("documents", str(self.path), here.exists(), str(here), "local", remedy)
 
-    def lengths(self, place: Place) -> list[int] | None:
-        """Characters of each file; None where there is no such folder or file."""
+    def sizes(self, place: Place) -> list[TextSize] | None:
+        """Size of each file; None where there is no such folder or file."""
         if not place.resolve(self.path).exists():
             return None
-        return [len(document.text) for document in self.read(place)]
+        return [text_size(document.text) for document in self.read(place)]
 
     def source_sha256(self, place: Place) -> str:
         """sha256 of the names and contents of all files."""
@@ -264,12 +266,12 @@ class JsonDocuments(_PlacedDocuments):
         source = "a locked file" if self.locked else "a file"
         return Need("documents", str(self.path), file.is_file(), str(file), source, remedy)
 
-    def lengths(self, place: Place) -> list[int] | None:
-        """Characters of each document, of token ids at 4 a token; None where there is no file."""
+    def sizes(self, place: Place) -> list[TextSize] | None:
+        """Size of each document, of ids at 4 characters a token; None where there is no file."""
         file = place.resolve(self.path)
         if not file.is_file():
             return None
-        return document_lengths(unpacked(file), file)
+        return document_sizes(unpacked(file), file)
 
     def source_sha256(self, place: Place) -> str:
         """sha256 of the file."""

@@ -20,6 +20,7 @@ from warehouse.paths import Workspace, find_workspace
 from warehouse.probes.lookup import RetrievalProbe
 from warehouse.problem.new_problem import _path, _scalar
 from warehouse.problem.spec import load_problem
+from warehouse.problem.tables import ensure_documents
 from warehouse.sources.documents import FolderDocuments
 
 CHECKOUT = find_workspace(Path(__file__))
@@ -167,7 +168,7 @@ def test_other_forms_of_texts(
     texts = problem.documents.read(place)
     assert problem.documents.kind == kind
     assert {document.text for document in texts} == {LONG}
-    assert problem.documents.lengths(place) == [len(LONG)] * len(texts)
+    assert problem.documents.sizes(place) == [(len(LONG), len(LONG))] * len(texts)
     assert len(problem.documents.source_sha256(place)) == 64
 
 
@@ -359,7 +360,7 @@ def test_several_models_read_as_many_characters(own: Path, workspace: Workspace)
     checkpoint(own / "large", {"model_type": "llama", "max_position_embeddings": 4096})
     (own / "texts.json").write_text(json.dumps(["abc " * 50_000, "abc " * 5_000]))
     done = new("mine", "--texts", "texts.json", "--model", "small", "--model", "large")
-    # (2,048 - 1 - 160 tokens) at 3 characters, counted as 4 a token
+    # (2,048 - 1 - 160 tokens) at 3 bytes, counted as 4 a token
     assert (
         "cut: 2 of 2 documents to the context of small (2,048 tokens): about 2,830 of 55,000 "
         "tokens are read; all models read the same 5,661 characters (max_characters)"
@@ -375,6 +376,25 @@ def test_several_models_read_as_many_characters(own: Path, workspace: Workspace)
     done = new("third", "--texts", "texts", "--model", "large", "--model", "small")
     assert "cut: " not in done.output
     assert load_problem("third.yml", workspace).documents.max_characters is None
+
+
+def test_a_token_of_another_script_is_fewer_characters(own: Path, workspace: Workspace) -> None:
+    checkpoint(own / "small", {"model_type": "qwen2", "max_position_embeddings": 2048})
+    checkpoint(own / "large", {"model_type": "llama", "max_position_embeddings": 4096})
+    (own / "texts.json").write_text(json.dumps(["语言模型" * 10_000], ensure_ascii=False))
+    done = new("mine", "--texts", "texts.json", "--model", "small", "--model", "large")
+    # 3 bytes a character: 30,000 tokens for 40,000 characters, too few characters are read for
+    # excerpts, and as many tokens of the context are left to be read
+    assert "about 1,535 of 30,000 tokens are read" in done.output, done.output
+    assert load_problem("mine.yml", workspace).documents.max_characters == 2048 - 1
+    plan = CliRunner().invoke(cli, ["extract", "--problem", "mine.yml", "--dry-run"])
+    said = " ".join(plan.output.split())
+    assert "1 document of 2,047 characters (cut by documents.max_characters, whole: 40,000)" in said
+    assert "counted as 4 bytes of UTF-8 a token" in said
+    ensure_documents(load_problem("mine.yml", workspace), workspace)
+    (own / "texts.json").unlink()
+    again = CliRunner().invoke(cli, ["extract", "--problem", "mine.yml", "--dry-run"])
+    assert " ".join(again.output.split()).split("Memory")[0] == said.split("Memory")[0]
 
 
 def test_documents_that_may_be_too_long_are_named_in_the_plan(own: Path) -> None:
