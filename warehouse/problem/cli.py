@@ -89,7 +89,9 @@ def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path
         f"tokens), {counted(len(models), 'model')}, no target"
     )
     for model in made.problem.models:
-        where = "the hub, when it is first needed" if model.source.on_demand else "this machine"
+        need = model.need(made.problem.place(workspace))
+        here = need.present or need.source == "local"
+        where = "this machine" if here else f"{need.source}, when it is first needed"
         click.echo(f"  model {model.full_id} comes from {where}")
     for note in _texts_notes(made):
         click.echo(visible(f"  {note}"))

@@ -16,7 +16,7 @@ from warehouse.paths import Workspace
 from warehouse.probes.lookup import RetrievalProbe, excerpt_starts
 from warehouse.problem.problem_files import list_problems
 from warehouse.problem.spec import Problem, checked_problem
-from warehouse.problem.yaml_file import parse_text
+from warehouse.problem.yaml_file import parse_text, parse_yaml
 from warehouse.sources.checkpoint_files import (
     PICKLED,
     SAFETENSORS,
@@ -123,7 +123,9 @@ def write_problem(
         raise TokenmartError(f"{out}: there already; edit it, or give another name with --out")
     folder = out.absolute().parent
     _refuse_twice(models)
-    described = _with_own_ids([_described(model, folder) for model in models])
+    described = _with_own_ids(
+        [_packaged(model, workspace) or _described(model, folder) for model in models]
+    )
     # read with a window that fits anything: its length follows from the texts
     documents = _documents(texts, folder)
     draft = _parsed(_content(name, documents, described, _SHORTEST_WINDOW), out, workspace)
@@ -242,6 +244,24 @@ def _documents(texts: Path, folder: Path) -> str:
         raise TokenmartError(f"--texts {texts}: not a text file; its name must end in {known}")
     # a document that is longer than a model's context would fail for that model
     return f"{{kind: {kind}, path: {_path(texts, folder)}, too_long: truncate}}"
+
+
+def _packaged(model: str, workspace: Workspace) -> _Model | None:
+    """The model of a problem here that comes in a Python package and has this name.
+
+    Two of them come with Tokenmart: its tutorials need no model of one's own and no hub.
+    """
+    if Path(model).expanduser().exists():
+        return None
+    for path in sorted(workspace.problems.glob("*.yml")):
+        tree = parse_yaml(path).value
+        rows = tree.get("models") if isinstance(tree, dict) else None
+        for row in rows if isinstance(rows, list) else ():
+            source = row.get("source") if isinstance(row, dict) else None
+            packaged = isinstance(source, dict) and source.get("kind") == "package"
+            if packaged and row.get("full_id") == model:
+                return _Model(model, str(row.get("family")), json.dumps(source))
+    return None
 
 
 def _described(model: str, folder: Path) -> _Model:

