@@ -295,6 +295,12 @@ class CopyProbe(Probe):
     order: Literal["document", "random"] = "document"
     seed: int = 0
 
+    @model_validator(mode="after")
+    def _seed_has_effect(self) -> CopyProbe:
+        if self.order == "document" and "seed" in self.model_fields_set:
+            raise ValueError("seed has no effect with order document; remove it")
+        return self
+
     def parameters(self) -> dict[str, Any]:
         """What the rows depend on: in the document's order there is nothing to draw."""
         unused = {"order", "seed"} if self.order == "document" else set()

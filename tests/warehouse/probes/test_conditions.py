@@ -386,6 +386,7 @@ def test_a_passage_without_another_text_as_long_is_not_asked_for() -> None:
         ),
         (LadderProbe, {"contexts": (8, 8), "targets": 4}, "contexts must increase"),
         (LadderProbe, {"contexts": (8, 16), "targets": 5}, "multiple of spans"),
+        (CopyProbe, {"lengths": (8,), "seed": 1}, "seed has no effect with order document"),
         (CopyProbe, {"lengths": (8, 8)}, "lengths must increase, from 2 tokens on"),
         (CopyProbe, {"lengths": (1, 8)}, "lengths must increase, from 2 tokens on"),
         (HalvesProbe, {"lengths": (8, 9)}, "lengths must be even and increase"),
