@@ -86,6 +86,32 @@ def test_items_that_an_entry_lacks_in_one_task_of_a_group_are_counted(tmp_path: 
     assert "e: 3 of 4 items without a value in nli (f1), round open; ranked without" in printed
 
 
+def test_an_entry_that_lacks_a_round_is_named_in_the_overall_ranking(tmp_path: Path) -> None:
+    rows = [f"{entry},t,{value},open,1" for entry, value in (("a", 1), ("b", 2), ("Bob", 3))]
+    rows += [f"{entry},t,{value},hidden,2" for entry, value in (("a", 1), ("b", 2), ("bob", 3))]
+    rows += ["c,t,,hidden,2", "c,t,9,open,1"]  # a failed run
+    rows += [f"{entry},t,{value},trial,0" for entry, value in (("a", 1), ("d", 2))]
+    path, page = tmp_path / "results.csv", tmp_path / "page.html"
+    path.write_text("\n".join(["entry,task,value,round,round_weight", *rows]) + "\n")
+    reasons = {
+        "Bob": "no score in round hidden (no result; is it the same as bob?)",
+        "bob": "no score in round open (no result; is it the same as Bob?)",
+        "c": "no score in round hidden (not ranked in it)",
+        "d": "no score in round hidden (no result), round open (no result)",
+    }
+    rankings = json.loads(shown("--results", path, "--json"))["rankings"]
+    overall = [row for row in rankings if row["round"] == "overall"]
+    assert [(row["entry"], row["rank"]) for row in overall if row["rank"]] == [("b", 1), ("a", 2)]
+    assert {row["entry"]: row["reason"] for row in overall if row["score"] is None} == reasons
+    words = ["rank", "report", "--results", str(path), "--out", str(page)]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    printed, text = " ".join(shown("--results", path).split()), page.read_text()
+    for entry, reason in reasons.items():
+        assert f"not ranked: {entry}: {reason}" in printed
+        assert f"not ranked: {reason}" in text
+    assert "no score in round" not in shown("--results", path, "--round", "hidden")
+
+
 def test_the_import_names_results_that_an_entry_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 -- The score of a round is the geometric mean; that of all rounds together is the weighted mean of
--- theirs. An entry without a win rate in one of the groups has no score.
+-- theirs. An entry without a win rate in one of the groups has no score, and one without a score in
+-- one of the rounds with a weight has no overall score.
 
 with ranking_groups as (
     select * from {{ ref('int_ranking_groups') }}
@@ -39,26 +40,24 @@ rounds as (
 
 whole_rounds as (
     select
-        problem,
-        draw,
-        round,
-        entry,
-        task_groups,
-        missing_groups,
-        if(missing_groups = 0, product_of_groups, null) as product_of_groups,
-        if(missing_groups = 0, geometric_mean, null) as geometric_mean
+        rounds.problem,
+        rounds.draw,
+        rounds.round,
+        rounds.entry,
+        weights.round_weight,
+        rounds.task_groups,
+        rounds.missing_groups,
+        if(rounds.missing_groups = 0, rounds.product_of_groups, null) as product_of_groups,
+        if(rounds.missing_groups = 0, rounds.geometric_mean, null) as geometric_mean
     from rounds
+    inner join weights
+        on rounds.problem = weights.problem
+        and rounds.round = weights.round
 ),
 
 weighted as (
-    select
-        whole_rounds.*,
-        weights.round_weight
-    from whole_rounds
-    inner join weights
-        on whole_rounds.problem = weights.problem
-        and whole_rounds.round = weights.round
-    where weights.round_weight > 0
+    select * from whole_rounds
+    where round_weight > 0
 ),
 
 rounds_of_problems as (
@@ -98,6 +97,31 @@ overall as (
     having count(weighted.geometric_mean) = any_value(rounds_of_problems.rounds)
 ),
 
+measured_overall as (
+    select * from overall
+    where draw = 0
+),
+
+ranked_problems as (
+    select distinct problem from measured_overall
+),
+
+-- if any entry has an overall score, the others are listed without one
+unranked as (
+    select distinct
+        whole_rounds.problem,
+        whole_rounds.draw,
+        'overall' as round,
+        whole_rounds.entry
+    from whole_rounds
+    semi join ranked_problems
+        on whole_rounds.problem = ranked_problems.problem
+    anti join measured_overall
+        on whole_rounds.problem = measured_overall.problem
+        and whole_rounds.entry = measured_overall.entry
+    where whole_rounds.draw = 0
+),
+
 together as (
     select
         *,
@@ -105,6 +129,8 @@ together as (
     from whole_rounds
     union all by name
     select * from overall
+    union all by name
+    select * from unranked
 ),
 
 ranked as (
@@ -113,6 +139,7 @@ ranked as (
         draw,
         round,
         entry,
+        round_weight,
         cast(task_groups as integer) as task_groups,
         cast(missing_groups as integer) as missing_groups,
         product_of_groups,

@@ -12,6 +12,15 @@ gaps as (
     group by problem, round, entry
 ),
 
+round_gaps as (
+    select
+        problem,
+        entry,
+        string_agg(concat('round ', round, ' (', cause, ')'), ', ' order by round) as causes
+    from {{ ref('int_ranking_round_gaps') }}
+    group by problem, entry
+),
+
 draws as (
     select * from {{ ref('int_ranking_draws') }}
 ),
@@ -71,18 +80,19 @@ rankings as (
         drawn.first_share,
         coalesce(drawn.draws, 0) as draws,
         resampled.resampled,
-        if(
-            scores.score is null,
-            concat(
-                'no win rate in ',
-                scores.missing_groups,
-                ' of ',
-                scores.task_groups,
-                ' groups: ',
-                gaps.causes
-            ),
-            null
-        ) as reason
+        case
+            when scores.score is not null then null
+            when scores.round = 'overall'
+                then concat('no score in ', round_gaps.causes)
+            else concat(
+                    'no win rate in ',
+                    scores.missing_groups,
+                    ' of ',
+                    scores.task_groups,
+                    ' groups: ',
+                    gaps.causes
+                )
+        end as reason
     from scores
     left join drawn
         on scores.problem = drawn.problem
@@ -92,6 +102,9 @@ rankings as (
         on scores.problem = gaps.problem
         and scores.round = gaps.round
         and scores.entry = gaps.entry
+    left join round_gaps
+        on scores.problem = round_gaps.problem
+        and scores.entry = round_gaps.entry
     left join resampled
         on scores.problem = resampled.problem
         and scores.round = resampled.round
