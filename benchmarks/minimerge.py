@@ -175,7 +175,8 @@ def docs_block(figures: dict[str, Any]) -> str:
     of_round: dict[str, dict[str, dict[str, Any]]] = {}
     for row in figures["rankings"]:
         of_round.setdefault(row["round"], {})[row["entry"]] = row
-    overall = sorted(of_round["overall"].values(), key=lambda row: (row["rank"], row["entry"]))
+    ranked = [row for row in of_round["overall"].values() if row["rank"] is not None]
+    overall = sorted(ranked, key=lambda row: (row["rank"], row["entry"]))
     open_costs = {row["entry"]: row for row in figures["ranking_fronts"] if row["round"] == "open"}
     tasks = {name: name.partition("_")[2] for name in figures["open_tasks"]}
     tasks |= {f"mini_final_{skill}": f"{skill}, final" for skill in SKILLS}

@@ -33,12 +33,14 @@ def tested_pairs(marts: dict[str, list[Row]]) -> list[Row]:
         marts: `rankings`, `ranking_tasks` and `ranking_pairs` of one ranking.
     """
     of_tasks = {row["round"] for row in marts["rankings"] if "tasks" in (row["resampled"] or "")}
+    weighted = {row["round"] for row in marts["rankings"] if row["round_weight"]}
     rates: dict[tuple[str, str], dict[tuple[str, str], float]] = defaultdict(dict)
     for row in marts["ranking_tasks"]:
         if row["mean_win_rate"] is not None:
             group = (row["round"], row["task_group"])
             rates[row["round"], row["entry"]][group] = row["mean_win_rate"]
-            rates["overall", row["entry"]][group] = row["mean_win_rate"]
+            if row["round"] in weighted:
+                rates["overall", row["entry"]][group] = row["mean_win_rate"]
     found = [
         row | {"distinguishable": _same_order(row["above_share"]), "p_adjusted": None}
         for row in marts["ranking_pairs"]

@@ -183,7 +183,7 @@ def stored_standings(name: str, workspace: Workspace) -> Standings:
             )
         try:
             return replace(_read(connection, name), notes=_outdated(name, workspace))
-        except duckdb.CatalogException as error:
+        except (duckdb.CatalogException, KeyError) as error:
             raise TokenmartError(
                 f"{workspace.database}: rankings were built by an earlier version; run `{BUILD}`"
             ) from error

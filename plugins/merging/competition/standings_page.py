@@ -104,7 +104,7 @@ def _round(standings: Standings, name: str, anchor: str) -> RoundView:
         if costs
         else [],
         missing=missing_notes(standings.marts["ranking_missing"], name),
-        note=note(rows, reason),
+        note=note(standings, name, reason),
     )  # fmt: skip
 
 

@@ -134,7 +134,7 @@ def _print_round(console: Console, standings: Standings, name: str, wide: bool) 
     left_out = print_columns(console, columns, f"{standings.name}, round {name}", wide)
     print_notes(console, [f"not ranked: {r['entry']}: {r['reason']}" for r in rows if r["reason"]])
     print_notes(console, missing_notes(standings.marts["ranking_missing"], name))
-    print_notes(console, [note(rows, reason), *left_out_notes(left_out)], "dim")
+    print_notes(console, [note(standings, name, reason), *left_out_notes(left_out)], "dim")
     console.print()
 
 
@@ -168,22 +168,20 @@ def _named(names: list[str]) -> str:
     return ", ".join(names[:MOST_NAMES]) + more
 
 
-def note(rows: list[Row], reason: str = "") -> str:
+def note(standings: Standings, name: str, reason: str = "") -> str:
     """A note on the resampling behind a round's intervals, the test of pairs, and their limits.
 
     Args:
-        rows: rows of `rankings` of the round.
+        standings: the ranking.
+        name: the round.
         reason: why its pairs were not tested; empty if they were.
     """
+    rows = [row for row in standings.marts["rankings"] if row["round"] == name]
     first = rows[0]
     draws = max(row["draws"] for row in rows)
     of_tasks = "tasks" in (first["resampled"] or "")
     if not draws:
-        intervals = "no intervals were computed: " + (
-            f"results without items need at least {LEAST_GROUPS} groups of tasks for them"
-            if of_tasks and (first["task_groups"] or 0) < LEAST_GROUPS
-            else "there were no bootstrap draws"
-        )
+        intervals = f"no intervals were computed{_no_draws(standings, name)}"
     else:
         intervals = f"95% CI: {first['resampled']} resampled {draws} times" + (
             ", approximate with few groups" if of_tasks else ""
@@ -196,6 +194,27 @@ def note(rows: list[Row], reason: str = "") -> str:
             "number of pairs (Holm)"
         )
     return f"{intervals}; the pairs are not adjusted for their number" if draws else intervals
+
+
+def _no_draws(standings: Standings, name: str) -> str:
+    """The cause: few groups of tasks, overall those of each round; empty if rounds aren't shown."""
+    rows = [
+        row
+        for row in standings.marts["rankings"]
+        if (row["round_weight"] if name == OVERALL else row["round"] == name)
+    ]
+    few = {
+        row["round"]: row["task_groups"]
+        for row in rows
+        if "tasks" in row["resampled"] and row["task_groups"] < LEAST_GROUPS
+    }
+    if not few:
+        return ": there were no bootstrap draws" if rows else ""
+    needed = f": results without items need at least {LEAST_GROUPS} groups of tasks for them"
+    if name != OVERALL:
+        return needed
+    here = ", ".join(f"{round_name} has {groups}" for round_name, groups in few.items())
+    return f"{needed} in each round with a weight, {here}"
 
 
 def first_of(rows: list[Row]) -> str:

@@ -218,6 +218,60 @@ def test_without_draws_the_note_says_so(results: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("groups", [4, 5])
+def test_the_overall_note_names_the_rounds_with_few_groups(tmp_path: Path, groups: int) -> None:
+    """Both rounds together have more than five groups of tasks."""
+    path = tmp_path / "results.csv"
+    rows = [
+        f"{entry},t{task},{value},{name}"
+        for name, count in (("open", 5), ("hidden", groups))
+        for task in range(count)
+        for entry, value in (("a", task % 2), ("b", 0.5))
+    ]
+    path.write_text("\n".join(["entry,task,value,round", *rows]) + "\n")
+    last = " ".join(shown("--results", path).split()).partition("round overall")[2]
+    assert ("tasks resampled 50 times" in last) == (groups == 5)
+    assert "no bootstrap draws" not in last
+    few = (
+        "no intervals were computed: results without items need at least 5 groups of tasks for "
+        "them in each round with a weight, hidden has 4"
+    )
+    assert (few in last) == (groups == 4)
+    assert "no bootstrap draws" not in shown("--results", path, "--round", "overall")
+
+
+def test_a_round_of_weight_0_is_no_part_of_the_overall_intervals_and_pairs(tmp_path: Path) -> None:
+    """Its results have no items: items of the two others are resampled, and compare the pairs."""
+    path = tmp_path / "results.csv"
+    rows = [
+        f"{entry},t,{int(item % 4 >= place)},{name},1,{item}"
+        for name in ("open", "hidden")
+        for item in range(40)
+        for place, entry in enumerate("ab")
+    ]
+    rows += [f"{entry},t,{entry == 'b':d},trial,0," for entry in "ab"]
+    path.write_text("\n".join(["entry,task,value,round,round_weight,item", *rows]) + "\n")
+    found = json.loads(shown("--results", path, "--json"))
+    overall = [row for row in found["rankings"] if row["round"] == "overall"]
+    assert [row["resampled"] for row in overall] == ["items", "items"]
+    assert {row["draws"] for row in overall} == {50}
+    (pair,) = (row for row in found["ranking_pairs"] if row["round"] == "overall")
+    assert pair["distinguishable"] is True and pair["p_adjusted"] is None
+    weights = {row["round"]: row["round_weight"] for row in found["rankings"]}
+    assert weights == {"open": 1, "hidden": 1, "trial": 0, "overall": None}
+    # without items: b is better in all 6 groups of the two rounds (p = 2 / 2^6), worse in trial's
+    rows = [
+        f"{entry},t{task},{(entry == 'b') == (weight == 1):d},{name},{weight}"
+        for name, weight in (("open", 1), ("hidden", 1), ("trial", 0))
+        for task in range(3)
+        for entry in "ab"
+    ]
+    path.write_text("\n".join(["entry,task,value,round,round_weight", *rows]) + "\n")
+    pairs = json.loads(shown("--results", path, "--json"))["ranking_pairs"]
+    (pair,) = (row for row in pairs if row["round"] == "overall")
+    assert pair["distinguishable"] is True and pair["p_adjusted"] == 2 / 2**6
+
+
 def test_equal_entries_are_both_first(tmp_path: Path) -> None:
     path, page = tmp_path / "results.csv", tmp_path / "page.html"
     rows = [

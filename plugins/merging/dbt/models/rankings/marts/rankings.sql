@@ -46,6 +46,14 @@ drawn as (
     group by drawn.problem, drawn.round, drawn.entry
 ),
 
+weighted_rounds as (
+    select
+        problem,
+        round
+    from scores
+    where round_weight > 0
+),
+
 resampled as (
     select
         problem,
@@ -55,11 +63,14 @@ resampled as (
     group by problem, round
     union all
     select
-        problem,
+        draws.problem,
         'overall' as round,
-        string_agg(distinct resampled, ' and ' order by resampled) as resampled
+        string_agg(distinct draws.resampled, ' and ' order by draws.resampled) as resampled
     from draws
-    group by problem
+    semi join weighted_rounds
+        on draws.problem = weighted_rounds.problem
+        and draws.round = weighted_rounds.round
+    group by draws.problem
 ),
 
 rankings as (
@@ -67,6 +78,7 @@ rankings as (
         scores.problem,
         scores.round,
         scores.entry,
+        scores.round_weight,
         scores.task_groups,
         scores.product_of_groups as product,
         scores.geometric_mean,
