@@ -189,11 +189,47 @@ def note(standings: Standings, name: str, reason: str = "") -> str:
     if reason:
         return f"{intervals}; pairs were not tested: {reason}"
     if of_tasks:
-        return (
-            f"{intervals}; pairs: exact sign-flip test over groups of tasks, adjusted for the "
-            "number of pairs (Holm)"
+        intervals += (
+            "; pairs: exact sign-flip test over groups of tasks, adjusted for the number of pairs "
+            "(Holm)"
         )
-    return f"{intervals}; the pairs are not adjusted for their number" if draws else intervals
+    elif draws:
+        intervals += "; the pairs are not adjusted for their number"
+    return intervals + _disagreement(standings, name)
+
+
+def _disagreement(standings: Standings, name: str) -> str:
+    """A clause on pairs whose rank intervals and test differ; empty if there are none."""
+    ranks = {
+        row["entry"]: (row["rank_low"], row["rank_high"])
+        for row in standings.marts["rankings"]
+        if row["round"] == name and row["rank_low"] is not None
+    }
+    apart, overlapping = [], []
+    for pair in standings.marts["ranking_pairs"]:
+        entries = pair["entry"], pair["other_entry"]
+        if pair["round"] != name or not ranks.keys() >= set(entries):
+            continue
+        (low, high), (other_low, other_high) = (ranks[entry] for entry in entries)
+        overlap = low <= other_high and other_low <= high
+        if pair["distinguishable"] is False and not overlap:
+            apart.append(" and ".join(entries))
+        elif pair["distinguishable"] and overlap:
+            overlapping.append(" and ".join(entries))
+    found = [
+        _first_pair(pairs) + what
+        for pairs, what in (
+            (apart, "no common rank in their intervals, but are not distinguishable"),
+            (overlapping, "overlapping rank intervals, but are distinguishable"),
+        )
+        if pairs
+    ]
+    return f"; an interval is of one entry alone: {'; '.join(found)}" if found else ""
+
+
+def _first_pair(pairs: list[str]) -> str:
+    more = f" (and {counted(len(pairs) - 1, 'more pair')})" if len(pairs) > 1 else ""
+    return f"{pairs[0]}{more} have "
 
 
 def _no_draws(standings: Standings, name: str) -> str:

@@ -272,6 +272,42 @@ def test_a_round_of_weight_0_is_no_part_of_the_overall_intervals_and_pairs(tmp_p
     assert pair["distinguishable"] is True and pair["p_adjusted"] == 2 / 2**6
 
 
+def test_pairs_whose_intervals_and_test_differ_are_in_the_note(tmp_path: Path) -> None:
+    """In each of 12 groups, a or b is last, so both have score 0, far below c; they win often."""
+    path, page = tmp_path / "results.csv", tmp_path / "page.html"
+    rows = [
+        f"{entry},t{task},{value}"
+        for task in range(12)
+        for entry, value in (("a", 4 * (task % 2)), ("b", 4 * ((task + 1) % 2)), ("c", 2))
+    ]
+    path.write_text("\n".join(["entry,task,value", *rows]) + "\n")
+    found = json.loads(shown("--results", path, "--json"))
+    ranks = {row["entry"]: (row["rank_low"], row["rank_high"]) for row in found["rankings"]}
+    assert ranks == {"a": (2, 2), "b": (2, 2), "c": (1, 1)}
+    assert {pair["distinguishable"] for pair in found["ranking_pairs"]} == {False}
+    words = ["rank", "report", "--results", str(path), "--draws", "50", "--out", str(page)]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    said = (
+        "an interval is of one entry alone: a and c (and 1 more pair) have no common rank in their "
+        "intervals, but are not distinguishable"
+    )
+    assert said in " ".join(shown("--results", path).split()) and said in page.read_text()
+
+
+def test_overlapping_intervals_of_a_distinguishable_pair_are_in_the_note(tmp_path: Path) -> None:
+    """d has what c has right and 8 items more; e has other items right, and any rank."""
+    path = tmp_path / "results.csv"
+    scores = {"c": [1] * 20 + [0] * 30, "d": [1] * 28 + [0] * 22, "e": [0] * 26 + [1] * 24}
+    rows = [f"{e},t,{i},{v}" for e, values in scores.items() for i, v in enumerate(values)]
+    path.write_text("\n".join(["entry,task,item,value", *rows]) + "\n")
+    found = json.loads(shown("--results", path, "--json"))
+    ranks = {row["entry"]: (row["rank_low"], row["rank_high"]) for row in found["rankings"]}
+    pairs = {(p["entry"], p["other_entry"]): p["distinguishable"] for p in found["ranking_pairs"]}
+    assert ranks["d"][1] >= ranks["c"][0] and pairs["c", "d"] is True
+    said = "c and d have overlapping rank intervals, but are distinguishable"
+    assert said in " ".join(shown("--results", path).split())
+
+
 def test_equal_entries_are_both_first(tmp_path: Path) -> None:
     path, page = tmp_path / "results.csv", tmp_path / "page.html"
     rows = [
