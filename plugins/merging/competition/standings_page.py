@@ -66,7 +66,7 @@ def standings_page(standings: Standings, progress: Progress) -> str:
         rounds=rounds,
         costs=standings.marts["merge_costs"],
         drops=standings.drops,
-        drop_note=drop_note,
+        drop_notes={name: drop_note(standings, name) for name in standings.drops},
         stability=[
             *no_overall(standings),
             *(stability(pair) for pair in standings.marts["ranking_stability"]),

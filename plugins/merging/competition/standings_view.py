@@ -23,6 +23,8 @@ MOST_NAMES = 6
 MOST_MISSING = 5
 """Missing results of a round that are listed; further ones are counted."""
 UNTESTED = "not tested"
+ALONE = "no other entry has a value to compare with"
+"""The cause in ranking_missing.sql of a value that doesn't count."""
 LEAST_GROUPS = 5
 """As in int_ranking_draws.sql."""
 
@@ -69,7 +71,7 @@ def print_standings(standings: Standings, wide: bool = False) -> None:
         print_notes(console, map(stability, pairs))
         console.print()
     for name, rows in standings.drops.items():
-        _print_drops(console, name, rows)
+        _print_drops(console, name, rows, drop_note(standings, name))
     print_notes(console, over_limits(standings.marts["merge_costs"]))
 
 
@@ -92,7 +94,7 @@ def over_limits(costs: list[Row]) -> list[str]:
     ]
 
 
-def _print_drops(console: Console, name: str, rows: list[Row]) -> None:
+def _print_drops(console: Console, name: str, rows: list[Row], said: str) -> None:
     columns = [
         Column("entry", [row["entry"] for row in rows], text=True),
         Column(OPEN, [number(row["score"]) for row in rows]),
@@ -101,15 +103,19 @@ def _print_drops(console: Console, name: str, rows: list[Row]) -> None:
         Column("95% CI", [span(row["drop_low"], row["drop_high"]) for row in rows]),
     ]
     print_columns(console, columns, f"From {OPEN} to {name}")
-    print_notes(console, [drop_note(rows)], "dim")
+    print_notes(console, [said], "dim")
 
 
-def drop_note(rows: list[Row]) -> str:
-    """A note on how to interpret the drop of the best of many entries."""
+def drop_note(standings: Standings, name: str) -> str:
+    """A note on the drop of the best of many entries, and on entries without a score in both."""
+    rows = standings.drops[name]
+    found = {row["entry"] for row in standings.marts["rankings"] if row["round"] in (OPEN, name)}
+    left = sorted(found - {row["entry"] for row in rows})
+    without = f"; without a score in both rounds: {_named(left)}" if left else ""
     return (
         f"{rows[0]['entries']} entries were compared in the open round; the first of many falls "
         "elsewhere by chance alone, and what was tuned on the round falls further; a negative drop "
-        "is a rise"
+        f"is a rise{without}"
     )
 
 
@@ -139,7 +145,7 @@ def _print_round(console: Console, standings: Standings, name: str, wide: bool) 
 
 
 def missing_notes(missing: list[Row], round_name: str | None = None) -> list[str]:
-    """Sentences on results that ranked entries lack although others have them.
+    """Sentences on results that ranked entries lack or that have nothing to be compared with.
 
     Args:
         missing: rows of `ranking_missing`.
@@ -148,7 +154,7 @@ def missing_notes(missing: list[Row], round_name: str | None = None) -> list[str
     rows = [row for row in missing if round_name in (None, row["round"])]
     found = [
         f"{row['entry']}: {row['cause']} in {_column(row)}, round {row['round']}; ranked without "
-        "it, which may raise its score"
+        f"it{'' if row['cause'] == ALONE else ', which may raise its score'}"
         for row in rows[:MOST_MISSING]
     ]
     if len(rows) > MOST_MISSING:

@@ -71,6 +71,19 @@ def test_they_are_printed_and_shown(two_rounds: Path, tmp_path: Path) -> None:
     assert "From the open round to hidden" in out.read_text()
 
 
+def test_entries_without_a_score_in_both_rounds_are_named(tmp_path: Path) -> None:
+    path, page = tmp_path / "r.csv", tmp_path / "page.html"
+    rows = [f"{name},{entry},t,{entry == 'a':d}" for name in ("open", "hidden") for entry in "ab"]
+    rows += ["open,c,t,1", "hidden,c,t,", "hidden,d,t,1"]
+    path.write_text("\n".join(["round,entry,task,value", *rows]) + "\n")
+    words = ["--results", str(path), "--draws", "0"]
+    shown = CliRunner().invoke(cli, ["rank", "show", *words])
+    done = CliRunner().invoke(cli, ["rank", "report", *words, "--out", str(page)])
+    assert shown.exit_code == done.exit_code == 0, done.output
+    for text in (" ".join(shown.output.split()), page.read_text()):
+        assert "a negative drop is a rise; without a score in both rounds: c, d" in text
+
+
 def test_without_an_open_round_there_are_none(tmp_path: Path) -> None:
     found = rank_file(results(tmp_path / "r.csv", ("first", "second"), 5), WORKSPACE, draws=0)
     assert found.drops == {} and len(found.marts["ranking_drops"]) == 16

@@ -112,6 +112,16 @@ def test_an_entry_that_lacks_a_round_is_named_in_the_overall_ranking(tmp_path: P
     assert "no score in round" not in shown("--results", path, "--round", "hidden")
 
 
+def test_a_result_without_another_to_compare_with_is_named(tmp_path: Path) -> None:
+    rows = [f"{entry},all,{task},{value}" for task in "xy" for entry, value in (("a", 1), ("b", 2))]
+    path = tmp_path / "results.csv"
+    path.write_text("\n".join(["entry,task_group,task,value", *rows, "a,all,z,9"]) + "\n")
+    said = "a: no other entry has a value to compare with in z, round results; ranked without it"
+    assert said in shown("--results", path).splitlines()
+    (row,) = json.loads(shown("--results", path, "--json"))["ranking_missing"]
+    assert (row["entry"], row["task"]) == ("a", "z")
+
+
 def test_the_import_names_results_that_an_entry_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,8 @@ answered as (
         items_of_tasks.task,
         items_of_tasks.item,
         count(ranking_values.entry) as given_values,
-        count(ranking_values.value) = count(*) as is_answered
+        count(ranking_values.value) = count(*) as is_answered,
+        coalesce(bool_and(isfinite(ranking_values.value)), true) as is_finite
     from ranking_groups
     inner join items_of_tasks
         on ranking_groups.problem = items_of_tasks.problem
@@ -75,7 +76,8 @@ counted as (
         sum(given_values) as given_values,
         count(item) as items,
         count(*) filter (where not is_answered) as unanswered,
-        min(item) filter (where not is_answered) as first_unanswered
+        min(item) filter (where not is_answered) as first_unanswered,
+        bool_and(is_finite) as is_finite
     from answered
     group by problem, round, task_group, entry, task
 ),
@@ -126,6 +128,7 @@ gaps as (
                         counted.first_unanswered
                     )
             when counted.unanswered > 0 then 'the value is empty'
+            when not counted.is_finite then 'no finite value'
             else 'no other entry has a value to compare with'
         end as cause
     from counted

@@ -1,5 +1,6 @@
--- An entry is ranked by the columns in which it has a value. A column that others have a value in
--- and it has not changes neither its number of groups nor its reason: it is listed here.
+-- An entry is ranked by the columns in which it has a value to compare. One without changes neither
+-- its number of groups nor its reason: it is listed here. Columns that nobody is compared in are
+-- listed for the entries that have a row there.
 
 with entry_columns as (
     select * from {{ ref('int_ranking_columns') }}
@@ -40,15 +41,36 @@ expected as (
         and scores.round = compared_columns.round
 ),
 
+with_rows as (
+    select
+        entry_columns.problem,
+        entry_columns.round,
+        entry_columns.entry,
+        entry_columns.task_group,
+        entry_columns.task,
+        entry_columns.metric
+    from entry_columns
+    inner join scores
+        on entry_columns.problem = scores.problem
+        and entry_columns.round = scores.round
+        and entry_columns.entry = scores.entry
+),
+
+together as (
+    select * from expected
+    union by name
+    select * from with_rows
+),
+
 missing as (
-    select expected.*
-    from expected
+    select together.*
+    from together
     anti join win_rates
-        on expected.problem = win_rates.problem
-        and expected.round = win_rates.round
-        and expected.entry = win_rates.entry
-        and expected.task = win_rates.task
-        and expected.metric = win_rates.metric
+        on together.problem = win_rates.problem
+        and together.round = win_rates.round
+        and together.entry = win_rates.entry
+        and together.task = win_rates.task
+        and together.metric = win_rates.metric
 ),
 
 ranking_missing as (
@@ -61,6 +83,7 @@ ranking_missing as (
         missing.metric,
         case
             when entry_columns.entry is null then 'no result'
+            when isfinite(entry_columns.score) then 'no other entry has a value to compare with'
             when entry_columns.score is not null then 'no finite value'
             when entry_columns.items is null then 'an empty value'
             else concat(
