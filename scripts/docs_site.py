@@ -4,7 +4,8 @@
 benchmark results, and the reference that `docs_reference.py` generates from the code. Links in
 Markdown point to files of the repository, so that they work in a browser of the repository. On the
 site, a link to a page becomes a link to the page's path on the site, and a link to any other file
-becomes the file's path as text.
+becomes the file's path as text. A link to `docs/reference/index.md` with the title of a generated
+page becomes a link to this page.
 """
 
 from __future__ import annotations
@@ -38,6 +39,17 @@ OUTSIDE = {
     "plugins/exchange/README.md": "reference/plugins/exchange.md",
 }
 """File of the repository → its path on the site; pages of `studies/` are added."""
+
+REFERENCE = "docs/reference/index.md"
+GENERATED = {
+    "Commands": "reference/cli/index.md",
+    "Problem file": "reference/problem_file.md",
+    "Tables of the store": "reference/tables.md",
+    "dbt models": "reference/dbt_models.md",
+    "Metrics": "reference/metrics.md",
+    "Python": "reference/python.md",
+}
+"""Title of a generated page, as in the table of `REFERENCE` → its path on the site."""
 
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 FENCE = re.compile(r"(^```.*?^```\s*?$)", re.MULTILINE | re.DOTALL)
@@ -103,6 +115,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return markdown  # generated with links of the site
     origins = {to: path for path, to in outside_pages().items()}
     source = origins.get(here, f"docs/{here}")
+    if source == REFERENCE:
+        for title in GENERATED:
+            markdown = markdown.replace(f"| {title} |", f"| [{title}](index.md) |")
     parts = FENCE.split(markdown)
     for index in range(0, len(parts), 2):
         parts[index] = LINK.sub(lambda match: rewritten(match, source, here), parts[index])
@@ -128,7 +143,9 @@ def rewritten(match: re.Match[str], source: str, here: str) -> str:
     if (ROOT / path).is_dir() and (ROOT / path / "README.md").is_file():
         path = f"{path}/README.md"
     to = {**outside_pages(), **outside_images()}.get(path)
-    if to is None and path.startswith("docs/"):
+    if path == REFERENCE and text in GENERATED:
+        to = GENERATED[text]
+    elif to is None and path.startswith("docs/"):
         to = path.removeprefix("docs/")
     if to is not None:
         relative = os.path.relpath(to, posixpath.dirname(here) or ".").replace(os.sep, "/")

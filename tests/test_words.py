@@ -108,6 +108,28 @@ def test_a_page_has_at_most_one_listed_word_in_a_thousand(name: str) -> None:
     assert len(found) <= allowed, found
 
 
+def test_links_on_pages_lead_to_files_and_headings_of_the_repository() -> None:
+    """Pages are read in a clone, too, where the generated pages of the site don't exist."""
+    link = r"\]\(([^)\s]+)\)|(?:href|src)=\"([^\"]+)\""
+    dead = []
+    for page in PAGES:
+        for target in map("".join, re.findall(link, page.read_text("utf-8"))):
+            path, _, heading = target.partition("#")
+            file = page.parent / path if path else page
+            if re.match(r"[a-z]+:", target):
+                continue
+            if not file.exists() or (heading and heading not in headings(file)):
+                dead.append(f"{page.relative_to(ROOT)}: {target}")
+    assert dead == []
+
+
+def headings(page: Path) -> set[str]:
+    """Anchors of a page's headings."""
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    found = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in found}
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text("utf-8").split()) <= 900
 
