@@ -21,6 +21,8 @@ PIPED_WIDTH = 150
 _GAP = 2
 NARROWEST_TEXT = 16
 """Columns below which a column of text isn't folded further."""
+_INDENT = "  "
+"""Before the continuation of a broken name."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def print_columns(
     """Print a table as wide as the console.
 
     Columns marked `extra` are left out where the table is too wide with them, then names are
-    broken behind `/` and before `@`. Numbers and headings are never broken: if the table is still
+    broken as `broken` does. Numbers and words of headings are never broken: if the table is still
     too wide, lines exceed the terminal.
 
     Args:
@@ -134,12 +136,9 @@ def _table(columns: Sequence[Column], width: int, last_is_total: bool) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    numbers = sum(_width(column) + _GAP for column in columns if not column.text)
-    texts = sum(column.text for column in columns)
-    room = max(NARROWEST_TEXT, (width - numbers - _GAP * (texts - 1)) // max(texts, 1))
     table = Table(box=None, pad_edge=False, header_style="bold")
     cells = []
-    for column in columns:
+    for column, room in zip(columns, _widths(columns, width), strict=True):
         shown = [visible(cell) for cell in column.cells]
         if column.text:
             shown = [broken(cell, room) for cell in shown]
@@ -149,7 +148,8 @@ def _table(columns: Sequence[Column], width: int, last_is_total: bool) -> Table:
             justify="left" if column.text else "right",
             no_wrap=not column.text,
             overflow="fold",
-            min_width=min(NARROWEST_TEXT, _width(column)) if column.text else _width(column),
+            min_width=room,
+            max_width=room,
         )
     rows = list(zip(*cells, strict=True))
     for number, row in enumerate(rows):
@@ -158,13 +158,61 @@ def _table(columns: Sequence[Column], width: int, last_is_total: bool) -> Table:
     return table
 
 
-def broken(name: str, width: int) -> str:
-    """A name on lines of this width, broken after `/` and before `@` where possible."""
-    if len(name) <= width:
-        return name
-    lines = [""]
-    for part in re.split(r"(?<=/)|(?=@)", name):
-        if lines[-1] and len(lines[-1]) + len(part) > width:
-            lines.append("  ")
-        lines[-1] += part
+def _widths(columns: Sequence[Column], width: int) -> list[int]:
+    """Widths of the columns: of text, as wide as fits, and as wide as its longest part if it can.
+
+    The widest columns of text are narrowed first.
+    """
+    whole = [_width(column) for column in columns]
+    least = [_longest_part(column) if column.text else 0 for column in columns]
+    widths = whole
+    for parts in (least, [0] * len(columns)):
+        for most in range(max(whole, default=0), NARROWEST_TEXT - 1, -1):
+            widths = [
+                max(min(full, most), part) if column.text else full
+                for column, full, part in zip(columns, whole, parts, strict=True)
+            ]
+            if sum(widths) + _GAP * (len(widths) - 1) <= width:
+                return widths
+    return widths
+
+
+def _longest_part(column: Column) -> int:
+    """Width of the longest part of a column's names and words that isn't broken."""
+    words = [word for line in column.heading.split("\n") for word in line.split(" ")]
+    for cell in column.cells:
+        for word in visible(cell).split():
+            first, *rest = re.split(f"{_STRONG}|{_WEAK}", word)
+            words += [first, *(_INDENT + part for part in rest)]
+    return max(map(len, words), default=0)
+
+
+_STRONG = "(?<=/)|(?=@)"
+_WEAK = "(?<=_)|(?<=[^\\W_]-)"
+"""Where names are broken: after `/` and before `@`, else after `_` and `-`."""
+
+
+def broken(text: str, width: int) -> str:
+    """A text on lines of this width, between words; a longer name is broken and indented.
+
+    A name is broken after `/` and before `@`, and after `_` and `-` only where the part between is
+    longer than a line.
+    """
+    lines: list[str] = []
+    for word in text.split(" "):
+        if lines and len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines += [word] if len(word) <= width else _lines_of_name(word, width)
     return "\n".join(lines)
+
+
+def _lines_of_name(name: str, width: int) -> list[str]:
+    lines = [""]
+    for part in re.split(_STRONG, name):
+        whole = len(_INDENT + part) <= width
+        for piece in [part] if whole else re.split(_WEAK, part):
+            if lines[-1] and len(lines[-1] + piece) > width:
+                lines.append(_INDENT)
+            lines[-1] += piece
+    return lines
