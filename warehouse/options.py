@@ -29,8 +29,7 @@ def asked_problem(context: click.Context, parameter: click.Parameter, given: str
     """The value of `--problem`; without one, the error lists the problems that are here."""
     if given is not None:
         return given
-    from warehouse.paths import find_workspace
-    from warehouse.problem.problem_files import problems_here
+    from warehouse.paths import find_workspace, problems_here
 
     raise click.UsageError(f"--problem is missing; {problems_here(find_workspace())}", context)
 
@@ -40,16 +39,15 @@ def last_problem(context: click.Context, parameter: click.Parameter, given: str 
     if given is not None:
         return given
     from warehouse.errors import visible
-    from warehouse.paths import find_workspace
+    from warehouse.paths import find_workspace, list_problems
 
     workspace = find_workspace()
-    here = sorted(path.stem for path in workspace.problems.glob("*.yml"))
     files = [] if workspace.address else workspace.tokens.glob("problem=*/*/*/tokens.parquet")
     newest = max(((file.stat().st_mtime_ns, file.parts[-4]) for file in files), default=None)
     if newest is None:
         return asked_problem(context, parameter, None)
     name = newest[1].partition("=")[2]
-    asked = name if name in here else f"{name}.yml"
+    asked = name if name in list_problems(workspace) else f"{name}.yml"
     click.echo(visible(f"--problem {asked} (extracted last)"), err=True)
     return asked
 
@@ -60,7 +58,7 @@ LAST_PROBLEM = click.option(
     help=f"{PROBLEM_HELP}; default: the one extracted last.",
 )
 PROBLEM = click.option(
-    "--problem", "problem_name", callback=asked_problem, help=f"{PROBLEM_HELP}.  [required]"
+    "--problem", "problem_name", callback=asked_problem, help=f"{PROBLEM_HELP}; required."
 )
 ANY_PROBLEM = click.option(
     "--problem", "problem_name", help=f"{PROBLEM_HELP}; default: all problems."

@@ -152,6 +152,17 @@ def refuse_partitions(place: str, remedy: str) -> None:
             raise TokenmartError(f"{place}: {part} in it would be taken for a partition; {remedy}")
 
 
+def list_problems(workspace: Workspace) -> list[str]:
+    """Names of the problem files that ship or were added, sorted."""
+    return sorted(path.stem for path in workspace.problems.glob("*.yml"))
+
+
+def problems_here(workspace: Workspace) -> str:
+    """What may be given as a problem, for messages."""
+    names = ", ".join(list_problems(workspace)) or "none"
+    return f"problems here: {names} (or give the path of your own .yml)"
+
+
 def find_workspace(start: Path | None = None) -> Workspace:
     """Find the checkout: $TOKENMART_HOME, else upwards from `start`, else the parent of this
     package.

@@ -21,9 +21,8 @@ from filelock import FileLock, Timeout
 from warehouse.errors import OtherKindError, StorageError, TokenmartError
 from warehouse.files import storage_errors
 from warehouse.maintenance.check import DocumentFacts, check_documents
-from warehouse.paths import Workspace
+from warehouse.paths import Workspace, list_problems
 from warehouse.plugins import kinds
-from warehouse.problem.problem_files import list_problems
 from warehouse.problem.spec import Problem, load_problem
 from warehouse.store.claims import abandoned_owner, file_system_now
 from warehouse.store.ledger import UnitRecord, read_units

@@ -101,7 +101,7 @@ def _nothing_selected(arguments: Sequence[str], workspace: Workspace) -> bool:
 
 def next_steps(workspace: Workspace) -> list[str]:
     """Commands that follow a build: of the problems with metric values, the last changed first."""
-    from warehouse.problem.problem_files import list_problems
+    from warehouse.paths import list_problems
     from warehouse.problem.spec import load_ranked
     from warehouse.sql.connection import connect_read_only
     from warehouse.store.survey import last_change

@@ -12,9 +12,8 @@ from statistics import median
 
 from warehouse.errors import ProblemFileError, TokenmartError, did_you_mean
 from warehouse.files import appearing
-from warehouse.paths import Workspace
+from warehouse.paths import Workspace, list_problems
 from warehouse.probes.lookup import RetrievalProbe, excerpt_starts
-from warehouse.problem.problem_files import list_problems
 from warehouse.problem.spec import Problem, checked_problem
 from warehouse.problem.yaml_file import parse_text, parse_yaml
 from warehouse.sources.checkpoint_files import (

@@ -15,7 +15,7 @@ from typing import ClassVar, NoReturn, Protocol
 
 from warehouse.errors import OtherKindError, ProblemFileError, did_you_mean
 from warehouse.frozen import Frozen
-from warehouse.paths import Workspace
+from warehouse.paths import Workspace, list_problems, problems_here
 from warehouse.plugins import kinds
 from warehouse.problem.yaml_file import YamlTree, parse_yaml
 
@@ -91,17 +91,6 @@ def paths_start(file: Path, workspace: Workspace) -> Path | None:
     """The folder at which relative paths of a problem file start; None for the checkout."""
     folder = file.resolve().parent
     return None if folder == workspace.problems.resolve() else folder
-
-
-def list_problems(workspace: Workspace) -> list[str]:
-    """Names of the problem files that ship or were added, sorted."""
-    return sorted(path.stem for path in workspace.problems.glob("*.yml"))
-
-
-def problems_here(workspace: Workspace) -> str:
-    """What may be given as a problem, for messages."""
-    names = ", ".join(list_problems(workspace)) or "none"
-    return f"problems here: {names} (or give the path of your own .yml)"
 
 
 def namesake(problem: Ranked, workspace: Workspace) -> Path | None:

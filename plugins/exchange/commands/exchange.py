@@ -185,7 +185,7 @@ def _stored(workspace: Workspace) -> list[str]:
 def _differences(workspace: Workspace, manifest: Manifest) -> dict[str, list[dict[str, object]]]:
     """Differences, by problem of both."""
     from plugins.exchange.comparison import describe, differences
-    from warehouse.problem.problem_files import list_problems
+    from warehouse.paths import list_problems
     from warehouse.problem.spec import load_problem
     from warehouse.sql.connection import connect_to_parquet
 

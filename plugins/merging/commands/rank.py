@@ -78,8 +78,7 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
     from plugins.merging.competition.ranking_table import read_ranking, store_ranking
     from plugins.merging.competition.standings import missing_results
     from plugins.merging.competition.standings_view import missing_notes
-    from warehouse.paths import find_workspace
-    from warehouse.problem.problem_files import list_problems
+    from warehouse.paths import find_workspace, list_problems
 
     workspace = find_workspace()
     if not _NAME.fullmatch(name):
