@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -73,14 +74,8 @@ def _placed(answers: Sequence[EvalAnswer], items: pa.Table) -> Iterator[tuple[Ev
     return zip(answers, columns, strict=True)
 
 
-def store_answers(
-    workspace: Workspace, keys: _Keys, answers: Sequence[EvalAnswer], items: pa.Table
-) -> None:
-    """Write log-likelihoods and generated texts of the requests in `items`, in their order.
-
-    Raises:
-        StorageError: the disk is full or the folder can't be written.
-    """
+def answer_rows(answers: Sequence[EvalAnswer], items: pa.Table) -> pa.Table:
+    """Log-likelihoods and generated texts of the requests in `items`, in their order."""
     rows = []
     for answer, place in _placed(answers, items):
         common = {
@@ -95,36 +90,43 @@ def store_answers(
         for name, text in answer.answers.items():
             said = {"loglikelihood": None, "is_greedy": None}
             rows.append({**common, **said, "filter": name, "answer": text})
-    path = workspace.store / "eval_answers" / partition(*keys) / "answers.parquet"
-    if rows:
-        write_table(path, pa.Table.from_pylist(rows, schema=EVAL_ANSWERS))
+    return pa.Table.from_pylist(rows, schema=EVAL_ANSWERS)
 
 
-def store_scores(
-    workspace: Workspace,
-    keys: _Keys,
-    answers: Sequence[EvalAnswer],
-    items: pa.Table,
-    scores: Sequence[dict[str, Any]],
-) -> None:
-    """Write a task's own metrics, and delete those of an earlier import.
-
-    Raises:
-        StorageError: the disk is full or the folder can't be written.
-    """
-    path = workspace.store / "eval_scores" / partition(*keys) / "scores.parquet"
-    if not scores:
-        with storage_errors(path):
-            path.unlink(missing_ok=True)
-        return
+def score_rows(
+    answers: Sequence[EvalAnswer], items: pa.Table, scores: Sequence[dict[str, Any]]
+) -> pa.Table:
+    """A task's own metrics in the schema of `eval_scores`."""
     units = dict(zip(*(items[name].to_pylist() for name in ("doc_id", "unit_sha256")), strict=True))
     joined = ",".join(units[number] for number in sorted(units))
     common = {
         "requests_sha256": hashlib.sha256(joined.encode()).hexdigest(),
         "backend": answers[0].backend,
     }
-    rows = [{**row, **common} for row in scores]
-    write_table(path, pa.Table.from_pylist(rows, schema=EVAL_SCORES))
+    return pa.Table.from_pylist([{**row, **common} for row in scores], schema=EVAL_SCORES)
+
+
+def unit_fingerprints(answers: Sequence[EvalAnswer], items: pa.Table) -> dict[int, str]:
+    """Hash of the answers of each unit that has tokens."""
+    return {number: _fingerprint(members) for number, members in _units(answers, items).items()}
+
+
+def rows_path(workspace: Workspace, table: str, keys: _Keys) -> Path:
+    """File of a model's rows of one condition in `eval_answers` or `eval_scores`."""
+    return workspace.store / table / partition(*keys) / f"{table.removeprefix('eval_')}.parquet"
+
+
+def store_rows(path: Path, rows: pa.Table) -> None:
+    """Write a model's rows of one condition, or delete its file if there are none.
+
+    Raises:
+        StorageError: the disk is full or the folder can't be written.
+    """
+    if rows.num_rows:
+        write_table(path, rows)
+        return
+    with storage_errors(path):
+        path.unlink(missing_ok=True)
 
 
 def store_tokens(
@@ -135,10 +137,7 @@ def store_tokens(
     Raises:
         StorageError: the disk is full or the folder can't be written.
     """
-    units: dict[int, list[tuple[EvalAnswer, Any]]] = {}
-    for answer, place in _placed(answers, items):
-        if answer.tokens:
-            units.setdefault(place["doc_id"], []).append((answer, place))
+    units = _units(answers, items)
     for number, members in units.items():
         rows = [
             {
@@ -161,13 +160,27 @@ def store_tokens(
         publish(eval_store(workspace), *keys)
 
 
+def _units(
+    answers: Sequence[EvalAnswer], items: pa.Table
+) -> dict[int, list[tuple[EvalAnswer, Any]]]:
+    """Answers with tokens, by unit, each with its place."""
+    units: dict[int, list[tuple[EvalAnswer, Any]]] = {}
+    for answer, place in _placed(answers, items):
+        if answer.tokens:
+            units.setdefault(place["doc_id"], []).append((answer, place))
+    return units
+
+
+def _fingerprint(members: Sequence[tuple[EvalAnswer, Any]]) -> str:
+    return hashlib.sha256(str([a.model_dump() for a, _ in members]).encode()).hexdigest()[:16]
+
+
 def _record(
     keys: _Keys, number: int, members: Sequence[tuple[EvalAnswer, Any]], rows: pa.Table
 ) -> UnitRecord:
     problem, model_id, condition = keys
     answer, place = members[0]
     longest = int(np.max(rows["position"].to_numpy())) + 1
-    digest = hashlib.sha256(str([a.model_dump() for a, _ in members]).encode()).hexdigest()
     return UnitRecord(
         problem=problem,
         model_id=model_id,
@@ -176,7 +189,7 @@ def _record(
         probe="import",
         probe_params=json.dumps({"task": answer.task}),
         doc_id=number,
-        fingerprint=digest[:16],
+        fingerprint=_fingerprint(members),
         status="done",
         reason="",
         rows=rows.num_rows,

@@ -15,13 +15,10 @@ from typing import Any
 from plugins.benchmarks.harness.eval_answer import run_name
 from plugins.benchmarks.harness.imports.measured import Measure, MeasuredImporter
 from plugins.benchmarks.harness.imports.sample_files import (
-    RunFacts,
-    facts_of,
+    facts_beside,
     metrics_of,
     model_of,
-    part_of,
     read_samples,
-    results_beside,
     task_of,
 )
 from plugins.benchmarks.scores.metric_directions import direction_of
@@ -73,17 +70,15 @@ class LmEvalImporter(MeasuredImporter):
         """The metric, and from the file of results next to the samples how the task was run."""
         task = task_of(path)
         metric, samples = self._chosen(path)
-        if any(sample.length is not None for sample in samples):
-            return {}
-        results = results_beside(path)
-        facts = RunFacts() if results is None else facts_of(results[1], task)
+        facts = facts_beside(path, task)
         higher = facts.better.get(metric)
         lower = direction_of(metric) == "lower" if higher is None else not higher
-        version = part_of(results[1], "versions", task) if results else None
         run = [*filter(None, [run_name(facts.shots, facts.chat)])]
-        run += [] if version is None else [f"version {version}"]
+        run += [] if facts.version is None else [f"version {facts.version}"]
         filters = "".join(sorted({f",{sample.filter}" for sample in samples} - {",none"}))
-        return {task: Measure(metric + filters, lower, ", ".join(run))}
+        lengths = {each.length for each in samples}
+        tasks = [task if length is None else f"{task}_{length}" for length in lengths]
+        return {each: Measure(metric + filters, lower, ", ".join(run)) for each in tasks}
 
     def _chosen(self, path: Path) -> tuple[str, list[_Sample]]:
         """The metric to import, empty for RULER's, and the samples that have it."""

@@ -121,6 +121,10 @@ class HarnessSamples(EvalImporter):
         """The checkpoint that the file of results next to the samples names."""
         return model_of(path)
 
+    def version(self, path: Path) -> str | None:
+        """Version of the task in the file of results next to the samples."""
+        return facts_beside(path, task_of(path)).version
+
     def longest(self, path: Path) -> int | None:
         """`max_length` in the file of results next to the samples."""
         return facts_beside(path, task_of(path)).longest

@@ -270,3 +270,15 @@ def test_runs_of_one_file_and_items_without_a_right_choice(
     assert "1 of 2 items have no right choice: each counts as wrong" in output
     found = asked(workspace, "select distinct shots from eval_items order by 1")
     assert found == [(0,), (5,)]
+
+
+def test_tokens_are_replaced_only_with_force(workspace: Workspace, tmp_path: Path) -> None:
+    path = written(tmp_path / "x.jsonl", CHOICE)
+    assert run("token-logprobs", path)[0] == run("token-logprobs", path)[0] == 0
+    written(path, {**CHOICE, "logprobs": [-0.25, -1.5]})
+    code, output = run("token-logprobs", path)
+    assert code == 1 and f"{path}: task 'qa': org--a has another result" in output, output
+    query = "select logprob from eval_tokens order by position"
+    assert asked(workspace, query) == [(-0.5,), (-1.5,)]
+    assert run("token-logprobs", path, Path("--force"))[0] == 0
+    assert asked(workspace, query) == [(-0.25,), (-1.5,)]

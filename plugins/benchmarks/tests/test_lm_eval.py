@@ -161,6 +161,19 @@ def test_a_target_has_one_metric_and_one_run(workspace: Workspace, tmp_path: Pat
     assert bring(workspace, "c", write(tmp_path / "c", line), force=True) == {"arc_easy": 1}
 
 
+def test_a_version_of_ruler_is_compared_for_each_length(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    for name, version in (("a", 1), ("b", 2)):
+        (tmp_path / name).mkdir()
+        line = sample(0, doc={"max_length": 4096}, **{"4096": 1.0})
+        results(path := write(tmp_path / name, line), versions={"arc_easy": version})
+        if name == "a":
+            importer("lm-eval").import_files([path], Destination(workspace, "p", "a"))
+    with pytest.raises(TokenmartError, match=r"arc_easy_4096: its scores .* \(0shot, version 2\)"):
+        importer("lm-eval").import_files([path], Destination(workspace, "p", "b"))
+
+
 def test_lower_values_are_no_target(workspace: Workspace, tmp_path: Path) -> None:
     path = write(tmp_path, sample(0, perplexity=-3.5, acc=1.0, odd=1.0))
     with pytest.raises(TokenmartError, match="lower values of perplexity are better, and a target"):

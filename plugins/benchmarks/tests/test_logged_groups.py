@@ -128,3 +128,12 @@ def test_another_average_is_not_stored_over_the_first(workspace: Workspace, tmp_
     assert code == 1 and "the group 'root' averages other tasks or metrics" in output
     assert imported(tmp_path / "x", other, "--force")[0] == 0
     assert imported(tmp_path / "x", first)[0] == 1
+    # the tasks' results of another model would be averaged in another way, too
+    content = first | {"model_name": "org/b"}
+    (workspace.problems / "tiny.yml").write_text(
+        PROBLEM.replace("models: [", "models: [{full_id: org/b, family: f, source: {kind: hub}}, ")
+    )
+    code, output = imported(tmp_path / "x", other, "--model", "org/b")
+    assert code == 0, output
+    code, output = imported(tmp_path / "x", content, "--force")
+    assert code == 1 and "keep them in problems of their own, as other models have" in output

@@ -286,6 +286,87 @@ def test_unknown_worked_examples_are_asked_for(problem: Workspace, tmp_path: Pat
     assert code == 1 and "put the results_<date>.json of the same run" in output, output
 
 
+def import_of(model: str, folder: Path, items: int, version: Any, *options: str) -> tuple[int, str]:
+    """Import `items` items of a task in one version; choices 0 are right."""
+    folder.mkdir(exist_ok=True)
+    lines = [sample(n, "0", [-1, -2], [(f"{n}?", " a"), " b"], acc=1.0) for n in range(items)]
+    path = write(folder, *lines)
+    results = {"n-shot": {"qa": 0}, "versions": {"qa": version}, "results": {}, "config": {}}
+    (folder / f"results_{DATE}.json").write_text(json.dumps(results))
+    command = ["data", "import", "--problem", "tiny", "--format", "samples", "--model", model]
+    done = CliRunner().invoke(cli, [*command, str(path), *options])
+    return done.exit_code, done.output
+
+
+def answers_of(workspace: Workspace) -> list[tuple[Any, ...]]:
+    """Model, answers and first log-likelihood of the answers that belong to the stored requests."""
+    with connect_to_parquet(workspace) as connection:
+        return connection.execute(
+            "select model_id, count(*), max(loglikelihood) from eval_answers join eval_items "
+            "using (problem, condition, doc_id, segment) where fingerprint = unit_sha256 "
+            "group by model_id order by all"
+        ).fetchall()
+
+
+@pytest.fixture
+def two_models(problem: Workspace) -> Workspace:
+    second = "models: [{full_id: org/b, family: f, source: {kind: hub}}, "
+    (problem.problems / "tiny.yml").write_text(PROBLEM.replace("models: [", second))
+    return problem
+
+
+def test_a_result_is_replaced_only_with_force(problem: Workspace, tmp_path: Path) -> None:
+    path = write(tmp_path, sample(0, "0", [-1, -2], NLI[:2], acc=1.0))
+    assert run(path)[0] == run(path)[0] == 0  # the same files change nothing
+    write(tmp_path, sample(0, "0", [-0.5, -2], NLI[:2], acc=1.0))
+    code, output = run(path)
+    assert code == 1 and output == (
+        f"error: {path}: task 'qa': org--a has another result of this task already (condition "
+        "qa-samples); --force replaces it (nothing was imported)\n"
+    )
+    assert answers_of(problem) == [("org--a", 2, -1.0)]
+    assert run(path, "--force")[0] == 0
+    assert answers_of(problem) == [("org--a", 2, -0.5)]
+
+
+@pytest.mark.parametrize("options", [(), ("--force",)])
+def test_no_import_replaces_results_of_other_models(
+    two_models: Workspace, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """The requests are the same for all models: other requests would orphan their answers."""
+    assert import_of("org/a", tmp_path / "a", 40, 1)[0] == 0
+    code, output = import_of("org/b", tmp_path / "b", 12, 1, *options)
+    assert code == 1, output
+    assert "samples_qa_2026" in output and "which have results of org--a; keep them in" in output
+    assert "its requests are not those imported before (item 12)" in output
+    assert "delete the folders condition=qa-0shot-samples of problem=tiny in" in output
+    assert answers_of(two_models) == [("org--a", 80, -1.0)]
+
+
+@pytest.mark.parametrize("options", [(), ("--force",)])
+def test_two_versions_of_a_task_are_not_compared(
+    two_models: Workspace, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    assert import_of("org/a", tmp_path / "a", 2, 1.0)[0] == 0
+    code, output = import_of("org/b", tmp_path / "b", 2, 2.0, *options)
+    assert code == 1, output
+    assert "task 'qa' has version 2.0, the results of org--a have version 1.0" in output
+    assert answers_of(two_models) == [("org--a", 4, -1.0)]
+    # an unknown version may be the same
+    assert import_of("org/b", tmp_path / "b", 2, None)[0] == 0
+    assert answers_of(two_models) == [("org--a", 4, -1.0), ("org--b", 4, -1.0)]
+
+
+def test_another_version_of_the_only_model_is_another_result(
+    two_models: Workspace, tmp_path: Path
+) -> None:
+    assert import_of("org/a", tmp_path / "a", 2, 1)[0] == 0
+    code, output = import_of("org/a", tmp_path / "a", 2, 2)
+    assert code == 1 and "org--a has another result of this task already" in output
+    assert import_of("org/a", tmp_path / "a", 2, 2, "--force")[0] == 0
+    assert import_of("org/b", tmp_path / "b", 2, 2)[0] == 0
+
+
 def test_prompts_that_were_probably_cut_are_counted(problem: Workspace, tmp_path: Path) -> None:
     """The harness records no cut, only how many tokens the model reads."""
     long = sample(0, "1", [-1, -2], [("What? " * 40, " a"), ("What? " * 40, " b")], acc=0.0)
@@ -306,7 +387,7 @@ def own_scores(
         results = {"results": {task: {"alias": task, **values}}, "n-shot": {task: 0}, "config": {}}
         results["higher_is_better"] = {task: {"bleu": True, "loss": False}}
         (path.parent / f"results_{DATE}.json").write_text(json.dumps(results))
-    code, output = run(path)
+    code, output = run(path, "--force")
     assert code == 0, output
     (file,) = (problem.store / "eval_scores").rglob("scores.parquet")
     rows = pq.read_table(file, partitioning=None).to_pylist()

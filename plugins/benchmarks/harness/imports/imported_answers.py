@@ -7,29 +7,19 @@ A format is one file with a subclass of `EvalImporter`, in `importers/` of a plu
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-import pyarrow as pa
 from pydantic import ValidationError
 
-from plugins.benchmarks.harness.answer_tables import (
-    item_rows_of,
-    store_answers,
-    store_scores,
-    store_tokens,
-)
+from plugins.benchmarks.harness.answer_tables import item_rows_of
 from plugins.benchmarks.harness.eval_answer import EvalAnswer
 from plugins.benchmarks.harness.imports.imported_groups import ImportedGroup
 from plugins.benchmarks.harness.imports.measured import refuse_several_models
-from plugins.benchmarks.harness.stored_items import (
-    condition_of,
-    refuse_clashes,
-    store_items,
-    stored_items,
-)
+from plugins.benchmarks.harness.imports.stored_results import TaskImport, models_with_results
+from plugins.benchmarks.harness.stored_items import condition_of, refuse_clashes
 from warehouse.errors import TokenmartError, visible
 from warehouse.importers.importer import Destination, Row, StoringImporter, refuse_missing_or_twice
 from warehouse.terminal import counted
@@ -61,6 +51,9 @@ class EvalImporter(StoringImporter):
         """The model that a file is of; None where it names none."""
         return None
 
+    def version(self, path: Path) -> str | None:
+        """Version of the task in a file with one task; None if unknown."""
+
     def longest(self, path: Path) -> int | None:
         """Context length of the model, if the program cut longer prompts without recording it."""
 
@@ -82,19 +75,20 @@ def import_answers(reader: EvalImporter, files: Sequence[Path], to: Destination)
     Args:
         reader: the importer of the format.
         files: all files of the import.
-        to: with `force`, requests of other models' imports are replaced if these differ.
+        to: with `force`, another result of the model is replaced, never one of another model.
 
     Returns:
         Items by task.
 
     Raises:
-        TokenmartError: a file or a row is invalid, two tasks would share a folder, or a task's
-            requests differ from those of an earlier import.
+        TokenmartError: a file or a row is invalid, two tasks would share a folder, or the import
+            conflicts with a stored result: see `TaskImport.refuse_conflicts`.
         StorageError: the disk is full or the folder can't be written.
     """
     workspace, problem = to.workspace, to.problem
     by_run: dict[tuple[str, str], dict[tuple[int, int, bool], EvalAnswer]] = {}
     scores: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    files_of: dict[tuple[str, str], dict[Path, str | None]] = {}
     notes: list[str] = []
     refuse_missing_or_twice(files)
     refuse_several_models({file: reader.model(file) for file in files})
@@ -111,6 +105,8 @@ def import_answers(reader: EvalImporter, files: Sequence[Path], to: Destination)
                     f"{answer.choice} was given before; keep one (nothing was imported)"
                 )
             run = answer.task, answer.run
+            if file not in files_of.setdefault(run, {}):
+                files_of[run][file] = reader.version(file)
         if run is not None:
             scores.setdefault(run, []).extend(reader.scores(file))
             notes += _perhaps_cut(file, of_file, reader.longest(file))
@@ -125,24 +121,31 @@ def import_answers(reader: EvalImporter, files: Sequence[Path], to: Destination)
     conditions = {each: condition_of_run(*each) for each in by_run}
     refuse_clashes(workspace, problem, [(t, condition) for (t, _), condition in conditions.items()])
     prepared = []
-    for (task, ending), found in by_run.items():
+    for task_run, found in by_run.items():
         answers = [found[key] for key in sorted(found)]
-        condition = conditions[task, ending]
-        items = item_rows_of(answers)
-        before = stored_items(workspace, problem, condition)
-        if before is not None and not before.equals(items) and not to.force:
-            raise TokenmartError(_other_requests(task, ending, before, items))
-        prepared.append((condition, answers, items, scores.get((task, ending), [])))
+        keys = problem, to.model_id, conditions[task_run]
+        prepared.append(
+            each := TaskImport(
+                files=list(files_of[task_run]),
+                keys=keys,
+                answers=answers,
+                items=item_rows_of(answers),
+                scores=scores.get(task_run, []),
+                run=task_run[1],
+                version=_one_version(task_run[0], files_of[task_run]),
+            )
+        )
+        each.refuse_conflicts(workspace, force=to.force)
+
+    def has_other_models(condition: str) -> bool:
+        return bool({*models_with_results(workspace, problem, condition)} - {to.model_id})
+
     store_groups = [
-        group.stored(workspace, problem, condition_of_run, force=to.force)
+        group.stored(workspace, problem, condition_of_run, has_other_models, force=to.force)
         for group in reader.groups(files)
     ]
-    for condition, answers, items, its_scores in prepared:
-        keys = problem, to.model_id, condition
-        store_items(workspace, problem, condition, items)
-        store_answers(workspace, keys, answers, items)
-        store_scores(workspace, keys, answers, items, its_scores)
-        store_tokens(workspace, keys, answers, items)
+    for each in prepared:
+        each.store(workspace)
     for store in store_groups:
         notes += store()
     for note in notes:
@@ -190,25 +193,20 @@ def _undecided(file: Path, answers: Sequence[EvalAnswer]) -> Iterator[str]:
         )
 
 
-def _other_requests(task: str, run: str, before: pa.Table, items: pa.Table) -> str:
-    """Error message: a task's requests differ from those of earlier imports, and how to fix it."""
-    columns = ["item", "choice", "unconditional", "context", "continuation"]
-    old, new = (set(map(tuple, _values(rows, columns))) for rows in (before, items))
-    number = min(old ^ new)[0] if old != new else 0
-    told = (
-        "keep them in a problem of their own"
-        if run
-        else "if they differ in worked examples or chat, put the results_<date>.json of the same "
-        "run next to the samples: it names them"
-    )
-    return (
-        f"task {task!r}: its requests are not those imported before (item {number}); {told}; "
-        "--force replaces them, and other models' answers then wait until they are imported again"
-    )
+def _one_version(task: str, versions: Mapping[Path, str | None]) -> str | None:
+    """The version of a task in all files that state one.
 
-
-def _values(rows: pa.Table, columns: list[str]) -> Iterator[list[Any]]:
-    return (list(row.values()) for row in rows.select(columns).to_pylist())
+    Raises:
+        TokenmartError: they state several.
+    """
+    stated = {version: file for file, version in versions.items() if version is not None}
+    if len(stated) > 1:
+        (one, first), (other, second), *_ = stated.items()
+        raise TokenmartError(
+            f"task {task!r}: {first} is of version {one}, {second} of version {other}; import one "
+            "of them (nothing was imported)"
+        )
+    return next(iter(stated), None)
 
 
 def _checked(row: Row) -> EvalAnswer:

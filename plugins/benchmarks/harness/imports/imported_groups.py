@@ -32,6 +32,7 @@ class ImportedGroup:
         workspace: Workspace,
         problem: str,
         condition_of_run: Callable[[str, str], str],
+        has_other_models: Callable[[str], bool],
         *,
         force: bool,
     ) -> Callable[[], list[str]]:
@@ -42,7 +43,8 @@ class ImportedGroup:
             workspace: the checkout.
             problem: name of the problem.
             condition_of_run: task and run → partition key.
-            force: replace a stored group that differs.
+            has_other_models: partition key of a task → whether other models have results of it.
+            force: replace a stored group that differs, unless other models have results of it.
 
         Raises:
             TokenmartError: it averages other metrics or tasks than the stored group.
@@ -61,12 +63,15 @@ class ImportedGroup:
                 for key in self.logged.neither
             ]
 
-        if before is not None and not force and not _same(before, rows, self.logged.either):
-            raise TokenmartError(
-                f"{self.place}: the group {group.name!r} averages other tasks or metrics than the "
-                "one imported before; keep them in problems of their own, or replace it with "
-                "--force (nothing was imported)"
-            )
+        if before is not None and not _same(before, rows, self.logged.either):
+            shared = any(map(has_other_models, before["member"].unique().to_pylist()))
+            remedy = ", as other models have results" if shared else ", or replace it with --force"
+            if shared or not force:
+                raise TokenmartError(
+                    f"{self.place}: the group {group.name!r} averages other tasks or metrics than "
+                    f"the one imported before; keep them in problems of their own{remedy} (nothing "
+                    "was imported)"
+                )
         return store
 
 

@@ -41,6 +41,7 @@ class RunFacts:
         values: `metric,filter` → value of the task, without standard errors.
         better: metric → whether higher values are better.
         longest: context length of the model in tokens; None if no file has it.
+        version: of the task; None if unknown.
     """
 
     shots: int | None = None
@@ -48,6 +49,7 @@ class RunFacts:
     values: Mapping[str, Any] = field(default_factory=dict)
     better: Mapping[str, bool] = field(default_factory=dict)
     longest: int | None = None
+    version: str | None = None
 
 
 def task_of(path: Path) -> str:
@@ -175,7 +177,7 @@ def facts_of(results: Mapping[str, Any], task: str) -> RunFacts:
     if any(put):
         parts = json.dumps([*put, bool(results.get("fewshot_as_multiturn"))])
         chat = hashlib.sha256(parts.encode()).hexdigest()[:8]
-    values = part_of(results, "results", task)
+    values, version = (part_of(results, name, task) for name in ("results", "versions"))
     return RunFacts(
         shots=shots if isinstance(shots, int) else None,
         chat=chat,
@@ -186,6 +188,7 @@ def facts_of(results: Mapping[str, Any], task: str) -> RunFacts:
         },
         better=better if isinstance(better, dict) else {},
         longest=longest if isinstance(longest := results.get("max_length"), int) else None,
+        version=None if version is None else str(version),
     )
 
 
