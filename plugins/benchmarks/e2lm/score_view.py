@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from plugins.benchmarks.e2lm.score import Entry, SignalScores
+from plugins.benchmarks.e2lm.scores import FEWEST_PAIRS
 from warehouse.terminal import (
     Column,
     left_out_notes,
@@ -113,6 +114,8 @@ def _empty(rows: list[tuple[str, str, Entry]]) -> Iterator[str]:
                 "decides: decision accuracy at the last early checkpoint (at the smallest size if "
                 "no two runs have several checkpoints); number of pairs: "
                 f"{f'{least:g} to ' * (least < most)}{most:g}"
+                + f"; with fewer than {FEWEST_PAIRS}, it is mostly chance"
+                * (least < FEWEST_PAIRS)
             )
     if all(entry.get("snr") is None for _, _, entry in rows):
         reasons = rows[0][2]["reasons"]

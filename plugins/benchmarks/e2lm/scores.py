@@ -8,6 +8,9 @@ import pyarrow as pa
 from plugins.benchmarks.scores.score_store import BroughtScores
 from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES, BENCHMARK_TABLES
 
+FEWEST_PAIRS = 10
+"""Minimum number of pairs of a decision accuracy; with fewer it is mostly chance."""
+
 
 def open_scores(problem: str, scores: pa.Table, facts: pa.Table) -> duckdb.DuckDBPyConnection:
     """A database with `benchmark_scores` and `benchmark_tables` of one problem.

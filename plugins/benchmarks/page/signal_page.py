@@ -14,7 +14,8 @@ from analysis.report.drawing import (
     page_svg,
     variable_of,
 )
-from plugins.benchmarks.page.signal_data import FEWEST_PAIRS, DecisionCell, SignalData, SignalRow
+from plugins.benchmarks.e2lm.scores import FEWEST_PAIRS
+from plugins.benchmarks.page.signal_data import DecisionCell, SignalData, SignalRow
 from plugins.benchmarks.page.signal_figures import curves_figure, decisions_figure
 from warehouse.progress import Progress
 

@@ -113,6 +113,10 @@ def test_a_decision_accuracy_on_few_pairs_is_not_shown(scores: Path, tmp_path: P
     text = out.read_text()
     assert "decision accuracy – at 206 billion tokens" in text
     assert "<dd>fewer than 10 pairs</dd>" in text
+    assert (
+        "<p>No decision accuracy is shown: the runs make 6 pairs at most, and with fewer than 10 "
+        "the value is mostly chance. 5 runs make 10 pairs.</p>"
+    ) in text
 
 
 def test_two_short_runs_have_a_page_that_says_what_is_missing(tmp_path: Path) -> None:
@@ -124,3 +128,13 @@ def test_two_short_runs_have_a_page_that_says_what_is_missing(tmp_path: Path) ->
     done = invoke(path, out)
     assert done.exit_code == 0, done.output
     assert "2 of at least 8 early checkpoints" in out.read_text()
+    assert "No decision accuracy is shown: the runs make 1 pair at most" in out.read_text()
+
+
+def test_runs_with_one_checkpoint_have_a_page_with_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "ends.csv"
+    lines = ["model,size,arch,tokens_bt,benchmark,score"]
+    path.write_text("\n".join([*lines, *(f"m{n},1b,a,8,only,0.{n}" for n in range(1, 7))]) + "\n")
+    out = path.with_suffix(".html")
+    assert invoke(path, out).exit_code == 0
+    assert "is shown: no two runs have a score up to 95% of training and a" in out.read_text()
