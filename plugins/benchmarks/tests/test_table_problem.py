@@ -200,7 +200,7 @@ def test_an_early_window_up_to_the_end_decides_nothing(workspace: Workspace) -> 
             ).fetchall()
         }
     assert found["decision_accuracy"][0] is found["decision_pairs"][0] is None
-    assert "no checkpoint after the early window" in found["decision_accuracy"][1]
+    assert "6 of 6 runs have no checkpoint after the early window" in found["decision_accuracy"][1]
     assert found["decision_accuracy@50%"][0] == found["decision_accuracy@small>large"][0] == 1
     # three runs of several checkpoints that end later; three recipes at both sizes
     assert found["decision_pairs@50%"][0] == found["decision_pairs@small>large"][0] == 3

@@ -119,7 +119,8 @@ def test_the_number_of_pairs_of_a_decision_accuracy_is_printed(write: Write) -> 
     for printed, pairs in (("6", 6), ("3 to 6", 3)):
         words = ["e2lm", "score", "--scores", str(write(table, EARLY + LATER))]
         said = " ".join(CliRunner().invoke(cli, words).stdout.split())
-        assert f"several checkpoints); number of pairs: {printed}" in said
+        few = f"{printed}; with fewer than 10, it is mostly chance"
+        assert f"several checkpoints); number of pairs: {few}" in said
         found = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)
         assert found["m1"]["noise"]["decision_pairs"] == pairs
         table.pop(("m0", "noise"), None)
@@ -293,12 +294,33 @@ def test_each_empty_column_and_runs_off_the_schedule_have_one_note(write: Write)
     assert note.startswith("note: m0, m1, m2 and 3 more: the checkpoints are not those of")
     said = " ".join(shown.stdout.split())
     for reason in (
-        "no value of RC: no two runs share a checkpoint after the early window",
+        "no value of RC, decides: 6 of 6 runs have no checkpoint after the early window; end it "
+        "earlier (`early` in a problem file of kind table), or add later checkpoints",
         "no value of CS: no early window shared by runs of the recipes science and web",
-        "no value of decides: no checkpoint after the early window, and no recipe at two sizes",
-        "no value of SNR: 8 of at least 10 checkpoints",
+        "no value of SNR: 8 of at least 10 checkpoints; fewer are used with `tokenmart e2lm score "
+        "--last-checkpoints 8`",
     ):
         assert said.count(reason) == 1, said
+
+
+@pytest.mark.parametrize(
+    ("tokens", "statistic", "reason"),
+    [
+        (EARLY[:6], "sq", "6 of at least 8 early checkpoints; add checkpoints: the run has 6 in"),
+        ([*EARLY[-4:], 210.0, 220.0, 230.0, 240.0], "sq", "8 early checkpoints; widen the early"),
+        (EARLY[:6], "rc", "2 of 2 runs have no checkpoint after the early window; end it earlier"),
+        ([210.0, 220.0], "rc", "fewer than two runs have a checkpoint in the early window; widen"),
+        (EARLY[:1], "decision_accuracy", "fewer than two runs have several checkpoints, and no"),
+        (EARLY[:6], "snr", "6 of at least 10 checkpoints; fewer are used with `tokenmart e2lm sc"),
+        (EARLY[:6], "noise", "`, or `tokenmart dbt run --vars '{last_checkpoints: 6}'`"),
+    ],
+)
+def test_a_reason_names_what_would_help(
+    write: Write, tokens: list[float], statistic: str, reason: str
+) -> None:
+    rows = {(f"m{n}", "q"): [0.1 + 0.01 * k * (n + 1) for k in range(len(tokens))] for n in (0, 1)}
+    entry = score_table(write(rows, tokens), WORKSPACE).entries["m0"]["q"]
+    assert entry[statistic] is None and reason in entry["reasons"][statistic]
 
 
 def test_a_model_without_a_benchmark_is_named(write: Write) -> None:

@@ -40,6 +40,46 @@ models as (
 
 -- one run at a time
 
+windows as (
+    select
+        problem,
+        model_id,
+        benchmark,
+        metric,
+        count(*) as checkpoints,
+        count(early_checkpoint) > 0 as has_early,
+        count(early_checkpoint) > 0
+        and max(checkpoint) filter (where early_checkpoint is not null) < max(checkpoint)
+            as has_both
+    from series
+    group by problem, model_id, benchmark, metric
+),
+
+remedied as (
+    select
+        series_order.*,
+        case
+            when series_order.checkpoints >= 8 then ''
+            when windows.checkpoints >= 8
+                then '; widen the early window (`early` in a problem file of kind table)'
+            else concat('; add checkpoints: the run has ', windows.checkpoints, ' in all')
+        end as remedy
+    from series_order
+    inner join windows
+        on series_order.problem = windows.problem
+        and series_order.model_id = windows.model_id
+        and series_order.benchmark = windows.benchmark
+        and series_order.metric = windows.metric
+),
+
+order_reasons as (
+    select
+        * exclude (order_reason, lag_reason),
+        concat(order_reason, remedy) as order_reason,
+        concat(lag_reason, remedy) as lag_reason
+    from remedied
+),
+
 run_noise as (
     select
         * exclude (noise_sd, sampling_error),
@@ -50,7 +90,23 @@ run_noise as (
         end as noise_relative,
         case
             when checkpoints < wanted_checkpoints
-                then concat(checkpoints, ' of at least ', wanted_checkpoints, ' checkpoints')
+                then concat(
+                        checkpoints,
+                        ' of at least ',
+                        wanted_checkpoints,
+                        ' checkpoints',
+                        case
+                            when checkpoints > 1
+                                then concat(
+                                        '; fewer are used with `tokenmart e2lm score '
+                                        '--last-checkpoints ',
+                                        checkpoints,
+                                        '`, or `tokenmart dbt run --vars ''{last_checkpoints: ',
+                                        checkpoints,
+                                        '}''`'
+                                    )
+                        end
+                    )
         end as noise_reason,
         case when checkpoints < 2 then 'only one checkpoint' end as step_reason
     from noise
@@ -65,7 +121,7 @@ of_order as (
         named.statistic,
         named.value,
         named.reason
-    from series_order as one
+    from order_reasons as one
     cross join lateral (
         values
         ('sq', one.sq, one.lag_reason),
@@ -111,18 +167,58 @@ of_noise as (
 
 spread as (
     select
-        problem,
-        benchmark,
-        metric,
+        run_noise.problem,
+        run_noise.benchmark,
+        run_noise.metric,
         count(*) as runs,
-        count(*) filter (where checkpoints > 1) as runs_over_training,
+        count(*) filter (where run_noise.checkpoints > 1) as runs_over_training,
+        count(*) filter (where windows.has_early) as runs_early,
+        count(*) filter (where windows.has_both) as runs_both,
+        max(run_noise.checkpoints) as most_checkpoints,
+        any_value(run_noise.wanted_checkpoints) as wanted_checkpoints,
+        arg_max(run_noise.noise_reason, run_noise.checkpoints) as few_checkpoints,
         case
             when count(*) > 1
-                then (max(final_score) - min(final_score)) / nullif(abs(avg(final_score)), 0)
+                then
+                    (max(run_noise.final_score) - min(run_noise.final_score))
+                    / nullif(abs(avg(run_noise.final_score)), 0)
         end as signal,
-        avg(noise_relative) as noise
+        avg(run_noise.noise_relative) as noise
     from run_noise
-    group by problem, benchmark, metric
+    inner join windows
+        on run_noise.problem = windows.problem
+        and run_noise.model_id = windows.model_id
+        and run_noise.benchmark = windows.benchmark
+        and run_noise.metric = windows.metric
+    group by run_noise.problem, run_noise.benchmark, run_noise.metric
+),
+
+explained as (
+    select
+        *,
+        case
+            when most_checkpoints >= wanted_checkpoints then 'the mean of the last checkpoints is 0'
+            else few_checkpoints
+        end as noise_reason,
+        case
+            when runs_over_training < 2
+                then
+                    'fewer than two runs have several checkpoints, and no two recipes have runs of '
+                    'two sizes'
+            when runs_early < 2
+                then
+                    'fewer than two runs have a checkpoint in the early window; widen it (`early` '
+                    'in a problem file of kind table)'
+            when runs_both < 2
+                then concat(
+                        runs_early - runs_both,
+                        ' of ',
+                        runs_early,
+                        ' runs have no checkpoint after the early window; end it earlier (`early` '
+                        'in a problem file of kind table), or add later checkpoints'
+                    )
+        end as window_reason
+    from spread
 ),
 
 -- the early window; if the target has a size, or no two runs are over training, otherwise the
@@ -192,32 +288,54 @@ measured as (
 
 expected as (
     select
-        spread.problem,
-        spread.benchmark,
-        spread.metric,
+        explained.problem,
+        explained.benchmark,
+        explained.metric,
         named.statistic,
         case
-            when named.of_several and spread.runs < 2 then 'only one run'
-            when starts_with(named.statistic, 'earliest_share') and spread.runs_over_training < 2
+            when named.of_several and explained.runs < 2 then 'only one run'
+            when starts_with(named.statistic, 'earliest_share') and explained.runs_over_training < 2
                 then 'no two runs have several checkpoints'
             else named.reason
         end as reason
-    from spread
+    from explained
     cross join lateral (
         values
         ('signal', true, 'the mean of the final scores is 0'),
-        ('noise', false, 'no run has enough checkpoints'),
+        ('noise', false, explained.noise_reason),
         (
             'snr',
             true,
             case
-                when spread.noise = 0 then 'no noise: the last checkpoints are equal'
-                else 'signal or noise is undefined'
+                when explained.noise = 0 then 'no noise: the last checkpoints are equal'
+                when explained.noise is null then explained.noise_reason
+                else 'the mean of the final scores is 0'
             end
         ),
-        ('rc', false, 'no two runs share a checkpoint after the early window'),
-        ('rc_last_early', false, 'no two runs share a checkpoint after the early window'),
-        ('rc_last', false, 'no two runs share a checkpoint between the early window and the end'),
+        (
+            'rc',
+            false,
+            coalesce(
+                explained.window_reason,
+                'no two runs share a checkpoint after the early window'
+            )
+        ),
+        (
+            'rc_last_early',
+            false,
+            coalesce(
+                explained.window_reason,
+                'no two runs share a checkpoint after the early window'
+            )
+        ),
+        (
+            'rc_last',
+            false,
+            coalesce(
+                explained.window_reason,
+                'no two runs share a checkpoint between the early window and the end'
+            )
+        ),
         ('cs', false, 'no early window shared by runs of the recipes science and web'),
         ('earliest_tokens', true, 'the runs do not end at one checkpoint that they share'),
         ('earliest_share', false, 'the ranking still changes in the last part of training'),
@@ -225,12 +343,16 @@ expected as (
         (
             'decision_accuracy',
             true,
-            'no checkpoint after the early window, and no recipe at two sizes'
+            coalesce(
+                explained.window_reason, 'no two of the runs have a score at both stages'
+            )
         ),
         (
             'decision_pairs',
             true,
-            'no checkpoint after the early window, and no recipe at two sizes'
+            coalesce(
+                explained.window_reason, 'no two of the runs have a score at both stages'
+            )
         )
     ) as named (statistic, of_several, reason)
 ),
