@@ -277,8 +277,8 @@ def _warnings(board: Leaderboard, rows: Sequence[LeaderboardRow]) -> list[str]:
         column = uneven[0].column
         found.append(
             f"{len(uneven)} of the rows compare models on different documents, {column.name} for "
-            f"instance ({fewer_text(column, uneven[0].fewer)}): run "
-            f"`tokenmart extract --problem {table.option}` and `tokenmart dbt build`"
+            f"instance ({fewer_text(column, uneven[0].fewer)}): "
+            f"{table.remedy}"
         )
     if len(table.dtypes) > 1:
         parts = (f"{len(ids)} in {dtype}" for dtype, ids in table.dtypes.items())

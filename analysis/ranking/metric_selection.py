@@ -122,7 +122,8 @@ def select_metric(
     if not complete:
         raise TokenmartError(
             f"{table.problem}: no variant has a value for all {size} models; "
-            f"see `tokenmart status --problem {table.option}`"
+            f"see `tokenmart {'status' if table.extracted else 'correlate'} --problem "
+            f"{table.option}`"
         )
     # Built once and no longer there: they can't win, but choices were made among them, too.
     earlier = [c for c in table.tried if (c.admissible or unofficial) and may_be_chosen(c)]

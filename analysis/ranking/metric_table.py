@@ -121,6 +121,13 @@ class MetricTable:
         return self.asked or self.problem
 
     @property
+    def remedy(self) -> str:
+        """What completes its values; a table of scores has no extracted tokens."""
+        command = "extract" if self.extracted else "data fetch"
+        table = "" if self.extracted else "add the missing scores to its table, then "
+        return f"{table}run `tokenmart {command} --problem {self.option}` and `tokenmart dbt build`"
+
+    @property
     def everything(self) -> tuple[MetricColumn, ...]:
         """All metrics ever tested: every adjusted p counts them."""
         return (*self.columns, *self.tried)

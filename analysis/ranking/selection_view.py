@@ -148,8 +148,7 @@ def answer_lines(selection: MetricSelection) -> list[str]:
     if uneven is not None:
         lines.append(
             f"  {uneven.column.name} isn't among them: it compares models on different documents "
-            f"({fewer_text(uneven.column, uneven.fewer)}). Run `tokenmart extract --problem "
-            f"{selection.table.option}` and `tokenmart dbt build`."
+            f"({fewer_text(uneven.column, uneven.fewer)}); {selection.table.remedy}."
         )
     lines += comparison_lines(selection)
     if selection.baseline is None:

@@ -83,7 +83,8 @@ def report(
                 write_whole(figures / f"{name}.svg", file_svg(chart))
                 write_whole(figures / f"{name}.png", file_png(chart))
         click.echo(f"written {figures} (PNG and SVG)")
-    click.echo(visible(f"next: {found.run.viewer}"))
+    if found.run.viewer:
+        click.echo(visible(f"next: {found.run.viewer}"))
 
 
 @click.command()

@@ -12,6 +12,7 @@ from analysis.ranking.leaderboard import BASELINES
 from analysis.ranking.leaderboard_view import lengths_warnings
 from analysis.ranking.loading import lengths_read, models_by, outdated_note, records
 from warehouse.errors import TokenmartError
+from warehouse.problem.spec import Problem
 from warehouse.sql.connection import connect_read_only
 from warehouse.store.provenance import code_revision, versions
 from warehouse.terminal import counted, listed
@@ -106,7 +107,8 @@ class Run:
     """The part of a problem that was run, in words; it may be a small part of its file.
 
     words: models, documents and tokens. conditions: of which. target: its tasks and items.
-    why_no_target: where there is none. viewer: the command that shows a document.
+    why_no_target: where there is none. viewer: the command that shows a document;
+        empty without documents.
     notes: sentences on documents of which models read a part, and on figures older than the files.
     """
 
@@ -156,8 +158,9 @@ def overview(
         values = _models_table(connection, problem, scores)
         among = tuple(row.model for row in values.rows)
         if not among:
+            command = "extract" if isinstance(problem, Problem) else "data fetch"
             raise TokenmartError(
-                f"{problem.name}: the mart metric_values is empty; run `tokenmart extract "
+                f"{problem.name}: the mart metric_values is empty; run `tokenmart {command} "
                 f"--problem {problem.asked}` and `tokenmart dbt build`"
             )
         profiles, gains = _profiles(connection, problem.name, among)
@@ -272,7 +275,9 @@ def _run(
         if kind
         else "the problem file names none",
         viewer=f"tokenmart show --problem {problem.asked} --document 0 {named} --measure gain "
-        "--out tokens.html",
+        "--out tokens.html"
+        if documents
+        else "",
         notes=_notes(connection, problem, among, outdated),
     )
 

@@ -139,7 +139,7 @@ def sql(
         return
     if out is not None:
         click.echo(f"written {out}: {written.rows:,} rows", err=True)
-    if named_query and values.get("model") and values.get("short"):
+    if written.rows and named_query and values.get("model") and values.get("short"):
         document = values.get("document")
         shown = document if isinstance(document, int) and document >= 0 else 0
         viewer = (

@@ -153,6 +153,8 @@ def test_documents_are_metrics_and_parts_of_the_mean(
         warehouse.run("--select", "fqn:*")
         selected = CliRunner().invoke(cli, ["select", "--problem", name, "--json"])
         ranked = CliRunner().invoke(cli, ["correlate", "--problem", name, "--json"])
+        words = ["report", "--problem", name, "--resamples", "200", "--out"]
+        reported = CliRunner().invoke(cli, [*words, str(tmp_path / "report.html")])
     values = warehouse.rows(
         "select variant, model_id, value, documents from metric_values where value is not null"
     )
@@ -165,6 +167,10 @@ def test_documents_are_metrics_and_parts_of_the_mean(
         ("web", 3 * MODELS), *((f"web/{name}", MODELS) for name in ("good", "bad", "weak"))
     }  # fmt: skip
     assert selected.exit_code == ranked.exit_code == 0, selected.output + ranked.output
+    # `show` and `status` would be refused
+    page = (tmp_path / "report.html").read_text()
+    assert (reported.exit_code, "next:" in reported.output) == (0, False), reported.output
+    assert "tokenmart show" not in page and "tokenmart status" not in page
     record = json.loads(selected.stdout)
     assert (record["best"], record["tested"]) == ("bits_per_byte/web/good", 4)
     assert record["baseline"] == "bits_per_byte/web" and record["groups"]["families"] == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -49,3 +50,16 @@ def test_the_best_of_many_variants_that_lack_a_model_is_no_discovery_among_noise
 def test_the_reason_for_no_resampling_is_printed(resting, told):
     row = SimpleNamespace(documents=None, column=SimpleNamespace(documents=resting))
     assert _document_note([row]) == f"new docs, pairs: {told}"
+
+
+def test_what_completes_a_table_of_scores_is_no_extraction() -> None:
+    """`tokenmart extract` refuses a problem of kind `table`, of which no tokens are stored."""
+    table = MetricTable("mine", (), np.zeros(0), (), (), {}, {}, asked="my/mine.yml")
+    assert table.remedy == (
+        "add the missing scores to its table, then run `tokenmart data fetch --problem "
+        "my/mine.yml` and `tokenmart dbt build`"
+    )
+    extracted = replace(table, extracted=frozenset({"m"}))
+    assert extracted.remedy == (
+        "run `tokenmart extract --problem my/mine.yml` and `tokenmart dbt build`"
+    )
