@@ -23,7 +23,7 @@ def read_plain(
     columns: Mapping[str, str],
     required: Sequence[str],
     other_names: OtherNames | None = None,
-    long: tuple[str, str] | None = None,
+    long: tuple[str, ...] | None = None,
     contents: Mapping[str, str] | None = None,
 ) -> None:
     """Make the table `plain` of a file's rows, with `row_number` and all of the columns.
@@ -33,7 +33,7 @@ def read_plain(
         columns: column → type: varchar, double or bigint; those that the file lacks are null.
         required: columns it must have, by any of their names.
         other_names: further names of columns.
-        long: the columns for name and value of a score, where tables are often wide instead.
+        long: the columns for names and value of a score, where tables are often wide instead.
         contents: required column → what to write into it, for the message if it is missing.
 
     Raises:
@@ -110,14 +110,14 @@ def check_columns(
     given: Sequence[str],
     known: Sequence[str],
     required: Sequence[str],
-    long: tuple[str, str] | None = None,
+    long: tuple[str, ...] | None = None,
     is_number: Callable[[str], bool] = lambda name: False,
     contents: Mapping[str, str] | None = None,
 ) -> None:
     """Refuse a table that lacks a column, or has one that isn't known.
 
     Args:
-        long: the columns for name and value of a score, where tables are often wide instead.
+        long: the columns for names and value of a score, where tables are often wide instead.
         is_number: whether a given column contains numbers only.
         contents: column → what to write into it if it is missing.
 
@@ -130,8 +130,9 @@ def check_columns(
     listed = f"the columns are {', '.join(known)}"
     if missing and unknown:
         numbers = [name for name in unknown if is_number(name)]
-        if long and len(numbers) > 1 and set(long) <= set(missing):
-            raise TokenmartError(_wide(path, given, numbers, long))
+        names = [name for name in (long or ())[:-1] if name not in given]
+        if long and len(numbers) > 1 and long[-1] in missing and names:
+            raise TokenmartError(_wide(path, given, numbers, names[0], long[-1]))
         raise TokenmartError(
             f"{path}: {_misspelt(missing, unknown) or _unlike(missing, unknown)}; {listed}"
         )
@@ -179,8 +180,7 @@ def _unlike(missing: Sequence[str], unknown: Sequence[str]) -> str:
     return f"{start}some of {_list(unknown)} are those columns, rename them"
 
 
-def _wide(path: Path, given: Sequence[str], numbers: Sequence[str], long: tuple[str, str]) -> str:
-    name, value = long
+def _wide(path: Path, given: Sequence[str], numbers: Sequence[str], name: str, value: str) -> str:
     source, *kept = (
         '"' + each.replace('"', '""') + '"'
         for each in (str(path), *(each for each in given if each not in numbers))

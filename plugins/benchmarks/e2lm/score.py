@@ -133,8 +133,10 @@ def open_table(path: Path) -> duckdb.DuckDBPyConnection:
     metrics = sorted(set(scores["metric"].to_pylist()))
     if len(metrics) > 1:
         raise TokenmartError(
-            f"{path}: scores read in several ways ({', '.join(metrics)}); keep one metric a file "
-            "(`tokenmart e2lm collect --metric` writes one)"
+            f"{path}: contains scores of {len(metrics)} metrics ({', '.join(metrics)}), and this "
+            "command reads one metric per file; write one file per metric (`tokenmart e2lm collect "
+            "--metric` writes one), or name the file in a problem file of kind table, which reads "
+            "all metrics"
         )
     if scores["tokens"].null_count:
         without = scores.filter(pc.is_null(scores["tokens"]))

@@ -18,6 +18,9 @@ from warehouse.errors import TokenmartError
 from warehouse.importers.plain_table import read_plain
 
 REQUIRED = ("model", "benchmark", "score")
+LONG = ("benchmark", "metric", "score")
+"""Columns for the names and the value of a score, where tables are often wide instead."""
+
 COLUMNS = {
     "model": "varchar",
     "family": "varchar",
@@ -38,7 +41,8 @@ the metric, or of the benchmarks if the metric is `score`."""
 
 ONE_DIRECTION = (
     "a metric has one direction: name the losses in the column 'metric' (loss, perplexity, …), or "
-    "write one file per direction (`tokenmart e2lm score` reads one metric per file)"
+    "write one file per direction (a problem of kind table reads several metrics from one file, "
+    "`tokenmart e2lm score` one)"
 )
 
 OTHER_NAMES = {"arch": ("architecture", "{}"), "tokens_bt": ("tokens", "{} * 1e9")}
@@ -73,8 +77,7 @@ def read_scores(
             has file, row, column, value and remedy.
     """
     with duckdb.connect() as connection:
-        long = ("benchmark", "score")
-        read_plain(connection, path, COLUMNS, required, OTHER_NAMES, long, contents)
+        read_plain(connection, path, COLUMNS, required, OTHER_NAMES, LONG, contents)
         _refuse_plain_counts(connection, path)
         connection.execute("alter table plain rename to scores")
         connection.execute("update scores set metric = coalesce(metric, 'score')")
@@ -115,7 +118,7 @@ def read_model_scores(path: Path, assumed: dict[str, Direction] | None = None) -
     """
     with duckdb.connect() as connection:
         columns = {**COLUMNS, "document": "varchar"}
-        read_plain(connection, path, columns, REQUIRED, OTHER_NAMES, ("benchmark", "score"))
+        read_plain(connection, path, columns, REQUIRED, OTHER_NAMES, LONG)
         _refuse_plain_counts(connection, path)
         connection.execute("alter table plain rename to scores")
         connection.execute("update scores set metric = coalesce(metric, 'score')")
@@ -151,7 +154,7 @@ def _check_rows(
     """
     assumed = _complete_directions(connection, path)
     _refuse_rows(connection, path, point)
-    _refuse_runs(connection, path)
+    _refuse_runs(connection, path, assumed)
     refuse_two_orders(connection, path, "scores")
     return assumed
 
@@ -295,7 +298,9 @@ def _refuse_rows(connection: duckdb.DuckDBPyConnection, path: Path, point: Seque
         )
 
 
-def _refuse_runs(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+def _refuse_runs(
+    connection: duckdb.DuckDBPyConnection, path: Path, assumed: Mapping[str, Direction]
+) -> None:
     """Refuse rows that contradict each other on a model, a metric or a folder."""
     facts = [(column, "model", f"one {column}") for column in _RUN]
     facts += [(f"{name} is null", "model", f"{name} in every row or in none") for name in _PLACE]
@@ -313,11 +318,27 @@ def _refuse_runs(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
                 f" from scores where {key} = $1",
                 [unequal[0]],
             ).fetchall()[0]
-            remedy = ONE_DIRECTION if fact == "direction" else "correct them"
+            value, other_value = (_value(connection, fact, row) for row in (first, other))
+            remedy = "correct them"
+            if fact == "direction":
+                direction = assumed.get(unequal[0])
+                empty = f" (an empty one is {direction}, by name)" * (direction is not None)
+                wanted, remedy = wanted + empty, ONE_DIRECTION
             raise TokenmartError(
-                f"{path}: rows {first} and {other} contradict each other on {unequal[0]}, expected "
-                f"{wanted}; {remedy}"
+                f"{path}: rows {first} ({value}) and {other} ({other_value}) contradict each other "
+                f"on {unequal[0]}, expected {wanted}; {remedy}"
             )
+
+
+def _value(connection: duckdb.DuckDBPyConnection, fact: str, row: int) -> str:
+    """The value of a row for an error message; `fact` is a column, or `COLUMN is null`."""
+    ((value,),) = connection.execute(
+        f"select {fact} from scores where row_number = ?", [row]
+    ).fetchall()
+    column = fact.removesuffix(" is null")
+    if column != fact:
+        return f"{'no ' * value}{column}"
+    return f"no {column}" if value is None else str(value)
 
 
 def _stored(connection: duckdb.DuckDBPyConnection) -> pa.Table:

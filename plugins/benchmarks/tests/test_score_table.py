@@ -96,16 +96,36 @@ def test_names_of_folders_are_no_columns(tmp_path: Path) -> None:
         ([*GOOD, ",1b,a,3,q,0.5"], "row 4: model is missing, expected a name"),
         ([*GOOD, "m,1b,a,-3,q,0.5"], "row 4: tokens is -3e9, expected a finite number of"),
         ([*GOOD, "n,1b,a,1,q,0.7"], "rows 3 and 4 both give score of n on q at one checkpoint"),
-        ([*GOOD, "n,3b,a,2,q,0.7"], "rows 3 and 4 contradict each other on n, expected one size"),
-        ([*GOOD, "n,1b,a,,q,0.7"], "rows 3 and 4 contradict each other on n, expected tokens in"),
-        ([*GOOD, "org--m,1b,a,7,q,0.7"], "contradict each other on org--m, expected one spelling"),
+        (
+            [*GOOD, "n,3b,a,2,q,0.7"],
+            "rows 3 (1b) and 4 (3b) contradict each other on n, expected one",
+        ),
+        (
+            [*GOOD, "n,1b,a,,q,0.7"],
+            "rows 3 (tokens) and 4 (no tokens) contradict each other on n, ",
+        ),
+        (
+            [*GOOD, "org--m,1b,a,7,q,0.7"],
+            "(org/m) and 4 (org--m) contradict each other on org--m, expect",
+        ),
         (
             ["model,benchmark,score,direction", "m,q,1,up"],
             "row 1: direction is up, expected higher or lower",
         ),
         (
             ["model,benchmark,score,direction", "m,q,1,lower", "m,r,1,"],
-            "on score, expected one direction; a metric has one direction: name the losses in the",
+            "rows 1 (lower) and 2 (higher) contradict each other on score, expected one direction "
+            "(an empty one is higher, by name); a metric has one direction: name the losses in the",
+        ),
+        (
+            ["model,benchmark,metric,score,direction", "m,q,x,1,lower", "m,r,x,1,higher"],
+            "rows 1 (lower) and 2 (higher) contradict each other on x, expected one direction; a "
+            "metric has one direction: name the losses in the column 'metric' (loss, perplexity, "
+            "…), or write one file per direction (a problem of kind table reads several metrics",
+        ),
+        (
+            ["model,benchmark,acc,perplexity", "m,q,0.5,4"],
+            "'acc', 'perplexity' look like a column each for every metric; the table is a row",
         ),
         (
             ["model,benchmark,score", "m,q,1", "m,q_ppl,1"],

@@ -384,3 +384,13 @@ def test_the_published_figures_to_four_digits() -> None:
     assert round(float(np.mean(sizes)), 3) == 0.959
     counts = {entry["early_checkpoints"] for model in entries.values() for entry in model.values()}
     assert counts == {14}
+
+
+def test_a_file_with_two_metrics_is_named_with_what_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    row = "m,1b,dense,8,q,"
+    lines = ["model,size,arch,tokens_bt,benchmark,metric,score", f"{row}acc,1", f"{row}ppl,2"]
+    path.write_text("\n".join(lines))
+    message = r"2 metrics \(acc, ppl\), .* or name the file in a problem file of kind table"
+    with pytest.raises(TokenmartError, match=message):
+        score_table(path, WORKSPACE)
