@@ -15,7 +15,12 @@ from plugins.benchmarks.e2lm.scores import open_scores
 from plugins.benchmarks.e2lm.site_scores import plain_table
 from plugins.benchmarks.model_sql import ModelSql
 from plugins.benchmarks.scores.metric_directions import Direction
-from plugins.benchmarks.scores.score_table import direction_notes, read_scores, tokens_notes
+from plugins.benchmarks.scores.score_table import (
+    direction_notes,
+    read_scores,
+    recipe_notes,
+    tokens_notes,
+)
 from plugins.benchmarks.tables.benchmarks import BENCHMARK_TABLES
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
@@ -196,6 +201,7 @@ def _notes(database: duckdb.DuckDBPyConnection) -> Iterator[str]:
     yield from direction_notes(dict(database.execute("from assumed_directions").fetchall()))
     (most,) = database.execute("select max(tokens) from benchmark_scores").fetchall()[0]
     yield from tokens_notes(most)
+    yield from recipe_notes(database, "benchmark_scores")
     off_schedule = database.execute(
         "select distinct full_id from benchmark_scores where step is null order by all"
     ).fetchall()

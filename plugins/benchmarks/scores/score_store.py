@@ -17,6 +17,7 @@ from plugins.benchmarks.scores.score_table import (
     direction_notes,
     read_model_scores,
     read_scores,
+    recipe_notes,
     tokens_notes,
 )
 from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES, BENCHMARK_TABLES, MODEL_SCORES
@@ -109,7 +110,10 @@ def read_problem_scores(
     path, found = file.path, _checked_sha256(problem, file)
     assumed: dict[str, Direction] = {}
     scores = read_scores(path, assumed=assumed)
-    notes = (*direction_notes(assumed), *tokens_notes(pc.max(scores["tokens"]).as_py()))
+    with duckdb.connect() as connection:
+        connection.register("scores", scores)
+        averaged = recipe_notes(connection, "scores")
+    notes = (*direction_notes(assumed), *tokens_notes(pc.max(scores["tokens"]).as_py()), *averaged)
     sizes = set(scores["size"].to_pylist()) - {None}
     for name in predict_from:
         if not _is_number(name) and name not in sizes:

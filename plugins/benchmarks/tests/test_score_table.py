@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from plugins.benchmarks.scores.score_table import read_scores, tokens_notes
+from plugins.benchmarks.scores.score_table import read_scores, recipe_notes, tokens_notes
 from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES
 from warehouse.errors import TokenmartError
 
@@ -198,3 +198,25 @@ def test_so_few_tokens_that_they_may_be_billions_have_a_note() -> None:
     (note,) = tokens_notes(350.0)
     assert note.startswith("tokens: 350 at most, taken as single tokens; if these are billions")
     assert tokens_notes(350e9) == tokens_notes(None) == ()
+
+
+def test_runs_that_are_averaged_are_named(tmp_path: Path) -> None:
+    """Seeds of one recipe and size count as one in comparisons of sizes, and all pairs in CS."""
+    header = "model,size,arch,recipe,tokens_bt,benchmark,score"
+
+    def notes(*runs: str) -> tuple[str, ...]:
+        scores = read_scores(written(tmp_path, header, *(f"{run},1,q,0.5" for run in runs)))
+        with duckdb.connect() as connection:
+            connection.register("scores", scores)
+            return recipe_notes(connection, "scores")
+
+    one = ("a,1b,x,c4", "b,4b,x,c4")
+    assert notes(*one) == notes("a,1b,x,c4", "b,1b,x,c4") == ()
+    assert notes(*one, "c,1b,x,c4", "d,1b,x,c4") == (
+        "one recipe and size has several runs (recipe c4, size 1b: 3); comparisons of sizes use "
+        "the mean score of these runs",
+    )
+    assert notes("a,1b,x,web", "b,1b,x,science") == ()
+    assert notes("a,1b,x,web", "b,1b,x,science", "c,1b,x,science") == (
+        "1b x: CS compares 2 science with 1 web run; it uses the means over all pairs of them",
+    )
