@@ -17,7 +17,7 @@ import duckdb
 import numpy as np
 
 from analysis.statistics.correlations import Flags, Floats
-from plugins.benchmarks.e2lm.scores import open_problem
+from plugins.benchmarks.e2lm.scores import FEWEST_PAIRS, open_problem
 from plugins.benchmarks.model_sql import ModelSql
 from plugins.benchmarks.scores.table_problem import TableProblem, early_ends, find_table, read_table
 from warehouse.errors import TokenmartError
@@ -70,9 +70,10 @@ def compare_scoring_methods(
 
     Returns:
         JSON-ready: for each stage and scoring method, the decision accuracy with its interval over
-        runs and benchmarks, the difference from the target's scoring method, the decision accuracy
-        on pairs of one family, signal quality and signal-to-noise ratio. For each stage, also the
-        decision accuracy of the scoring method that was chosen on the other benchmarks.
+        runs and benchmarks (None with fewer than `FEWEST_PAIRS` pairs of runs, or if all decisions
+        are right or all wrong), the difference from the target's scoring method, the decision
+        accuracy on pairs of one family, signal quality and signal-to-noise ratio. For each stage,
+        also the decision accuracy of the scoring method that was chosen on the other benchmarks.
 
     Raises:
         TokenmartError: the problem is unknown or not a table, or has nothing to compare.
@@ -330,6 +331,7 @@ def _stage_record(
         _draw(generator, decisions.runs, resamples),
         _draw(generator, tasks, resamples)[:, decisions.task],
     )
+    enough = len(decisions.first) >= FEWEST_PAIRS
     every = np.ones((1, len(decisions.benchmarks)))
     observed = _weighted(decisions, np.ones((1, decisions.runs)), every)[:, 0]
     own = decisions.methods.index(target)
@@ -339,9 +341,10 @@ def _stage_record(
             "scoring_method": method,
             "no_evaluation": index >= decisions.evaluated,
             "decision_accuracy": round(float(observed[index]), 6),
-            "interval": _percentiles(drawn[index]),
+            # resamples of decisions that are all right, or all wrong, are all equal
+            "interval": _percentiles(drawn[index]) if enough and 0 < observed[index] < 1 else None,
             "minus_target": round(float(observed[index] - observed[own]), 6),
-            "minus_target_interval": _percentiles(drawn[index] - drawn[own]),
+            "minus_target_interval": _percentiles(drawn[index] - drawn[own]) if enough else None,
             "within_families": _rounded(np.nanmean(within[index])) if within.size else None,
             **_quality_record(quality.get(method), decisions, seed, resamples),
         }

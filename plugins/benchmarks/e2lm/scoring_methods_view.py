@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from plugins.benchmarks.e2lm.scores import FEWEST_PAIRS
 from warehouse.terminal import (
     Column,
     left_out_notes,
@@ -112,12 +113,16 @@ def _few_runs(found: list[dict[str, Any]]) -> Iterator[str]:
         for stage in problem["stages"]:
             if stage["runs"] < FEW_RUNS:
                 pairs, tasks = stage["pairs"], stage["tasks"]
+                few = (
+                    f"; with fewer than {FEWEST_PAIRS} pairs, it is mostly chance and has no "
+                    "interval"
+                )
                 yield (
                     f"{problem['problem']}, {stage['stage']}: {stage['runs']} runs make {pairs} "
                     f"{'pair' if pairs == 1 else 'pairs'} on {tasks} "
                     f"{'task' if tasks == 1 else 'tasks'}: one pair on one task changes a decision "
                     f"accuracy by {1 / (pairs * tasks):.3f}, and one run by up to "
-                    f"{2 / stage['runs']:.3f}"
+                    f"{2 / stage['runs']:.3f}{few * (pairs < FEWEST_PAIRS)}"
                 )
 
 
@@ -125,5 +130,7 @@ def _or_dash(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
-def _interval(bounds: list[float], sign: str = "+") -> str:
+def _interval(bounds: list[float] | None, sign: str = "+") -> str:
+    if bounds is None:
+        return "–"
     return f"{bounds[0]:{sign}.2f} to {bounds[1]:{sign}.2f}"

@@ -249,6 +249,24 @@ def test_a_run_without_an_early_checkpoint_is_named(workspace: Workspace) -> Non
     shown = " ".join(CliRunner().invoke(cli, words).stdout.split())
     assert "runs left out: m1 (no checkpoint that early, or no final score" in shown
     assert "3 runs make 3 pairs" in shown
+    assert "with fewer than 10 pairs, it is mostly chance and has no interval" in shown
+    (found,) = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)
+    (stage,) = found["stages"]
+    (row,) = stage["scoring_methods"]
+    assert (stage["pairs"], row["decision_accuracy"]) == (3, 1.0)
+    assert row["interval"] is row["minus_target_interval"] is None
+
+
+def test_an_interval_needs_ten_pairs_of_two_orders(workspace: Workspace) -> None:
+    """5 runs make 10 pairs; resamples of decisions that are all right are all equal."""
+    words = ["e2lm", "scoring-methods", "--problem", "runs", "--resamples", "100", "--json"]
+    for early, accuracy in ((0.95, 1.0), (0.0, 0.6)):  # m4 ends first, and begins first or last
+        write(workspace, RUNS, [*over_training(), f"m4,1,q,acc,{early}", "m4,8,q,acc,0.99"])
+        (found,) = json.loads(CliRunner().invoke(cli, words).stdout)
+        (row,) = found["stages"][0]["scoring_methods"]
+        assert (row["decision_accuracy"], row["minus_target_interval"]) == (accuracy, [0.0, 0.0])
+        low, high = row["interval"] or (None, None)
+        assert (low is None) if accuracy == 1 else (0 <= low < 0.6 < high <= 1)
 
 
 def test_a_stage_before_the_first_checkpoint_is_named(workspace: Workspace) -> None:
