@@ -163,3 +163,36 @@ def test_medians_of_repeated_values_are_those_of_numpy() -> None:
     values, counts = generator.normal(size=7), generator.integers(0, 4, (50, 7)).astype(float)
     expected = [np.median(np.repeat(values, row.astype(int))) for row in counts]
     assert _medians(values, counts) == pytest.approx(np.array(expected))
+
+
+def test_ranking_consistency_of_logiqa_on_pythia_is_that_of_exact_numbers() -> None:
+    """LogiQA has 651 items, so scores are whole numbers of right answers.
+
+    The early means of pythia-1.4b and pythia-12b-deduped are equal, which counts one half: 0.5222.
+    Means in floating point differ by 3e-17; without rounding, they give 0.5208.
+    """
+    table = pq.read_table(SHIPPED.root / problem("pythia").table.path).to_pylist()
+    answers: dict[str, dict[int, int]] = {}
+    for row in table:
+        if (row["benchmark"], row["metric"]) == ("logiqa", "acc"):
+            assert row["score"] * 651 == pytest.approx(round(row["score"] * 651), abs=1e-9)
+            answers.setdefault(row["model"], {})[row["step"]] = round(row["score"] * 651)
+    steps = sorted(answers["pythia-70m"])
+    assert all(sorted(found) == steps for found in answers.values())
+    early = [step for step in steps if step <= 0.6 * steps[-1]]
+    means = {model: float(sum(found[step] for step in early)) for model, found in answers.items()}
+    ties = [pair for pair in combinations(sorted(means), 2) if means[pair[0]] == means[pair[1]]]
+    assert ties == [("pythia-1.4b", "pythia-12b-deduped")]
+    by_hand = np.mean(
+        [
+            order_agreement(means, {model: float(found[step]) for model, found in answers.items()})
+            for step in steps[len(early) :]
+        ]
+    )
+    with open_problem("pythia", read_table(problem("pythia"), SHIPPED)) as database:
+        signal = ModelSql(database, SHIPPED).build("benchmark_signal")
+        ((value,),) = database.execute(
+            f"select value from {signal} where benchmark = 'logiqa' and metric = 'acc'"
+            " and statistic = 'rc'"
+        ).fetchall()
+    assert value == pytest.approx(by_hand) == pytest.approx(0.52222, abs=1e-5)
