@@ -32,7 +32,7 @@ def test_words_bytes_and_distances_are_those_of_the_text(built: Warehouse, model
     words = {
         (doc_id, place): (found.start(), found[0])
         for doc_id, text in texts.items()
-        for found in re.finditer(r"\w+", text)
+        for found in re.finditer(r"[\u4e00-\u9fff]|[^\W\u4e00-\u9fff]+", text)
         for place in range(found.start(), found.end())
     }
     covered: dict[int, int] = {}

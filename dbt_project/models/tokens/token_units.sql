@@ -60,7 +60,9 @@ tokenizations as (
         contexts.doc_id,
         contexts.model_id,
         contexts.condition,
-        hash(contexts.context_id, corpora.corpus_id) as tokenization_id
+        -- The number counts versions of a token's features: a higher one makes those of earlier
+        -- builds again.
+        hash(contexts.context_id, corpora.corpus_id, 2) as tokenization_id
     from contexts
     left join corpora using (problem)
     where contexts.condition_kind = 'full'

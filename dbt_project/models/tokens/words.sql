@@ -2,12 +2,16 @@ with documents as (
     select * from {{ source('extract', 'documents') }}
 ),
 
--- A piece is a run of letters, digits and underscores, with the characters before it.
+-- A piece is a run of letters, digits and underscores, with the characters before it; a Chinese
+-- character, which no space separates from the next word, is a piece of its own.
 cut as (
     select
         problem,
         doc_id,
-        regexp_extract_all(text, '[^\p{L}\p{N}_]*[\p{L}\p{N}_]+') as pieces
+        flatten(list_transform(
+            regexp_extract_all(text, '[^\p{L}\p{N}_]*[\p{L}\p{N}_]+'),
+            lambda run: regexp_extract_all(run, '\p{Han}|\P{Han}+')
+        )) as pieces
     from documents
 ),
 
