@@ -39,7 +39,7 @@ def last_problem(context: click.Context, parameter: click.Parameter, given: str 
     if given is not None:
         return given
     from warehouse.errors import visible
-    from warehouse.paths import find_workspace, list_problems
+    from warehouse.paths import asked_as, find_workspace
 
     workspace = find_workspace()
     files = [] if workspace.address else workspace.tokens.glob("problem=*/*/*/tokens.parquet")
@@ -47,7 +47,7 @@ def last_problem(context: click.Context, parameter: click.Parameter, given: str 
     if newest is None:
         return asked_problem(context, parameter, None)
     name = newest[1].partition("=")[2]
-    asked = name if name in list_problems(workspace) else f"{name}.yml"
+    asked = asked_as(name, workspace) or f"{name}.yml"
     click.echo(visible(f"--problem {asked} (extracted last)"), err=True)
     return asked
 

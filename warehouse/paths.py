@@ -163,6 +163,33 @@ def problems_here(workspace: Workspace) -> str:
     return f"problems here: {names} (or give the path of your own .yml)"
 
 
+def problem_record(name: str, workspace: Workspace) -> Path:
+    """Where the path of the problem file is recorded whose documents are stored under a name."""
+    return workspace.data / "problem_files" / f"{name}.txt"
+
+
+def recorded_file(name: str, workspace: Workspace) -> Path | None:
+    """The problem file whose documents are stored under this name, if it is still there."""
+    try:
+        path = Path(problem_record(name, workspace).read_text(encoding="utf-8"))
+    except OSError:
+        return None
+    return path if path.is_file() else None
+
+
+def asked_as(name: str, workspace: Workspace) -> str | None:
+    """The value of `--problem` for a problem that has stored rows, as short as it can be.
+
+    None where its file isn't known.
+    """
+    if name in list_problems(workspace):
+        return name
+    path = recorded_file(name, workspace) or Path(f"{name}.yml").resolve()
+    if not path.is_file():
+        return None
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
 def find_workspace(start: Path | None = None) -> Workspace:
     """Find the checkout: $TOKENMART_HOME, else upwards from `start`, else the parent of this
     package.

@@ -338,6 +338,28 @@ def test_a_processor_is_obeyed_by_name_and_refused_for_weeks(
     assert "extracted 8 units" in output
 
 
+def test_another_file_of_a_problem_s_name_does_not_replace_its_tokens(
+    workspace: Workspace, tiny_problem: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = tiny_problem(texts=2)
+    ok(run(path))
+    before = everything(workspace)
+    body = yaml.safe_load(path.read_text())
+    other = tmp_path / "elsewhere" / path.name
+    (other.parent / "texts").mkdir(parents=True)
+    (other.parent / "texts" / "a.txt").write_text(make_text(9))
+    body["documents"] = {"kind": "folder", "path": "texts"}
+    other.write_text(yaml.safe_dump(body))
+    for command in (extract, status):
+        result = CliRunner().invoke(command, ["--problem", str(other)])
+        assert f"name: {body['name']} is that of {path.resolve()}" in one_line_error(result, 1)
+    assert everything(workspace) == before
+    # a file may be moved
+    path.rename(tmp_path / "moved.yml")
+    ok(CliRunner().invoke(extract, ["--problem", str(tmp_path / "moved.yml"), "--dry-run"]))
+    ok(CliRunner().invoke(extract, ["--problem", str(other), "--dry-run"]))
+
+
 def test_a_file_that_is_not_there_is_named_before_and_after_a_run(
     workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from importlib.util import find_spec
-from pathlib import Path
 from typing import IO
 
 import click
@@ -101,7 +101,7 @@ def _nothing_selected(arguments: Sequence[str], workspace: Workspace) -> bool:
 
 def next_steps(workspace: Workspace) -> list[str]:
     """Commands that follow a build: of the problems with metric values, the last changed first."""
-    from warehouse.paths import list_problems
+    from warehouse.paths import asked_as
     from warehouse.problem.spec import load_ranked
     from warehouse.sql.connection import connect_read_only
     from warehouse.store.survey import last_change
@@ -116,16 +116,15 @@ def next_steps(workspace: Workspace) -> list[str]:
     lines = []
     rows.sort(key=lambda row: last_change(workspace.store, row[0]), reverse=True)
     for (problem,) in rows[:PROBLEMS_NAMED]:
-        asked = problem if problem in list_problems(workspace) else f"{problem}.yml"
-        target = None
-        try:
+        asked = asked_as(problem, workspace)
+        if asked is None:
+            continue
+        shown, target = shlex.quote(asked), None
+        with suppress(TokenmartError):
             target = load_ranked(asked, workspace).target
-        except TokenmartError:
-            if not Path(asked).is_file():
-                asked = f"FOLDER/{problem}.yml"  # the folder isn't recorded
         if target is not None:
-            lines.append(f"  tokenmart correlate --problem {asked}")
-        lines.append(f"  tokenmart report --problem {asked}")
+            lines.append(f"  tokenmart correlate --problem {shown}")
+        lines.append(f"  tokenmart report --problem {shown}")
     return ["next:", *lines] if lines else []
 
 

@@ -14,8 +14,15 @@ from pathlib import Path
 from typing import ClassVar, NoReturn, Protocol
 
 from warehouse.errors import OtherKindError, ProblemFileError, did_you_mean
+from warehouse.files import storage_errors, write_whole
 from warehouse.frozen import Frozen
-from warehouse.paths import Workspace, list_problems, problems_here
+from warehouse.paths import (
+    Workspace,
+    list_problems,
+    problem_record,
+    problems_here,
+    recorded_file,
+)
 from warehouse.plugins import kinds
 from warehouse.problem.yaml_file import YamlTree, parse_yaml
 
@@ -100,6 +107,20 @@ def namesake(problem: Ranked, workspace: Workspace) -> Path | None:
     if not here.is_file() or here.samefile(problem_path(asked, workspace)):
         return None
     return here
+
+
+def record_file(problem: Ranked, workspace: Workspace) -> None:
+    """Record the file of a problem whose documents are stored.
+
+    Raises:
+        StorageError: it can't be written.
+    """
+    (asked,) = shlex.split(problem.asked)
+    path, record = problem_path(asked, workspace).resolve(), problem_record(problem.name, workspace)
+    if recorded_file(problem.name, workspace) != path:
+        with storage_errors(record):
+            record.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(record, str(path))
 
 
 def read_problem_file(name: str, workspace: Workspace) -> YamlTree:

@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 import warehouse.probes
 from warehouse.errors import ProblemFileError
 from warehouse.frozen import Frozen, increasing, one_of
-from warehouse.paths import Workspace
+from warehouse.paths import Workspace, recorded_file
 from warehouse.probes.probe import Probe, contexts
 from warehouse.problem.mistakes import check, inherit
 from warehouse.problem.models import ModelSpec, slug
@@ -29,7 +29,7 @@ from warehouse.problem.problem_files import (
     read_problem_file,
     with_keys,
 )
-from warehouse.problem.yaml_file import YamlTree
+from warehouse.problem.yaml_file import YamlTree, parse_yaml
 from warehouse.sources.documents import DocumentSource, PinnedArchive
 from warehouse.sources.place import Place
 
@@ -295,7 +295,27 @@ def load_problem(name: str, workspace: Workspace) -> Problem:
         other.refuse()
     problem = checked_problem(tree, workspace)
     problem._asked = name
+    _refuse_name_of_another(problem, tree.path, workspace)
     return problem
+
+
+def _refuse_name_of_another(problem: Problem, path: Path, workspace: Workspace) -> None:
+    """Stop where the rows stored under a problem's name are of another file's documents.
+
+    Extraction would replace them. Two files may share a name while their documents are the same.
+    """
+    stored = recorded_file(problem.name, workspace)
+    if stored is None or stored.samefile(path):
+        return
+    try:
+        other = checked_problem(parse_yaml(stored), workspace)
+    except ProblemFileError:
+        return
+    if other.name == problem.name and other.documents != problem.documents:
+        raise ProblemFileError(
+            f"{path}: name: {problem.name} is that of {stored}, whose tokens are stored here and "
+            "which has other documents; give one of the files another name"
+        )
 
 
 def load_ranked(name: str, workspace: Workspace) -> Ranked:

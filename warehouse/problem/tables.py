@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
+from warehouse.problem.problem_files import record_file
 from warehouse.problem.spec import Problem
 from warehouse.remote import footer, source
 from warehouse.sources.documents import FolderDocuments, documents_table
@@ -49,6 +50,7 @@ def ensure_documents(problem: Problem, workspace: Workspace, offline: bool = Fal
         if whole != table["characters"].to_pylist():
             footers[WHOLE_KEY] = json.dumps(whole)
         write_table(path, table.replace_schema_metadata(footers))
+    record_file(problem, workspace)
     return pq.read_table(source(path), partitioning=None)
 
 
