@@ -19,7 +19,7 @@ import pyarrow as pa
 from analysis.ranking.leaderboard import rank_metrics, row_record
 from analysis.ranking.loading import load_table
 from analysis.ranking.metric_table import Direction
-from analysis.statistics.correlations import number
+from analysis.statistics.correlations import MINIMUM_POINTS, number
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.metrics.tries import Kind, Try
 from warehouse.paths import find_workspace
@@ -270,8 +270,14 @@ def _tries(
                 "where problem = $problem), or name them apart in a column variant"
             )
         values[ids[named]] = _value(where, content["value"])
-    if all(math.isnan(value) for values in found.values() for value in values.values()):
-        raise TokenmartError(f"{option}: no value for any model of {problem.name}")
+    for variant, values in found.items():
+        there = sum(not math.isnan(value) for value in values.values())
+        if there < MINIMUM_POINTS:
+            named = f" of variant {variant}" if len(found) > 1 else ""
+            raise TokenmartError(
+                f"{option}: values{named} for {there} of {len(problem.ranked_models)} models of "
+                f"{problem.name}; a correlation needs {MINIMUM_POINTS} (nothing was recorded)"
+            )
     return [
         Try(name, variant, kind, definition, values) for variant, values in sorted(found.items())
     ]

@@ -72,8 +72,10 @@ def _style(level: float, cool: bool) -> str:
 
 def _headline(reading: Reading) -> str:
     keys = sum(s.is_key for s in reading.segments)
-    known = sum(s.gain is not None for s in reading.segments)
-    text = f"{reading.model}: {len(reading.segments)} segments, mean NLL {reading.mean_nll:.3f}"
+    text = f"{reading.model}: {reading.tokens:,} tokens, mean NLL {reading.mean_nll:.3f}"
     if reading.gain_condition:
-        text += f", gain from {reading.gain_condition} for {known} of them, {keys} key tokens"
+        text += (
+            f", gain from {reading.gain_condition} for {reading.gained:,} of them, "
+            f"{keys} key tokens"
+        )
     return text

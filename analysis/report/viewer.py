@@ -43,7 +43,8 @@ class Segment:
     """Characters `start` to `end` and what the model made of them.
 
     logprob, entropy: nats; gain: nats won by the far context, None where it wasn't measured;
-    rank: the worst among the segment's tokens; tokens: how many; position: of the first.
+    rank: the worst among the segment's tokens; tokens: how many; position: of the first; gained: of
+    how many a gain is known.
     """
 
     start: int
@@ -54,6 +55,7 @@ class Segment:
     gain: float | None
     tokens: int
     position: int
+    gained: int = 0
 
     @property
     def is_key(self) -> bool:
@@ -79,6 +81,11 @@ class Reading:
     def tokens(self) -> int:
         """Number of tokens in the segments."""
         return sum(segment.tokens for segment in self.segments)
+
+    @property
+    def gained(self) -> int:
+        """Number of tokens with a gain."""
+        return sum(segment.gained for segment in self.segments)
 
     @property
     def mean_nll(self) -> float:
@@ -221,6 +228,7 @@ def merge(tokens: Iterable[Segment]) -> list[Segment]:
             rank=max(last.rank, token.rank),
             gain=sum(gains) if gains else None,
             tokens=last.tokens + 1,
+            gained=last.gained + token.gained,
         )
     return segments
 
@@ -290,8 +298,9 @@ def _reading(
     ).fetchall()
     gain_condition, gains = _gains(connection, problem, model.model_id, doc_id, condition)
     segments = merge(
-        Segment(first, last, logprob, entropy, rank, gains.get(position), 1, position)
+        Segment(first, last, logprob, entropy, rank, gain, 1, position, gain is not None)
         for first, last, logprob, entropy, rank, position in rows
+        for gain in (gains.get(position),)
     )
     shown = tuple(segment for segment in segments if segment.end > start and segment.start < end)
     return Reading(model.full_id, shown, gain_condition, tokens_read, tokens_whole, read_to)

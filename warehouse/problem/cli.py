@@ -100,13 +100,15 @@ def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path
     click.echo(f"  tokenmart extract --problem {asked}")
     click.echo("  tokenmart dbt build")
     click.echo(
-        '  tokenmart sql "select metric, variant, model_id, value from metric_values '
-        f"where problem = '{made.problem.name}'\""
+        '  tokenmart sql "select metric, variant, model_id, value, documents from metric_values '
+        f"where problem = '{made.problem.name}' order by all\""
     )
 
 
 def _texts_notes(made: NewProblem) -> list[str]:
     """Notes on text that isn't read, or isn't compared with a shorter context."""
+    from warehouse.problem.new_problem import BYTES_PER_TOKEN_OF_A_CUT
+
     notes = []
     longer = sum(whole > read for whole, read in zip(made.lengths, made.read, strict=True))
     at = made.problem.documents.max_characters
@@ -115,7 +117,13 @@ def _texts_notes(made: NewProblem) -> list[str]:
             f"cut: {longer} of {counted(len(made.lengths), 'document')} to the context of "
             f"{made.context_of} ({made.context:,} tokens): about {sum(made.read):,} of "
             f"{sum(made.lengths):,} tokens are read"
-            + (f"; all models read the same {at:,} characters (max_characters)" if at else "")
+            + (
+                f"; max_characters cuts at {at:,} characters for every model: a tokenizer with "
+                f"fewer than {BYTES_PER_TOKEN_OF_A_CUT} bytes a token reads less, see "
+                "`tokenmart status`"
+                if at
+                else ""
+            )
         )
     place = made.problem.place(find_workspace())
     unknown = [m.full_id for m in made.problem.models if m.context_limit(place) is None]

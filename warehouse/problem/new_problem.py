@@ -252,6 +252,7 @@ def _packaged(model: str, workspace: Workspace) -> _Model | None:
     """
     if Path(model).expanduser().exists():
         return None
+    names = []
     for path in sorted(workspace.problems.glob("*.yml")):
         tree = parse_yaml(path).value
         rows = tree.get("models") if isinstance(tree, dict) else None
@@ -260,6 +261,9 @@ def _packaged(model: str, workspace: Workspace) -> _Model | None:
             packaged = isinstance(source, dict) and source.get("kind") == "package"
             if packaged and row.get("full_id") == model:
                 return _Model(model, str(row.get("family")), json.dumps(source))
+            names += [str(row.get("full_id"))] if packaged else []
+    if "/" not in model and (hint := did_you_mean(model, names)):
+        raise TokenmartError(f"--model {model}: no such folder or GGUF file; {hint}".rstrip())
     return None
 
 

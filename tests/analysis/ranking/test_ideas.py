@@ -109,7 +109,10 @@ def test_leaving_variants_out_of_the_build_does_not_help_those_that_stay(minilon
         ("select model_id, value from metric_values", "a second value for"),
         ("select 'smollm2-135' as model_id, 1 as value", "did you mean 'smollm2-135m'?"),
         ("select 'smollm2-135m' as model_id, 'x' as value", "row 1: value is 'x'; it must be"),
-        ("select 'smollm2-135m' as model_id, null::double as value", "no value for any model"),
+        (
+            "select 'smollm2-135m' as model_id, null::double as value",
+            "values for 0 of 23 models",
+        ),
         ("select model_id, avg(score) as value from Downstream_scores group by 1", "names Downst"),
         ("create table x as select 1; drop table metric_values", "DROP is not allowed"),
         ("select 'smollm2-135m' as model_id, 'inf'::double as value", "row 1: value is inf, exp"),

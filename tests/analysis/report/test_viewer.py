@@ -36,7 +36,7 @@ from warehouse.store.token_files import read_rows, write_units
 
 
 def segment(start, end, logprob=-1.0, gain=None, rank=1):
-    return Segment(start, end, logprob, 0.5, rank, gain, 1, start)
+    return Segment(start, end, logprob, 0.5, rank, gain, 1, start, gain is not None)
 
 
 TEXT = "naïve </script><b>日本語</b> 😀ok\nsecond & line\n"
@@ -57,12 +57,13 @@ def view():
 
 def test_bytes_of_one_character_become_one_segment_that_adds_up():
     tokens = [
-        (0, 2, -1.0, 0.1, 1, None, 1, 0), (2, 3, -2.0, 0.2, 5, 1.0, 1, 1),
-        (2, 3, -3.0, 0.3, 2, 0.5, 1, 2), (3, 3, -0.5, 0.1, 1, None, 1, 3),
-        (3, 6, -1.0, 0.1, 1, 0.25, 1, 4),
+        (0, 2, -1.0, 0.1, 1, None, 1, 0), (2, 3, -2.0, 0.2, 5, 1.0, 1, 1, 1),
+        (2, 3, -3.0, 0.3, 2, 0.5, 1, 2, 1), (3, 3, -0.5, 0.1, 1, None, 1, 3),
+        (3, 6, -1.0, 0.1, 1, 0.25, 1, 4, 1),
     ]  # fmt: skip
     found = merge(Segment(*token) for token in tokens)
     assert [(s.start, s.end, s.tokens) for s in found] == [(0, 2, 1), (2, 3, 3), (3, 6, 1)]
+    assert [s.gained for s in found] == [0, 2, 1]
     assert found[1].logprob == -5.5 and found[1].gain == 1.5 and found[1].rank == 5
     assert found[0].gain is None
 
@@ -95,7 +96,7 @@ def test_the_terminal_shows_every_character_once(view):
     with console.capture() as capture:
         print_view(console, view, "logprob", keys_only=False)
     out = capture.get()
-    assert out.count("second & line") == 2 and "lab/two: 3 segments" in out
+    assert out.count("second & line") == 2 and "lab/two: 3 tokens" in out
     text = shaded(view, view.readings[0], "gain", keys_only=True)
     assert text.plain == TEXT
     assert {(span.start, span.end) for span in text.spans} == {(6, 15)}

@@ -99,6 +99,13 @@ def test_a_model_that_comes_in_a_package_is_taken_from_the_problem_that_has_it(
     assert load_problem("third.yml", workspace).models[0].source.kind == "local"
 
 
+def test_a_mistyped_packaged_model_is_no_model_of_the_hub(own: Path, workspace: Workspace) -> None:
+    shutil.copy(CHECKOUT.problems / "minilong.yml", workspace.problems)
+    done = new("mine", "--texts", "texts", "--model", "smollm2-135")
+    assert done.exit_code == 1 and not (own / "mine.yml").exists()
+    assert "--model smollm2-135: no such folder or GGUF file; did you mean" in done.output
+
+
 def test_a_file_with_one_model_has_fourteen_lines(own: Path) -> None:
     assert new("mine", "--texts", "texts", "--model", "my model").exit_code == 0
     assert len((own / "mine.yml").read_text().splitlines()) == 14
@@ -382,7 +389,8 @@ def test_several_models_read_as_many_characters(own: Path, workspace: Workspace)
     # (2,048 - 1 - 160 tokens) at 3 bytes, counted as 4 a token
     assert (
         "cut: 2 of 2 documents to the context of small (2,048 tokens): about 2,830 of 55,000 "
-        "tokens are read; all models read the same 5,661 characters (max_characters)"
+        "tokens are read; max_characters cuts at 5,661 characters for every model: a tokenizer "
+        "with fewer than 3 bytes a token reads less, see `tokenmart status`"
     ) in done.output, done.output
     assert load_problem("mine.yml", workspace).documents.max_characters == 5661
     plan = CliRunner().invoke(cli, ["extract", "--problem", "mine.yml", "--dry-run"])
