@@ -76,7 +76,7 @@ def _narrowed(
 ) -> list[int]:
     """Widths of as many columns as fit, from the left; texts as wide as they can then be."""
     for shown in range(len(most), 0, -1):
-        for cap in range(max(most), _NARROWEST_TEXT - 1, -1):
+        for cap in range(max(*most, _NARROWEST_TEXT), _NARROWEST_TEXT - 1, -1):
             widths = [
                 max(min(cells, cap) if text else cells, head)
                 for cells, head, text in zip(most[:shown], least, is_text, strict=False)

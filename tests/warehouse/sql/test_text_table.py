@@ -112,6 +112,12 @@ def test_no_rows() -> None:
     assert text_table(["a_name"], [], 80).lines == ["a_name", "──────", "(no rows)"]
 
 
+def test_of_many_narrow_columns_those_that_fit_are_shown() -> None:
+    table = text_table([f"column{n}" for n in range(9)], [[12345] * 9], 30)
+    assert table.lines[-1] == "  ".join(["  12345"] * 3)
+    assert table.hidden == tuple(f"column{n}" for n in range(3, 9))
+
+
 def on_a_terminal(columns: int, *arguments: str) -> list[str]:
     """Lines that `tokenmart sql` shows on a terminal of that many columns."""
     pid, terminal = pty.fork()
