@@ -11,7 +11,7 @@ import click
 
 from warehouse.errors import TokenmartError, visible
 from warehouse.options import FILE, FORCE, FORCE_OTHER, JSON, WIDE
-from warehouse.terminal import file_size
+from warehouse.terminal import counted, file_size
 
 if TYPE_CHECKING:
     from plugins.merging.competition.standings import Standings
@@ -76,8 +76,8 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
     """
     from plugins.merging.competition.helm import plain_results
     from plugins.merging.competition.ranking_table import read_ranking, store_ranking
-    from plugins.merging.competition.standings import missing_results
-    from plugins.merging.competition.standings_view import missing_notes
+    from plugins.merging.competition.standings import BUILD, check_results
+    from plugins.merging.competition.standings_view import result_notes
     from warehouse.paths import find_workspace, list_problems
 
     workspace = find_workspace()
@@ -87,22 +87,24 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
         )
     if name in list_problems(workspace):
         raise TokenmartError(f"--problem {name}: a problem file has this name; choose another")
+    with plain_results(file, metrics) as plain:
+        table = read_ranking(plain)
     if (workspace.store / "ranking_results" / f"problem={name}").exists() and not force:
         raise TokenmartError(
             f"--problem {name}: results of this name are here; replace them with --force"
         )
-    with plain_results(file, metrics) as plain:
-        table = read_ranking(plain)
     for line in table.notes:
         click.echo(visible(line), err=True)
-    for line in missing_notes(missing_results(table, name, workspace)):
+    for line in result_notes(check_results(table, name, workspace)):
         click.echo(visible(line), err=True)
     store_ranking(table, workspace, name)
     entries = len(table.results["entry"].unique())
+    columns = len(table.columns.group_by(["task", "metric"]).aggregate([]))
+    rounds = len(table.columns["round"].unique())
     click.echo(
         f"{name}: {table.results.num_rows:,} results of {entries} entries in "
-        f"{table.columns.num_rows} columns (a task and a metric each); next: "
-        "tokenmart dbt run --select tag:benchmarks tag:rankings"
+        f"{counted(columns, 'column')} (a task and a metric each) and {counted(rounds, 'round')}; "
+        f"next: {BUILD}"
     )
 
 

@@ -6,6 +6,8 @@ with an invalid row is refused; the error describes the first one.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +46,8 @@ SCORE = "score"
 MEAN_WIN_RATE = "mean_win_rate"
 """The metric whose values are win rates computed by another program."""
 
+_SEPARATORS = re.compile(r"[\s_.-]+")
+
 _DEFAULTS = {
     "round": "'results'",
     "round_weight": "1",
@@ -73,7 +77,8 @@ def read_ranking(path: Path, noted: str | None = None) -> RankingTable:
 
     Args:
         path: CSV, TSV, JSON lines or Parquet.
-        noted: notes name columns of this round only, so that a hidden one stays hidden.
+        noted: notes name columns of this round only, so that a hidden one stays hidden; with
+            `overall`, columns of the rounds that it consists of.
 
     Raises:
         TokenmartError: the file can't be read, has other columns, or a row is invalid; the message
@@ -82,7 +87,7 @@ def read_ranking(path: Path, noted: str | None = None) -> RankingTable:
     with duckdb.connect() as connection:
         read_plain(connection, path, COLUMNS, REQUIRED, long=("task", "value"))
         lower = _take_directions_of_names(connection, noted)
-        notes = (*lower, *_notes(connection, noted))
+        notes = (*lower, *_notes(connection, noted), *_same_names(connection, noted))
         for column, default in _DEFAULTS.items():
             connection.execute(f"update plain set {column} = coalesce({column}, {default})")
         _refuse_rows(connection, path)
@@ -115,7 +120,10 @@ def store_ranking(table: RankingTable, workspace: Workspace, problem: str) -> No
     write_table(workspace.store / "ranking_columns" / folder / "columns.parquet", table.columns)
 
 
-_OF_ROUND = f"($1 is null or coalesce(round, {_DEFAULTS['round']}) = $1)"
+_OF_ROUND = (
+    f"($1 is null or coalesce(round, {_DEFAULTS['round']}) = $1"
+    f" or ($1 = '{OVERALL}' and coalesce(round_weight, {_DEFAULTS['round_weight']}) > 0))"
+)
 
 
 def _take_directions_of_names(
@@ -167,6 +175,37 @@ def _notes(connection: duckdb.DuckDBPyConnection, noted: str | None) -> tuple[st
     return tuple(notes)
 
 
+def same_names(noun: str, names: Iterable[str], where: str = "") -> list[str]:
+    """Questions on names that differ only in case or separators, such as `Hidden` and `hidden`.
+
+    Names of entries are compared in SQL by the same rule: see int_ranking_gaps.sql.
+    """
+    alike: dict[str, list[str]] = {}
+    for name in sorted(set(names)):
+        alike.setdefault(_SEPARATORS.sub("", name.lower()), []).append(name)
+    return [
+        f"{noun} {first}{where}: is it the same as {' or '.join(others)}?"
+        for first, *others in alike.values()
+        if others
+    ]
+
+
+def _same_names(connection: duckdb.DuckDBPyConnection, noted: str | None) -> tuple[str, ...]:
+    """Questions on rounds that may be one, and in a round on tasks, metrics and groups."""
+    rows = connection.execute(
+        f"select distinct coalesce(round, {_DEFAULTS['round']}), task, metric, task_group"
+        f" from plain where {_OF_ROUND}",
+        [noted],
+    ).fetchall()
+    rounds = sorted({str(row[0]) for row in rows})
+    found = same_names("round", rounds)
+    for round_name in rounds:
+        for place, noun in enumerate(("task", "metric", "group"), start=1):
+            names = [row[place] for row in rows if row[0] == round_name and row[place] is not None]
+            found += same_names(noun, names, f", round {round_name}")
+    return tuple(found)
+
+
 def _refuse_nothing_ranked(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     ranking = f"direction != 'none' or metric = '{MEAN_WIN_RATE}'"
     if not connection.execute(f"select 1 from plain where {ranking} limit 1").fetchall():
@@ -207,14 +246,16 @@ def _refuse_rows(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
                 "remove it"
             )
     twice = connection.execute(
-        "select min(row_number), max(row_number), entry, task, metric, round from plain"
+        "select min(row_number), max(row_number), entry, task, metric, round, item from plain"
         " group by entry, task, metric, round, item having count(*) > 1 order by 1 limit 1"
     ).fetchone()
     if twice:
-        first, last, entry, task, metric, round_ = twice
+        first, last, entry, task, metric, round_, item = twice
+        what = "" if item is None else f", item {item},"
+        remedy = "remove one (or give each an item)" if item is None else "remove one"
         raise TokenmartError(
-            f"{path}: rows {first} and {last} both give {metric} of {entry} on {task} in round "
-            f"{round_}; remove one (or give each an item)"
+            f"{path}: rows {first} and {last} both give {metric} of {entry} on {task}{what} in "
+            f"round {round_}; {remedy}"
         )
 
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 from plugins.benchmarks.model_sql import ModelSql
 from plugins.merging.competition.helm import plain_results
 from plugins.merging.competition.pairs import tested_pairs
-from plugins.merging.competition.ranking_table import RankingTable, read_ranking
+from plugins.merging.competition.ranking_table import OVERALL, RankingTable, read_ranking
+from plugins.merging.competition.scales import mixed_columns
 from plugins.merging.tables.rankings import MERGE_RUNS, RANKING_COLUMNS, RANKING_RESULTS
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
@@ -40,6 +41,9 @@ _NO_RUNS = pa.schema([pa.field("model_id", pa.string()), *MERGE_RUNS]).empty_tab
 OPEN = "open"
 """The round whose items participants have and may tune on."""
 
+CHECKS = ("ranking_missing", "mixed_scales")
+"""What is noted on the results of a round."""
+
 BUILD = "tokenmart dbt run --select tag:benchmarks tag:rankings"
 """Builds the marts of rankings."""
 
@@ -51,7 +55,7 @@ class Standings:
     Attributes:
         name: the ranking.
         marts: mart → rows as {column: value}; numbers have 12 digits, because further digits of
-            DuckDB's sums are not reproducible.
+            DuckDB's sums are not reproducible. `mixed_scales` has the rows of `mixed_columns`.
         notes: assumptions about values that the file doesn't state, one line each.
     """
 
@@ -61,12 +65,14 @@ class Standings:
 
     @property
     def rounds(self) -> list[str]:
-        """Its rounds; `overall`, if there is one, is last."""
+        """Its rounds: `open` first, the others by name; `overall`, if there is one, last."""
         found = {str(row["round"]) for row in self.marts["rankings"]}
-        return sorted(found, key=lambda name: (name == "overall", name))
+        return sorted(found, key=lambda name: (name == OVERALL, name != OPEN, name))
 
     def only(self, round_name: str) -> Standings:
         """The same without anything that depends on another round: publishable if that is hidden.
+
+        The overall ranking keeps what is noted on the results of the rounds that it consists of.
 
         Raises:
             TokenmartError: there is no such round.
@@ -82,6 +88,10 @@ class Standings:
             ]
             for mart, rows in self.marts.items()
         }
+        if round_name == OVERALL:
+            parts = {row["round"] for row in self.marts["rankings"] if row["round_weight"]}
+            for name in CHECKS:
+                marts[name] = [row for row in self.marts[name] if row["round"] in parts]
         return replace(self, marts=marts)
 
     @property
@@ -128,11 +138,12 @@ def rank_table(
         return replace(_read(connection, name), notes=table.notes)
 
 
-def missing_results(table: RankingTable, name: str, workspace: Workspace) -> list[Row]:
-    """Rows of `ranking_missing` for a table in memory."""
+def check_results(table: RankingTable, name: str, workspace: Workspace) -> dict[str, list[Row]]:
+    """The rows of `CHECKS` for a table in memory."""
     with duckdb.connect() as connection:
         _build(connection, ["ranking_missing"], table, name, workspace, 0, 0)
-        return _rows(connection, "ranking_missing", name)
+        missing = _rows(connection, "ranking_missing", name)
+        return {"ranking_missing": missing, "mixed_scales": mixed_columns(connection, name)}
 
 
 def _build(
@@ -199,6 +210,7 @@ def _outdated(name: str, workspace: Workspace) -> tuple[str, ...]:
 def _read(connection: duckdb.DuckDBPyConnection, name: str) -> Standings:
     marts = {mart: _rows(connection, mart, name) for mart in MARTS}
     marts["ranking_pairs"] = tested_pairs(marts)
+    marts["mixed_scales"] = mixed_columns(connection, name)
     return Standings(name, marts)
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from analysis.report.drawing import HALF, WIDE, Drawing, drawn, html_pages
+from plugins.merging.competition.ranking_table import OVERALL
 from plugins.merging.competition.standings import Row, Standings
 from plugins.merging.competition.standings_figures import front_figure, ranks_figure
 from plugins.merging.competition.standings_view import (
     drop_note,
     first_of,
-    missing_notes,
     no_overall,
     note,
     number,
     rivals,
+    round_notes,
     span,
     stability,
     untested,
@@ -36,7 +37,7 @@ class RoundView:
         win_rates: entry → task group → row of `ranking_tasks`.
         ranks: figure of the ranks' intervals; None without a ranked entry.
         fronts: figures of score against time and memory; none without costs.
-        missing: sentences on results that ranked entries lack.
+        results: sentences on missing results and on values on another scale.
         note: description of the intervals.
     """
 
@@ -49,7 +50,7 @@ class RoundView:
     win_rates: dict[str, dict[str, Row]]
     ranks: Drawing | None
     fronts: list[Drawing]
-    missing: list[str]
+    results: list[str]
     note: str
 
 
@@ -58,7 +59,7 @@ def standings_page(standings: Standings, progress: Progress) -> str:
     pages = html_pages("plugins.merging.competition")
     pages.filters.update({"number": number, "gigabytes": _gigabytes})
     rounds = []
-    for place, name in enumerate(reversed(standings.rounds)):
+    for place, name in enumerate(_overall_first(standings.rounds)):
         progress(f"round {name}", 1)
         rounds.append(_round(standings, name, f"round-{place}"))
     return pages.get_template("standings.html.j2").render(
@@ -73,6 +74,10 @@ def standings_page(standings: Standings, progress: Progress) -> str:
         ],
         span=span,
     )
+
+
+def _overall_first(rounds: list[str]) -> list[str]:
+    return sorted(rounds, key=lambda name: name != OVERALL)
 
 
 def _round(standings: Standings, name: str, anchor: str) -> RoundView:
@@ -103,7 +108,7 @@ def _round(standings: Standings, name: str, anchor: str) -> RoundView:
         ]
         if costs
         else [],
-        missing=missing_notes(standings.marts["ranking_missing"], name),
+        results=round_notes(standings, name),
         note=note(standings, name, reason),
     )  # fmt: skip
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from plugins.merging.competition.ranking_table import OVERALL, SCORE
+from plugins.merging.competition.ranking_table import OVERALL, SCORE, same_names
+from plugins.merging.competition.scales import FRACTIONS, PERCENT
 from plugins.merging.competition.sign_flip import least_groups
-from plugins.merging.competition.standings import OPEN, Row, Standings
+from plugins.merging.competition.standings import CHECKS, OPEN, Row, Standings
 from warehouse.terminal import (
     Column,
     counted,
@@ -79,9 +80,10 @@ def no_overall(standings: Standings) -> list[str]:
     """A sentence on why several rounds have no overall ranking; none if they have one."""
     if len(standings.rounds) < 2 or OVERALL in standings.rounds:
         return []
+    alike = "".join(f"; {question}" for question in same_names("round", standings.rounds))
     return [
         "no overall ranking: it needs at least two rounds with a weight above 0 (round_weight), "
-        "and an entry with a score in all of them"
+        f"and an entry with a score in all of them{alike}"
     ]
 
 
@@ -109,13 +111,19 @@ def _print_drops(console: Console, name: str, rows: list[Row], said: str) -> Non
 def drop_note(standings: Standings, name: str) -> str:
     """A note on the drop of the best of many entries, and on entries without a score in both."""
     rows = standings.drops[name]
-    found = {row["entry"] for row in standings.marts["rankings"] if row["round"] in (OPEN, name)}
+    rankings = standings.marts["rankings"]
+    found = {row["entry"] for row in rankings if row["round"] in (OPEN, name)}
     left = sorted(found - {row["entry"] for row in rows})
     without = f"; without a score in both rounds: {_named(left)}" if left else ""
+    opened = [row for row in rankings if row["round"] == OPEN]
+    unranked = [row["entry"] for row in opened if row["score"] is None]
+    of_all = f" of {len(opened)}" if unranked else ""
+    not_ranked = f" (not ranked: {_named(unranked)})" if unranked else ""
     return (
-        f"{rows[0]['entries']} entries were compared in the open round; the first of many falls "
-        "elsewhere by chance alone, and what was tuned on the round falls further; a negative drop "
-        f"is a rise{without}"
+        f"{rows[0]['entries']}{of_all} entries were compared in the open round{not_ranked}; the "
+        "score of the best of many is high partly by chance, so it drops in another round "
+        "(regression to the mean); the score of an entry that was tuned on the open round drops "
+        f"further; a negative drop is a rise{without}"
     )
 
 
@@ -139,19 +147,51 @@ def _print_round(console: Console, standings: Standings, name: str, wide: bool) 
     ]
     left_out = print_columns(console, columns, f"{standings.name}, round {name}", wide)
     print_notes(console, [f"not ranked: {r['entry']}: {r['reason']}" for r in rows if r["reason"]])
-    print_notes(console, missing_notes(standings.marts["ranking_missing"], name))
+    print_notes(console, round_notes(standings, name))
     print_notes(console, [note(standings, name, reason), *left_out_notes(left_out)], "dim")
     console.print()
 
 
-def missing_notes(missing: list[Row], round_name: str | None = None) -> list[str]:
-    """Sentences on results that ranked entries lack or that have nothing to be compared with.
+def round_notes(standings: Standings, name: str) -> list[str]:
+    """`result_notes` of a round; with `overall`, of its rounds that aren't shown themselves."""
+    shown = set(standings.rounds)
+    return result_notes(
+        {
+            check: [
+                row
+                for row in standings.marts[check]
+                if row["round"] == name or (name == OVERALL and row["round"] not in shown)
+            ]
+            for check in CHECKS
+        }
+    )
 
-    Args:
-        missing: rows of `ranking_missing`.
-        round_name: only this round; None for all.
-    """
-    rows = [row for row in missing if round_name in (None, row["round"])]
+
+def result_notes(checks: dict[str, list[Row]]) -> list[str]:
+    """Sentences on missing results and on values on another scale; `checks` has the `CHECKS`."""
+    return [*_scale_notes(checks["mixed_scales"]), *_missing_notes(checks["ranking_missing"])]
+
+
+def _scale_notes(rows: list[Row]) -> list[str]:
+    """Sentences on columns in which fractions stand beside percent."""
+    found = []
+    for row in rows[:MOST_MISSING]:
+        other = FRACTIONS if row["scale"] == PERCENT else PERCENT
+        found.append(
+            f"warning: {_column(row)}, round {row['round']}: the values of "
+            f"{_named(row['entries'])} are {row['scale']}, those of other entries {other}; they "
+            "are ranked as they are: write all values on one scale"
+        )
+    if len(rows) > MOST_MISSING:
+        found.append(
+            f"warning: {len(rows) - MOST_MISSING} more columns with fractions and percent; "
+            "`tokenmart rank show --json` lists all"
+        )
+    return found
+
+
+def _missing_notes(rows: list[Row]) -> list[str]:
+    """Sentences on results that ranked entries lack or that have nothing to be compared with."""
     found = [
         f"{row['entry']}: {row['cause']} in {_column(row)}, round {row['round']}; ranked without "
         f"it{'' if row['cause'] == ALONE else ', which may raise its score'}"

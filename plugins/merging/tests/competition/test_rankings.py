@@ -155,7 +155,7 @@ def test_a_column_of_direction_none_is_left_out_with_its_group(tmp_path: Path) -
     rounds += [row | {"round": "hidden"} for row in plain(scores)]
     rounds += [row | {"round": "sizes"} for row in plain(sizes, parameters="none")]
     found = rank_file(write(tmp_path / "r.csv", rounds), WORKSPACE, draws=0)
-    assert found.rounds == ["hidden", "open", "overall"]
+    assert found.rounds == ["open", "hidden", "overall"]
     assert scores_of(found, "overall", "rank") == {"a": 3, "b": 1, "c": 1}
 
 
