@@ -35,7 +35,8 @@ _RANKING_SEED = click.option(
 _ROUND = click.option(
     "--round",
     "round_name",
-    help="Show only this round, and nothing that depends on another one.",
+    help="Show only this round, and nothing that depends on another one; `overall`: with the notes "
+    "on its rounds.",
 )
 _METRIC = click.option(
     "--metric",
