@@ -62,10 +62,12 @@ class Destination:
 class StoringImporter(ABC):
     """A format of files that other programs wrote; it stores what it reads. `kind` names it.
 
-    `of_other_models`: the model that the files are of need not be one of the problem.
+    `of_other_models`: the model that the files are of need not be one of the problem. `build`: the
+    command that builds what is computed from the stored rows.
     """
 
     kind: ClassVar[str]
+    build: ClassVar[str] = "tokenmart dbt run"
     of_other_models: ClassVar[bool] = False
 
     @abstractmethod

@@ -359,5 +359,5 @@ def import_(
     tasks = ", ".join(f"{task} ({count})" for task, count in counts.items())
     click.echo(
         f"{full_id}: {counted(sum(counts.values()), 'item')} of "
-        f"{counted(len(counts), 'task')}: {tasks}"
+        f"{counted(len(counts), 'task')}: {tasks}; next: {reader.build}"
     )

@@ -41,6 +41,7 @@ def test_the_importer_of_the_page_works(workspace: Workspace, tmp_path: Path) ->
         return done.stdout
 
     words = ("data", "import", "--problem", "mine", "--model", "me/model")
-    assert "1 item of 1 task" in tokenmart(*words, "--format", "choices", str(choices))
+    said = tokenmart(*words, "--format", "choices", str(choices))
+    assert "1 item of 1 task: qa (1); next: tokenmart dbt run --select tag:benchmarks\n" in said
     query = "select max(loglikelihood) as best from eval_answers"
     assert tokenmart("sql", query, "--format", "csv").split() == ["best", "-1.5"]

@@ -68,7 +68,8 @@ def test_every_format_gives_the_same_scores(
     folder = tmp_path / "score=9"  # no column of the file
     folder.mkdir()
     code, output = run(written(folder, suffix))
-    assert (code, output) == (0, "org/a: 3 items of 2 tasks: qa (2), sum (1)\n")
+    said = "org/a: 3 items of 2 tasks: qa (2), sum (1); next: tokenmart dbt run\n"
+    assert (code, output) == (0, said)
     table = pq.read_table(stored(workspace), partitioning=None)
     assert table.schema.equals(DOWNSTREAM)
     assert table.select(["task", "item", "score", "cluster", "context_tokens"]).to_pylist() == [

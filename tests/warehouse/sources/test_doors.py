@@ -112,7 +112,7 @@ def test_kinds_from_a_scratch_folder_are_used(workspace: Workspace, plugins: Pat
     assert f"model: org/a at {workspace.root}/common/org/a (revision r1;" in done.stdout
     command = ["data", "import", "--problem", "tiny", "--model", "org/a", "--format", "lines"]
     done = tokenmart(plugins, *command, str(workspace.root / "qa.lines"))
-    assert done.stdout == "org/a: 2 items of 1 task: qa (2)\n", done.stderr
+    assert done.stdout == "org/a: 2 items of 1 task: qa (2); next: tokenmart dbt run\n", done.stderr
 
 
 def test_without_the_plugin_the_kinds_that_ship_are_named(workspace: Workspace) -> None:

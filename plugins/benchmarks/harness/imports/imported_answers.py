@@ -31,6 +31,8 @@ LEAST_BYTES = 3
 class EvalImporter(StoringImporter):
     """A format of benchmark answers; `kind` is its name."""
 
+    build = "tokenmart dbt run --select tag:benchmarks"
+
     @abstractmethod
     def read(self, path: Path) -> Iterator[Row]:
         """The requests of a file, with the fields of `EvalAnswer`, not yet checked.
