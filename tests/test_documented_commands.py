@@ -196,10 +196,15 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         (
             "data import --problem minilong --model gemma3-270m --format token-logprobs mine.jsonl",
             "data import --problem minilong --model gemma3-270m --format vllm scored.jsonl",
+            "data import --problem my_models.yml --model me/alpha --format samples "
+            "alpha/samples_*.jsonl",
+            "data import --problem my_models.yml --model me/beta --format samples "
+            "beta/samples_*.jsonl",
         ),
         (
             None,
-            "files of other programs: plugins/benchmarks/tests/test_imported_answers.py",
+            "files of other programs: plugins/benchmarks/tests/test_imported_answers.py, "
+            "test_logged_samples.py",
         ),
     ),
     "e2lm scoring-methods --out scoring_methods.json": (

@@ -308,6 +308,22 @@ def answers_of(workspace: Workspace) -> list[tuple[Any, ...]]:
         ).fetchall()
 
 
+def test_the_problem_file_of_the_guide_is_enough_to_import(
+    problem: Workspace, tmp_path: Path
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "how_to" / "benchmarks.md").read_text("utf-8")
+    text = page.partition("```yaml\n# my_models.yml\n")[2].partition("```")[0]
+    (problem.problems / "tiny.yml").write_text(text.replace("name: my_models", "name: tiny"))
+    for model, items in (("alpha", 3), ("beta", 3)):
+        code, output = import_of(f"me/{model}", tmp_path / model, items, 1)
+        assert code == 0, output
+        assert output == (
+            f"me/{model}: 3 items of 1 task: qa (3); next: tokenmart dbt run --select "
+            "tag:benchmarks\n"
+        )
+    assert answers_of(problem) == [("me--alpha", 6, -1.0), ("me--beta", 6, -1.0)]
+
+
 @pytest.fixture
 def two_models(problem: Workspace) -> Workspace:
     second = "models: [{full_id: org/b, family: f, source: {kind: hub}}, "
