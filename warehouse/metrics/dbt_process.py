@@ -100,32 +100,55 @@ def _nothing_selected(arguments: Sequence[str], workspace: Workspace) -> bool:
 
 
 def next_steps(workspace: Workspace) -> list[str]:
-    """Commands that follow a build: of the problems with metric values, the last changed first."""
-    from warehouse.paths import asked_as
-    from warehouse.problem.spec import load_ranked
+    """Commands that follow a build: of the problems with results, the last changed first."""
     from warehouse.sql.connection import connect_read_only
     from warehouse.store.survey import last_change
 
+    measured: set[str] = set()
     try:
         with connect_read_only(workspace) as connection:
-            rows = connection.execute(
-                "select distinct problem from metric_values where value is not null order by all"
-            ).fetchall()
+            named = _steps_of_plugins(connection)
+            with suppress(duckdb.CatalogException):  # the core wasn't built
+                rows = connection.execute(
+                    "select distinct problem from metric_values where value is not null"
+                ).fetchall()
+                measured = {problem for (problem,) in rows}
     except (duckdb.Error, TokenmartError):
         return []
+    problems = sorted(measured | named.keys())
+    problems.sort(key=lambda problem: last_change(workspace.store, problem), reverse=True)
     lines = []
-    rows.sort(key=lambda row: last_change(workspace.store, row[0]), reverse=True)
-    for (problem,) in rows[:PROBLEMS_NAMED]:
-        asked = asked_as(problem, workspace)
-        if asked is None:
-            continue
-        shown, target = shlex.quote(asked), None
-        with suppress(TokenmartError):
-            target = load_ranked(asked, workspace).target
-        if target is not None:
-            lines.append(f"  tokenmart correlate --problem {shown}")
-        lines.append(f"  tokenmart report --problem {shown}")
+    for problem in problems[:PROBLEMS_NAMED]:
+        steps = _steps_of(problem, workspace) if problem in measured else []
+        lines += [f"  {step}" for step in (*steps, *named.get(problem, ()))]
     return ["next:", *lines] if lines else []
+
+
+def _steps_of_plugins(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
+    """Problem → commands that plugins' files in `next_steps/` name: their function `next_steps`."""
+    from warehouse.plugins import load, plugin_files
+
+    found: dict[str, list[str]] = {}
+    for path in plugin_files("next_steps"):
+        with suppress(duckdb.CatalogException):  # the plugin's tables weren't built
+            for problem, steps in load(path).next_steps(connection).items():
+                found.setdefault(problem, []).extend(steps)
+    return found
+
+
+def _steps_of(problem: str, workspace: Workspace) -> list[str]:
+    """Commands for a problem with metric values; none if its file isn't known."""
+    from warehouse.paths import asked_as
+    from warehouse.problem.spec import load_ranked
+
+    asked = asked_as(problem, workspace)
+    if asked is None:
+        return []
+    shown, target = shlex.quote(asked), None
+    with suppress(TokenmartError):
+        target = load_ranked(asked, workspace).target
+    correlate = [f"tokenmart correlate --problem {shown}"] if target is not None else []
+    return [*correlate, f"tokenmart report --problem {shown}"]
 
 
 def start_dbt(

@@ -7,11 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 from made_up_marts import Marts
 
 from warehouse.metrics import dbt_process
-from warehouse.paths import Workspace
+from warehouse.paths import Workspace, problem_record
 
 ROOT = Path(__file__).parents[3]
 CODE = """
@@ -76,7 +77,7 @@ def test_variables_of_another_dbt_project_do_not_reach_dbt(
 
 
 def test_the_problem_that_changed_last_is_named_first(workspace: Workspace) -> None:
-    """Of a shipped problem the name leads on; of another, the folder of its file isn't known."""
+    """A shipped problem by its name, another by the path of its file, once it is recorded."""
     marts = Marts(workspace)
     problems = ("no4k", "minilong", "mine")
     for seconds, problem in enumerate(problems, start=1):
@@ -88,7 +89,36 @@ def test_the_problem_that_changed_last_is_named_first(workspace: Workspace) -> N
         folder.mkdir(parents=True)
         os.utime(folder, (seconds, seconds))
     named = [line.split()[-1] for line in dbt_process.next_steps(workspace) if "report" in line]
-    assert named == ["FOLDER/mine.yml", "minilong", "no4k"]
+    assert named == ["minilong", "no4k"]
+    file = workspace.root / "mine.yml"
+    file.touch()
+    problem_record("mine", workspace).parent.mkdir(parents=True, exist_ok=True)
+    problem_record("mine", workspace).write_text(str(file))
+    named = [line.split()[-1] for line in dbt_process.next_steps(workspace) if "report" in line]
+    assert named == [str(file), "minilong", "no4k"]
+
+
+def test_a_plugin_names_the_next_command_of_its_own_problems(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`mine` has metric values, `cup` is a ranking, and `dogs` is of a table that isn't built."""
+    with Marts(workspace).write() as connection:
+        connection.execute(
+            "insert into metric_values values ('mine', 'm', 'a', 'b', 0.5, 1, 1, null)"
+        )
+        connection.execute("create table cups as select 'cup' as problem")
+    (tmp_path / "next_steps").mkdir()
+    for table in ("cups", "dogs"):
+        (tmp_path / "next_steps" / f"{table}.py").write_text(
+            "def next_steps(connection):\n"
+            f"    rows = connection.execute('select problem from {table}').fetchall()\n"
+            "    return {name: [f'tokenmart show {name}'] for (name,) in rows}\n"
+        )
+    monkeypatch.setenv("TOKENMART_PLUGINS", str(tmp_path))
+    assert dbt_process.next_steps(workspace)[:2] == ["next:", "  tokenmart show cup"]
+    with duckdb.connect(str(workspace.database)) as connection:
+        connection.execute("drop table metric_values")
+    assert dbt_process.next_steps(workspace) == ["next:", "  tokenmart show cup"]
 
 
 @pytest.mark.parametrize("where", ["--target-path X", "--target-path=X", "DBT_TARGET_PATH", ""])

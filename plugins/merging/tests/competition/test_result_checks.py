@@ -6,10 +6,12 @@ import csv
 import json
 from pathlib import Path
 
+import duckdb
 import pytest
 from click.testing import CliRunner
 
 from plugins.merging.competition.ranking_table import same_names
+from plugins.merging.next_steps.rankings import next_steps
 from tokenmart import cli
 
 VALUES = {"anna": 0.412, "bert": 0.4, "cleo": 0.39, "dora": 0.3}
@@ -180,3 +182,9 @@ def test_the_note_on_drops_names_entries_that_the_open_round_does_not_rank(tmp_p
     printed, _ = run("show", "--results", path, "--draws", "0")
     assert "2 of 3 entries were compared in the open round (not ranked: c); the score" in printed
     assert printed.index("round open") < printed.index("round hidden")
+
+
+def test_the_command_that_shows_a_ranking_follows_its_build() -> None:
+    with duckdb.connect() as connection:
+        connection.execute("create table rankings as select 'challenge' as problem from range(2)")
+        assert next_steps(connection) == {"challenge": ["tokenmart rank show --problem challenge"]}
