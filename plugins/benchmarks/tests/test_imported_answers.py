@@ -62,7 +62,7 @@ def test_tokens_of_another_program_become_token_rows(
     other = {**CHOICE, "choice": 0, "is_gold": False, "logprobs": [-2.0, -0.25]}
     assert run("token-logprobs", written(tmp_path / f"x{suffix}", CHOICE, other)) == (
         0,
-        "org/a: 1 item of 1 task: qa (1)\n",
+        "org/a: 1 item of 1 task: qa (1); next: tokenmart dbt run --select tag:benchmarks\n",
     )
     rows = asked(
         workspace,
