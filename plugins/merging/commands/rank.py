@@ -152,6 +152,7 @@ def show(
     from warehouse.files import refuse_protected, write_whole
     from warehouse.paths import find_workspace
 
+    _refuse_no_results(results)
     if out is not None:
         refuse_protected(out, find_workspace(), force=force, own=OWN_STANDINGS)
     found = _standings(name, results, draws, seed, metrics, round_name)
@@ -210,6 +211,7 @@ def report(
     from warehouse.paths import find_workspace
     from warehouse.progress import progress_bar
 
+    _refuse_no_results(results)
     refuse_protected(out, find_workspace(), force=force, own=OWN_PAGE)
     found = _standings(name, results, draws, seed, metrics, round_name)
     if round_name is not None:
@@ -218,6 +220,14 @@ def report(
         page = standings_page(found, progress)
     write_whole(out, page)
     click.echo(f"written {out} ({file_size(len(page.encode()))})")
+
+
+def _refuse_no_results(results: Path | None) -> None:
+    """Refuse a missing file of results before --out asks for --force; HELM's runs are a folder."""
+    from warehouse.text_file import refuse_no_file
+
+    if results is not None and not results.is_dir():
+        refuse_no_file(results)
 
 
 def _standings(

@@ -120,6 +120,14 @@ def test_the_import_counts_columns_and_rounds(results: Path, data: Path) -> None
     assert missing == "error: no_such_file.csv: no such file; correct the path\n"
 
 
+@pytest.mark.parametrize("command", ["show", "report"])
+def test_a_missing_file_of_results_is_named_before_the_output(tmp_path: Path, command: str) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_text("mine")
+    said = run(command, "--results", tmp_path / "no.csv", "--out", other, code=1)[1]
+    assert said == f"error: {tmp_path / 'no.csv'}: no such file; correct the path\n"
+
+
 def test_rounds_tasks_metrics_and_groups_that_may_be_one_are_asked_about(tmp_path: Path) -> None:
     path, page = tmp_path / "results.csv", tmp_path / "page.html"
     rows = [
