@@ -114,6 +114,26 @@ def test_statistics_of_all_runs_are_those_of_brute_force(write: Write) -> None:
         assert entry["rc_last"] == pytest.approx(order_agreement(later[0], final))
 
 
+@pytest.mark.parametrize(
+    "missing", [(0, 1, 2), (13,), (12, 13), (0, 13, 15), (15,), (3, 14), tuple(range(13))]
+)
+def test_runs_are_ranked_at_checkpoints_that_both_have(
+    write: Write, missing: tuple[int, ...]
+) -> None:
+    """Three parallel runs: without some checkpoints of one, the ranking is the same one.
+
+    From one checkpoint to the next, a run rises more than it leads.
+    """
+    scores = {(f"m{n}", "q"): [0.1 + 0.02 * k + 0.01 * n for k in range(16)] for n in range(3)}
+    for run in ("m0", "m2"):
+        path = write(scores, EARLY + LATER)
+        lines = path.read_text().splitlines()
+        left_out = {f"{run},1b,arch1,{(EARLY + LATER)[at]}," for at in missing}
+        path.write_text("\n".join(x for x in lines if not any(map(x.startswith, left_out))))
+        entry = score_table(path, WORKSPACE).entries[run]["q"]
+        assert (entry["rc"], entry["rc_last_early"], entry["rc_last"]) == (1, 1, 1)
+
+
 def test_the_number_of_pairs_of_a_decision_accuracy_is_printed(write: Write) -> None:
     table = made_up()
     for printed, pairs in (("6", 6), ("3 to 6", 3)):

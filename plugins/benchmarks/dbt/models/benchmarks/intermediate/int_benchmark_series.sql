@@ -37,6 +37,7 @@ ordered as (
             order by progress
         ) - 1 as checkpoint,
         count(*) over (partition by problem, model_id, benchmark, metric) as checkpoints,
+        max(progress) over (partition by problem, model_id) as run_end,
         progress / nullif(max(progress) over (partition by problem, model_id), 0) as share
     from placed
 ),
@@ -54,6 +55,9 @@ followed as (
 windowed as (
     select
         followed.*,
+        least(
+            tables.early_until_tokens, tables.early_until_share * followed.run_end
+        ) as window_end,
         coalesce(followed.progress <= tables.early_until_tokens, true)
         and coalesce(followed.share <= tables.early_until_share, true)
         -- a table without steps keeps all its checkpoints
@@ -87,5 +91,5 @@ numbered as (
     from windowed
 )
 
-select * exclude (next_share, is_early)
+select * exclude (run_end, next_share, is_early)
 from numbered

@@ -1,5 +1,8 @@
 -- Whether later checkpoints rank the runs as early ones do: E2LM's ranking consistency, inferred
--- from one published figure. Runs are compared at checkpoints that they share.
+-- from one published figure. Two runs are compared at checkpoints that they share. Their early
+-- scores, too, are those of early checkpoints that both have: otherwise a run without its first
+-- checkpoints would have a higher mean. If their early windows end at different points (a share of
+-- runs of different lengths), each has the early scores of its own window.
 
 with series as (
     select * from {{ ref('int_benchmark_series') }}
@@ -12,8 +15,7 @@ runs as (
         benchmark,
         metric,
         max(progress) filter (where early_checkpoint is not null) as early_end,
-        -- beyond are the last bits of sums, which must not break ties
-        round(avg(oriented) filter (where early_checkpoint is not null), 10) as early_mean,
+        avg(oriented) filter (where early_checkpoint is not null) as early_mean,
         arg_max(oriented, checkpoint) filter (where early_checkpoint is not null) as early_last,
         arg_max(oriented, checkpoint) as last_score,
         max(progress) as last_progress
@@ -21,14 +23,17 @@ runs as (
     group by problem, model_id, benchmark, metric
 ),
 
-later as (
+placed as (
     select
         series.problem,
         series.model_id,
         series.benchmark,
         series.metric,
+        series.window_end,
         series.progress,
         series.oriented,
+        series.early_checkpoint is not null as is_early,
+        coalesce(series.progress > runs.early_end, false) as is_later,
         runs.early_mean,
         runs.early_last,
         runs.last_score,
@@ -39,29 +44,86 @@ later as (
         and series.model_id = runs.model_id
         and series.benchmark = runs.benchmark
         and series.metric = runs.metric
-    where series.progress > runs.early_end
 ),
 
-pairs as (
+shared as (
     select
         one.problem,
         one.benchmark,
         one.metric,
+        one.model_id,
+        other.model_id as other_id,
         one.progress,
-        one.progress = greatest(one.last_progress, other.last_progress) as is_last,
-        (1 + sign(one.oriented - other.oriented) * sign(one.early_mean - other.early_mean))
-        / 2 as with_early_mean,
-        (1 + sign(one.oriented - other.oriented) * sign(one.early_last - other.early_last))
-        / 2 as with_early_last,
-        (1 + sign(one.oriented - other.oriented) * sign(one.last_score - other.last_score))
-        / 2 as with_last
-    from later as one
-    inner join later as other
+        one.oriented,
+        other.oriented as other_oriented,
+        one.is_early and other.is_early as is_early,
+        one.is_later and other.is_later as is_later,
+        one.window_end is not distinct from other.window_end as is_one_window,
+        one.early_mean - other.early_mean as early_mean_lead,
+        one.early_last - other.early_last as early_last_lead,
+        one.last_score - other.last_score as last_lead,
+        greatest(one.last_progress, other.last_progress) as last_progress
+    from placed as one
+    inner join placed as other
         on one.problem = other.problem
         and one.benchmark = other.benchmark
         and one.metric = other.metric
         and one.progress = other.progress
         and one.model_id < other.model_id
+),
+
+leads as (
+    select
+        problem,
+        benchmark,
+        metric,
+        model_id,
+        other_id,
+        case
+            when is_one_window then avg(oriented - other_oriented) filter (where is_early)
+            else any_value(early_mean_lead)
+        end as early_mean_lead,
+        case
+            when is_one_window
+                then arg_max(oriented - other_oriented, progress) filter (where is_early)
+            else any_value(early_last_lead)
+        end as early_last_lead,
+        case
+            when is_one_window then arg_max(oriented - other_oriented, progress)
+            else any_value(last_lead)
+        end as last_lead,
+        case
+            when is_one_window then max(progress) else any_value(last_progress)
+        end as last_progress
+    from shared
+    group by problem, benchmark, metric, model_id, other_id, is_one_window
+),
+
+pairs as (
+    select
+        shared.problem,
+        shared.benchmark,
+        shared.metric,
+        shared.progress,
+        shared.progress = leads.last_progress as is_last,
+        -- beyond are the last bits of sums, which must not break ties
+        (
+            1
+            + sign(shared.oriented - shared.other_oriented)
+            * sign(round(leads.early_mean_lead, 10))
+        ) / 2 as with_early_mean,
+        (1 + sign(shared.oriented - shared.other_oriented) * sign(leads.early_last_lead))
+        / 2 as with_early_last,
+        (1 + sign(shared.oriented - shared.other_oriented) * sign(leads.last_lead))
+        / 2 as with_last
+    from shared
+    inner join leads
+        on shared.problem = leads.problem
+        and shared.benchmark = leads.benchmark
+        and shared.metric = leads.metric
+        and shared.model_id = leads.model_id
+        and shared.other_id = leads.other_id
+    where shared.is_later
 ),
 
 checkpoints as (

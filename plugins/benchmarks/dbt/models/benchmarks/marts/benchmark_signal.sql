@@ -317,7 +317,7 @@ expected as (
             false,
             coalesce(
                 explained.window_reason,
-                'no two runs share a checkpoint after the early window'
+                'no two runs share a checkpoint in the early window and one after it'
             )
         ),
         (
@@ -325,7 +325,7 @@ expected as (
             false,
             coalesce(
                 explained.window_reason,
-                'no two runs share a checkpoint after the early window'
+                'no two runs share a checkpoint in the early window and one after it'
             )
         ),
         (

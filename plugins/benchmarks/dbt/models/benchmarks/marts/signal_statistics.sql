@@ -85,13 +85,13 @@ with signal_statistics as (
         (
             'rc', 'benchmark', 'inferred', 'higher',
             'mean over checkpoints after the early window of the share of pairs of runs ordered as'
-            || ' by the mean of their early scores'
+            || ' by the mean of their early scores at checkpoints that both have'
         ),
         (
             'rc_last_early', 'benchmark', 'inferred', 'higher',
-            'rc, ordered as by the last early scores'
+            'rc, ordered as by the last of these early scores'
         ),
-        ('rc_last', 'benchmark', 'inferred', 'higher', 'rc, ordered as by the last scores'),
+        ('rc_last', 'benchmark', 'inferred', 'higher', 'rc, ordered as by the last scores at a checkpoint that both have'),
         (
             'cs', 'benchmark', 'ours', 'higher',
             'g / (g + s): g = max(0, mean early gap between runs on science and on web data), s ='
