@@ -58,7 +58,7 @@ shared as (
         other.oriented as other_oriented,
         one.is_early and other.is_early as is_early,
         one.is_later and other.is_later as is_later,
-        one.window_end is not distinct from other.window_end as is_one_window,
+        coalesce(one.window_end, -1) = coalesce(other.window_end, -1) as is_one_window,
         one.early_mean - other.early_mean as early_mean_lead,
         one.early_last - other.early_last as early_last_lead,
         one.last_score - other.last_score as last_lead,

@@ -91,7 +91,10 @@ with signal_statistics as (
             'rc_last_early', 'benchmark', 'inferred', 'higher',
             'rc, ordered as by the last of these early scores'
         ),
-        ('rc_last', 'benchmark', 'inferred', 'higher', 'rc, ordered as by the last scores at a checkpoint that both have'),
+        (
+            'rc_last', 'benchmark', 'inferred', 'higher',
+            'rc, ordered as by the last scores at a checkpoint that both have'
+        ),
         (
             'cs', 'benchmark', 'ours', 'higher',
             'g / (g + s): g = max(0, mean early gap between runs on science and on web data), s ='
