@@ -18,8 +18,13 @@ from plugins.benchmarks.scores.metric_directions import Direction
 from plugins.benchmarks.scores.score_table import (
     direction_notes,
     read_scores,
-    recipe_notes,
     tokens_notes,
+)
+from plugins.benchmarks.scores.table_notes import (
+    EarlyWindow,
+    recipe_notes,
+    scale_notes,
+    stage_notes,
 )
 from plugins.benchmarks.tables.benchmarks import BENCHMARK_TABLES
 from warehouse.errors import TokenmartError, did_you_mean
@@ -202,6 +207,7 @@ def _notes(database: duckdb.DuckDBPyConnection) -> Iterator[str]:
     (most,) = database.execute("select max(tokens) from benchmark_scores").fetchall()[0]
     yield from tokens_notes(most)
     yield from recipe_notes(database, "benchmark_scores")
+    yield from scale_notes(database, "benchmark_scores")
     off_schedule = database.execute(
         "select distinct full_id from benchmark_scores where step is null order by all"
     ).fetchall()
@@ -242,6 +248,8 @@ def _notes(database: duckdb.DuckDBPyConnection) -> Iterator[str]:
             f"{model}: {found} of {most} early checkpoints of {benchmarks}; the others are missing "
             "and left out"
         )
+    window = EarlyWindow(until_tokens=UNTIL_TOKENS, every_steps=EVERY_STEPS)
+    yield from stage_notes(database, "benchmark_scores", window)
 
 
 def _entries(rows: list[tuple[str, str, str, float | None, str | None]]) -> dict[str, Any]:

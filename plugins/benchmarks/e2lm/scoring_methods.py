@@ -19,7 +19,7 @@ import numpy as np
 from analysis.statistics.correlations import Flags, Floats
 from plugins.benchmarks.e2lm.scores import FEWEST_PAIRS, open_problem
 from plugins.benchmarks.model_sql import ModelSql
-from plugins.benchmarks.scores.table_problem import TableProblem, early_ends, find_table, read_table
+from plugins.benchmarks.scores.table_problem import TableProblem, find_table, read_table
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.terminal import counted
@@ -104,7 +104,7 @@ def compare_scoring_methods(
         "sha256": problem.table.sha256,
         "seed": seed,
         "resamples": resamples,
-        "notes": [*brought.notes, *early_ends(brought.scores)],
+        "notes": list(brought.notes),
         "stages": [
             _stage_record(stage, decisions, problem.target.metric, quality[stage], seed, resamples)
             for stage, decisions in found.items()

@@ -30,11 +30,12 @@ def gather_page(
     """
     found = _table_problem(problem, workspace) if problem is not None else None
     if found is not None:
-        database = open_problem(found.name, read_table(found, workspace))
+        brought = read_table(found, workspace)
+        notes, database = brought.notes, open_problem(found.name, brought)
         title, description = found.title, found.description
     else:
         assert scores is not None
-        database = open_table(scores)
+        notes, database = None, open_table(scores)
         title, description = scores.stem, ""
     target = found.target if found is not None else None
     with database:
@@ -56,7 +57,7 @@ def gather_page(
         data = gather_signal(
             database, title, description, chosen, target.benchmarks if target is not None else ()
         )
-        return data, () if found is not None else table_notes(database)
+        return data, table_notes(database) if notes is None else notes
 
 
 def _table_problem(name: str, workspace: Workspace) -> TableProblem:

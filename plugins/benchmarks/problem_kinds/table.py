@@ -10,7 +10,6 @@ from plugins.benchmarks.scores.table_problem import (
     RankedTable,
     TableProblem,
     checked_table,
-    early_ends,
     ranked_table,
     read_table,
 )
@@ -53,8 +52,6 @@ class TableKind(ProblemKind):
         store_scores(brought, self.workspace, problem.name)
         scores = brought.scores
         say(brought.notes)
-        if not problem.predict.metrics:
-            say(early_ends(scores))
         runs, benchmarks = (len(scores[name].unique()) for name in ("model_id", "benchmark"))
         what = counted(runs, "model" if problem.predict.metrics else "run")
         click.echo(

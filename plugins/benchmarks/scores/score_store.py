@@ -17,8 +17,14 @@ from plugins.benchmarks.scores.score_table import (
     direction_notes,
     read_model_scores,
     read_scores,
-    recipe_notes,
     tokens_notes,
+)
+from plugins.benchmarks.scores.table_notes import (
+    EarlyWindow,
+    early_ends,
+    recipe_notes,
+    scale_notes,
+    stage_notes,
 )
 from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES, BENCHMARK_TABLES, MODEL_SCORES
 from warehouse.errors import TokenmartError, did_you_mean
@@ -31,21 +37,8 @@ from warehouse.store.schema import DOWNSTREAM
 _NO_FOLDER = re.compile(r"[=%?\\\x00-\x1f\x7f]|__HIVE_DEFAULT_PARTITION__|^$")
 """Names that DuckDB changes when it reads them from a partition's folder."""
 
-
-@dataclass(frozen=True)
-class EarlyWindow:
-    """The early checkpoints; a value of None sets no condition.
-
-    until_tokens, until_share: end of the window, in tokens or as a share of the run's training.
-    every_steps: only steps divisible by this number.
-    checkpoints: number of checkpoints, evenly spaced: with `until_share`, the last one in each of
-        this number of equal parts of the window.
-    """
-
-    until_tokens: float | None = None
-    until_share: float | None = None
-    every_steps: int | None = None
-    checkpoints: int | None = None
+STAGES = tuple(percent / 100 for percent in range(5, 100, 5))
+"""Shares of training with a decision accuracy in every table, as in `int_benchmark_stages`."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +105,15 @@ def read_problem_scores(
     scores = read_scores(path, assumed=assumed)
     with duckdb.connect() as connection:
         connection.register("scores", scores)
-        averaged = recipe_notes(connection, "scores")
-    notes = (*direction_notes(assumed), *tokens_notes(pc.max(scores["tokens"]).as_py()), *averaged)
+        shares = [*STAGES, *(float(name) for name in predict_from if _is_number(name))]
+        notes = (
+            *direction_notes(assumed),
+            *tokens_notes(pc.max(scores["tokens"]).as_py()),
+            *recipe_notes(connection, "scores"),
+            *scale_notes(connection, "scores"),
+            *early_ends(scores),
+            *stage_notes(connection, "scores", early, shares),
+        )
     sizes = set(scores["size"].to_pylist()) - {None}
     for name in predict_from:
         if not _is_number(name) and name not in sizes:
@@ -154,7 +154,9 @@ def read_model_problem(
     path, found = file.path, _checked_sha256(problem, file)
     assumed: dict[str, Direction] = {}
     scores = read_model_scores(path, assumed)
-    notes = direction_notes(assumed)
+    with duckdb.connect() as connection:
+        connection.register("scores", scores)
+        notes = (*direction_notes(assumed), *scale_notes(connection, "scores"))
     known = set(scores["metric"].to_pylist())
     for name in metrics:
         if name not in known:

@@ -106,62 +106,6 @@ def tokens_notes(most: float | None) -> tuple[str, ...]:
     )
 
 
-def recipe_notes(connection: duckdb.DuckDBPyConnection, scores: str) -> tuple[str, ...]:
-    """Notes if several runs of one recipe and size are averaged: where sizes are compared, and
-    where CS compares science with web.
-
-    Args:
-        connection: with the table.
-        scores: name of a table with the columns of `BENCHMARK_SCORES`.
-    """
-    notes = []
-    found = connection.execute(
-        f"""
-        with groups as (
-            select
-                recipe,
-                size,
-                count(distinct full_id) as runs,
-                count(distinct size) over (partition by recipe) as sizes
-            from {scores}
-            where recipe is not null and size is not null
-            group by recipe, size
-        )
-
-        select recipe, size, runs, count(*) over () as groups
-        from groups
-        where runs > 1 and sizes > 1
-        order by runs desc, recipe, size
-        limit 1
-        """
-    ).fetchone()
-    if found is not None:
-        recipe, size, runs, groups = found
-        where = f"{groups} recipes and sizes have" if groups > 1 else "one recipe and size has"
-        notes.append(
-            f"{where} several runs (recipe {recipe}, size {size}: {runs}); comparisons of sizes "
-            "use the mean score of these runs"
-        )
-    paired = connection.execute(
-        f"""
-        select
-            concat_ws(' ', size, architecture) as shape,
-            count(distinct full_id) filter (where recipe = 'science') as science,
-            count(distinct full_id) filter (where recipe = 'web') as web
-        from {scores}
-        group by shape
-        having least(science, web) > 0 and science + web > 2
-        order by shape
-        """
-    ).fetchall()
-    notes += [
-        f"{shape or 'no size'}: CS compares {science} science with {web} web "
-        f"{'run' if web == 1 else 'runs'}; it uses the means over all pairs of them"
-        for shape, science, web in paired
-    ]
-    return tuple(notes)
-
-
 def read_model_scores(path: Path, assumed: dict[str, Direction] | None = None) -> pa.Table:
     """A plain table of models' scores, in the columns of `MODEL_SCORES`, sorted.
 

@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import duckdb
-import pyarrow as pa
 from pydantic import Field, PrivateAttr, model_validator
 
 from plugins.benchmarks.scores.score_store import (
     BroughtScores,
-    EarlyWindow,
     FinalScores,
     ScoredRun,
     ScoreSource,
@@ -26,6 +23,7 @@ from plugins.benchmarks.scores.score_store import (
     scored_runs,
     stored_scores,
 )
+from plugins.benchmarks.scores.table_notes import EarlyWindow
 from warehouse.errors import TokenmartError
 from warehouse.frozen import Frozen
 from warehouse.metrics.registry import find_families
@@ -206,74 +204,6 @@ def ranked_table(problem: TableProblem, workspace: Workspace) -> RankedTable:
         baseline=problem.baseline,
         ranked_models=scored_runs(scores, problem.sizes),
     )
-
-
-MOST_NOTES = 5
-_ENDS = """
-    with series as (
-        select
-            full_id,
-            benchmark,
-            metric,
-            max(coalesce(tokens, step)) as ending,
-            count(*) as checkpoints,
-            count(tokens) > 0 as has_tokens
-        from scores
-        where coalesce(tokens, step) is not null
-        group by all
-    ),
-
-    runs as (
-        select full_id, has_tokens, max(ending) as ending
-        from series
-        group by all
-        having max(checkpoints) > 1
-    )
-"""
-
-
-def early_ends(scores: pa.Table) -> tuple[str, ...]:
-    """Notes on runs whose last score is before the end of training of most runs, or of the run.
-
-    The last score is the final one all the same. Runs of different lengths have no note unless more
-    than half of all runs end at one checkpoint.
-
-    Args:
-        scores: rows with the columns of `BENCHMARK_SCORES`.
-    """
-    with duckdb.connect() as connection:
-        connection.register("scores", scores)
-        of_runs = connection.execute(
-            f"{_ENDS}, most as (select ending, has_tokens, count(*) as ending_there,"
-            " (select count(*) from runs) as runs from runs group by all"
-            " having 2 * count(*) > (select count(*) from runs))"
-            " select runs.full_id, runs.ending, most.ending, has_tokens, ending_there, most.runs"
-            " from runs inner join most using (has_tokens) where runs.ending < most.ending"
-            " order by 1"
-        ).fetchall()
-        of_series = connection.execute(
-            f"{_ENDS} select full_id, string_agg(distinct benchmark, ', ' order by benchmark),"
-            " series.ending, runs.ending, has_tokens from series inner join runs"
-            " using (full_id, has_tokens) where series.ending < runs.ending"
-            " group by all order by all"
-        ).fetchall()
-
-    def at(ending: float, has_tokens: bool) -> str:
-        return f"{ending / 1e9:g} billion tokens" if has_tokens else f"step {ending:g}"
-
-    notes = [
-        f"{run}: its last checkpoint is at {at(ending, unit)}, but {count} of {runs} runs end at "
-        f"{at(expected, unit)}; its score at {at(ending, unit)} is used as its final score. Add "
-        "the missing checkpoint, or remove the run from the table"
-        for run, ending, expected, unit, count, runs in of_runs
-    ]
-    notes += [
-        f"{run}: its last score on {benchmarks} is at {at(ending, unit)}, but the run ends at "
-        f"{at(expected, unit)}; that score is used as the final score. Add the missing scores"
-        for run, benchmarks, ending, expected, unit in of_series
-    ]
-    more = [f"and {len(notes) - MOST_NOTES} more runs like these"] * (len(notes) > MOST_NOTES)
-    return (*notes[:MOST_NOTES], *more)
 
 
 def read_table(problem: TableProblem, workspace: Workspace) -> BroughtScores:

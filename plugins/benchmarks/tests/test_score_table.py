@@ -11,7 +11,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from plugins.benchmarks.scores.score_table import read_scores, recipe_notes, tokens_notes
+from plugins.benchmarks.scores.score_table import read_scores, tokens_notes
+from plugins.benchmarks.scores.table_notes import recipe_notes
 from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES
 from warehouse.errors import TokenmartError
 

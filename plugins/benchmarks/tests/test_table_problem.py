@@ -13,12 +13,8 @@ from click.testing import CliRunner
 from plugins.benchmarks.e2lm.scores import open_problem
 from plugins.benchmarks.model_sql import ModelSql
 from plugins.benchmarks.scores.score_store import store_scores
-from plugins.benchmarks.scores.table_problem import (
-    TableProblem,
-    early_ends,
-    find_table,
-    read_table,
-)
+from plugins.benchmarks.scores.table_notes import early_ends
+from plugins.benchmarks.scores.table_problem import TableProblem, find_table, read_table
 from tokenmart import cli
 from warehouse.errors import OtherKindError, ProblemFileError, TokenmartError
 from warehouse.files import sha256_file
@@ -240,6 +236,58 @@ def test_a_run_that_ends_early_is_named(workspace: Workspace) -> None:
     )
     complete = read_table(find_own(write(workspace, RUNS, over_training()), workspace), workspace)
     assert early_ends(complete.scores) == ()
+
+
+def fetched(workspace: Workspace, rows: list[str], text: str = RUNS) -> list[str]:
+    """Notes that `data fetch` prints and records."""
+    done = CliRunner().invoke(cli, ["data", "fetch", "--problem", write(workspace, text, rows)])
+    assert done.exit_code == 0, done.output
+    with connect_to_parquet(workspace) as connection:
+        ((recorded,),) = connection.execute("select notes from benchmark_tables").fetchall()
+    printed = [line.removeprefix("note: ") for line in done.stderr.splitlines()]
+    assert printed == recorded.splitlines()
+    assert printed[0].startswith("acc: higher is taken as better, by name")
+    return printed[1:]
+
+
+def test_a_run_without_the_checkpoint_of_a_stage_is_named(workspace: Workspace) -> None:
+    """Each run rises more from one checkpoint to the next than it leads by."""
+    rows = over_training()
+    rows = [*rows, *(row.replace(",q,", ",r,") for row in rows[1:])]
+    assert fetched(workspace, rows) == []
+    rows = [row for row in rows if not row.startswith(("m2,4,q", "m0,1,"))]
+    assert fetched(workspace, rows) == [
+        "m2: at 50%, 55%, 60% of training and at the end of the early window, its score on q at 3 "
+        "billion tokens is compared with scores at 4 billion tokens, which 3 of 4 runs have. Add "
+        "the missing checkpoint"
+    ]
+    tokens = "{until_tokens: 4.0e9}"
+    text = RUNS.replace("{until_share: 0.5, checkpoints: 2}", tokens)
+    assert text != RUNS and fetched(workspace, rows, text)[0].startswith(
+        "m2: at 50%, 55%, 60% of training and at the end of the early window, its score on q at 3"
+    )
+    # runs of other lengths have other stages, and half of all runs are not most of them
+    assert fetched(workspace, [row for row in rows if not re.match("m[01],[5-8],", row)]) == []
+
+
+def test_fractions_beside_percent_are_named(workspace: Workspace) -> None:
+    rows = over_training(first=3)
+    percent = [
+        f"{row.rpartition(',')[0]},{100 * float(row.rpartition(',')[2]):g}" for row in rows[1:]
+    ]
+    assert fetched(workspace, [rows[0], *percent]) == []
+    one_run = [
+        row if row.startswith("m1,") else new for row, new in zip(rows[1:], percent, strict=True)
+    ]
+    half_way = [
+        new if re.match("m3,[5-8]", row) else row
+        for row, new in zip(rows[1:], percent, strict=True)
+    ]
+    for changed, run in ((one_run, "m1"), (half_way, "m3")):
+        assert fetched(workspace, [rows[0], *changed]) == [
+            f"q, acc: some scores are fractions and others percent, those of {run} unlike most; "
+            "multiply the fractions by 100, or divide the percent by 100"
+        ]
 
 
 def test_a_run_without_an_early_checkpoint_is_named(workspace: Workspace) -> None:

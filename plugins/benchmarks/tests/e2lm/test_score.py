@@ -230,6 +230,27 @@ def test_a_missing_checkpoint_and_another_schedule_are_noted(write: Write) -> No
     assert "not those of the competition's schedule" in found.notes[1]
 
 
+def test_an_older_score_and_two_scales_are_noted(write: Write) -> None:
+    scores = {(f"m{n}", "q"): [0.1 + 0.02 * k + 0.01 * n for k in range(16)] for n in range(3)}
+    path = write(scores, EARLY + LATER)
+    assert score_table(path, WORKSPACE).notes == (ASSUMED,)
+    lines = [
+        line for line in path.read_text().splitlines() if not line.startswith("m2,1b,arch1,205.9")
+    ]
+    path.write_text("\n".join(lines))
+    assert score_table(path, WORKSPACE).notes == (
+        ASSUMED,
+        "m2: at the end of the early window, its score on q at 189.215 billion tokens is compared "
+        "with scores at 205.992 billion tokens, which 2 of 3 runs have. Add the missing checkpoint",
+    )
+    scores["m1", "q"] = [100 * score for score in scores["m1", "q"]]
+    assert score_table(write(scores, EARLY + LATER), WORKSPACE).notes == (
+        ASSUMED,
+        "q, score: some scores are fractions and others percent, those of m1 unlike most; multiply "
+        "the fractions by 100, or divide the percent by 100",
+    )
+
+
 def test_the_direction_of_a_loss_follows_from_its_name(write: Write) -> None:
     falling = {
         (f"m{n}", "lambada_perplexity"): [40.0 / (k + n + 2) for k in range(16)] for n in (0, 1)
