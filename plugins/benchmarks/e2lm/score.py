@@ -22,6 +22,7 @@ from plugins.benchmarks.scores.score_table import (
 )
 from plugins.benchmarks.scores.table_notes import (
     EarlyWindow,
+    early_ends,
     recipe_notes,
     scale_notes,
     stage_notes,
@@ -248,6 +249,7 @@ def _notes(database: duckdb.DuckDBPyConnection) -> Iterator[str]:
             f"{model}: {found} of {most} early checkpoints of {benchmarks}; the others are missing "
             "and left out"
         )
+    yield from early_ends(database.table("benchmark_scores").to_arrow_table())
     window = EarlyWindow(until_tokens=UNTIL_TOKENS, every_steps=EVERY_STEPS)
     yield from stage_notes(database, "benchmark_scores", window)
 

@@ -24,6 +24,9 @@ OF_RUNS = ("sq", "monotonicity", "autocorrelation", "noise_sd", "noise_relative"
 OF_BENCHMARKS = ("snr", "rc", "cs", "decision_accuracy", "decision_pairs", "earliest_share_95")
 """Statistics of all runs of a benchmark together."""
 
+PARTS = ("signal", "noise")
+"""Statistics that are not in the page's table and whose formulas its others use."""
+
 
 @dataclass(frozen=True)
 class CurvePoint:
@@ -152,7 +155,7 @@ def gather_signal(
             database.execute(
                 "select statistic, origin, formula from signal_statistics"
                 " where statistic in (select unnest($names)) order by 1",
-                {"names": [*OF_RUNS, *OF_BENCHMARKS]},
+                {"names": [*OF_RUNS, *OF_BENCHMARKS, *PARTS]},
             ).fetchall()
         ),
     )
@@ -165,14 +168,14 @@ def _column(
 
 
 def _shown_runs(database: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
-    """The longest run of each size and architecture, smallest model first, at most `MOST_RUNS`."""
+    """Longest run of each size, architecture and recipe, smallest first, at most `MOST_RUNS`."""
     names = _column(
         database,
         """
         with runs as (
             select
                 full_id,
-                coalesce(concat_ws(' ', size, architecture, recipe), full_id) as kind,
+                coalesce(nullif(concat_ws(' ', size, architecture, recipe), ''), full_id) as kind,
                 max(parameters) as parameters,
                 any_value(size) as size,
                 max(progress) as progress

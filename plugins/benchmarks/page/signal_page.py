@@ -44,6 +44,9 @@ def signal_page(data: SignalData, progress: Progress) -> str:
         decisions=_heat_map(data.decisions, "decisions", "Decision accuracy by benchmark"),
         by_method=_heat_map(data.by_method, "methods", "Decision accuracy by scoring method"),
         own={row.benchmark: row for row in data.rows if row.metric == data.metric},
+        sorted_by_accuracy=any(
+            row.statistics["decision_accuracy"].value is not None for row in data.rows
+        ),
         reasons=_reasons(data.rows),
         fewest_pairs=FEWEST_PAIRS,
         first_rows=FIRST_ROWS,

@@ -159,7 +159,9 @@ def stage_notes(
                     least((stages.share + 1e-9) * points.run_end, stages.tokens), points.run_end
                 )
                 and coalesce(points.step % stages.every_steps = 0, true)
+            -- a window up to the end is no stage
             where points.checkpoints > 1
+                and least(stages.share * points.run_end, stages.tokens) < points.run_end
             group by all
         ),
 

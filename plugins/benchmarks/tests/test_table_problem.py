@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from plugins.benchmarks.e2lm.scores import open_problem
 from plugins.benchmarks.model_sql import ModelSql
+from plugins.benchmarks.page.curves import gather_page
 from plugins.benchmarks.scores.score_store import store_scores
 from plugins.benchmarks.scores.table_notes import early_ends
 from plugins.benchmarks.scores.table_problem import TableProblem, find_table, read_table
@@ -212,6 +213,12 @@ def over_training(first: int = 1) -> list[str]:
         for run in range(4)
         for tokens in range(first, 9)
     ]
+
+
+def test_runs_without_size_have_a_line_each(workspace: Workspace) -> None:
+    data, notes = gather_page(write(workspace, RUNS, over_training()), None, None, workspace)
+    assert data.shown_runs == ("m0", "m1", "m2", "m3")
+    assert len(notes) == 1 and notes[0].startswith("acc: higher is taken as better, by name")
 
 
 def test_a_run_that_ends_early_is_named(workspace: Workspace) -> None:

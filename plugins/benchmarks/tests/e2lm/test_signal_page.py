@@ -58,7 +58,12 @@ def test_it_shows_curves_decisions_and_signal(page: Path) -> None:
     assert "<td>1.00<small>15 pairs</small></td>" in text  # 6 runs
     assert "rises&lt;b&gt; at 50%: 1.000 of 15 pairs" in text
     assert '<th scope="col">decision accuracy at 206 billion tokens</th>' in text
-    assert "sorted by decision accuracy at 206 billion tokens, the highest first" in text
+    assert (
+        "Rows are sorted by\ndecision accuracy at 206 billion tokens, the highest first.</p>"
+        in text
+    )
+    for name in ("signal", "noise", "snr"):
+        assert f"<dt><code>{name}</code>" in text
     assert "6 of 18 lines" in text  # that have a sampling error
     assert "the score is the same at every early checkpoint" in text
     assert "rises&lt;b&gt;, m5: 0.800 ± 0.020 after 240B tokens" in text
@@ -114,9 +119,33 @@ def test_a_decision_accuracy_on_few_pairs_is_not_shown(scores: Path, tmp_path: P
     assert "decision accuracy – at 206 billion tokens" in text
     assert "<dd>fewer than 10 pairs</dd>" in text
     assert (
+        "Rows are sorted by\nname of the benchmark and of the scoring method, because no decision "
+        "accuracy at 206 billion tokens is shown.</p>"
+    ) in text
+    order = [text.rindex(f'<th scope="row">{name}') for name in ("constant", "rises", "wavers")]
+    assert order == sorted(order)
+    assert (
         "<p>No decision accuracy is shown: the runs make 6 pairs at most, and with fewer than 10 "
         "the value is mostly chance. 5 runs make 10 pairs.</p>"
     ) in text
+
+
+def test_runs_with_lines_are_one_of_each_size_architecture_and_recipe(tmp_path: Path) -> None:
+    path = tmp_path / "recipes.csv"
+    lines = ["model,size,arch,recipe,tokens_bt,benchmark,score"]
+    runs = {"short": (1, 2), "long": (1, 2, 3)}
+    lines += [
+        f"{recipe}-{name},1b,a,{recipe},{at},q,0.{at}"
+        for recipe in ("web", "science")
+        for name, places in runs.items()
+        for at in places
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    out = path.with_suffix(".html")
+    assert invoke(path, out).exit_code == 0
+    text = out.read_text()
+    assert "longest run of each size, architecture and recipe (2 of 4 runs)" in text
+    assert re.findall(r"</svg>(\S+)</li>", text) == ["science-long", "web-long"]
 
 
 def test_two_short_runs_have_a_page_that_says_what_is_missing(tmp_path: Path) -> None:
