@@ -54,6 +54,8 @@ def print_scoring_methods(found: list[dict[str, Any]], wide: bool = False) -> No
             console.print()
     print_notes(console, _held_out(found))
     notes = [*_notes(found), *_not_compared(found), *_few_runs(found)]
+    if "in family" not in left_out:
+        notes += _few_in_family(found)
     if not {"SQ", "SNR"} <= set(left_out):
         notes.append(
             "SQ: mean over runs and benchmarks; SNR: median over benchmarks. in family: decision "
@@ -123,6 +125,19 @@ def _few_runs(found: list[dict[str, Any]]) -> Iterator[str]:
                     f"{'task' if tasks == 1 else 'tasks'}: one pair on one task changes a decision "
                     f"accuracy by {1 / (pairs * tasks):.3f}, and one run by up to "
                     f"{2 / stage['runs']:.3f}{few * (pairs < FEWEST_PAIRS)}"
+                )
+
+
+def _few_in_family(found: list[dict[str, Any]]) -> Iterator[str]:
+    """Notes on decision accuracies of few pairs of one family."""
+    for problem in found:
+        for stage in problem["stages"]:
+            pairs = stage["pairs_within_families"]
+            if 0 < pairs < FEWEST_PAIRS:
+                yield (
+                    f"{problem['problem']}, {stage['stage']}: in family: "
+                    f"{pairs} {'pair' if pairs == 1 else 'pairs'}; with fewer than {FEWEST_PAIRS}, "
+                    "it is mostly chance"
                 )
 
 

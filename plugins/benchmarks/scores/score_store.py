@@ -22,6 +22,7 @@ from plugins.benchmarks.scores.score_table import (
 from plugins.benchmarks.scores.table_notes import (
     EarlyWindow,
     early_ends,
+    family_notes,
     recipe_notes,
     scale_notes,
     stage_notes,
@@ -110,6 +111,7 @@ def read_problem_scores(
             *direction_notes(assumed),
             *tokens_notes(pc.max(scores["tokens"]).as_py()),
             *recipe_notes(connection, "scores"),
+            *family_notes(connection, "scores"),
             *scale_notes(connection, "scores"),
             *early_ends(scores),
             *stage_notes(connection, "scores", early, shares),

@@ -310,3 +310,40 @@ def recipe_notes(connection: duckdb.DuckDBPyConnection, scores: str) -> tuple[st
         for shape, science, web in paired
     ]
     return tuple(notes)
+
+
+def family_notes(connection: duckdb.DuckDBPyConnection, scores: str) -> tuple[str, ...]:
+    """A note if recipes, some of several runs, are the families of all runs.
+
+    Args:
+        connection: with the table.
+        scores: name of a table with the columns of `BENCHMARK_SCORES`.
+    """
+    ((others, recipes),) = connection.execute(
+        f"""
+        with runs as (
+            select distinct full_id, family, recipe
+            from {scores}
+        ),
+
+        recipes as (
+            select recipe
+            from runs
+            where recipe is not null
+            group by recipe
+            having count(*) > 1
+        )
+
+        select
+            count(*) filter (where family is distinct from recipe),
+            (select count(*) from recipes)
+        from runs
+        """
+    ).fetchall()
+    if others or not recipes:
+        return ()
+    return (
+        "family: the family of each run is its recipe, as it is where the column 'family' is "
+        "missing or empty; runs of one recipe are compared 'in family'. If families are others, "
+        "fill the column",
+    )

@@ -297,6 +297,21 @@ def test_fractions_beside_percent_are_named(workspace: Workspace) -> None:
         ]
 
 
+def test_recipes_taken_as_families_and_few_pairs_of_one_are_named(workspace: Workspace) -> None:
+    rows = over_training()
+    of_recipe = [f"{rows[0]},recipe", *(f"{row},{'ab'[row < 'm2']}" for row in rows[1:])]
+    (note,) = fetched(workspace, of_recipe)
+    assert note.startswith("family: the family of each run is its recipe, as it is where the col")
+    words = ["e2lm", "scoring-methods", "--problem", "runs", "--resamples", "100", "--wide"]
+    shown = " ".join(CliRunner().invoke(cli, words).stdout.split())
+    assert f"runs: {note}" in shown
+    assert "15%: in family: 2 pairs; with fewer than 10, it is mostly chance" in shown
+    own = [f"{of_recipe[0]},family", *(f"{row},{row[:2]}" for row in of_recipe[1:])]
+    assert fetched(workspace, own) == []
+    shown = CliRunner().invoke(cli, words).stdout
+    assert "15%" in shown and "is its recipe" not in shown and "in family: 2" not in shown
+
+
 def test_a_run_without_an_early_checkpoint_is_named(workspace: Workspace) -> None:
     rows = [row for row in over_training() if not row.startswith("m1,1,")]
     write(workspace, RUNS, rows)
