@@ -111,7 +111,7 @@ def read_problem_scores(
             *direction_notes(assumed),
             *tokens_notes(pc.max(scores["tokens"]).as_py()),
             *recipe_notes(connection, "scores"),
-            *family_notes(connection, "scores"),
+            *(() if target and target.size else family_notes(connection, "scores")),
             *scale_notes(connection, "scores"),
             *early_ends(scores),
             *stage_notes(connection, "scores", early, shares),
