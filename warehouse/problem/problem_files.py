@@ -18,6 +18,7 @@ from warehouse.files import storage_errors, write_whole
 from warehouse.frozen import Frozen
 from warehouse.paths import (
     Workspace,
+    asked_as,
     list_problems,
     problem_record,
     problems_here,
@@ -158,7 +159,12 @@ def _is_file(path: Path) -> bool:
 def _no_such_file(name: str, path: Path, workspace: Workspace) -> str:
     hint = did_you_mean(path.stem, list_problems(workspace))
     here = next((each for each in (f"{name}.yml", f"{name}.yaml") if _is_file(Path(each))), None)
-    hint = f"did you mean --problem {here}, in this folder? " if here else hint
+    if here:
+        hint = f"did you mean --problem {here}, in this folder? "
+    elif path == workspace.problems / f"{name}.yml":
+        with suppress(OSError):  # a name too long, say
+            if stored := asked_as(name, workspace):
+                hint = f"did you mean --problem {shlex.quote(stored)}, whose data are here? "
     shown = str(path) if len(str(path)) < 300 else f"{str(path)[:300]}…"
     return f"{shown}: no such problem file; {hint}{problems_here(workspace)}"
 

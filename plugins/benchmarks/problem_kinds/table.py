@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from plugins.benchmarks.e2lm.outputs import say
@@ -13,7 +15,10 @@ from plugins.benchmarks.scores.table_problem import (
     ranked_table,
     read_table,
 )
-from warehouse.problem.problem_files import ProblemKind
+from warehouse.errors import ProblemFileError
+from warehouse.paths import recorded_file
+from warehouse.problem.problem_files import ProblemKind, record_file, with_keys
+from warehouse.problem.yaml_file import parse_yaml
 from warehouse.terminal import counted
 
 
@@ -50,6 +55,9 @@ class TableKind(ProblemKind):
             return
         brought = read_table(problem, self.workspace)
         store_scores(brought, self.workspace, problem.name)
+        recorded = recorded_file(problem.name, self.workspace)
+        if recorded is None or _is_table(recorded):  # a file with documents keeps its name
+            record_file(ranked_table(problem, self.workspace), self.workspace)
         scores = brought.scores
         say(brought.notes)
         runs, benchmarks = (len(scores[name].unique()) for name in ("model_id", "benchmark"))
@@ -66,3 +74,10 @@ class TableKind(ProblemKind):
         if stored is None:
             return "scores: not in the data folder", problem.command
         return f"scores: {stored}", ""
+
+
+def _is_table(path: Path) -> bool:
+    try:
+        return with_keys(parse_yaml(path)).value.get("kind") == TableKind.kind
+    except ProblemFileError:
+        return True
