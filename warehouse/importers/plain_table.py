@@ -25,6 +25,7 @@ def read_plain(
     other_names: OtherNames | None = None,
     long: tuple[str, ...] | None = None,
     contents: Mapping[str, str] | None = None,
+    remedies: Mapping[str, str] | None = None,
 ) -> None:
     """Make the table `plain` of a file's rows, with `row_number` and all of the columns.
 
@@ -35,6 +36,7 @@ def read_plain(
         other_names: further names of columns.
         long: the columns for names and value of a score, where tables are often wide instead.
         contents: required column → what to write into it, for the message if it is missing.
+        remedies: see `check_columns`.
 
     Raises:
         TokenmartError: it can't be read, has other columns or no row, or a value isn't of its
@@ -51,6 +53,7 @@ def read_plain(
         long,
         numbers_in(connection, "given"),
         contents,
+        remedies,
     )
     _type(connection, path, columns, meant)
     if connection.execute("select count(*) from plain").fetchall() == [(0,)]:
@@ -113,6 +116,7 @@ def check_columns(
     long: tuple[str, ...] | None = None,
     is_number: Callable[[str], bool] = lambda name: False,
     contents: Mapping[str, str] | None = None,
+    remedies: Mapping[str, str] | None = None,
 ) -> None:
     """Refuse a table that lacks a column, or has one that isn't known.
 
@@ -120,6 +124,7 @@ def check_columns(
         long: the columns for names and value of a score, where tables are often wide instead.
         is_number: whether a given column contains numbers only.
         contents: column → what to write into it if it is missing.
+        remedies: unknown column → what to do with it, if not only to remove it.
 
     Raises:
         TokenmartError: one line with the column and what to do.
@@ -145,6 +150,9 @@ def check_columns(
         )
     if unknown:
         left = [name for name in known if name not in given]
+        for name in unknown:
+            if name in (remedies or {}):
+                raise TokenmartError(f"{path}: unknown column {name!r}; {(remedies or {})[name]}")
         hint = did_you_mean(unknown[0], left) or "remove it; "
         raise TokenmartError(f"{path}: unknown column {unknown[0]!r}; {hint}{listed}")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import duckdb
 
-from plugins.benchmarks.scores.score_table import refuse_two_orders
+from plugins.benchmarks.scores.score_table import VARIANTS, refuse_two_orders
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.importers.plain_table import check_columns
 from warehouse.importers.table_rows import load_rows
@@ -70,7 +70,12 @@ def read_items(path: Path, metric: str | None) -> ItemScores:
 
 
 def _check_columns(path: Path, columns: list[str]) -> str:
-    check_columns(path, columns, [*REQUIRED, *PROGRESS, *OPTIONAL], REQUIRED)
+    remedy = "write the rows of each value to a file of its own, without this column"
+    remedies = dict.fromkeys(
+        ("benchmark", "task", *VARIANTS), f"items are of one benchmark: {remedy}"
+    )
+    known = [*REQUIRED, *PROGRESS, *OPTIONAL]
+    check_columns(path, columns, known, REQUIRED, remedies=remedies)
     progress = [name for name in PROGRESS if name in columns]
     if not progress:
         raise TokenmartError(f"{path}: neither a column 'tokens' nor 'step'; add one")

@@ -51,6 +51,24 @@ OTHER_NAMES = {"arch": ("architecture", "{}"), "tokens_bt": ("tokens", "{} * 1e9
 MOST_TOKENS = 1e14
 """More billions of tokens than any model is trained on: `tokens_bt` then contains tokens."""
 
+VARIANTS = (
+    "version",
+    "task_version",
+    "n_shot",
+    "num_fewshot",
+    "shots",
+    "split",
+    "subset",
+    "prompt",
+)
+"""Columns of other tables whose values make different benchmarks of one."""
+
+REMEDIES = {
+    name: "rows that differ in it are of different benchmarks: add its value to the names in the "
+    f"column 'benchmark' (such as arc-{name}2), then remove the column"
+    for name in VARIANTS
+}
+
 _RUN = ("family", "size", "architecture", "recipe", "parameters")
 _PLACE = ("tokens", "step")
 _POINT = ("model", "benchmark", "metric", *_PLACE)
@@ -77,7 +95,7 @@ def read_scores(
             has file, row, column, value and remedy.
     """
     with duckdb.connect() as connection:
-        read_plain(connection, path, COLUMNS, required, OTHER_NAMES, LONG, contents)
+        read_plain(connection, path, COLUMNS, required, OTHER_NAMES, LONG, contents, REMEDIES)
         _refuse_plain_counts(connection, path)
         connection.execute("alter table plain rename to scores")
         connection.execute("update scores set metric = coalesce(metric, 'score')")
@@ -118,7 +136,7 @@ def read_model_scores(path: Path, assumed: dict[str, Direction] | None = None) -
     """
     with duckdb.connect() as connection:
         columns = {**COLUMNS, "document": "varchar"}
-        read_plain(connection, path, columns, REQUIRED, OTHER_NAMES, LONG)
+        read_plain(connection, path, columns, REQUIRED, OTHER_NAMES, LONG, remedies=REMEDIES)
         _refuse_plain_counts(connection, path)
         connection.execute("alter table plain rename to scores")
         connection.execute("update scores set metric = coalesce(metric, 'score')")

@@ -88,6 +88,14 @@ def test_names_of_folders_are_no_columns(tmp_path: Path) -> None:
             "row 1: tokens_bt is 2000000000, expected billions of tokens; divide by 1e9, or name",
         ),
         ([f"{HEADER},note"], "unknown column 'note'; remove it"),
+        *(
+            (
+                [f"{HEADER},note,{name}", "m,1b,a,1,q,0.5,x,1"],
+                f"unknown column '{name}'; rows that differ in it are of different benchmarks: add "
+                f"its value to the names in the column 'benchmark' (such as arc-{name}2), then",
+            )
+            for name in ("version", "task_version", "n_shot", "split")
+        ),
         (["model,benchmark", "m,q"], "column 'score' is missing; add it"),
         ([f"{HEADER},tokens"], "'tokens_bt' and 'tokens' say the same; remove one"),
         ([HEADER], "contains no row"),

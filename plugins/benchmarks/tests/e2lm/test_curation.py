@@ -140,6 +140,14 @@ def test_constant_items_and_missing_scores(tmp_path: Path) -> None:
             "unknown column 'scor'; did you mean 'score'",
         ),
         (("model", "tokens", "item"), ["m", 1, "q"], "column 'score' is missing"),
+        *(
+            (
+                ("model", "tokens", "item", "score", name),
+                ["m", 1, "q", 1, "arc"],
+                f"unknown column '{name}'; items are of one benchmark: write the rows of each",
+            )
+            for name in ("benchmark", "version")
+        ),
         (("model", "item", "score"), ["m", "q", 1], "neither a column 'tokens' nor 'step'"),
         (("model", "step", "item", "score"), ["m", 1, "q", "nan"], "row 1: score is 'nan'"),
         (("model", "step", "item", "score"), ["m", -1, "q", 1], "row 1: step is '-1'"),

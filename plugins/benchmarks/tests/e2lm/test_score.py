@@ -288,6 +288,25 @@ def test_cs_separates_science_from_web_and_enters_the_weighted_score(tmp_path: P
     assert entry["weighted_score"] == pytest.approx(weighted)
 
 
+@pytest.mark.parametrize(
+    ("recipe", "hint"),
+    [
+        ("Web", "; unknown recipe Web: did you mean web?"),
+        ("webb", "; unknown recipe webb: did you mean web?"),
+        ("books", ""),
+    ],
+)
+def test_a_misspelt_recipe_is_named(tmp_path: Path, recipe: str, hint: str) -> None:
+    path = tmp_path / "recipes.csv"
+    rows = [f"{','.join(COLUMNS)},recipe"]
+    for run in ("science", recipe):
+        rows += [f"{run},1b,arch1,{at},q,{at / 1000},{run}" for at in EARLY + LATER]
+    path.write_text("\n".join(rows))
+    entry = score_table(path, WORKSPACE).entries["science"]["q"]
+    reason = "no early window shared by runs of the recipes science and web"
+    assert entry["cs"] is None and entry["reasons"]["cs"] == reason + hint
+
+
 def test_the_command_writes_what_it_prints(write: Write, tmp_path: Path) -> None:
     path, out = write(made_up(2), EARLY + LATER), tmp_path / "signal.json"
     arguments = ["e2lm", "score", "--scores", str(path), "--weights", "1,0,0"]

@@ -193,6 +193,31 @@ spread as (
     group by run_noise.problem, run_noise.benchmark, run_noise.metric
 ),
 
+-- recipes that may be misspelt
+
+near_recipes as (
+    select distinct
+        problem,
+        recipe,
+        case
+            when recipe in ('science', 'web') then null
+            when levenshtein(lower(recipe), 'science') <= 2 then 'science'
+            when levenshtein(lower(recipe), 'web') <= 1 then 'web'
+        end as near
+    from series
+),
+
+misspelt as (
+    select
+        problem,
+        string_agg(
+            concat('; unknown recipe ', recipe, ': did you mean ', near, '?'), '' order by recipe
+        ) as hint
+    from near_recipes
+    where near is not null
+    group by problem
+),
+
 explained as (
     select
         *,
@@ -299,6 +324,8 @@ expected as (
             else named.reason
         end as reason
     from explained
+    left join misspelt
+        on explained.problem = misspelt.problem
     cross join lateral (
         values
         ('signal', true, 'the mean of the final scores is 0'),
@@ -336,7 +363,14 @@ expected as (
                 'no two runs share a checkpoint between the early window and the end'
             )
         ),
-        ('cs', false, 'no early window shared by runs of the recipes science and web'),
+        (
+            'cs',
+            false,
+            concat(
+                'no early window shared by runs of the recipes science and web',
+                misspelt.hint
+            )
+        ),
         ('earliest_tokens', true, 'the runs do not end at one checkpoint that they share'),
         ('earliest_share', false, 'the ranking still changes in the last part of training'),
         ('earliest_share_95', false, 'more than 5% of the pairs still change in the last part'),
