@@ -35,6 +35,7 @@ e2lm.add_command(curate)
     help="Table with the columns model, size, arch, tokens_bt, benchmark and score, and direction "
     "(lower) for losses.",
 )
+@click.option("--metric", help="Use only the scores of this metric; default: the only one.")
 @click.option("--model", help="Show only this model; the statistics use all models.")
 @WEIGHTS
 @click.option(
@@ -50,6 +51,7 @@ e2lm.add_command(curate)
 @FORCE_OTHER
 def score(
     scores: Path,
+    metric: str | None,
     model: str | None,
     weights: tuple[float, float, float],
     last_checkpoints: int,
@@ -68,14 +70,14 @@ def score(
 
     \b
     tokenmart e2lm score --scores scores.csv --out signal.json
-    tokenmart e2lm score --scores scores.csv --model dense-1b-arch1 --weights 1,0,0
+    tokenmart e2lm score --scores scores.csv --metric acc --model dense-1b-arch1 --weights 1,0,0
     """
     from plugins.benchmarks.e2lm.score import score_table
     from plugins.benchmarks.e2lm.score_view import print_scores
     from warehouse.files import write_whole
 
     workspace = workspace_for(out, force, b'"autocorrelation"')
-    found = score_table(scores, workspace, model, weights, last_checkpoints)
+    found = score_table(scores, workspace, model, weights, last_checkpoints, metric)
     say(found.notes)
     text = as_text(found.entries)
     if as_json:
@@ -132,8 +134,8 @@ def collect(
     """Convert result files of lm-evaluation-harness to a table.
 
     RESULTS are files or folders with results_….json, one per checkpoint. A problem of kind table
-    reads the table; `tokenmart e2lm score` also needs one --metric, the columns size and arch, and
-    the tokens of every checkpoint. Checkpoints are identified by all model arguments in the files.
+    reads the table; `tokenmart e2lm score` also needs the columns size and arch, and the tokens of
+    every checkpoint. Checkpoints are identified by all model arguments in the files.
     With --problem, the table has the scores that `tokenmart eval` measured, after `tokenmart dbt
     run --select tag:benchmarks`.
 

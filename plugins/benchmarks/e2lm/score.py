@@ -84,6 +84,7 @@ def score_table(
     model: str | None = None,
     weights: tuple[float, float, float] = WEIGHTS,
     last_checkpoints: int = LAST_CHECKPOINTS,
+    metric: str | None = None,
 ) -> SignalScores:
     """Signal quality and the other statistics of `benchmark_signal` for each model and benchmark.
 
@@ -97,11 +98,12 @@ def score_table(
         model: return only this model; the statistics use all models.
         weights: of SQ, RC and CS in `weighted_score`.
         last_checkpoints: number of last checkpoints for the noise.
+        metric: use only the scores of this metric; None if the table has one metric.
 
     Raises:
-        TokenmartError: the table is invalid, or has no such model.
+        TokenmartError: the table is invalid, or has no such model or metric.
     """
-    with open_table(path) as database:
+    with open_table(path, metric) as database:
         known = [name for (name,) in database.execute(_MODELS).fetchall()]
         if model is not None and model not in known:
             raise TokenmartError(
@@ -132,22 +134,33 @@ def score_table(
     return SignalScores(_entries(rows), notes)
 
 
-def open_table(path: Path) -> duckdb.DuckDBPyConnection:
+def open_table(path: Path, metric: str | None = None) -> duckdb.DuckDBPyConnection:
     """A plain table in memory, with the competition's early window and schedule.
 
+    Args:
+        path: see `score_table`.
+        metric: read only the scores of this metric; None if the table has one metric.
+
     Raises:
-        TokenmartError: the table is invalid, or has scores by several scoring methods.
+        TokenmartError: the table is invalid, has no such metric, or has several without a choice.
     """
     with plain_table(path) as table:
         assumed: dict[str, Direction] = {}
         scores = read_scores(table, COLUMNS, CONTENTS, assumed)
     metrics = sorted(set(scores["metric"].to_pylist()))
-    if len(metrics) > 1:
+    if metric is not None:
+        if metric not in metrics:
+            raise TokenmartError(
+                f"--metric {metric}: not in {path}; {did_you_mean(metric, metrics)}"
+                f"its metrics: {', '.join(metrics)}"
+            )
+        scores = scores.filter(pc.equal(scores["metric"], metric))
+        assumed = {name: direction for name, direction in assumed.items() if name == metric}
+    elif len(metrics) > 1:
         raise TokenmartError(
             f"{path}: contains scores of {len(metrics)} metrics ({', '.join(metrics)}), and this "
-            "command reads one metric per file; write one file per metric (`tokenmart e2lm collect "
-            "--metric` writes one), or name the file in a problem file of kind table, which reads "
-            "all metrics"
+            "command uses one; choose it with --metric, or name the file in a problem file of kind "
+            "table, which reads all metrics"
         )
     if scores["tokens"].null_count:
         without = scores.filter(pc.is_null(scores["tokens"]))

@@ -35,7 +35,7 @@ def gather_page(
         title, description = found.title, found.description
     else:
         assert scores is not None
-        notes, database = None, open_table(scores)
+        notes, database = None, open_table(scores, metric)
         title, description = scores.stem, ""
     target = found.target if found is not None else None
     with database:

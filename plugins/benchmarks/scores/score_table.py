@@ -42,7 +42,7 @@ the metric, or of the benchmarks if the metric is `score`."""
 ONE_DIRECTION = (
     "a metric has one direction: name the losses in the column 'metric' (loss, perplexity, …), or "
     "write one file per direction (a problem of kind table reads several metrics from one file, "
-    "`tokenmart e2lm score` one)"
+    "`tokenmart e2lm score` that of --metric)"
 )
 
 OTHER_NAMES = {"arch": ("architecture", "{}"), "tokens_bt": ("tokens", "{} * 1e9")}

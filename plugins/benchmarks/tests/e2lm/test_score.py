@@ -383,6 +383,20 @@ def test_a_reason_names_what_would_help(
     assert entry[statistic] is None and reason in entry["reasons"][statistic]
 
 
+def test_a_reason_names_missing_checkpoints_if_other_runs_have_them(write: Write) -> None:
+    rows = {(f"m{n}", "q"): [0.1 + 0.01 * k for k in range(9)] for n in (0, 1)}
+    path = write(rows, [*EARLY[:8], 210.0])
+    lines = [
+        x for x in path.read_text().splitlines() if not x.startswith(f"m1,1b,arch1,{EARLY[3]},")
+    ]
+    path.write_text("\n".join(lines))
+    entry = score_table(path, WORKSPACE).entries["m1"]["q"]
+    assert entry["sq"] is None and entry["reason"] == (
+        "7 of at least 8 early checkpoints; add missing checkpoints (other scores of the table have "
+        "8), or widen the early window (`early` in a problem file of kind table)"
+    )
+
+
 def test_a_model_without_a_benchmark_is_named(write: Write) -> None:
     rows = {("m0", "q"): [0.1, 0.2], ("m0", "r"): [0.1, 0.2], ("m1", "q"): [0.1, 0.3]}
     notes = score_table(write(rows, EARLY[:2]), WORKSPACE).notes
@@ -446,11 +460,31 @@ def test_the_published_figures_to_four_digits() -> None:
     assert counts == {14}
 
 
-def test_a_file_with_two_metrics_is_named_with_what_reads_it(tmp_path: Path) -> None:
-    path = tmp_path / "x.csv"
-    row = "m,1b,dense,8,q,"
-    lines = ["model,size,arch,tokens_bt,benchmark,metric,score", f"{row}acc,1", f"{row}ppl,2"]
+def test_of_a_file_with_two_metrics_one_is_scored(tmp_path: Path) -> None:
+    path, out = tmp_path / "x.csv", tmp_path / "x.html"
+    scores = {
+        "acc": [0.3, 0.35, 0.32, 0.4, 0.5, 0.45, 0.5, 0.6, 0.7],
+        "ppl": [9 - k for k in range(9)],
+    }
+    lines = ["model,size,arch,tokens_bt,benchmark,metric,score"]
+    lines += [
+        f"m,1b,dense,{k + 1},q,{metric},{score}"
+        for metric, values in scores.items()
+        for k, score in enumerate(values)
+    ]
     path.write_text("\n".join(lines))
-    message = r"2 metrics \(acc, ppl\), .* or name the file in a problem file of kind table"
+    message = (
+        r"2 metrics \(acc, ppl\), .*choose it with --metric, or name the file in a problem file"
+    )
     with pytest.raises(TokenmartError, match=message):
         score_table(path, WORKSPACE)
+    with pytest.raises(TokenmartError, match=r"--metric pp: not in .*did you mean 'ppl'"):
+        score_table(path, WORKSPACE, metric="pp")
+    found = score_table(path, WORKSPACE, metric="acc")
+    assert found.entries["m"]["q"]["monotonicity"] == pytest.approx(monotonicity(scores["acc"]))
+    assert [note.partition(":")[0] for note in found.notes[:2]] == ["acc", "m"]
+    arguments = ["--scores", str(path), "--metric", "ppl"]
+    done = CliRunner().invoke(cli, ["e2lm", "score", *arguments, "--json"])
+    assert json.loads(done.stdout)["m"]["q"]["monotonicity"] == 1
+    done = CliRunner().invoke(cli, ["e2lm", "report", *arguments, "--out", str(out)])
+    assert done.exit_code == 0 and "Scores over training: ppl" in out.read_text(), done.output

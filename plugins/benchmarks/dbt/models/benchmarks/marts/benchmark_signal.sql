@@ -55,11 +55,25 @@ windows as (
     group by problem, model_id, benchmark, metric
 ),
 
+most_early as (
+    select
+        problem,
+        max(checkpoints) as checkpoints
+    from series_order
+    group by problem
+),
+
 remedied as (
     select
         series_order.*,
         case
             when series_order.checkpoints >= 8 then ''
+            when most_early.checkpoints >= 8 and windows.checkpoints >= 8
+                then concat(
+                        '; add missing checkpoints (other scores of the table have ',
+                        most_early.checkpoints,
+                        '), or widen the early window (`early` in a problem file of kind table)'
+                    )
             when windows.checkpoints >= 8
                 then '; widen the early window (`early` in a problem file of kind table)'
             else concat('; add checkpoints: the run has ', windows.checkpoints, ' in all')
@@ -70,6 +84,8 @@ remedied as (
         and series_order.model_id = windows.model_id
         and series_order.benchmark = windows.benchmark
         and series_order.metric = windows.metric
+    inner join most_early
+        on series_order.problem = most_early.problem
 ),
 
 order_reasons as (
