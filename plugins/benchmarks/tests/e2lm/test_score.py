@@ -392,8 +392,8 @@ def test_a_reason_names_missing_checkpoints_if_other_runs_have_them(write: Write
     path.write_text("\n".join(lines))
     entry = score_table(path, WORKSPACE).entries["m1"]["q"]
     assert entry["sq"] is None and entry["reason"] == (
-        "7 of at least 8 early checkpoints; add missing checkpoints (other scores of the table have "
-        "8), or widen the early window (`early` in a problem file of kind table)"
+        "7 of at least 8 early checkpoints; add missing checkpoints (other scores of the table "
+        "have 8), or widen the early window (`early` in a problem file of kind table)"
     )
 
 
