@@ -78,6 +78,6 @@ class TableKind(ProblemKind):
 
 def _is_table(path: Path) -> bool:
     try:
-        return with_keys(parse_yaml(path)).value.get("kind") == TableKind.kind
+        return bool(with_keys(parse_yaml(path)).value.get("kind") == TableKind.kind)
     except ProblemFileError:
         return True

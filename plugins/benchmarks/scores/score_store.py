@@ -20,6 +20,7 @@ from plugins.benchmarks.scores.score_table import (
     tokens_notes,
 )
 from plugins.benchmarks.scores.table_notes import (
+    STAGES,
     EarlyWindow,
     early_ends,
     family_notes,
@@ -37,9 +38,6 @@ from warehouse.store.schema import DOWNSTREAM
 
 _NO_FOLDER = re.compile(r"[=%?\\\x00-\x1f\x7f]|__HIVE_DEFAULT_PARTITION__|^$")
 """Names that DuckDB changes when it reads them from a partition's folder."""
-
-STAGES = tuple(percent / 100 for percent in range(5, 100, 5))
-"""Shares of training with a decision accuracy in every table, as in `int_benchmark_stages`."""
 
 
 @dataclass(frozen=True)

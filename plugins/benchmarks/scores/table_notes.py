@@ -15,6 +15,8 @@ from warehouse.importers.scales import mixed_scales
 from warehouse.terminal import listed
 
 MOST_NOTES = 5
+STAGES = tuple(percent / 100 for percent in range(5, 100, 5))
+"""Shares of training with a decision accuracy in every table, as in `int_benchmark_stages`."""
 _ENDS = """
     with series as (
         select
