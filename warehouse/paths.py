@@ -165,7 +165,7 @@ def problems_here(workspace: Workspace) -> str:
 
 def problem_record(name: str, workspace: Workspace) -> Path:
     """Where the path of the problem file is recorded whose documents are stored under a name."""
-    return workspace.data / "problem_files" / f"{name}.txt"
+    return workspace.data / "problem_files" / f"{name}.path"
 
 
 def recorded_file(name: str, workspace: Workspace) -> Path | None:

@@ -82,6 +82,9 @@ def test_metrics_alone_and_every_kind_of_result(minilong):
     assert len(tm.correlate(None, "minilong", into="relation").fetchall()) == rows.num_rows
 
 
+THREE = {"?": 1.0, "gemma3-270m": 2.0, "smollm2-135m-noise-0.15": 3.0}
+
+
 @pytest.mark.parametrize(
     ("values", "options", "message"),
     [
@@ -89,11 +92,11 @@ def test_metrics_alone_and_every_kind_of_result(minilong):
         ({"?": "high"}, {}, "values, row 1: value is 'high'; it must be a number"),
         ({"?": True}, {}, "value is True; it must be a number"),
         ({"?": math.inf}, {}, "value is inf, expected a finite number"),
-        ({"?": None}, {}, "values: no value for any model of minilong"),
+        ({"?": None}, {}, "values: values for 0 of 23 models of minilong; a correlation needs 3"),
         ([1.0], {}, "values: list is no table; give a mapping"),
         (pa.table({"model": ["a"]}), {}, "the columns are model; give model_id and value"),
         ({"?": 1.0}, {"name": "My idea"}, "name 'My idea': use lower-case"),
-        ({"?": 1.0}, {"name": "perplexity"}, "name 'perplexity': a metric has this name"),
+        (THREE, {"name": "perplexity"}, "name 'perplexity': a metric has this name"),
         ({"?": 1.0}, {"better": "more"}, "better 'more': use 'higher' or 'lower'"),
         ({"?": 1.0}, {"into": "lists"}, "into 'lists': unknown"),
     ],
