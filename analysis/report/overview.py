@@ -30,12 +30,16 @@ FIRST_METRICS = (*BASELINES, "longppl", "context_gain", "retrieval_gain")
 
 @dataclass(frozen=True)
 class Cell:
-    """One model's value of one variant; None with a reason."""
+    """One model's value of one variant; None with a reason.
+
+    `of_documents` are the documents of the model that has most.
+    """
 
     value: float | None
     reason: str
     tokens: int
     documents: int
+    of_documents: int
 
 
 @dataclass(frozen=True)
@@ -189,10 +193,11 @@ def _models_table(
     """All values of a problem that were built, of the models that were extracted."""
     parameters = {"problem": problem.name}
     cells = {
-        (metric, variant, model_id): Cell(value, reason, tokens, documents)
-        for metric, variant, model_id, value, reason, tokens, documents in connection.execute(
+        (metric, variant, model_id): Cell(*cell)
+        for metric, variant, model_id, *cell in connection.execute(
             "select metric, variant, model_id, case when isfinite(value) then value end,"
-            " coalesce(reason, ''), coalesce(tokens, 0), coalesce(documents, 0)"
+            " coalesce(reason, ''), coalesce(tokens, 0), coalesce(documents, 0),"
+            " coalesce(max(documents) over (partition by metric, variant), 0)"
             " from metric_values where problem = $problem",
             parameters,
         ).fetchall()

@@ -375,6 +375,17 @@ def test_a_partial_extraction_is_said_at_the_top(minilong, tmp_path):
     )
 
 
+def test_a_value_from_fewer_documents_says_so(minilong, tmp_path):
+    assert " of 50 documents" not in report(minilong, tmp_path)
+    with minilong.write() as connection:
+        connection.execute("update metric_values set documents = 3 where model_id = 'gemma3-270m'")
+    text = report(minilong, tmp_path)
+    assert text.count("<small>3 of 50 documents</small>") == text.count(
+        'title="1,000 tokens, 3 doc'
+    )
+    assert "<small>3 of 50 documents</small>" in text
+
+
 def test_noise_does_not_track_the_target(marts, tmp_path):
     generator = np.random.default_rng(1)
     models = marts.models("minilong")
