@@ -205,11 +205,21 @@ class Desk:
         early = [4.194304, 10.110550016, *(4.665546069333 + 16.777216 * k for k in range(1, 14))]
         with path.open("w", newline="") as file:
             rows = csv.writer(file)
-            rows.writerow(["model", "size", "arch", "tokens_bt", "benchmark", "score", "recipe"])
+            columns = (
+                "model",
+                "size",
+                "arch",
+                "tokens_bt",
+                "benchmark",
+                "metric",
+                "score",
+                "recipe",
+            )
+            rows.writerow(columns)
             for model, recipe in (("mine-science", "science"), ("dense-1b-arch1", "web")):
                 for place, tokens in enumerate(early):
                     score = 0.3 + 0.01 * place
-                    rows.writerow([model, "1b", "arch1", tokens, "qa", score, recipe])
+                    rows.writerow([model, "1b", "arch1", tokens, "qa", "acc", score, recipe])
 
     def _samples(self, path: Path) -> None:
         lines = [
