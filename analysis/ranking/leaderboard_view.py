@@ -227,8 +227,8 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
         + (f"; {shown} of {variants} variants shown (--top)" if shown < variants else ""),
         exploratory_line(board.registered),
         f"95% CI, p adj.: simultaneous for all {table.tries_text}, "
-        "whatever is shown, so valid for a chosen one (the best's upper end is that of a single "
-        "metric: choice only raises its rho); variances are typically "
+        "whatever is shown, so valid for a chosen one (the best metric's upper end is that of a "
+        "single metric, as selection only raises its rho); variances are typically "
         f"{board.inference.overall.design_effect:.2f} times those of independent models, as "
         "families and series are alike (named beforehand, or for a new family: --json)",
     ]

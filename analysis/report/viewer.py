@@ -43,8 +43,8 @@ class Segment:
     """Characters `start` to `end` and what the model made of them.
 
     logprob, entropy: nats; gain: nats won by the far context, None where it wasn't measured;
-    rank: the worst among the segment's tokens; tokens: how many; position: of the first; gained: of
-    how many a gain is known.
+    rank: the worst among the segment's tokens; tokens: how many; position: of the first; gained:
+    how many have a gain.
     """
 
     start: int

@@ -33,7 +33,7 @@ from warehouse.sources.document_files import BYTES_PER_TOKEN, TextSize, text_siz
 from warehouse.terminal import counted
 
 CHARACTERS_PER_TOKEN = 4
-"""Of the made-up text that stands for a document in a plan."""
+"""Of the made-up text that a plan uses in place of a document."""
 BYTES_PER_ROW = 10
 BYTES_PER_CHOICE = 6
 CPU_FLOPS_PER_CORE = {"float32": 6e10, "bfloat16": 1.2e11, "float16": 2e10}

@@ -75,7 +75,7 @@ class Plan:
 
     @property
     def unknown(self) -> list[str]:
-        """Models of unknown size of which something is still to do, if their files can come."""
+        """Models of unknown size, with work left, whose files can be fetched."""
         unsized = [m for m in self.models if m.cost.seconds is None and not m.to_place]
         return [m.spec.full_id for m in unsized if m.left > 0]
 

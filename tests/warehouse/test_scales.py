@@ -1,4 +1,4 @@
-"""Fractions beside percent are found; values on one scale are not."""
+"""Mixtures of fractions and percent are found; values on one scale are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of a ranking in which fractions stand beside percent."""
+"""Columns of a ranking that mix fractions and percent."""
 
 from __future__ import annotations
 

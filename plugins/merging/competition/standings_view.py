@@ -173,7 +173,7 @@ def result_notes(checks: dict[str, list[Row]]) -> list[str]:
 
 
 def _scale_notes(rows: list[Row]) -> list[str]:
-    """Sentences on columns in which fractions stand beside percent."""
+    """Sentences on columns that mix fractions and percent."""
     found = []
     for row in rows[:MOST_MISSING]:
         other = FRACTIONS if row["scale"] == PERCENT else PERCENT
