@@ -1,4 +1,5 @@
--- `Bob` in one round and `bob` in another are two entries here, and mostly one that was mis-spelt.
+-- Why an entry has no overall score: one row for each round with a weight in which it has none.
+-- `Bob` in one round and `bob` in another are two entries, and often a misspelling of one.
 
 with scores as (
     select
