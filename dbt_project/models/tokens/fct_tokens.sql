@@ -86,6 +86,11 @@ fct_tokens as (
             cast(full_context.logprob as double) - cast(short_context.logprob as double),
             null
         ) as gain,
+        coalesce(
+            full_context.char_start >= full_context.common_start
+            and full_context.char_end <= full_context.common_end,
+            false
+        ) as is_common,
         features.word_frequency,
         features.is_first_of_word,
         features.is_number,

@@ -72,26 +72,30 @@ tokenizations as (
         ) = 1
 ),
 
-last_characters as (
+-- The characters that each context scored; `reduced_start` is where it sees less than all the text.
+spans as (
     select
-        tokens.problem,
-        tokens.doc_id,
-        tokens.model_id,
-        max(tokens.char_end) as characters
+        contexts.context_id,
+        min(tokens.char_start) as first_character,
+        min(tokens.char_start) filter (where tokens.context_tokens < tokens.position)
+            as reduced_start,
+        max(tokens.char_end) as last_character
     from tokens
-    inner join tokenizations using (problem, model_id, condition, doc_id)
-    group by tokens.problem, tokens.doc_id, tokens.model_id
+    inner join contexts using (problem, model_id, condition, doc_id)
+    group by contexts.context_id
 ),
 
 -- Characters that the tokens of every tokenizer reach: a part of the text is the same text for all
 -- models, also where documents are cut after a number of tokens.
 text_ends as (
     select
-        problem,
-        doc_id,
-        min(characters) as text_characters
-    from last_characters
-    group by problem, doc_id
+        tokenizations.problem,
+        tokenizations.doc_id,
+        min(spans.last_character) as text_characters
+    from tokenizations
+    inner join contexts using (problem, model_id, condition, doc_id)
+    inner join spans using (context_id)
+    group by tokenizations.problem, tokenizations.doc_id
 ),
 
 -- Every window is compared with the whole document, and whatever the problem file declares.
@@ -121,6 +125,28 @@ paired as (
     select * from contexts
     where condition_kind = 'full'
         and context_id not in (select pairs.context_id from pairs)
+),
+
+-- Characters that all models scored in a pair of contexts: behind the window of the tokenizer with
+-- the longest tokens, up to the end of the model that read least. Null where a model has none.
+common_text as (
+    select
+        paired.problem,
+        paired.doc_id,
+        paired.pair,
+        max(if(paired.pair is null, long_span.first_character, short_span.reduced_start))
+            as latest_start,
+        min(least(long_span.last_character, short_span.last_character)) as common_end,
+        if(
+            count(if(paired.pair is null, long_span.first_character, short_span.reduced_start))
+            = count(*),
+            latest_start,
+            null
+        ) as common_start
+    from paired
+    left join spans as long_span on paired.context_id = long_span.context_id
+    left join spans as short_span on paired.short_context_id = short_span.context_id
+    group by paired.problem, paired.doc_id, paired.pair
 ),
 
 sizes as (
@@ -164,6 +190,8 @@ token_units as (
         paired.short_condition,
         paired.document_tokens,
         text_ends.text_characters,
+        common_text.common_start,
+        common_text.common_end,
         paired.tokenizer_sha256,
         tokenizations.tokenization_id,
         (
@@ -185,11 +213,17 @@ token_units as (
             paired.short_context_id,
             tokenizations.tokenization_id,
             text_ends.text_characters,
+            common_text.common_start,
+            common_text.common_end,
             is_first_pair
         ) as unit_id
     from paired
     left join tokenizations using (problem, tokenizer_sha256, doc_id)
     left join text_ends using (problem, doc_id)
+    left join common_text
+        on paired.problem = common_text.problem
+        and paired.doc_id = common_text.doc_id
+        and paired.pair is not distinct from common_text.pair
     left join evaluators using (problem)
 )
 
