@@ -77,15 +77,9 @@ test: $(READY)  ## run the tests, except those marked slow: see test-slow
 test-slow: $(READY)  ## run the tests marked slow: kills, whole rebuilds, long real documents
 	$(PYTEST) -m slow
 
-SCALE_TESTS = plugins/cluster/tests/test_beyond_one_machine.py plugins/cluster/tests/test_cluster.py \
-  plugins/cluster/tests/test_bucket_store.py plugins/cluster/tests/test_bucket.py \
-  plugins/exchange/tests plugins/cluster/tests/test_shards.py \
-  plugins/cluster/tests/test_build_over_bucket.py
-
-test-scale: $(READY)  ## run the tests of Ray, Slurm, shards and buckets, and install what they need
-	$(BIN)/python -m pip install -q -c requirements.lock -e '.[dev,ray,s3,slurm]'
-	$(BIN)/python -c 'import moto, ray, s3fs, submitit'
-	$(PYTEST) $(SCALE_TESTS)
+test-scale: $(READY)  ## run the tests of Ray, and install what they need
+	$(BIN)/python -m pip install -q -c requirements.lock -e '.[dev,ray]'
+	$(PYTEST) plugins/cluster/tests
 
 rehearse: $(READY)  ## rehearse no4k from download to submission, with look-alikes of its 17 models
 	$(BIN)/python -m tests.rehearsal
@@ -118,6 +112,5 @@ dbt-docs: $(READY)  ## dbt's own documentation in one HTML file: models, columns
 
 clean:  ## remove what can be rebuilt in seconds; extracted tokens, weights and .venv stay
 	rm -rf dbt_project/target dbt_project/logs logs build .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -rf warehouse/shards
 	rm -f warehouse/tokenmart.duckdb warehouse/tokenmart.duckdb.wal warehouse/tokenmart.duckdb.built report.html
 	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +

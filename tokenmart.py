@@ -137,10 +137,7 @@ RENAMED = {
     "problem": "data",
     "problem new": "data new",
     "warehouse": "data",
-    "warehouse attach": "exchange attach",
     "warehouse check": "data check",
-    "warehouse detach": "exchange detach",
-    "warehouse export": "exchange export",
     "warehouse gc": "data gc",
     "warehouse publish": "data publish",
 }

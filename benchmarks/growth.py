@@ -1,4 +1,4 @@
-"""What growth costs: builds of larger and larger made-up stores, in little memory, and on Ray.
+"""What growth costs: builds of larger and larger made-up stores in little memory.
 
     python benchmarks/growth.py                                 # 10^7 and 10^8 rows
     python benchmarks/growth.py --rows 1000000 --units 1000 --output try.json   # a quick look
@@ -6,10 +6,9 @@
 Every piece is one measurement, written to the output immediately; finished ones are skipped, so a
 stopped run resumes. Pieces of each size: `write` the store, `build` (`dbt run` of all metrics)
 under each of DuckDB's memory limits, `added`: nothing new and then one new
-model, `pruned`: one model's rows against all. Then, on the largest size up to 10^8, `shards`: the
-same build in as many shards here and on Ray with 1, 2 and 4 workers, and `units`: commands on a
-store of many small units. Peak memory is the largest resident size of the process that builds. A
-piece notes the machine's load when it began: with more than a few tenths it says little about time.
+model, `pruned`: one model's rows against all. Then `units`: commands on a store of many small
+units. Peak memory is the largest resident size of the process that builds. A piece notes the
+machine's load when it began: with more than a few tenths it says little about time.
 An output is of one machine. The tables of RESULTS.md and docs/explanation/cost.md are rewritten
 from all that are called growth*.json.
 """
@@ -22,9 +21,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
@@ -48,7 +46,6 @@ from warehouse.sql.connection import connect_read_only, connect_to_parquet
 
 PROGRAM = find_workspace(Path(__file__)).root / "tokenmart.py"
 TOKENS = 8192
-LARGEST_IN_SHARDS = 10**8
 OUTPUT = Path(__file__).with_name("growth.json")
 ROWS_A_MODEL = 2.0 * DOCUMENTS * TOKENS
 """About as many: each document whole and in windows, and the answers of a retrieval probe."""
@@ -203,36 +200,6 @@ def pruned(growth: Growth, rows: int) -> Figures:
     }  # fmt: skip
 
 
-@contextmanager
-def ray_head(workers: int) -> Iterator[str]:
-    """A Ray cluster of one node with this number of processors; its address."""
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": workers})
-    try:
-        yield cluster.address
-    finally:
-        cluster.shutdown()
-
-
-def sharded(growth: Growth, rows: int, shards: int, workers: int | None) -> Figures:
-    """The build in shards: here one after another, or on Ray with this number of workers."""
-    bench, _ = growth.store(rows)
-    bench.forget()
-    shutil.rmtree(bench.folder / "shards", ignore_errors=True)
-    words = ["shards", "build", "--count", str(shards)]
-    try:
-        if workers is None:
-            seconds = command(bench, *words)["seconds"]
-        else:
-            with ray_head(workers) as address:
-                seconds = command(bench, *words, "--on", "ray", "--address", address)["seconds"]
-    finally:
-        shutil.rmtree(bench.folder / "shards", ignore_errors=True)
-        bench.forget()
-    return {"rows": rows_of(bench), "shards": shards, "workers": workers or 0, "seconds": seconds}
-
-
 def command(bench: Bench, *words: str, codes: tuple[int, ...] = (0,)) -> Figures:
     """A command of Tokenmart in the checkout, as a user starts it."""
     start = time.perf_counter()
@@ -317,17 +284,6 @@ COMMANDS = {
     help="Memory limit of DuckDB in GiB; may be repeated.",
 )
 @click.option(
-    "--workers",
-    multiple=True,
-    type=int,
-    default=(1, 2, 4),
-    show_default=True,
-    help="Workers of a Ray cluster on this machine; may be repeated.",
-)
-@click.option(
-    "--shards", default=4, show_default=True, help="Shards of the build on Ray; 0 leaves it out."
-)
-@click.option(
     "--units",
     default=10**5,
     show_default=True,
@@ -349,8 +305,6 @@ COMMANDS = {
 def main(
     rows: tuple[int, ...],
     limits: tuple[int, ...],
-    workers: tuple[int, ...],
-    shards: int,
     units: int,
     folder: Path,
     output: Path,
@@ -366,10 +320,6 @@ def main(
             growth.measure(f"build {count} at {limit} GiB", built, growth, count, limit)
         growth.measure(f"added {count}", added, growth, count, max(limits))
         growth.measure(f"pruned {count}", pruned, growth, count)
-    middle = min(max(rows), LARGEST_IN_SHARDS)
-    for each in (None, *workers) if shards else ():
-        where = f"on Ray with {each} workers" if each else "here"
-        growth.measure(f"shards {middle} {where}", sharded, growth, middle, shards, each)
     for name, (words, codes) in COMMANDS.items() if units else ():
         growth.measure(f"units {units} {name}", on_units, growth, units, words, codes)
     if output.resolve() in committed_outputs():

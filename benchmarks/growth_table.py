@@ -62,7 +62,7 @@ def pieces(found: Run, kind: str) -> dict[str, Piece]:
 
 
 def results_block(runs: Sequence[Run]) -> str:
-    """Builds, runs with little new, pruning, shards and small units."""
+    """Builds, runs with little new, pruning and small units."""
     parts = [part for run in runs for part in run_parts(run)]
     return marked(BLOCK, ["\n\n".join("\n".join(lines) for lines in parts)])
 
@@ -76,20 +76,6 @@ def run_parts(found: Run) -> Iterator[list[str]]:
     ]
     if pieces(found, "build"):
         yield from build_parts(found)
-    if shards := pieces(found, "shards"):
-        lines = [
-            "| build in shards | shards | s | compared with one after another |",
-            "|---|---:|---:|---:|",
-        ]
-        here = next(piece["seconds"] for piece in shards.values() if not piece["workers"])
-        for piece in sorted(shards.values(), key=lambda each: each["workers"]):
-            workers = piece["workers"]
-            where = (
-                f"Ray, {workers} worker{'s' * (workers > 1)}" if workers else "one after another"
-            )
-            beside = f"{piece['seconds'] / here - 1:+.0%}" if workers else ""
-            lines.append(f"| {where} | {piece['shards']} | {piece['seconds']:.0f} | {beside} |")
-        yield lines
     if units := pieces(found, "units"):
         count = int(next(iter(units)).split()[0])
         lines = [f"| command on {count:,} units | s | peak memory, GiB |", "|---|---:|---:|"]
@@ -162,9 +148,9 @@ def reckoning(runs: Sequence[Run]) -> dict[str, float]:
         (name.split()[0], each, run) for run in runs for name, each in pieces(run, "build").items()
     ]
     largest = max(each["rows"] for _, each, _ in builds)
-    _, build, of_build = max(
-        (each for each in builds if each[1]["rows"] == largest),
-        key=lambda each: each[1]["cpu_seconds"],
+    build = max(
+        (each for _, each, _ in builds if each["rows"] == largest),
+        key=lambda each: each["cpu_seconds"],
     )
     # the same for every store; the first pieces that were measured lack it
     documents_built, values = next(
@@ -194,9 +180,6 @@ def reckoning(runs: Sequence[Run]) -> dict[str, float]:
         "gpu_dollars": cost.seconds / 3600 * PRICES["GPU hour"],
         "core_hours": core_hours,
         "core_dollars": core_hours * PRICES["core hour"],
-        "shards": rows / build["rows"],
-        "shard_cores": of_build["machine"]["cores"],
-        "shard_minutes": build["seconds"] / 60,
         "values": documents * values / documents_built,
         "open_minutes": documents * units["sql"]["seconds"] / unit_count / 60,
         "status_minutes": documents * units["status"]["seconds"] / unit_count / 60,
@@ -217,9 +200,6 @@ def reckoning_block(runs: Sequence[Run]) -> str:
         f"{case['storage_dollars']:,.0f} a month |",
         f"| processor hours of a build from nothing | {case['core_hours']:,.0f} | "
         f"{case['core_dollars']:,.0f} |",
-        f"| shards, each as large as the largest measured build | {case['shards']:,.0f} | |",
-        f"| minutes of such a shard on {case['shard_cores']} cores | "
-        f"{case['shard_minutes']:.1f} | |",
         f"| values per document, the input of the marts | {case['values']:.1e} | |",
         f"| minutes to open `tokenmart sql` | {case['open_minutes']:.0f} | |",
         f"| minutes of `tokenmart status` | {case['status_minutes']:.0f} | |",

@@ -71,20 +71,12 @@ DEMO = click.option("--demo", is_flag=True, help="Use only the problem's small d
 @click.option(
     "--on",
     metavar="SCHEDULER",
-    help="Run on a Ray cluster (ray) or as a Slurm job array (slurm); --workers is the "
-    "number of actors or jobs. Every machine must see the checkout and its data "
-    "folder under the same path.",
+    help="Run on a Ray cluster (ray); --workers is the number of actors. Every machine must see "
+    "the checkout and its data folder under the same path.",
 )
 @click.option(
     "--address",
     help="Address of the Ray cluster, HOST:PORT; default: a new cluster on this machine.",
-)
-@click.option(
-    "--slurm",
-    "slurm",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Slurm setting by its submitit name (partition, gpus_per_node, timeout_min); repeatable.",
 )
 @click.option(
     "--hours",
@@ -103,7 +95,6 @@ def extract(
     workers: int | None,
     on: str | None,
     address: str | None,
-    slurm: tuple[str, ...],
     hours: float | None,
     as_worker: str | None,
     dry_run: bool,
@@ -129,7 +120,7 @@ def extract(
     from warehouse.problem.spec import load_problem
     from warehouse.problem.tables import ensure_documents, store_lineup, store_pairs
 
-    scheduler = chosen_scheduler(on, {"address": address, "slurm": slurm})
+    scheduler = chosen_scheduler(on, {"address": address})
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
     where, here = planned_device(device) if dry_run else (resolve_device(device), True)

@@ -73,7 +73,7 @@ def chosen_scheduler(on: str | None, given: Mapping[str, Any]) -> Scheduler | No
         listed = ", ".join(known) or "none"
         raise TokenmartError(
             f"--on {on}: no such scheduler; {did_you_mean(on, known)}schedulers here: {listed} "
-            "(plugins/cluster adds ray and slurm)"
+            "(plugins/cluster adds ray)"
         )
     for option, value in used.items():
         if on is None or option not in known[on].options:

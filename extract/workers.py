@@ -101,7 +101,7 @@ def sharing_of(plan: Plan, asked_device: str, device: str, workers: int | None) 
     return share_gpus(free_gpus(device), needed, workers)
 
 
-OWN_TO_PARENT = ("workers", "dry_run", "as_worker", "on", "address", "slurm")
+OWN_TO_PARENT = ("workers", "dry_run", "as_worker", "on", "address")
 
 POLL_SECONDS = 1.0
 

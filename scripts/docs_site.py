@@ -36,7 +36,6 @@ OUTSIDE = {
     "plugins/benchmarks/README.md": "reference/plugins/benchmarks.md",
     "plugins/merging/README.md": "reference/plugins/merging.md",
     "plugins/cluster/README.md": "reference/plugins/cluster.md",
-    "plugins/exchange/README.md": "reference/plugins/exchange.md",
 }
 """File of the repository → its path on the site; pages of `studies/` are added."""
 

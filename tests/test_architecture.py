@@ -58,7 +58,6 @@ MAY_IMPORT = {
         *WAREHOUSE,
     },
     "plugins.cluster": {"extract", *WAREHOUSE},
-    "plugins.exchange": {ANALYSIS, RANKING, *WAREHOUSE},
 }
 """Package → packages whose modules it may import, besides its own; see the architecture page."""
 

@@ -68,32 +68,11 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
     ),
     "extract --problem no4k": (
         "extract --problem no4k --dry-run",
-        "needs a GPU and a hub; tests/rehearsal runs it, and into a bucket "
-        "plugins/cluster/tests/test_bucket_store.py",
+        "needs a GPU and a hub; tests/rehearsal runs it",
     ),
     "extract --problem no4k --on ray --address head:6379": (
         None,
         "needs a Ray cluster and GPUs; plugins/cluster/tests/test_cluster.py starts three nodes",
-    ),
-    "extract --problem no4k --on slurm --workers 16 --slurm partition=gpu": (
-        None,
-        "needs Slurm; plugins/cluster/tests/test_cluster.py uses submitit's local executor",
-    ),
-    **dict.fromkeys(
-        (
-            "correlate --problem minilong --with lab2",
-            "exchange attach shared --name lab2",
-            "exchange detach lab2",
-            "exchange attach",
-            "exchange attach s3://lab/minilong --name lab2",
-            "exchange export s3://lab/minilong --problem minilong --organisation Our lab",
-        ),
-        (None, "needs two labs or a bucket; plugins/exchange/tests/test_exchange.py"),
-    ),
-    "shards build --count 4": (None, "plugins/cluster/tests/test_shards.py builds in shards"),
-    "shards build --count 32 --on ray --address head:6379": (
-        None,
-        "needs a Ray cluster; plugins/cluster/tests/test_shards.py starts one",
     ),
     "correlate --problem minilong --json --top 20": (
         "correlate --problem minilong --json --top 20 --metric longppl",

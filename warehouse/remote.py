@@ -124,7 +124,7 @@ def remote_path(address: str) -> Path:
     scheme = address.partition("://")[0] if "://" in address else ""
     known = _schemes(os.environ.get(VARIABLE, ""))
     if scheme not in known:
-        listed = ", ".join(f"{name}://" for name in known) or "none (plugins/cluster adds s3://)"
+        listed = ", ".join(f"{name}://" for name in known) or "none"
         raise TokenmartError(f"{address}: no address of a store; schemes here: {listed}")
     return cast(Path, known[scheme].at(address))
 

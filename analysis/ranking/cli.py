@@ -60,13 +60,6 @@ TOP = click.option(
     help="Which values of the metric given by --sql or --values are better.",
 )
 @click.option("--clustered", is_flag=True, help="Resample model families instead of models.")
-@click.option(
-    "--with",
-    "labs",
-    multiple=True,
-    metavar="NAME",
-    help="Include the models of this attached export; repeatable.",
-)
 @RESAMPLES
 @SEED
 @JSON
@@ -80,7 +73,6 @@ def correlate(
     name: str,
     better: Direction,
     clustered: bool,
-    labs: tuple[str, ...],
     resamples: int,
     seed: int,
     as_json: bool,
@@ -104,8 +96,6 @@ def correlate(
     from analysis.ranking.leaderboard import leaderboard_record, rank_metrics
     from analysis.ranking.leaderboard_view import print_leaderboard
     from analysis.ranking.loading import load_table, parts_reader
-    from analysis.ranking.other_labs import other_labs
-    from warehouse.errors import visible
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
     from warehouse.progress import progress_bar
@@ -119,11 +109,7 @@ def correlate(
         ideas = idea_from_sql(sql, chosen, name)
     elif values is not None:
         ideas = idea_from_file(values, chosen, name)
-    others = other_labs(chosen, workspace, labs)
-    for lab in others:
-        for note in (f"{len(lab.models)} models", *lab.notes):
-            click.echo(visible(f"{lab.name}: {note}"), err=True)
-    table = load_table(chosen, workspace, ideas, better, others, record=True)
+    table = load_table(chosen, workspace, ideas, better, record=True)
     ranked = len(ideas) + sum(c.kind == "variant" for c in table.named(metrics))
     most = top or (ranked if as_json else ROWS)
     detailed = min(most + len(ideas) + 1, ranked)

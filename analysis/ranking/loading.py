@@ -26,7 +26,6 @@ from warehouse.sql.connection import connect_read_only
 from warehouse.store.survey import last_change
 
 if TYPE_CHECKING:
-    from analysis.ranking.other_labs import OtherLab
     from warehouse.metrics.tries import Try
     from warehouse.paths import Workspace
     from warehouse.problem.problem_files import Ranked, RankedModel
@@ -80,7 +79,6 @@ def load_table(
     workspace: Workspace,
     ideas: Sequence[Try] = (),
     better: Direction = "higher",
-    others: Sequence[OtherLab] = (),
     record: bool = False,
 ) -> MetricTable:
     """Read the marts and the target of a problem.
@@ -90,7 +88,6 @@ def load_table(
         workspace: with the DuckDB file and the locked files.
         ideas: to rank together with the variants of the build.
         better: which values of the ideas are better.
-        others: labs whose models are ranked, too.
         record: the metrics and ideas as tested, as every command does that shows results.
 
     Raises:
@@ -113,16 +110,12 @@ def load_table(
         lengths = lengths_read(connection, problem)
     if outdated := outdated_note(problem, workspace):
         click.echo(f"note: {outdated}", err=True)
-    scores, source = load_target(problem, workspace, others)
+    scores, source = load_target(problem, workspace)
     models = tuple(
         Model(spec.model_id, spec.full_id, spec.family, spec.parameters, series_of(spec))
         for spec in problem.ranked_models
         if spec.model_id in scores
     )
-    models += tuple(m for lab in others for m in lab.models if m.model_id in scores)
-    for lab in others:
-        values += lab.values
-        formats += lab.formats
     if len(models) < 3:
         raise TokenmartError(
             f"{problem.name}: {len(models)} models have a target score, 3 are needed; "
@@ -254,9 +247,7 @@ def remedy_without_target(problem: Ranked, workspace: Workspace, built: int) -> 
     }.get(kind, "place the target file")
 
 
-def load_target(
-    problem: Ranked, workspace: Workspace, others: Sequence[OtherLab] = ()
-) -> tuple[dict[str, float], dict[str, Any]]:
+def load_target(problem: Ranked, workspace: Workspace) -> tuple[dict[str, float], dict[str, Any]]:
     """Target scores by model_id, and where they came from.
 
     Raises:
@@ -268,7 +259,6 @@ def load_target(
             f"problem {problem.name} has no target: nothing to correlate with; add a target "
             "section to its problem file (`tokenmart sql` and `tokenmart extract` need none)"
         )
-    origin = {"others": {lab.name: lab.sha256 for lab in others}} if others else {}
     if isinstance(problem.target, FileTarget):
         models = [spec.full_id for spec in problem.ranked_models]
         target = read_locked_target(
@@ -279,10 +269,10 @@ def load_target(
             asked=problem.asked,
             some=True,
         )
-        every = [*problem.ranked_models, *(model for lab in others for model in lab.models)]
+        every = problem.ranked_models
         scores = {m.model_id: target.scores[m.full_id] for m in every if m.full_id in target.scores}
         path = problem.target.path.as_posix()
-        return scores, {"kind": "file", "path": path, "sha256": target.sha256} | origin
+        return scores, {"kind": "file", "path": path, "sha256": target.sha256}
     with connect_read_only(workspace) as connection:
         rows = connection.execute(
             "select model_id, score, stderr, items from downstream_scores"
@@ -290,15 +280,13 @@ def load_target(
             [problem.name, [model.model_id for model in problem.ranked_models]],
         ).fetchall()
     measured = {row[0]: row[1:] for row in rows}
-    for lab in others:
-        measured |= lab.scores
     source = {
         "kind": problem.target.kind,
         "sha256": _scores_sha256(rows),
         "items_per_model": {model_id: items for model_id, (_, _, items) in measured.items()},
         "stderr": {model_id: stderr for model_id, (_, stderr, _) in measured.items()},
     }
-    return {model_id: float(row[0]) for model_id, row in measured.items()}, source | origin
+    return {model_id: float(row[0]) for model_id, row in measured.items()}, source
 
 
 def _scores_sha256(rows: Sequence[tuple[Any, ...]]) -> str:

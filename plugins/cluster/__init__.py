@@ -1,1 +1,1 @@
-"""Many machines: extraction on Ray and Slurm, and stores in a bucket."""
+"""Extraction on a Ray cluster."""

@@ -12,13 +12,6 @@ import click
 
 from warehouse.errors import TokenmartError
 
-PUBLIC_SETTINGS = ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE")
-"""Prefixes of the bucket's environment variables that are passed to other machines. Credentials are
-not passed, because Ray shows the variables; each machine needs its own."""
-
-NODE_LOSSES = 3
-"""Maximum number of times that a task is restarted after a lost node."""
-
 
 @contextmanager
 def cluster(address: str | None) -> Iterator[Any]:

@@ -27,10 +27,8 @@ PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("plug
 OF_PLUGINS = {
     "e2lm": "benchmarks",
     "eval": "benchmarks",
-    "exchange": "exchange",
     "merge": "merging",
     "rank": "merging",
-    "shards": "cluster",
 }
 """Command → the plugin that ships with it."""
 ABSENT = {name for name, plugin in OF_PLUGINS.items() if not (ROOT / "plugins" / plugin).is_dir()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import duckdb
@@ -11,7 +10,6 @@ from dbt.adapters.duckdb.plugins import BasePlugin
 from dbt_common.exceptions import DbtRuntimeError
 
 from warehouse.errors import TokenmartError
-from warehouse.metrics.dbt_process import BYTES_CHECKED
 from warehouse.metrics.registry import find_families
 from warehouse.metrics.variant_files import check_variants
 from warehouse.paths import Workspace, find_workspace
@@ -67,8 +65,7 @@ class Plugin(BasePlugin):
         workspace = find_workspace()
         try:
             _refuse_missing_data(conn, workspace)
-            every_byte = BYTES_CHECKED not in os.environ
-            strangers = create_views(conn, workspace.store, every_byte=every_byte)
+            strangers = create_views(conn, workspace.store, every_byte=True)
             if strangers:
                 more = f" (and {len(strangers) - 1} more)" if strangers[1:] else ""
                 raise TokenmartError(f"{strangers[0]}{more}; then build again")

@@ -24,9 +24,6 @@ from warehouse.paths import Workspace
 PROBLEMS_NAMED = 3
 """Number of problems for which the next commands are printed."""
 
-BYTES_CHECKED = "TOKENMART_BYTES_CHECKED"
-"""Set for a dbt run whose store was searched for flipped bits already: a shard's."""
-
 _PLUGIN = "warehouse.metrics.dbt_plugin"
 _KEPT = ("DBT_TARGET_PATH", "DBT_LOG_PATH")
 """Variables of dbt that reach it. All others may be those of another project: its profile, its

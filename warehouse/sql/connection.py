@@ -22,7 +22,6 @@ from warehouse.errors import StorageError, TokenmartError, visible
 from warehouse.paths import Workspace
 from warehouse.remote import let_duckdb_read
 from warehouse.sql.views import (
-    added_views,
     create_views,
     public_views,
     quoted,
@@ -110,10 +109,7 @@ def connect_to_parquet(
     connection.execute("set global TimeZone = 'UTC'")
     connection.execute(f"set temp_directory = {quoted(workspace.cache / 'duckdb')}")
     connection.execute("set parquet_metadata_cache = true")
-    warnings = list(map(str, create_views(connection, workspace.store)))
-    for each in added_views():
-        warnings += each.create(connection, workspace)
-    for warning in warnings:
+    for warning in map(str, create_views(connection, workspace.store)):
         click.echo(visible(f"warning: {warning}"), err=True)
     return connection
 
@@ -121,7 +117,6 @@ def connect_to_parquet(
 def lock(connection: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:
     """Open no file but those of the warehouse from now on, and let no setting change that."""
     read = [f"{workspace.store / table}/" for table in all_tables()]
-    read += [folder for each in added_views() for folder in each.folders(workspace)]
     # DuckDB asks for a pattern before it asks for the files that match
     folders = ", ".join(map(quoted, dict.fromkeys([*read, *map(glob.escape, read)])))
     files = ", ".join(quoted(f"{workspace.database}{end}") for end in ("", ".wal"))

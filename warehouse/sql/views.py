@@ -7,16 +7,13 @@ They read the Parquet files in place; columns, types and order are those of
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import ClassVar
 
 import duckdb
 import pyarrow as pa
 
 from warehouse.errors import StorageError
-from warehouse.paths import Workspace
-from warehouse.plugins import folders, kinds
+from warehouse.plugins import folders
 from warehouse.remote import let_duckdb_read
 from warehouse.store.schema import TOKENS, UNITS, UNITS_KEY, all_tables
 from warehouse.store.survey import Stranger, counted_files, survey
@@ -37,29 +34,6 @@ def public_views() -> list[str]:
     """Names of the views of tables and ledgers."""
     tables = all_tables()
     return [*tables, *(table.ledger for table in tables.values() if table.ledger)]
-
-
-class AddedViews(ABC):
-    """Views of data outside the store, which a plugin adds (sub-folder `views/`)."""
-
-    kind: ClassVar[str]
-
-    @abstractmethod
-    def create(self, connection: duckdb.DuckDBPyConnection, workspace: Workspace) -> list[str]:
-        """Create them on a connection that has the public views.
-
-        Returns:
-            What was left out, in a line each.
-        """
-
-    @abstractmethod
-    def folders(self, workspace: Workspace) -> list[str]:
-        """Folders that they read, each with a slash at the end."""
-
-
-def added_views() -> list[AddedViews]:
-    """Those of all plugins."""
-    return [cls() for cls in kinds(AddedViews, "views").values()]  # type: ignore[type-abstract]
 
 
 def create_views(

@@ -22,7 +22,7 @@ from extract.planning.tables import make_plan
 from extract.run import Scheduler
 from plugins.cluster.document_actor import DocumentActor, Report
 from plugins.cluster.placement import Queues, Unit, costs, place
-from plugins.cluster.ray_cluster import PUBLIC_SETTINGS, cluster
+from plugins.cluster.ray_cluster import cluster
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem
@@ -94,7 +94,7 @@ def extract_on_ray(
             "env_vars": {
                 key: value
                 for key, value in os.environ.items()
-                if key.startswith(("TOKENMART", "HF_", *PUBLIC_SETTINGS))
+                if key.startswith(("TOKENMART", "HF_"))
             }
         }
         actor = ray.remote(num_gpus=1 if gpus else 0, num_cpus=cpus, runtime_env=settings)(

@@ -1,4 +1,4 @@
-"""Extraction on Ray and through submitit: the rows of one process, also when a node is lost."""
+"""Extraction on Ray: the rows of one process, also when a node is lost."""
 
 from __future__ import annotations
 
@@ -53,8 +53,6 @@ def test_a_lost_actors_units_go_to_the_shortest_queue() -> None:
     [
         (["--address", "a:1"], "--address a:1: goes with --on ray"),
         (["--on", "ray", "--address", "ray://a:1"], "--address ray://a:1: give HOST:PORT"),
-        (["--slurm", "partition=gpu"], "--slurm partition=gpu: goes with --on slurm"),
-        (["--on", "slurm", "--slurm", "gpu"], "--slurm gpu: write KEY=VALUE"),
     ],
 )
 def test_options_of_another_way_to_run_are_refused(
@@ -62,16 +60,6 @@ def test_options_of_another_way_to_run_are_refused(
 ) -> None:
     done = run(tiny_problem(), *options)
     assert done.exit_code == 1 and message in done.output
-
-
-def test_without_slurm_it_says_so(
-    tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("submitit", reason="the extra `slurm` isn't installed")
-    monkeypatch.setenv("PATH", "/nowhere")
-    done = run(tiny_problem(), "--on", "slurm")
-    assert done.exit_code == 1 and "--on slurm: " in done.output
-    assert "Traceback" not in done.output
 
 
 def units_of(workspace: Workspace) -> int:
@@ -91,11 +79,10 @@ def assert_same_rows(workspace: Workspace, expected: dict[str, object]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_rows_through_ray_and_through_submitit_are_those_of_one_process(
-    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+def test_rows_through_ray_are_those_of_one_process(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
 ) -> None:
     pytest.importorskip("ray", reason="the extra `ray` isn't installed")
-    pytest.importorskip("submitit", reason="the extra `slurm` isn't installed")
     path = tiny_problem(texts=6)
     ok(run(path))
     expected = published(workspace)
@@ -105,12 +92,6 @@ def test_rows_through_ray_and_through_submitit_are_those_of_one_process(
     assert "2 actors loaded checkpoints 2 times" in said
     assert_same_rows(workspace, expected)
     assert "extracted 0 units; 48 of 48" in ok(run(path, "--on", "ray", "--workers", "2"))
-    # rows of cut documents are recomputed
-    ok(run(path, "--max-tokens", "40"))
-    monkeypatch.setenv("TOKENMART_SUBMITIT", "local")
-    said = ok(run(path, "--on", "slurm", "--workers", "2", "--slurm", "timeout_min=10"))
-    assert "extracted 48 units" in said
-    assert_same_rows(workspace, expected)
 
 
 @pytest.fixture

@@ -230,7 +230,7 @@ OF_MARTS = (
 
 PLUGINS = Path(__file__).parents[3] / "plugins"
 BENCHMARKS = (PLUGINS / "benchmarks").is_dir()
-OF_PLUGINS = {"benchmark_difference": "benchmarks", "key_intervals": "exchange"}
+OF_PLUGINS = {"benchmark_difference": "benchmarks"}
 ABSENT = {name for name, plugin in OF_PLUGINS.items() if not (PLUGINS / plugin).is_dir()}
 
 

@@ -1,1 +1,0 @@
-"""Key text that evaluators publish, for `tokenmart data import`."""

@@ -1,1 +1,0 @@
-"""Models of attached exports in a ranking."""
