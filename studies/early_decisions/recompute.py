@@ -34,6 +34,13 @@ DCLM_CORE = (
 PYTHIA_TASKS = ("arc_challenge", "arc_easy", "lambada_openai", "logiqa", "piqa", "sciq",
                 "winogrande", "wsc")  # fmt: skip
 
+OLMO_TASKS = (
+    *("arc_challenge_test", "arc_easy_test", "boolq_val", "csqa_val", "hellaswag_val"),
+    *("mmlu_humanities_test", "mmlu_other_test", "mmlu_social_sciences_test", "mmlu_stem_test"),
+    *("openbookqa_test", "piqa_val", "socialiqa_val", "winogrande_val"),
+)
+"""Each task once: the table has seven of them as validation and as test questions."""
+
 PARTS = ("single", "mean")
 """Decisions on single tasks, and on the mean over tasks."""
 
@@ -111,10 +118,10 @@ def over_training(
 
     Args:
         name: name of the table. methods: compared scoring methods. final: scoring method of the
-        final score. shares: shares of training. tasks: the problem's tasks; all if empty.
+        final score. shares: shares of training. tasks: the tasks of the mean.
     """
     data = table(name)
-    asked = list(tasks) or sorted({b for _, b, method in data.scores if method == final})
+    asked = list(tasks)
     tasks = [b for b in asked
              if all((run, b, m) in data.scores for run in data.runs for m in methods)]  # fmt: skip
     last = {b: data.early(final, b, 1.0) for b in tasks}
@@ -211,7 +218,7 @@ def figures() -> dict[str, Any]:
     """Every figure of the page, JSON-ready."""
     return {
         "olmo": over_training(
-            "olmo_ladder", ("bpb", "accuracy"), "accuracy", (0.05, 0.1, 0.25), ()
+            "olmo_ladder", ("bpb", "accuracy"), "accuracy", (0.05, 0.1, 0.25), OLMO_TASKS
         ),
         "pythia": over_training("pythia", ("acc", "acc_norm"), "acc", (0.1, 0.25), PYTHIA_TASKS),
         "dclm": over_sizes(),

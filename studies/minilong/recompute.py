@@ -31,6 +31,7 @@ METRICS = {
     "text_key_gain": ("text_key_gain", "rare_beyond_2048@window_512", 1),
     "retrieval_recall": ("retrieval_recall", "exact_match@retrieval", 1),
     "longppl": ("longppl", "alpha_0.5_beta_-2@window_512", -1),
+    "longppl_external": ("longppl_external", "largest_alpha_2_beta_-2@window_512", -1),
     "context_gain": ("context_gain", "mean@window_512", 1),
 }
 """Short name → metric, variant, and sign: 1 where a higher value predicts more recall."""
@@ -157,6 +158,25 @@ def within_families(
         for order in orders:
             order[places] = np.concatenate([own[i] for i in random.permutation(len(own))])
     return orders
+
+
+def series_p(x: Floats, y: Floats, groups: dict[tuple[str, str], list[int]]) -> dict[str, float]:
+    """One-sided p of Spearman's rho where whole series of a family and a size exchange places.
+
+    Returns:
+        `orders`, their number, all of them equally likely under the null; `p`, the share that
+        reaches the observed rho, at least 1 / orders.
+    """
+    alike: dict[tuple[str, int], list[list[int]]] = {}
+    for key, group in groups.items():
+        alike.setdefault((key[0], len(group)), []).append(group)
+    found = []
+    for chosen in itertools.product(*(itertools.permutations(own) for own in alike.values())):
+        order = np.arange(len(y))
+        for own, other in zip(alike.values(), chosen, strict=True):
+            order[np.concatenate(own)] = np.concatenate(other)
+        found.append(rho(x, y[order]))
+    return {"orders": len(found), "p": float(np.mean(np.array(found) >= rho(x, y) - 1e-9))}
 
 
 def common_cause(groups: dict[tuple[str, str], list[int]], dose: Floats) -> list[dict[str, float]]:
@@ -370,6 +390,12 @@ def figures() -> dict[str, Any]:
     series = list(groups.values())
     old = [place[name] for name in PUBLISHED]
     new = [i for i in range(len(models)) if i not in old]
+    new_series: dict[tuple[str, str], list[int]] = {}
+    for position, i in enumerate(new):
+        key = (registered[i]["family"], registered[i]["kind"])
+        new_series.setdefault(key, []).append(position)
+    intact = [i for i, model in enumerate(registered) if model["kind"] != "drop-last"]
+    changed = [kind for kind in kinds if kind not in models]
     one = [i for i, name in enumerate(models) if name.startswith("smollm2-135m")]
     first4 = values(models, range(4))
     means = {name: np.array([v[group].mean() for group in series]) for name, v in x.items()}
@@ -382,7 +408,7 @@ def figures() -> dict[str, Any]:
     two = {
         name: [
             (rho(v[rest], y[rest]), pair)
-            for pair in itertools.combinations(kinds, 2)
+            for pair in itertools.combinations(changed, 2)
             for rest in [[i for i in range(len(y)) if registered[i]["kind"] not in pair]]
         ]
         for name, v in x.items()
@@ -434,8 +460,9 @@ def figures() -> dict[str, Any]:
         },
         "not_published": {
             "models": len(new),
-            "p": exact_p(gain[new], y[new]),
-            "p_bits_per_byte": exact_p(perplexity[new], y[new]),
+            "series": len(new_series),
+            "p": {name: exact_p(v[new], y[new]) for name, v in x.items()},
+            "p_series": {name: series_p(v[new], y[new], new_series) for name, v in x.items()},
             **{name: rho(v[new], y[new]) for name, v in x.items()},
         },
         "common_cause": common_cause(groups, dose),
@@ -443,6 +470,7 @@ def figures() -> dict[str, Any]:
         "without_two_kinds": {
             name: {"lowest": min(found), "highest": max(found)} for name, found in two.items()
         },
+        "without_dropped_layers": {name: rho(v[intact], y[intact]) for name, v in x.items()},
         "asked": {part: {name: rho(x[name], scores) for name in x}
                   for part, scores in asked.items()},
         "places": {
