@@ -39,18 +39,10 @@ def of_benchmarks(name: str) -> Any:
 demo_figures = of_benchmarks("demo_figures")
 statistics_selection = of_benchmarks("statistics_selection")
 curate_series = of_benchmarks("curate_series")
-selection_methods = of_benchmarks("selection_methods")
 growth_table = of_benchmarks("growth_table")
 minimerge = of_benchmarks("minimerge")
-window_price = of_benchmarks("window_price")
 eval_harness_table = of_benchmarks("eval_harness_table")
 gpu_results = of_benchmarks("gpu_results")
-
-
-def test_the_guide_compares_methods_of_choosing(selection_methods: Any) -> None:
-    record = json.loads((ROOT / "benchmarks" / "selection_methods.json").read_text("utf-8"))
-    guide = (DOCS / "explanation" / "signal_of_benchmarks.md").read_text("utf-8")
-    assert selection_methods.docs_table(record) in guide
 
 
 def test_the_guide_says_what_choosing_items_was_worth(curate_series: Any) -> None:
@@ -94,14 +86,6 @@ def test_the_quickstart_shows_the_committed_figures_of_the_demo(demo_figures: An
     minutes = (figures["seconds"]["first_run"] + figures["seconds"]["setup"]) / 60
     readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
     assert f"about {minutes:.0f} minutes on two cores" in readme
-
-
-card_table = of_benchmarks("card_table")
-
-
-def test_the_cards_page_shows_what_the_plan_computes(card_table: Any) -> None:
-    """What `card_table.py --write` puts there; `--emulate` takes minutes and is not run here."""
-    assert card_table.table() in (DOCS / "how_to" / "gpus.md").read_text("utf-8")
 
 
 def test_what_a_gpu_did_is_shown_as_measured(gpu_results: Any) -> None:
@@ -338,14 +322,6 @@ def test_the_figures_of_the_demo_are_what_the_commands_print(
     assert found["least_spearman"] == ranked["least_spearman_that_excludes_0"]
 
 
-def test_another_run_replaces_the_figures_of_the_quickstart(demo_figures: Any) -> None:
-    figures = json.loads((DOCS / "demo_figures.json").read_text("utf-8"))
-    other = figures | {"tries": 4711, "seconds": figures["seconds"] | {"second_run": 4711}}
-    changed = demo_figures.with_figures(QUICKSTART, other)
-    assert "p, adjusted for 4711" in changed and "took 78 min 31 s" in " ".join(changed.split())
-    assert demo_figures.with_figures(changed, figures) == QUICKSTART
-
-
 def test_the_table_beside_the_harness_is_that_of_its_output(eval_harness_table: Any) -> None:
     found = json.loads((ROOT / "benchmarks" / "eval_harness.json").read_text("utf-8"))
     assert eval_harness_table.section(found) in RESULTS
@@ -385,12 +361,6 @@ def test_the_coverage_of_intervals_is_that_of_the_committed_output() -> None:
     for (statistic, method), row in COVERAGE.items():
         cells = [covered(part, statistic, method) for part in (independent, shared)]
         assert f"| {row} | {' | '.join(cells)} |" in RESULTS
-
-
-def test_the_price_of_the_window_probe_is_the_committed_one(window_price: Any) -> None:
-    found = json.loads((ROOT / "benchmarks" / "window_price.json").read_text("utf-8"))
-    assert window_price.section(found) in RESULTS
-    assert found["prices"] == window_price.prices()
 
 
 def test_the_tables_of_the_simulation_are_the_committed_ones(statistics_selection: Any) -> None:

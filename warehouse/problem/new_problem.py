@@ -47,7 +47,7 @@ RETRIEVAL_HEADROOM = (RETRIEVAL.excerpt + RETRIEVAL.answer) // CHARACTERS_PER_TO
 """Tokens of a model's context that an excerpt and its answer take."""
 _SHORTEST_WINDOW, _LONGEST_WINDOW = 32, 3072
 """With a stride of the same length, the longest has the mean context of LongPPL's published windows
-(4,096 tokens and strides of 1,024) at 40% of their price; see benchmarks/window_price.py."""
+(4,096 tokens and strides of 1,024) at 40% of their price."""
 SHARE_WITH_A_WINDOW = 0.9
 """Share of all text in documents of two windows or more, so that a few short ones don't set the
 window for all.
