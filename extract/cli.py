@@ -219,14 +219,13 @@ def status(problem: str, by_condition: bool, wide: bool, as_json: bool) -> None:
     )
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
-    from warehouse.store.survey import survey
+    from warehouse.store.stored_files import find_faults
 
     workspace = find_workspace()
     loaded = load_problem(problem, workspace)
-    unknown_files = [
-        str(each) for each in survey(workspace.store) if f"problem={loaded.name}" in each.path.parts
-    ]
-    print_lines("warning", unknown_files)
+    of_problem = f"problem={loaded.name}"
+    faults = [each for each in find_faults(workspace) if of_problem in each.path.parts]
+    print_lines("warning", [f"{fault.path}: {fault.what}" for fault in faults])
     selection = select(loaded, workspace, device=likely_device(), dtype="auto")
     rows = status_rows(selection)
     sections = sections_of(loaded, workspace)

@@ -31,7 +31,6 @@ from warehouse.probes.request import Condition, Request, with_bos
 from warehouse.problem.models import ModelSpec
 from warehouse.progress import Progress
 from warehouse.sources.document_files import text_size
-from warehouse.store.parquet_files import send_spooled
 from warehouse.store.schema import TOKENS
 from warehouse.store.token_files import finished_units, publish, write_top_tokens, write_unit
 
@@ -94,7 +93,6 @@ class Extraction:
             StorageError: nothing more can be stored; what was finished is kept.
             DeviceLostError: the GPU failed.
         """
-        send_spooled(self.workspace)
         with self.prefetch:
             for spec in self.selection.models:
                 self._run_spec(spec)

@@ -23,7 +23,7 @@ from warehouse.problem.needs import scored_models
 from warehouse.problem.spec import FileTarget, Problem
 from warehouse.problem.target_file import read_locked_target
 from warehouse.sql.connection import connect_read_only
-from warehouse.store.survey import last_change
+from warehouse.store.built_from import changed_since_build
 
 if TYPE_CHECKING:
     from warehouse.metrics.tries import Try
@@ -184,11 +184,8 @@ def lengths_read(connection: duckdb.DuckDBPyConnection, problem: Ranked) -> list
 
 
 def outdated_note(problem: Ranked, workspace: Workspace) -> str:
-    """A sentence if files of the problem changed after the database was built; else empty.
-
-    A build of part of the models counts as a build.
-    """
-    if last_change(workspace.store, problem.name) <= workspace.database.stat().st_mtime:
+    """A sentence if files of the problem changed after the metrics were built; else empty."""
+    if not changed_since_build(workspace, problem.name, ("fct_tokens", "metric_values")):
         return ""
     return (
         f"files of {problem.name} changed after the last build of the database; `tokenmart dbt "

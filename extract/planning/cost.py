@@ -10,7 +10,6 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from extract.devices import SUSTAINED, card_of, device_name, resolve_dtype, sustained_rate
 from extract.planning.memory import (
@@ -24,12 +23,12 @@ from extract.planning.memory import (
 )
 from extract.planning.plan import Document, Selection
 from extract.scoring.budgets import SUFFIX_TOKENS
-from warehouse import remote
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Condition, Reading
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.tables import documents_path, whole_characters
 from warehouse.sources.document_files import BYTES_PER_TOKEN, TextSize, text_size
+from warehouse.store.parquet_files import read_table
 from warehouse.terminal import counted
 
 CHARACTERS_PER_TOKEN = 4
@@ -197,7 +196,7 @@ def document_lengths(selection: Selection) -> tuple[list[int], str]:
         sizes = [size.cut(documents.max_characters) for size in sizes]
     elif path.is_file():
         names = ["characters", "bytes"]
-        table = pq.read_table(remote.source(path), columns=names, partitioning=None)
+        table = read_table(path, names)
         pairs = zip(*(table[name].to_pylist() for name in names), strict=True)
         sizes = [TextSize(*pair) for pair in pairs]
         wholes = whole_characters(problem, selection.workspace) or table["characters"].to_pylist()

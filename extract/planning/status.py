@@ -21,8 +21,9 @@ from warehouse.problem.models import ModelSpec
 from warehouse.problem.needs import notices, scored_models
 from warehouse.problem.spec import Problem, RecallTarget
 from warehouse.problem.tables import documents_path, whole_characters
-from warehouse.remote import footer, source
+from warehouse.remote import footer
 from warehouse.store.ledger import UnitRecord, whole_tokens
+from warehouse.store.parquet_files import read_table
 from warehouse.store.token_files import finished_units, published_path
 from warehouse.terminal import Column, counted, listed
 
@@ -87,7 +88,7 @@ def cut_lines(selection: Selection, rows: Sequence[Mapping[str, Any]]) -> list[s
     ]
     if characters := whole_characters(selection.problem, selection.workspace):
         path = documents_path(selection.problem, selection.workspace)
-        kept = pq.read_table(source(path), columns=["characters"], partitioning=None)[0].to_pylist()
+        kept = read_table(path, ["characters"])[0].to_pylist()
         shorter = sum(read < whole for read, whole in zip(kept, characters, strict=True))
         before = ", before tokens are counted" if lines else ""
         lines.append(

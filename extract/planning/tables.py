@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow.parquet as pq
-
 from extract.devices import resolve_dtype, smallest_cards
 from extract.planning.cost import (
     GPU_FLOPS,
@@ -28,8 +26,8 @@ from warehouse.problem.models import ModelSpec
 from warehouse.problem.needs import downloads_text, notices, problem_needs
 from warehouse.problem.spec import Problem
 from warehouse.problem.tables import documents_changed, documents_path
-from warehouse.remote import source
 from warehouse.sources.place import Need
+from warehouse.store.parquet_files import read_table
 from warehouse.terminal import Column, counted, listed
 
 CARDS_NAMED = 3
@@ -160,7 +158,7 @@ def _documents(problem: Problem, workspace: Workspace, count: int) -> dict[int, 
     path = documents_path(problem, workspace)
     if not path.is_file():
         return dict.fromkeys(range(count), "")
-    table = pq.read_table(source(path), columns=["doc_id", "sha256"], partitioning=None)
+    table = read_table(path, ["doc_id", "sha256"])
     pairs = zip(table["doc_id"].to_pylist(), table["sha256"].to_pylist(), strict=True)
     return {doc_id: sha256 for doc_id, sha256 in pairs if doc_id < count}
 

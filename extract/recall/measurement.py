@@ -16,15 +16,15 @@ from extract.models.loading import has_all_tensors
 from extract.planning.plan import ModelPlan, Selection, describe_corrections, plan_model
 from extract.recall.contexts import RECALL_VERSION, make_contexts, words_sha256
 from extract.recall.items import build_items, describe_items, score_items
-from warehouse.errors import TokenmartError
+from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import Problem, RecallTarget
 from warehouse.progress import Progress
-from warehouse.remote import footer, source
+from warehouse.remote import footer
 from warehouse.sources.place import Place
 from warehouse.store.ledger import fingerprint
-from warehouse.store.parquet_files import write_table
+from warehouse.store.parquet_files import read_table, write_table
 from warehouse.store.schema import DOWNSTREAM
 from warehouse.terminal import counted
 
@@ -161,7 +161,7 @@ def _measure(
     whole, extendable = fingerprints(target, plan)
     answers = DOWNSTREAM.empty_table()
     if marks.get(SAME_KEY, b"").decode() == extendable:
-        answers = pq.ParquetFile(source(path)).read()
+        answers = read_table(path)
     there = len(answers["cluster"].unique())
     if there >= target.contexts or marks.get(FINGERPRINT_KEY, b"").decode() == whole:
         _describe(target, max(there, target.contexts), plan, texts)
@@ -204,7 +204,7 @@ def _describe(
     selection = plan.selection
     path = recall_items_path(selection.problem, plan.spec.model_id, selection.workspace)
     # a file that is rewritten would have dbt build everything again
-    with suppress(OSError, pa.ArrowInvalid):
-        if pq.ParquetFile(source(path)).read().equals(table):
+    with suppress(FileNotFoundError, StorageError):
+        if read_table(path).equals(table):
             return
     write_table(path, table)

@@ -218,7 +218,7 @@ def scores_again(
         own = Workspace(workspace.root, Path(name), Path(name) / "none.duckdb")
         evaluate(plan, Round("again", 0, (), here, folders), own, device)
         with duckdb.connect() as connection:
-            create_views(connection, own.data)
+            create_views(connection, own)
             ModelSql(connection, workspace).build("eval_item_metrics")
             rows = connection.execute(
                 "select task, avg(value) from eval_item_metrics where metric = ? group by task",

@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 import pyarrow as pa
-import pyarrow.parquet as pq
 import yaml
 
 from plugins.benchmarks.harness.tasks import EvalTask, load_tasks
@@ -23,8 +22,7 @@ from warehouse.child_process import python_module
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.progress import without_library_bars
-from warehouse.remote import source
-from warehouse.store.parquet_files import write_table
+from warehouse.store.parquet_files import read_table, write_table
 
 METRIC = "acc"
 
@@ -124,7 +122,7 @@ def store_columns(round_: Round, problem: str, workspace: Workspace) -> None:
     path = workspace.store / "ranking_columns" / f"problem={problem}" / "columns.parquet"
     if (workspace.store / "ranking_results" / f"problem={problem}").exists():
         raise TokenmartError(f"{problem}: has imported results; rename the problem")
-    before = pq.read_table(source(path), partitioning=None).to_pylist() if path.is_file() else []
+    before = read_table(path).to_pylist() if path.is_file() else []
     rows = [row for row in before if row["round"] != round_.name]
     rows += [
         {
@@ -166,7 +164,7 @@ def store_run(
     record = plan.record or {}
     keys = f"problem={plan.problem.name}/model_id={plan.merge.name}"
     path = workspace.store / "merge_runs" / keys / "runs.parquet"
-    before = pq.read_table(source(path), partitioning=None).to_pylist() if path.is_file() else []
+    before = read_table(path).to_pylist() if path.is_file() else []
     row = {
         "stage": stage,
         "round": round_name,

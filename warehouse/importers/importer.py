@@ -25,8 +25,8 @@ from warehouse.importers.plain_table import check_columns
 from warehouse.importers.table_rows import load_rows
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
-from warehouse.remote import footer, source
-from warehouse.store.parquet_files import write_table
+from warehouse.remote import footer
+from warehouse.store.parquet_files import read_table, write_table
 from warehouse.store.schema import DOWNSTREAM
 from warehouse.text_file import refuse_no_file
 
@@ -264,7 +264,7 @@ def refuse_missing_or_twice(files: Sequence[Path]) -> None:
 def _other_items(path: Path, mine: dict[str, set[int]]) -> Iterator[str]:
     """Tasks of which another model was scored on other items, a line each."""
     for other in sorted(path.parent.parent.glob("model_id=*/items.parquet")):
-        rows = pq.read_table(source(other), columns=["task", "item"], partitioning=None)
+        rows = read_table(other, ["task", "item"])
         theirs: dict[str, set[int]] = {}
         for row in rows.to_pylist() if other != path else ():
             theirs.setdefault(row["task"], set()).add(row["item"])

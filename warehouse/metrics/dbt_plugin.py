@@ -15,6 +15,7 @@ from warehouse.metrics.variant_files import check_variants
 from warehouse.paths import Workspace, find_workspace
 from warehouse.sql.connection import holder, no_locks
 from warehouse.sql.views import create_views, quoted
+from warehouse.store.built_from import write_states
 
 STORAGE_VERSION = "v1.4.0"
 """The oldest DuckDB that can open the database: the one on a colleague's machine may be older."""
@@ -65,10 +66,8 @@ class Plugin(BasePlugin):
         workspace = find_workspace()
         try:
             _refuse_missing_data(conn, workspace)
-            strangers = create_views(conn, workspace.store, every_byte=True)
-            if strangers:
-                more = f" (and {len(strangers) - 1} more)" if strangers[1:] else ""
-                raise TokenmartError(f"{strangers[0]}{more}; then build again")
+            create_views(conn, workspace, every_byte=True)
+            write_states(conn, workspace)
         except TokenmartError as error:
             raise DbtRuntimeError(error.format_message()) from error
 

@@ -97,9 +97,8 @@ def _nothing_selected(arguments: Sequence[str], workspace: Workspace) -> bool:
 
 
 def next_steps(workspace: Workspace) -> list[str]:
-    """Commands that follow a build: of the problems with results, the last changed first."""
+    """Commands that follow a build: of the first problems with results, by name."""
     from warehouse.sql.connection import connect_read_only
-    from warehouse.store.survey import last_change
 
     measured: set[str] = set()
     try:
@@ -113,7 +112,6 @@ def next_steps(workspace: Workspace) -> list[str]:
     except (duckdb.Error, TokenmartError):
         return []
     problems = sorted(measured | named.keys())
-    problems.sort(key=lambda problem: last_change(workspace.store, problem), reverse=True)
     lines = []
     for problem in problems[:PROBLEMS_NAMED]:
         steps = _steps_of(problem, workspace) if problem in measured else []

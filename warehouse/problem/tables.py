@@ -9,14 +9,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from warehouse.errors import StorageError
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 from warehouse.problem.problem_files import record_file
 from warehouse.problem.spec import Problem
-from warehouse.remote import footer, source
+from warehouse.remote import footer
 from warehouse.sources.documents import FolderDocuments, documents_table
 from warehouse.sources.place import Place
-from warehouse.store.parquet_files import write_table
+from warehouse.store.parquet_files import read_table, write_table
 from warehouse.store.schema import CONDITION_PAIRS, LINEUP
 
 SOURCE_KEY = b"tokenmart.source"
@@ -51,7 +52,7 @@ def ensure_documents(problem: Problem, workspace: Workspace, offline: bool = Fal
             footers[WHOLE_KEY] = json.dumps(whole)
         write_table(path, table.replace_schema_metadata(footers))
     record_file(problem, workspace)
-    return pq.read_table(source(path), partitioning=None)
+    return read_table(path)
 
 
 def _origin(problem: Problem, place: Place) -> str:
@@ -108,8 +109,8 @@ def store_lineup(problem: Problem, workspace: Workspace) -> None:
     path = workspace.lineup / f"problem={problem.name}" / "lineup.parquet"
     table = pa.Table.from_pylist(rows, schema=LINEUP)
     # a file that is rewritten would have dbt build everything again
-    with suppress(OSError, pa.ArrowInvalid):
-        if pq.ParquetFile(source(path)).read().equals(table):
+    with suppress(FileNotFoundError, StorageError):
+        if read_table(path).equals(table):
             return
     write_table(path, table)
 

@@ -15,10 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import click
 import duckdb
 
-from warehouse.errors import StorageError, TokenmartError, visible
+from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.remote import let_duckdb_read
 from warehouse.sql.views import (
@@ -86,15 +85,14 @@ def connect_to_parquet(
 ) -> duckdb.DuckDBPyConnection:
     """An in-memory database with views over the Parquet files and the macros of the project.
 
-    They work before dbt was ever run, and while it runs. Files that aren't counted, and damaged
-    ones, are named on standard error.
+    They work before dbt was ever run, and while it runs.
 
     Args:
         memory: DuckDB's memory limit, such as `4GiB`; None for its own default.
 
     Raises:
         TokenmartError: the memory limit is not a size.
-        StorageError: another version of Tokenmart wrote the files, or none can be read.
+        StorageError: a file of a table is damaged, foreign or in another's place.
     """
     config: dict[str, Any] = dict(_LOCKED_FROM_THE_START)
     if memory is not None:
@@ -109,8 +107,7 @@ def connect_to_parquet(
     connection.execute("set global TimeZone = 'UTC'")
     connection.execute(f"set temp_directory = {quoted(workspace.cache / 'duckdb')}")
     connection.execute("set parquet_metadata_cache = true")
-    for warning in map(str, create_views(connection, workspace.store)):
-        click.echo(visible(f"warning: {warning}"), err=True)
+    create_views(connection, workspace)
     return connection
 
 

@@ -13,10 +13,10 @@ import duckdb
 import pyarrow as pa
 
 from warehouse.errors import StorageError
+from warehouse.paths import Workspace
 from warehouse.plugins import folders
-from warehouse.remote import let_duckdb_read
 from warehouse.store.schema import TOKENS, UNITS, UNITS_KEY, all_tables
-from warehouse.store.survey import Stranger, counted_files, survey
+from warehouse.store.stored_files import refuse_faults, table_source
 
 _SQL_TYPES = {
     pa.string(): "VARCHAR",
@@ -37,32 +37,27 @@ def public_views() -> list[str]:
 
 
 def create_views(
-    connection: duckdb.DuckDBPyConnection, data: Path, *, every_byte: bool = False
-) -> list[Stranger]:
+    connection: duckdb.DuckDBPyConnection, workspace: Workspace, *, every_byte: bool = False
+) -> None:
     """Create or replace the public views and the macros in the schema `main`.
 
-    Args:
-        data: the data folder; tables without files are empty, with the same columns.
-        every_byte: look for flipped bits, too; see `survey`.
+    Tables without files are empty, with the same columns.
 
-    Returns:
-        Files that the views leave out because no ledger lists them, and damaged ones.
+    Args:
+        every_byte: read every file, also those that are unchanged since they were found intact.
 
     Raises:
-        OtherVersionError: another version of Tokenmart wrote the files.
-        StorageError: no file of a table can be read.
+        StorageError: a file of a table is damaged, foreign or in another's place.
     """
-    let_duckdb_read(connection, data)
-    strangers = survey(data, every_byte=every_byte)
+    refuse_faults(workspace, every_byte=every_byte)
     for name, table in all_tables().items():
-        files = counted_files(data, name, strangers)
+        files = table_source(workspace, name)
         create_table_view(connection, "main", name, files)
         if table.ledger:
             create_ledger_view(connection, "main", table.ledger, files)
     for top in (Path(__file__).parent, *folders()):
         if (macros := top / "macros.sql").is_file():
             connection.execute(macros.read_text(encoding="utf-8"))
-    return strangers
 
 
 def create_table_view(
@@ -72,11 +67,9 @@ def create_table_view(
 
     Args:
         name: one of `all_tables()`.
-        files: patterns of where its rows are, from `counted_files`; without any it is empty, with
+        files: patterns of where its rows are, from `table_source`; without any it is empty, with
             the same columns.
 
-    Raises:
-        StorageError: no file can be read.
     """
     table = all_tables()[name]
     schema, keys = table.schema, table.keys
@@ -127,23 +120,18 @@ def _create_over_files(
     optional: dict[str, str],
 ) -> None:
     types = ", ".join(f"{key}: varchar" for key in keys)
-    files = f"{_files(counted)}, hive_partitioning = true, hive_types = {{{types}}}"
-    try:
-        # By name: a column may have another place in some files. It also makes DuckDB read every
-        # footer and therefore has the number of rows; else it plans by the first file, often a
-        # small one.
-        rows = f"read_parquet({files}, union_by_name = true)"
-        if optional:
-            # an earlier version's files may lack a nullable column
-            nothing = ", ".join(f'null::{kind} as "{name}"' for name, kind in optional.items())
-            rows = f"(from {rows} union all by name (select {nothing} where false))"
-        connection.execute(f"{view} {rows}")
-    except duckdb.Error as error:
-        # One damaged file must not affect the others: only queries that read it fail.
-        try:
-            connection.execute(f"{view} read_parquet({files})")
-        except duckdb.Error:
-            raise damaged_file(error) or StorageError(f"{counted[0]}: {error}") from error
+    # By name: a column may have another place in some files. It also makes DuckDB read every
+    # footer and therefore has the number of rows; else it plans by the first file, often a
+    # small one.
+    rows = (
+        f"read_parquet({_files(counted)}, hive_partitioning = true, hive_types = {{{types}}}, "
+        "union_by_name = true)"
+    )
+    if optional:
+        # a table written without a nullable column
+        nothing = ", ".join(f'null::{kind} as "{name}"' for name, kind in optional.items())
+        rows = f"(from {rows} union all by name (select {nothing} where false))"
+    connection.execute(f"{view} {rows}")
 
 
 def create_ledger_view(

@@ -7,27 +7,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse.errors import StorageError, first_line
-from warehouse.remote import RemotePath, footer
+from warehouse.errors import first_line
+from warehouse.store.parquet_files import damaged_file
 from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, UNITS_KEY
 
 DIGESTS_KEY = b"tokenmart.unit_digests"
 """Footer key next to the ledger's: one hash per record, in the ledger's order."""
 
-_LATER_FIELDS = ("weights", "reserved_bytes")
-
-
-class OtherVersionError(StorageError):
-    """A token file or folder was written by another version of Tokenmart."""
+_HASHED_IF_SET = ("weights", "reserved_bytes")
 
 
 @dataclass(frozen=True)
@@ -39,8 +34,8 @@ class UnitRecord:
     GPU's) peak memory while the unit ran. `document_tokens` of `document_tokens_total`
     tokens were used, `over_limit_tokens` of them beyond the model's context. Work shared
     between conditions is booked on the first that needed it. `weights` begins with `complete`
-    where every tensor of the model was in its files; it is empty of units that were written
-    before this was checked. `reserved_bytes` is the peak reserved by the GPU's allocator, unused
+    where every tensor of the model was in its files; it is empty of units that another program
+    computed. `reserved_bytes` is the peak reserved by the GPU's allocator, unused
     parts included; 0 without a GPU.
     """
 
@@ -152,8 +147,7 @@ def _parse(payload: bytes) -> tuple[UnitRecord, ...]:
 
 def _digest(unit: UnitRecord) -> str:
     record = vars(unit)  # flat: `asdict` copies, ten times slower
-    # a record that was written before there were these fields is hashed without them
-    record = {n: value for n, value in record.items() if value or n not in _LATER_FIELDS}
+    record = {n: value for n, value in record.items() if value or n not in _HASHED_IF_SET}
     canonical = json.dumps(record, sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
@@ -163,60 +157,47 @@ def read_ledger(path: Path) -> Ledger:
 
     Raises:
         FileNotFoundError: no such file.
-        OtherVersionError: another version of Tokenmart wrote the file.
-        StorageError: the file is not a readable Parquet file with a ledger.
+        StorageError: the file is not a readable Parquet file with a ledger of this version.
     """
     try:
-        metadata = pq.read_schema(footer(path)).metadata or {}
-        if UNITS_KEY in metadata:
-            _refuse_version(path, metadata.get(SCHEMA_KEY, b"1"))
+        metadata = pq.read_schema(path).metadata or {}
+        version = metadata[SCHEMA_KEY].decode()
+        if version != str(SCHEMA_VERSION):
+            raise ValueError(f"schema version {version}, this program reads {SCHEMA_VERSION}")
         units = _parse(metadata[UNITS_KEY])
         pairs = zip(units, json.loads(metadata[DIGESTS_KEY]), strict=True)
         return Ledger(units, tuple(unit for unit, digest in pairs if _digest(unit) != digest))
-    except (FileNotFoundError, OtherVersionError):
+    except FileNotFoundError:
         raise
-    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
-        raise damaged_file(path, error) from error
+    except KeyError as error:
+        raise damaged_file(path, f"no ledger ({first_line(error)} is missing)") from error
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
+        raise damaged_file(path, first_line(error)) from error
 
 
 def read_units(path: Path) -> list[UnitRecord]:
     """Unit records in a file's footer; an empty list when the file does not exist.
 
     Raises:
-        OtherVersionError: another version of Tokenmart wrote the file.
-        StorageError: the file is not a readable Parquet file with a ledger.
+        StorageError: the file is not a readable Parquet file with a ledger, or the ledger was
+            altered or is of another problem, model or condition than the file's folders.
     """
     try:
-        if isinstance(path, RemotePath) and path.known is not None:
-            return list(_read_version(path, path.known.etag).units)
-        return list(read_ledger(path).units)
+        ledger = read_ledger(path)
     except FileNotFoundError:
         return []
+    if ledger.altered:
+        raise damaged_file(path, f"{len(ledger.altered)} records of its ledger were altered")
+    if other := misplaced(path, ledger.units):
+        raise damaged_file(path, other)
+    return list(ledger.units)
 
 
-@lru_cache(maxsize=4096)
-def _read_version(path: RemotePath, etag: str) -> Ledger:
-    """Objects of a listing, fetched once."""
-    return read_ledger(cast(Path, path))
-
-
-def damaged_file(path: Path, error: Exception) -> StorageError:
-    """The error for a file that can't be read, with its remedy."""
-    return StorageError(
-        f"{path}: damaged or not a Tokenmart file ({first_line(error)}); move it away, or let "
-        "`tokenmart data check --repair` do it, and run the same command again: only what was lost "
-        "is recomputed"
-    )
-
-
-def _refuse_version(path: Path, found: bytes) -> None:
-    """Stop when a token file was not written with this version's schema."""
-    version = found.decode()
-    if version != str(SCHEMA_VERSION):
-        table = path.parents[3]
-        pending = table.with_name(f"{table.name.removesuffix('tokens')}pending")
-        raise OtherVersionError(
-            f"{path}: written by another version of Tokenmart (schema version {version}; this one "
-            f"reads {SCHEMA_VERSION}); move {table} and {pending} away and run the command that "
-            "wrote it again"
-        )
+def misplaced(path: Path, units: Sequence[UnitRecord]) -> str:
+    """The first unit that isn't of the problem, model and condition in a path; empty without."""
+    keys = [part.partition("=")[2] for part in path.parts[-4:-1]]
+    for unit in units:
+        if [unit.problem, unit.model_id, unit.condition] != keys:
+            named = f"problem={unit.problem}/model_id={unit.model_id}/condition={unit.condition}"
+            return f"its ledger is of {named}"
+    return ""

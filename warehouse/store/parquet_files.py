@@ -1,31 +1,31 @@
-"""Parquet files: written whole, with the hash of their data in the footer, and sent to a bucket.
+"""Parquet files: written whole, each with a checksum of itself and its place in the footer.
 
-Parquet's readers check nothing: a flipped bit is another number. Ledger and rows have hashes of
-their own, but those of the rows need every row decoded; this one reads the file once, at the speed
-of the disk.
+DuckDB 2.0 doesn't compare Parquet's page checksums when it reads: of 60 flipped bits, 54 gave
+another number. So the footer has a sha256 of the whole file, which `warehouse.store.stored_files`
+compares once per changed file, at the speed of the disk, and the file's place in the store: a file
+that was exchanged for another model's is refused.
 """
 
 from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import shutil
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse.files import appearing, sha256_file
-from warehouse.paths import Workspace
-from warehouse.remote import RemotePath, footer
+from warehouse.errors import StorageError, first_line
+from warehouse.files import appearing
 from warehouse.store.schema import TOKENS
 
-DATA_KEY = b"tokenmart.data"
-"""Footer key: number and sha256 of the bytes before the footer."""
+CHECKSUM_KEY = b"tokenmart.sha256"
+"""Footer key: sha256 of the file with this value's 64 digits as zeros."""
+
+PLACE_KEY = b"tokenmart.place"
+"""Footer key: the file's path from the table's folder on."""
 
 ROW_GROUP_ROWS = 120_000
 
@@ -39,22 +39,23 @@ STORAGE_REMEDY = (
     "or set TOKENMART_DATA to a folder elsewhere, then run the same command again; what was "
     "finished is kept"
 )
-_AT_ONCE = 8
+_ZEROS = b"0" * 64
+_VALUE_FOLLOWS = CHECKSUM_KEY + b"\x18\x40"
+"""The key in the footer's Thrift, then the header of a text of 64 bytes."""
+_MAGIC = b"PAR1"
+_CHUNK_BYTES = 1 << 20
 
 
-def write_table(
-    path: Path, table: pa.Table, level: int = _PUBLISHED_LEVEL, expected: str | None = None
-) -> None:
+def write_table(path: Path, table: pa.Table, level: int = _PUBLISHED_LEVEL) -> None:
     """Write a Parquet file atomically: a reader sees the old file or the new one, whole.
 
     Args:
         level: zstd level.
-        expected: of an object in a bucket, its version: see `RemotePath.put`.
 
     Raises:
         StorageError: the disk is full or the folder can't be written.
     """
-    write_tables(path, table.schema, [table], level, expected)
+    write_tables(path, table.schema, [table], level)
 
 
 def write_tables(
@@ -62,7 +63,6 @@ def write_tables(
     schema: pa.Schema,
     tables: Iterable[pa.Table],
     level: int = _PUBLISHED_LEVEL,
-    expected: str | None = None,
 ) -> None:
     """`write_table` of the rows of many, in memory a row group and one of them at a time.
 
@@ -77,105 +77,163 @@ def write_tables(
         if pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
     }
     # a file of ours: a writer that fails on a full disk leaves its own open
-    with appearing(path, STORAGE_REMEDY, expected) as draft, draft.open("wb") as file:
-        # pyarrow's own copy of the schema would contain the ledger again, in base64
-        writer = pq.ParquetWriter(
-            file,
-            schema,
-            compression="zstd",
-            compression_level=level,
-            use_dictionary=False,
-            column_encoding=encodings,
-            write_statistics=list(_WITH_STATISTICS) if schema.equals(TOKENS) else True,
-            store_schema=False,
-        )
-        with writer:
-            for rows in _row_groups(schema, tables):
-                if shutil.disk_usage(draft.parent).free < rows.nbytes // 4:
-                    raise OSError(errno.ENOSPC, "disk full")
-                writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
-            file.flush()
-            record = data_record(draft, file.tell())
-            writer.add_key_value_metadata({**(schema.metadata or {}), **record})
+    with appearing(path, STORAGE_REMEDY) as draft:
+        with draft.open("wb") as file:
+            # pyarrow's own copy of the schema would contain the ledger again, in base64
+            writer = pq.ParquetWriter(
+                file,
+                schema,
+                compression="zstd",
+                compression_level=level,
+                use_dictionary=False,
+                column_encoding=encodings,
+                write_statistics=list(_WITH_STATISTICS) if schema.equals(TOKENS) else True,
+                store_schema=False,
+            )
+            with writer:
+                for rows in _row_groups(schema, tables):
+                    if shutil.disk_usage(draft.parent).free < rows.nbytes // 4:
+                        raise OSError(errno.ENOSPC, "disk full")
+                    writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+                record = {PLACE_KEY: place_in_store(path).encode(), CHECKSUM_KEY: _ZEROS}
+                writer.add_key_value_metadata({**(schema.metadata or {}), **record})
+        found = _checksum(draft)
+        assert found is not None
+        at, _, computed = found
+        with draft.open("rb+") as file:
+            file.seek(at)
+            file.write(computed)
 
 
 def _row_groups(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """The rows in full row groups but for the last, whatever pieces they come in."""
-    held = schema.empty_table()
+    rest = schema.empty_table()
     written = False
     for table in tables:
-        held = pa.concat_tables([held, table.cast(schema)])
-        whole = held.num_rows - held.num_rows % ROW_GROUP_ROWS
+        rest = pa.concat_tables([rest, table.cast(schema)])
+        whole = rest.num_rows - rest.num_rows % ROW_GROUP_ROWS
         for start in range(0, whole, ROW_GROUP_ROWS):
-            yield held.slice(start, ROW_GROUP_ROWS).combine_chunks()
+            yield rest.slice(start, ROW_GROUP_ROWS).combine_chunks()
             written = True
-        held = held.slice(whole)
-    if held.num_rows or not written:
-        yield held.combine_chunks()
+        rest = rest.slice(whole)
+    if rest.num_rows or not written:
+        yield rest.combine_chunks()
 
 
-def data_record(path: Path, size: int) -> dict[bytes, bytes]:
-    """Footer metadata for a file of which `size` bytes have been written.
+def place_in_store(path: Path) -> str:
+    """A path from its table's folder on: `models/problem=a/model_id=b/model.parquet`.
+
+    Empty for a file outside the store: the store's own path has no `=` (see `refuse_partitions`).
+    """
+    for number, part in enumerate(path.parts):
+        if "=" in part:
+            return "/".join(path.parts[max(0, number - 1) :])
+    return ""
+
+
+def damage(path: Path) -> str:
+    """What is wrong with a file, by its checksum and its place; empty if nothing is.
+
+    A file of another program has neither, and isn't compared.
 
     Raises:
-        OSError: it can't be read.
+        OSError, pa.ArrowException, ValueError: it is no readable Parquet file.
     """
-    record = {"bytes": size, "sha256": sha256_of_beginning(path, size)}
-    return {DATA_KEY: json.dumps(record).encode()}
+    metadata = pq.read_metadata(path).metadata or {}
+    found = _checksum(path)
+    if found is None:
+        return "its checksum is damaged" if metadata.keys() & {PLACE_KEY, CHECKSUM_KEY} else ""
+    _, recorded, computed = found
+    if recorded != computed:
+        return "its bytes are not the ones that were written"
+    written = metadata.get(PLACE_KEY, b"").decode()
+    if written and written != place_in_store(path):
+        return f"it was written as {written}"
+    return ""
 
 
-def altered_files(paths: Iterable[Path]) -> list[Path]:
-    """Those whose data differ from the hash in their footer, sorted.
+def recorded_checksum(path: Path) -> str:
+    """The checksum in a file's footer; empty for one of another program.
 
-    Files without one, of earlier versions, and files that can't be read are left out.
+    Raises:
+        OSError, pa.ArrowException: it is no readable Parquet file.
     """
-    files = sorted(paths)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        same = pool.map(_is_same, files)
-        return [path for path, is_same in zip(files, same, strict=True) if not is_same]
+    return bytes((pq.read_metadata(path).metadata or {}).get(CHECKSUM_KEY, b"")).decode()
 
 
-def _is_same(path: Path) -> bool:
+def _checksum(path: Path) -> tuple[int, bytes, bytes] | None:
+    """Where the checksum's digits are in a file, the digits, and those of the file as it is."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - 8))
+        end = file.read(8)
+        length = int.from_bytes(end[:4], "little")
+        if len(end) < 8 or end[4:] != _MAGIC or length > size - 8:
+            return None
+        begin = size - 8 - length
+        file.seek(begin)
+        inside = file.read(length).find(_VALUE_FOLLOWS)
+        if inside < 0:
+            return None
+        at = begin + inside + len(_VALUE_FOLLOWS)
+        file.seek(0)
+        digest = hashlib.sha256()
+        left = at
+        while left and (chunk := file.read(min(left, _CHUNK_BYTES))):
+            digest.update(chunk)
+            left -= len(chunk)
+        recorded = file.read(len(_ZEROS))
+        digest.update(_ZEROS)
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return at, recorded, digest.hexdigest().encode()
+
+
+def read_table(
+    path: Path, columns: Sequence[str] | None = None, schema: pa.Schema | None = None
+) -> pa.Table:
+    """Rows of a file of the store, after its checksum and place were compared.
+
+    Args:
+        columns: the ones to read, by default all.
+        schema: expected types; by default the file's own.
+
+    Raises:
+        FileNotFoundError: no such file.
+        StorageError: the file is damaged or another's.
+    """
+    refuse_damaged(path)
     try:
-        record = json.loads((pq.read_metadata(footer(path)).metadata or {})[DATA_KEY])
-        return bool(sha256_of_beginning(path, int(record["bytes"])) == record["sha256"])
-    except (KeyError, OSError, TypeError, ValueError, pa.ArrowException):
-        return True
+        names = None if columns is None else list(columns)
+        return pq.read_table(path, columns=names, schema=schema, partitioning=None)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise damaged_file(path, first_line(error)) from error
 
 
-def sha256_of_beginning(path: Path, size: int) -> str:
-    """sha256 of the first `size` bytes of a file or object, as hex digits.
-
-    Raises:
-        OSError, StorageError: it can't be read.
-    """
-    if not isinstance(path, RemotePath):
-        return sha256_file(path, size)
-    digest = hashlib.sha256()
-    for chunk in path.chunks(size):
-        digest.update(chunk)
-    return digest.hexdigest()
-
-
-@contextmanager
-def reaching(workspace: Workspace, path: Path) -> Iterator[Path]:
-    """Local path for a unit's file; a file for a bucket is uploaded when the block succeeds.
+def refuse_damaged(path: Path) -> None:
+    """Stop if a file of the store isn't what was written there.
 
     Raises:
-        StorageError: it can't be sent; it is kept, and `send_spooled` sends it later.
+        FileNotFoundError: no such file.
+        StorageError: it is damaged or another's.
     """
-    if isinstance(path, RemotePath):
-        with path.uploading(workspace.store, workspace.spool) as kept:
-            yield kept
-    else:
-        yield path
+    try:
+        what = damage(path)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise damaged_file(path, first_line(error)) from error
+    if what:
+        raise damaged_file(path, what)
 
 
-def send_spooled(workspace: Workspace) -> int:
-    """Send what an earlier run could not send to a bucket; returns the number of units.
-
-    Raises:
-        StorageError: they can't be sent yet.
-    """
-    store = workspace.store
-    return store.send_spooled(workspace.spool) if isinstance(store, RemotePath) else 0
+def damaged_file(path: Path, what: str) -> StorageError:
+    """The error for a file that can't be relied on, with its remedy."""
+    return StorageError(
+        f"{path}: {what}; `tokenmart data check --repair` moves it away, then run the command that "
+        "wrote it again: only what was lost is recomputed",
+        code="damaged-file",
+        where=path,
+    )

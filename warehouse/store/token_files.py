@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from itertools import pairwise
 from operator import attrgetter, itemgetter
@@ -25,22 +25,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from warehouse.errors import StorageError
+from warehouse.errors import StorageError, first_line
 from warehouse.files import locked, storage_errors
 from warehouse.paths import Workspace
-from warehouse.remote import ChangedError, RemotePath, UnreachableError, footer, source, version_of
 from warehouse.store.ledger import (
-    OtherVersionError,
     UnitRecord,
     content_sha256,
-    damaged_file,
+    read_ledger,
     read_units,
     with_units,
 )
 from warehouse.store.parquet_files import (
     STORAGE_REMEDY,
-    reaching,
-    send_spooled,
+    damaged_file,
+    read_table,
+    refuse_damaged,
     write_table,
     write_tables,
 )
@@ -90,15 +89,10 @@ def publication_lock(
 ) -> AbstractContextManager[None]:
     """Lock the published file of one (problem, model, condition) for replacement.
 
-    In a bucket there is no lock: a process that replaces a file names the version it has read, and
-    only one of several succeeds.
-
     Raises:
         StorageError: the folder can't be written.
     """
     folder = pending_folder(workspace, problem, model_id, condition)
-    if isinstance(folder, RemotePath):
-        return nullcontext()
     return locked(folder / LOCK_NAME, STORAGE_REMEDY)
 
 
@@ -123,8 +117,7 @@ def write_unit(
     rows = (as_stored(rows) if rounded else rows).sort_by(_KEYS)
     unit = replace(unit, content_sha256=content_sha256(rows))
     name = f"doc-{unit.doc_id:06d}-{unit.fingerprint}.parquet"
-    with reaching(workspace, folder / name) as path:
-        write_table(path, rows.cast(with_units(TOKENS, [unit])), _PENDING_LEVEL)
+    write_table(folder / name, rows.cast(with_units(TOKENS, [unit])), _PENDING_LEVEL)
 
 
 def pending_files(folder: Path) -> list[Path]:
@@ -159,15 +152,12 @@ def finished_units(
     A pending file that can't be read was never a whole unit: it is set aside and recomputed.
 
     Raises:
-        OtherVersionError: another version of Tokenmart wrote the model's files.
         StorageError: the published file is damaged.
     """
     pending: dict[int, UnitRecord] = {}
     for path in pending_files(pending_folder(workspace, problem, model_id, condition)):
         try:
             pending.update({unit.doc_id: unit for unit in read_units(path)})
-        except (OtherVersionError, UnreachableError):
-            raise
         except StorageError:
             set_aside(path)
     published = read_units(published_path(workspace, problem, model_id, condition))
@@ -181,7 +171,6 @@ def publish(workspace: Workspace, problem: str, model_id: str, condition: str) -
         How many pending units were merged.
 
     Raises:
-        OtherVersionError: another version of Tokenmart wrote one of the files.
         StorageError: the published file is damaged, or the disk is full.
     """
     folder = pending_folder(workspace, problem, model_id, condition)
@@ -189,15 +178,12 @@ def publish(workspace: Workspace, problem: str, model_id: str, condition: str) -
     if not pending_files(folder):
         return 0
     with publication_lock(workspace, problem, model_id, condition):
-        while True:
-            with suppress(ChangedError):  # another machine was first: its units are read, too
-                return _merge(folder, target)
+        return _merge(folder, target)
 
 
 def _merge(folder: Path, target: Path) -> int:
-    """Units merged; in a bucket only if no other process has merged since the target was read."""
+    """Units merged."""
     files = pending_files(folder)
-    version = version_of(target)
     fresh: dict[int, tuple[UnitRecord, Path]] = {}
     for path in files:
         unit = _whole_unit(path)
@@ -207,11 +193,13 @@ def _merge(folder: Path, target: Path) -> int:
             fresh[unit.doc_id] = unit, path
     if fresh:
         kept = [unit for unit in read_units(target) if unit.doc_id not in fresh]
+        if kept:
+            refuse_damaged(target)  # what is copied gets a new checksum
         units = sorted([*kept, *(unit for unit, _ in fresh.values())], key=_document)
         stored = _stored_rows(target, {unit.doc_id for unit in kept}) if kept else ()
-        new = ((doc_id, _pending_rows(fresh[doc_id][1])) for doc_id in sorted(fresh))
+        new = ((doc_id, read_rows(fresh[doc_id][1]).sort_by(_KEYS)) for doc_id in sorted(fresh))
         rows = (piece for _, piece in heapq.merge(stored, new, key=itemgetter(0)))
-        write_tables(target, with_units(TOKENS, units), rows, expected=version)
+        write_tables(target, with_units(TOKENS, units), rows)
     with storage_errors(folder, STORAGE_REMEDY):
         for path in files:
             path.unlink(missing_ok=True)
@@ -223,21 +211,9 @@ def _whole_unit(path: Path) -> UnitRecord | None:
     try:
         (unit,) = read_units(path)
         rows = read_rows(path)
-    except (OtherVersionError, UnreachableError):
-        raise
-    except (StorageError, ValueError):
+    except (FileNotFoundError, StorageError, ValueError):
         return None
     return unit if content_sha256(rows) == unit.content_sha256 else None
-
-
-def _pending_rows(path: Path) -> pa.Table:
-    try:
-        return read_rows(path).sort_by(_KEYS)
-    except StorageError as error:
-        if not isinstance(error.__cause__, FileNotFoundError):
-            raise
-        # it may be there again by now: who merged it can have rewritten it
-        raise ChangedError(f"{path}: another machine has merged it") from error
 
 
 def _stored_rows(path: Path, doc_ids: set[int]) -> Iterator[tuple[int, pa.Table]]:
@@ -246,7 +222,7 @@ def _stored_rows(path: Path, doc_ids: set[int]) -> Iterator[tuple[int, pa.Table]
     A published file is in the order of its documents. It is read a row group at a time.
     """
     try:
-        with pq.ParquetFile(source(path)) as file:
+        with pq.ParquetFile(path) as file:
             for group in range(file.num_row_groups):
                 rows = file.read_row_group(group).cast(TOKENS)
                 documents = rows["doc_id"].to_numpy()
@@ -255,34 +231,28 @@ def _stored_rows(path: Path, doc_ids: set[int]) -> Iterator[tuple[int, pa.Table]
                     if (doc_id := int(documents[start])) in doc_ids:
                         yield doc_id, rows.slice(start, end - start)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise damaged_file(path, error) from error
+        raise damaged_file(path, first_line(error)) from error
 
 
 def read_rows(path: Path) -> pa.Table:
     """All rows of a token file.
 
     Raises:
+        FileNotFoundError: no such file.
         StorageError: the file is damaged.
     """
-    try:
-        return pq.read_table(source(path), schema=TOKENS, partitioning=None)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise damaged_file(path, error) from error
+    return read_table(path, schema=TOKENS)
 
 
-def write_units(
-    path: Path, units: list[UnitRecord], tables: list[pa.Table], expected: str | None = None
-) -> None:
+def write_units(path: Path, units: list[UnitRecord], tables: list[pa.Table]) -> None:
     """Write a published file: these units, whose rows are in these tables.
-
-    `expected` is of an object in a bucket, see `RemotePath.put`.
 
     Raises:
         StorageError: the disk is full or the folder can't be written.
     """
     units = sorted(units, key=_document)
     rows = pa.concat_tables(tables).sort_by(_KEYS)
-    write_table(path, rows.cast(with_units(TOKENS, units)), expected=expected)
+    write_table(path, rows.cast(with_units(TOKENS, units)))
 
 
 def keep_units(path: Path, rows: pa.Table, keep: Callable[[UnitRecord], bool]) -> list[UnitRecord]:
@@ -299,11 +269,10 @@ def keep_units(path: Path, rows: pa.Table, keep: Callable[[UnitRecord], bool]) -
     Raises:
         StorageError: the disk is full or the folder can't be written.
     """
-    version = version_of(path)
-    units = [unit for unit in read_units(path) if keep(unit)]
+    units = [unit for unit in read_ledger(path).units if keep(unit)]
     if units:
         kept = pa.array([unit.doc_id for unit in units], pa.int32())
-        write_units(path, units, [rows.filter(pc.is_in(rows["doc_id"], kept))], version)
+        write_units(path, units, [rows.filter(pc.is_in(rows["doc_id"], kept))])
     else:
         with storage_errors(path, STORAGE_REMEDY):
             path.unlink(missing_ok=True)
@@ -314,11 +283,9 @@ def publish_all(workspace: Workspace, problem: str | None = None) -> int:
     """Publish whatever is pending, of one problem or of all; returns the number of units.
 
     Raises:
-        OtherVersionError: another version of Tokenmart wrote files of it.
         StorageError: see `publish`.
     """
     pattern = f"problem={problem or '*'}/model_id=*/condition=*"
-    send_spooled(workspace)
     folders = sorted(workspace.pending.glob(pattern))
     return sum(publish(workspace, *partition_keys(folder)) for folder in folders)
 
@@ -336,11 +303,11 @@ def has_top_tokens(workspace: Workspace, unit: UnitRecord, top_k: int) -> bool:
     """
     path = _top_tokens_path(workspace, unit)
     try:
-        metadata = pq.read_schema(footer(path)).metadata or {}
+        metadata = pq.read_schema(path).metadata or {}
     except FileNotFoundError:
         return False
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise damaged_file(path, error) from error
+        raise damaged_file(path, first_line(error)) from error
     return int(metadata.get(TOP_K_KEY, b"0")) >= top_k
 
 

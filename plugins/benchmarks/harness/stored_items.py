@@ -8,12 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
-from warehouse.remote import source
-from warehouse.store.parquet_files import write_table
+from warehouse.store.parquet_files import read_table, write_table
 
 UNIT_ITEMS = 32
 """Number of items of a task in one unit; an interrupted run loses at most one unit."""
@@ -71,8 +69,8 @@ def stored_items(workspace: Workspace, problem: str, condition: str) -> pa.Table
 
 def _table(path: Path) -> pa.Table | None:
     try:
-        return pq.read_table(source(path), partitioning=None)
-    except (OSError, pa.ArrowException):
+        return read_table(path)
+    except (FileNotFoundError, StorageError):
         return None
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from plugins.benchmarks.scores.metric_directions import Direction
 from plugins.benchmarks.scores.score_table import (
@@ -32,8 +31,7 @@ from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES, BENCHMARK_TAB
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.files import sha256_file, storage_errors
 from warehouse.paths import Workspace
-from warehouse.remote import source
-from warehouse.store.parquet_files import write_table
+from warehouse.store.parquet_files import read_table, write_table
 from warehouse.store.schema import DOWNSTREAM
 
 _NO_FOLDER = re.compile(r"[=%?\\\x00-\x1f\x7f]|__HIVE_DEFAULT_PARTITION__|^$")
@@ -287,7 +285,7 @@ def scored_runs(scores: Path, sizes: Sequence[str] = ()) -> tuple[ScoredRun, ...
         sizes: rank the recipes that have a run of each of these sizes; if empty, rank runs.
     """
     columns = ["full_id", "family", "parameters", *(["size", "recipe"] if sizes else [])]
-    rows = pq.read_table(source(scores), columns=columns, partitioning=None).group_by(columns)
+    rows = read_table(scores, columns).group_by(columns)
     runs = sorted(rows.aggregate([]).to_pylist(), key=lambda row: str(row["full_id"]))
     if sizes:
         trained = [{row["recipe"] for row in runs if row["size"] == size} for size in sizes]

@@ -19,7 +19,7 @@ from plugins.merging.tables.rankings import MERGE_RUNS, RANKING_COLUMNS, RANKING
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_read_only
-from warehouse.store.survey import last_change
+from warehouse.store.built_from import changed_since_build
 
 MARTS = {
     "rankings": "round, rank nulls last, entry",
@@ -202,7 +202,7 @@ def stored_standings(name: str, workspace: Workspace) -> Standings:
 
 def _outdated(name: str, workspace: Workspace) -> tuple[str, ...]:
     """A note if results came after the last build."""
-    if last_change(workspace.store, name) <= workspace.database.stat().st_mtime:
+    if not changed_since_build(workspace, name, ("rankings",)):
         return ()
     return (f"warning: results of {name} are newer than this ranking; run `{BUILD}`",)
 

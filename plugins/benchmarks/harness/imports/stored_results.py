@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from plugins.benchmarks.harness.answer_tables import (
     answer_rows,
@@ -24,7 +23,7 @@ from plugins.benchmarks.harness.stored_items import eval_store, store_items, sto
 from warehouse.errors import TokenmartError
 from warehouse.importers.importer import IMPORT_KEY, import_record
 from warehouse.paths import Workspace
-from warehouse.remote import source
+from warehouse.store.parquet_files import read_table
 from warehouse.store.token_files import finished_units
 
 
@@ -153,7 +152,7 @@ class TaskImport:
 
 def _stored(path: Path) -> str:
     """Rows of a file as text; those of no file for a missing one."""
-    return str(pq.read_table(source(path), partitioning=None).to_pylist() if path.is_file() else [])
+    return str(read_table(path).to_pylist() if path.is_file() else [])
 
 
 def _other_item(before: pa.Table, items: pa.Table) -> int:

@@ -1,0 +1,189 @@
+"""Files of the store, compared with what was written before anything is computed from them.
+
+A file is read whole once: while its size, times and inode stay the same, its checksum isn't
+computed again. `tokenmart dbt` compares every byte in every run, and `tokenmart data check` the
+rows with the ledger.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from warehouse.errors import StorageError, first_line
+from warehouse.files import write_whole
+from warehouse.paths import Workspace
+from warehouse.store.ledger import misplaced, read_ledger
+from warehouse.store.parquet_files import damage, recorded_checksum
+from warehouse.store.schema import TOKENS, Table, all_tables
+
+_AT_ONCE = 8
+_MEMORY = "verified_files.json"
+Signature = list[int]
+"""Size, times of modification and of change in ns, inode: what changes with a file's bytes."""
+Intact = dict[str, tuple[Signature, str]]
+"""Signature and checksum of files by path; of another program's file, its signature as a text."""
+
+
+class Fault(NamedTuple):
+    """A file in a table's folder that is not what was written there."""
+
+    path: Path
+    what: str
+
+
+def table_files(workspace: Workspace, table: str) -> list[Path]:
+    """Files of a table, sorted."""
+    return sorted((workspace.store / table).glob(_pattern(all_tables()[table])))
+
+
+def table_source(workspace: Workspace, table: str) -> list[str]:
+    """The pattern of a table's files for DuckDB, which takes every name for one; [] without any."""
+    if not table_files(workspace, table):
+        return []
+    return [f"{glob.escape(str(workspace.store / table))}/{_pattern(all_tables()[table])}"]
+
+
+def _pattern(table: Table) -> str:
+    return "/".join([*(f"{key}=*" for key in table.keys), table.files])
+
+
+def refuse_faults(workspace: Workspace, *, every_byte: bool = False) -> None:
+    """Stop if a file in the tables' folders is not what was written there.
+
+    Raises:
+        StorageError: names the first file, and how many more there are.
+    """
+    faults = find_faults(workspace, every_byte=every_byte)
+    if faults:
+        path, what = faults[0]
+        more = f" (and {len(faults) - 1} more files)" if faults[1:] else ""
+        raise StorageError(
+            f"{path}: {what}{more}; `tokenmart data check` lists all, and --repair moves them away",
+            code="damaged-file",
+            where=path,
+        )
+
+
+def find_faults(workspace: Workspace, *, every_byte: bool = False) -> list[Fault]:
+    """Every Parquet file of the tables that is foreign, damaged or in another's place, by path.
+
+    Args:
+        every_byte: also of files that are unchanged since they were found intact.
+    """
+    return _look(workspace, every_byte)[0]
+
+
+def state_of(workspace: Workspace, problem: str) -> str:
+    """A hash of a problem's files: it changes when one is added, replaced, altered or removed."""
+    return states(workspace).get(problem, "")
+
+
+def states(workspace: Workspace) -> dict[str, str]:
+    """`state_of` each problem that has files."""
+    faults, intact = _look(workspace, every_byte=False)
+    versions = {path: checksum for path, (_, checksum) in intact.items()}
+    versions |= {str(fault.path): fault.what for fault in faults}
+    digests: dict[str, hashlib._Hash] = {}
+    for path in sorted(versions):
+        place = Path(path).relative_to(workspace.store).as_posix()
+        problem = place.split("/")[1].partition("=")[2]
+        digest = digests.setdefault(problem, hashlib.sha256())
+        digest.update(f"{place} {versions[path]}\n".encode())
+    return {problem: digest.hexdigest() for problem, digest in digests.items()}
+
+
+def _look(workspace: Workspace, every_byte: bool) -> tuple[list[Fault], Intact]:
+    tables = all_tables()
+    memory = workspace.cache / _MEMORY
+    rules = hashlib.sha256(repr(tables).encode()).hexdigest()
+    known = {} if every_byte else _remembered(memory, rules)
+    faults: list[Fault] = []
+    intact: Intact = {}
+    to_check: list[tuple[Path, Table]] = []
+    for name, table in tables.items():
+        own = set(table_files(workspace, name))
+        for path in sorted((workspace.store / name).glob("**/*.parquet")):
+            if path not in own:
+                faults.append(Fault(path, "no file of Tokenmart has this place"))
+            elif (before := known.get(str(path))) and before[0] == _signature(path):
+                intact[str(path)] = before
+            else:
+                to_check.append((path, table))
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for (path, _), (signature, checksum, what) in zip(
+            to_check, pool.map(lambda each: _check(*each), to_check), strict=True
+        ):
+            if what:
+                faults.append(Fault(path, what))
+            elif signature:
+                intact[str(path)] = signature, checksum
+    if intact != known:
+        with suppress(StorageError):  # a read-only folder: compared again next time
+            write_whole(memory, json.dumps({"rules": rules, "files": intact}))
+    return sorted(faults), intact
+
+
+def _remembered(memory: Path, rules: str) -> Intact:
+    """Files found intact under the same rules."""
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        found = json.loads(memory.read_bytes())
+        if found["rules"] == rules:
+            return {path: (each[0], each[1]) for path, each in found["files"].items()}
+    return {}
+
+
+def _signature(path: Path) -> Signature:
+    """Empty for a file that is gone."""
+    with suppress(OSError):
+        found = path.stat()
+        return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+    return []
+
+
+def _check(path: Path, table: Table) -> tuple[Signature, str, str]:
+    """A file's signature before it was read, its checksum, and what is wrong with it."""
+    signature = _signature(path)
+    try:
+        what = damage(path) or next(_other_contents(path, table.schema), "")
+        return signature, recorded_checksum(path) or str(signature), what
+    except FileNotFoundError:
+        return [], "", ""
+    except (pa.ArrowException, OSError, ValueError) as error:
+        return signature, "", f"damaged or no Parquet file ({first_line(error)})"
+
+
+def _other_contents(path: Path, schema: pa.Schema) -> Iterator[str]:
+    """What differs from the table's columns, and from the file's ledger."""
+    found = pq.read_metadata(path)
+    columns = found.schema.to_arrow_schema()
+    missing = sorted({field.name for field in schema if not field.nullable} - set(columns.names))
+    more = sorted(set(columns.names) - set(schema.names))
+    if missing:
+        yield f"lacks the columns {', '.join(missing)}"
+    if more:
+        yield f"has other columns ({', '.join(more)})"
+    for field in columns:
+        if field.type != schema.field(field.name).type:
+            yield f"column {field.name} is {field.type}, not {schema.field(field.name).type}"
+    if schema is TOKENS:
+        try:
+            ledger = read_ledger(path)
+        except StorageError:
+            yield "has no ledger that can be read"
+            return
+        if ledger.altered:
+            yield f"{len(ledger.altered)} records of its ledger were altered"
+        if (rows := sum(unit.rows for unit in ledger.units)) != found.num_rows:
+            yield f"{found.num_rows} rows, but its ledger has {rows}"
+        if other := misplaced(path, ledger.units):
+            yield other
