@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from made_up_warehouse import Shape, write_warehouse
-from sql_samples import ask, failure
+from sql_samples import ask
 
 from warehouse.paths import Workspace
 from warehouse.sql.session import Session
@@ -88,18 +87,7 @@ def test_columns_are_matched_by_name(made_up: Workspace) -> None:
 
 def test_types_are_the_schemas_whichever_file_comes_first(made_up: Workspace) -> None:
     odd = made_up.tokens / "problem=00" / "model_id=1" / "condition=2" / "tokens.parquet"
-    odd.parent.mkdir(parents=True)
-    pq.write_table(pa.table({f.name: pa.array([], f.type) for f in TOKENS}), odd)
+    write_table(odd, with_units(TOKENS, []).empty_table())
     types = {row["column_name"]: row["column_type"] for row in ask("describe tokens")}
     assert (types["problem"], types["model_id"], types["condition"]) == ("VARCHAR",) * 3
     assert (types["logprob"], types["position"]) == ("FLOAT", "INTEGER")
-
-
-def test_one_damaged_file_leaves_the_others_usable(made_up: Workspace) -> None:
-    path = published_path(made_up, "minilong", "lab--model-1", "full")
-    path.write_bytes(path.read_bytes()[:-20])
-    query = "select count(*) > 0 as found from tokens where condition = 'full' and model_id = "
-    assert ask(f"{query} 'lab--model-2'") == [{"found": True}]
-    code, output = failure(f"{query} 'lab--model-1'")
-    assert code == 4
-    assert f"error: {path}: damaged" in output

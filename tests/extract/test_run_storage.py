@@ -25,8 +25,7 @@ def test_a_damaged_published_file_is_named_and_kept(
     target = published_path(workspace, "tiny", "tiny--one", "full")
     whole = target.read_bytes()
     target.write_bytes(whole[: len(whole) // 2])
-    message = one_line_error(run(path), 4)
-    assert str(target) in message and "move it away" in message
+    assert str(target) in one_line_error(run(path), 4)
     target.unlink()
     assert "extracted 4 units" in ok(run(path))
 

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -280,7 +281,10 @@ def test_every_reader_refuses_a_flipped_bit(
     plugin = pytest.importorskip("warehouse.metrics.dbt_plugin").Plugin("tokenmart", {})
     from dbt_common.exceptions import DbtRuntimeError
 
-    with duckdb.connect() as connection, pytest.raises(DbtRuntimeError, match="tokens.parquet"):
+    with (
+        duckdb.connect() as connection,
+        pytest.raises(DbtRuntimeError, match="damaged|not the ones"),
+    ):
         plugin.configure_connection(connection)
     status = CliRunner().invoke(cli, ["status", "--problem", "minilong"])
     assert str(path) in status.stderr
@@ -293,10 +297,8 @@ def test_any_flipped_bit_is_found(filled: Workspace, table: str) -> None:
     assert damage(path) == ""
     for place in range(0, len(whole), 3 if table == "tokens" else 1):
         flip(path, place, 1 << place % 8)
-        try:
+        with suppress(pa.ArrowException, OSError, ValueError):
             assert damage(path), place
-        except (pa.ArrowException, OSError, ValueError):
-            pass
         path.write_bytes(whole)
 
 

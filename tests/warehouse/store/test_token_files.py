@@ -138,26 +138,6 @@ def test_merging_holds_a_part_of_the_rows_in_memory(
     assert 0 < own.max_memory() < size / 4
 
 
-def test_a_unit_that_another_machine_merges_meanwhile_is_looked_for_again(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between reading a unit and its merge it may be removed, and rewritten, in a bucket."""
-    rows = make_rows(0, 10)
-    write_unit(workspace, make_unit(0, rows), rows)
-    real, reads = store.read_rows, 0
-
-    def gone_once(path: Path) -> pa.Table:
-        nonlocal reads
-        reads += 1
-        if reads == 2:
-            raise StorageError(f"{path}: damaged") from FileNotFoundError(path)
-        return real(path)
-
-    monkeypatch.setattr(store, "read_rows", gone_once)
-    assert publish(workspace, *KEYS) == 1 and reads == 4
-    assert [unit.rows for unit in read_units(published_path(workspace, *KEYS))] == [10]
-
-
 def test_a_unit_written_while_another_publishes_is_not_removed(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
