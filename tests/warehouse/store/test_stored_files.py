@@ -283,7 +283,7 @@ def test_every_reader_refuses_a_flipped_bit(
 
     with (
         duckdb.connect() as connection,
-        pytest.raises(DbtRuntimeError, match="damaged|not the ones"),
+        pytest.raises(DbtRuntimeError, match=r"damaged|not the ones"),
     ):
         plugin.configure_connection(connection)
     status = CliRunner().invoke(cli, ["status", "--problem", "minilong"])
