@@ -199,9 +199,8 @@ def _print_plan(plan: Plan) -> None:
 def status(problem: str, by_condition: bool, wide: bool, as_json: bool) -> None:
     """Show how many units of each model are done, failed or missing.
 
-    A unit is one document in one condition, or a batch of a benchmark's items. Peak memory is the
-    largest measured or, before any run, the predicted value (with ~). Files missing from the ledger
-    and damaged files are listed.
+    A unit is one document in one condition. Peak memory is the largest measured or, before any run,
+    the predicted value (with ~). Files missing from the ledger and damaged files are listed.
 
     \b
     tokenmart status --problem minilong
@@ -212,7 +211,6 @@ def status(problem: str, by_condition: bool, wide: bool, as_json: bool) -> None:
     from extract.planning.plan import select
     from extract.planning.status import (
         fallbacks,
-        sections_of,
         status_columns,
         status_notes,
         status_rows,
@@ -228,10 +226,8 @@ def status(problem: str, by_condition: bool, wide: bool, as_json: bool) -> None:
     print_lines("warning", [f"{fault.path}: {fault.what}" for fault in faults])
     selection = select(loaded, workspace, device=likely_device(), dtype="auto")
     rows = status_rows(selection)
-    sections = sections_of(loaded, workspace)
     if as_json:
-        added = [row for section in sections for row in section.rows]
-        click.echo(json.dumps([*rows, *added], indent=1))
+        click.echo(json.dumps(rows, indent=1))
         return
     console = terminal_console()
     title = f"{loaded.name}: what has been extracted"
@@ -246,11 +242,6 @@ def status(problem: str, by_condition: bool, wide: bool, as_json: bool) -> None:
             f"{missing} of {len(wanted)} conditions incomplete; go on with "
             f"`tokenmart extract --problem {loaded.asked}`"
         )
-    for section in sections:
-        console.print()
-        title = f"{loaded.name}: {section.kind}"
-        left_out = print_columns(console, section.columns(), title, wide)
-        print_notes(console, [*section.notes(), *left_out_notes(left_out)])
 
 
 @click.command()

@@ -154,13 +154,6 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
     "e2lm report --problem ladder --out ladder.html": (None, "takes a minute of figures"),
     **dict.fromkeys(
         (
-            "e2lm report --problem minilong --metric acc --out pairs.html",
-            "e2lm report --problem minilong --metric acc_norm --out pairs.html",
-        ),
-        (None, "needs answers of two models: plugins/benchmarks/tests/test_pairs.py"),
-    ),
-    **dict.fromkeys(
-        (
             "eval --problem minilong --tasks arc_easy,hellaswag --limit 100",
             "eval --problem minilong --tasks element_symbols --include-path element_symbols "
             "--model smollm2-135m",

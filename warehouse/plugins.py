@@ -3,8 +3,7 @@
 Plugin folders are those of `plugins/`, which ship, and those that $TOKENMART_PLUGINS lists. Both
 are read in the same way. A file in the sub-folder `probes/` adds a kind of probe; likewise
 `documents/`, `weights/`, `backends/`, `importers/`, `commands/`, `problem_kinds/`,
-`status_sections/`, `next_steps/`, `schedulers/`, `stores/`, `tables/`, `superseded/` and
-`cookbook/`.
+`next_steps/`, `schedulers/`, `stores/`, `tables/`, `superseded/` and `cookbook/`.
 docs/how_to/write_a_plugin.md lists their interfaces.
 """
 

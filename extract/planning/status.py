@@ -1,12 +1,10 @@
-"""Extracted units of a problem: which are current, a table, its notes, sections of plugins."""
+"""Extracted units of a problem: which are current, a table, its notes."""
 
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -14,12 +12,10 @@ from extract.backends.backend import ENGINE_VERSION
 from extract.failures import Failure, summary
 from extract.planning.cost import PlannedWork, document_lengths, most_tokens, planned_memory
 from extract.planning.plan import Document, Selection
-from warehouse.paths import Workspace
-from warehouse.plugins import kinds
 from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.needs import notices, scored_models
-from warehouse.problem.spec import Problem, RecallTarget
+from warehouse.problem.spec import RecallTarget
 from warehouse.problem.tables import documents_path, whole_characters
 from warehouse.remote import footer
 from warehouse.store.ledger import UnitRecord, whole_tokens
@@ -309,36 +305,3 @@ def _peak(row: dict[str, Any]) -> str:
         return f"{row['peak_bytes'] / 2**30:.1f}"
     predicted = row["predicted_peak_bytes"]
     return UNKNOWN if predicted is None else f"~{predicted / 2**30:.1f}"
-
-
-class StatusSection(ABC):
-    """A table below that of the documents' units; `kind` is its name."""
-
-    kind: ClassVar[str]
-
-    def __init__(self, problem: Problem, workspace: Workspace) -> None:
-        self.problem, self.workspace = problem, workspace
-
-    @cached_property
-    def rows(self) -> list[dict[str, Any]]:
-        """Its rows, which `--json` prints; empty where it has nothing to show."""
-        return self.read()
-
-    @abstractmethod
-    def read(self) -> list[dict[str, Any]]:
-        """Read the rows from the store."""
-
-    @abstractmethod
-    def columns(self) -> list[Column]:
-        """The rows for the terminal."""
-
-    @abstractmethod
-    def notes(self) -> list[str]:
-        """Failures with reasons, and how to compute the rest."""
-
-
-def sections_of(problem: Problem, workspace: Workspace) -> list[StatusSection]:
-    """Sections of plugins that have rows for a problem."""
-    known = kinds(StatusSection, "status_sections")  # type: ignore[type-abstract]
-    sections = [each(problem, workspace) for each in known.values()]
-    return [section for section in sections if section.rows]

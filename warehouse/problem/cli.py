@@ -320,13 +320,13 @@ def import_(
 
     \b
     Formats of scores:
-      items    CSV, JSON, JSON lines or Parquet with task, item and score, and optionally
-               cluster and context_tokens
-      lm-eval  samples_<task>_<date>.jsonl, as lm-evaluation-harness writes with --log_samples
+      items           CSV, JSON, JSON lines or Parquet with task, item and score, and optionally
+                      cluster and context_tokens; docs/how_to/import_scores.md has queries that
+                      write it from results of other programs
 
     \b
     Formats of benchmark answers:
-      samples         the same files, every choice and generated text of them
+      samples         samples_<task>_<date>.jsonl of lm-evaluation-harness (--log_samples)
       token-logprobs  JSON lines or Parquet, a request a line, with lists of its tokens
       vllm            the same with vLLM's prompt_token_ids and prompt_logprobs
 
@@ -337,7 +337,6 @@ def import_(
 
     \b
     tokenmart data import --problem mine --model org/model --format items scores.csv
-    tokenmart data import --problem mine --model org/model --format lm-eval --metric acc *.jsonl
     tokenmart data import --problem mine --model org/model --format samples *.jsonl
     """
     from warehouse.importers.importer import Destination, Importer, importer

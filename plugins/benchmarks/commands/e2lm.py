@@ -179,22 +179,14 @@ def collect(
     write_out(out, found.csv(), f" ({size})")
 
 
-@e2lm.command(short_help="Write an HTML page for a table of scores, or for pairs of models.")
-@click.option(
-    "--problem",
-    help="Name of the problem, or path of its .yml file: one of kind table, or with results of "
-    "`tokenmart eval`.",
-)
+@e2lm.command(short_help="Write an HTML page for a table of scores.")
+@click.option("--problem", help="Name of a problem of kind table, or path of its .yml file.")
 @click.option(
     "--scores",
     type=FILE,
     help="Table in the format of `tokenmart e2lm score`, instead of --problem.",
 )
-@click.option(
-    "--metric",
-    help="Scoring method shown; default: the target's, or, for pairs of models, the first that a "
-    "task has of acc_norm, acc, exact_match, f1, bits_per_byte, perplexity.",
-)
+@click.option("--metric", help="Scoring method shown; default: the target's.")
 @click.option(
     "--out",
     type=FILE,
@@ -206,43 +198,27 @@ def collect(
 def report(
     problem: str | None, scores: Path | None, metric: str | None, out: Path, force: bool
 ) -> None:
-    """Write an HTML page for a table of scores, or for pairs of models.
+    """Write an HTML page for a table of scores.
 
-    For a problem of kind table, or with --scores, the page has score curves with error bands,
-    signal statistics, and decision accuracy by stage.
-
-    For a problem with results of `tokenmart eval`, the page compares every pair of models on the
-    same items of each task: win, tie and loss, the smallest difference with 80% power, and the
-    number of items that the measured difference needs. One HTML file that needs no network.
+    The page ranks benchmarks by decision accuracy and shows score curves with error bands, signal
+    statistics, and decision accuracy by stage. One HTML file that needs no network.
 
     \b
     tokenmart e2lm report --problem ladder --out ladder.html
     tokenmart e2lm report --scores scores.csv --out signal.html
-    tokenmart e2lm report --problem minilong --metric acc --out pairs.html
     """
     from analysis.report.cli import OWN_PAGE
     from plugins.benchmarks.page.curves import gather_page
-    from plugins.benchmarks.page.pairs_data import gather_pairs
-    from plugins.benchmarks.page.pairs_page import pairs_page
     from plugins.benchmarks.page.signal_page import signal_page
-    from plugins.benchmarks.scores.table_problem import find_table
-    from warehouse.errors import TokenmartError
-    from warehouse.problem.problem_files import read_problem_file
     from warehouse.progress import progress_bar
 
     if (problem is None) == (scores is None):
-        raise TokenmartError("give either --problem or --scores")
+        raise click.UsageError("give either --problem or --scores")
     workspace = workspace_for(out, force, OWN_PAGE)
-    if problem is not None and find_table(problem, workspace) is None:
-        facts = read_problem_file(problem, workspace).value
-        tasks = gather_pairs(str(facts["name"]), metric, workspace)
-        with progress_bar(len(tasks), "figures") as progress:
-            page = pairs_page(str(facts.get("title") or facts["name"]), tasks, progress)
-    else:
-        data, notes = gather_page(problem, scores, metric, workspace)
-        say(notes)
-        with progress_bar(len(data.curves) + 1, "figures") as progress:
-            page = signal_page(data, progress)
+    data, notes = gather_page(problem, scores, metric, workspace)
+    say(notes)
+    with progress_bar(len(data.curves) + 1, "figures") as progress:
+        page = signal_page(data, progress)
     write_out(out, page, f" ({file_size(len(page.encode()))})")
 
 

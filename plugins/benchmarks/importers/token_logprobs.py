@@ -52,19 +52,23 @@ def json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     Raises:
         TokenmartError: the file can't be read, or a line is not a JSON object.
     """
-    try:
-        if path.suffix == ".parquet":
+    if path.suffix == ".parquet":
+        try:
             rows = pq.read_table(path, partitioning=None).to_pylist()
-            for number, row in enumerate(rows, start=1):
-                yield f"{path}: row {number}", row
-            return
-    except (OSError, pa.ArrowException) as error:
-        raise TokenmartError(f"{path}: can't be read ({error}); copy the file again") from error
+        except (OSError, pa.ArrowException) as error:
+            raise _refused(str(path), f"can't be read ({error})", "unreadable") from error
+        for number, row in enumerate(rows, start=1):
+            yield f"{path}: row {number}", row
+        return
     for place, line in text_lines(path):
         content = parse_json(line, place)
         if not isinstance(content, dict):
-            raise TokenmartError(f"{place}: not an object; write one request a line")
+            raise _refused(place, "not an object; write one request a line", "no-object")
         yield place, content
+
+
+def _refused(place: str, what: str, code: str) -> TokenmartError:
+    return TokenmartError(f"{place}: {what}", code=code, where=place)
 
 
 def with_tokens(place: str, content: dict[str, Any]) -> dict[str, Any]:
@@ -74,39 +78,45 @@ def with_tokens(place: str, content: dict[str, Any]) -> dict[str, Any]:
         TokenmartError: a list is missing, or they differ in length.
     """
     lists = {name: content[name] for name in LISTS if content.get(name) is not None}
-    for name in _NEEDED:
-        if name not in lists:
-            raise TokenmartError(f"{place}: field {name!r} is missing; add it")
+    if missing := [name for name in _NEEDED if name not in lists]:
+        raise _refused(place, f"{', '.join(missing)} missing", "missing-field")
     lengths = {name: len(each) if isinstance(each, list) else -1 for name, each in lists.items()}
-    if len(set(lengths.values())) > 1 or not lengths["token_ids"] > 0:
-        said = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise TokenmartError(f"{place}: lists must have one length, at least 1 (found {said})")
+    if len(set(lengths.values())) > 1 or lengths["token_ids"] < 1:
+        raise _refused(place, f"lists of lengths {lengths}, expected one of at least 1", "lengths")
     tokens = [
         dict(zip((LISTS[name] for name in lists), values, strict=True))
         for values in zip(*lists.values(), strict=True)
     ]
     for number, token in enumerate(tokens):
-        _check(f"{place}: token {number} (from 0)", token)
+        check_token(f"{place}: token {number} (from 0)", token)
     rest = {name: value for name, value in content.items() if name not in LISTS}
     return {**rest, "tokens": tokens}
 
 
-def _check(place: str, token: dict[str, Any]) -> None:
-    """Refuse log-probabilities that contradict themselves; set what rounding put above 0 to 0."""
+def check_token(place: str, token: dict[str, Any]) -> None:
+    """Refuse log-probabilities that contradict themselves; set what rounding put above 0 to 0.
+
+    Raises:
+        TokenmartError: one is -inf or far above 0, or the token's own, its rank and the top one
+            contradict each other.
+    """
     own, top, rank = (token.get(name) for name in ("logprob", "top_logprob", "rank"))
     if not isinstance(own, int | float):
         return  # reported with the other fields, as is one above 0
     if own == float("-inf"):
-        raise TokenmartError(
-            f"{place}: its log-probability is -inf: the program left tokens out, or its logits "
-            "overflowed; score the request again without filters of tokens, or leave it out"
+        raise _refused(
+            place,
+            "its log-probability is -inf: the program left tokens out, or its logits overflowed; "
+            "score it again without filters of tokens",
+            "minus-infinity",
         )
     if 0 < own <= ROUNDING:
         token["logprob"] = 0.0
     if isinstance(top, int | float) and top == top:
-        if top < own - ROUNDING or (rank == 1 and top > own + ROUNDING):
-            raise TokenmartError(
-                f"{place}: its log-probability is {own:g}, its rank {rank} and the top one "
-                f"{top:g}, which contradict each other; correct them"
+        if top > ROUNDING or top < own - ROUNDING or (rank == 1 and top > own + ROUNDING):
+            raise _refused(
+                place,
+                f"its log-probability is {own:g}, its rank {rank} and the top one {top:g}",
+                "contradiction",
             )
         token["top_logprob"] = min(top, 0.0)

@@ -1,1 +1,1 @@
-"""HTML pages on benchmarks: score curves and signal over training, and pairs of models."""
+"""The HTML page on a table of scores: curves and signal over training."""

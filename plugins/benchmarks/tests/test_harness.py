@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import shlex
@@ -378,15 +377,19 @@ def test_chats_are_the_harness_s_own(
 def test_an_edited_task_leaves_units_that_are_told_and_removed(
     two_models: Path, tasks: Path, workspace: Workspace, tmp_path: Path
 ) -> None:
-    """`status`, the mart eval_coverage and `data gc` on two units of each of two models."""
+    """The mart eval_coverage and `data gc` on two units of each of two models."""
 
     def said(*words: str) -> str:
         return ok(CliRunner().invoke(cli, [*words]))
 
+    built = Warehouse(workspace.data, workspace.root / "t.duckdb")
+
     def state() -> dict[str, tuple[int, int, int, int]]:
-        rows = json.loads(said("status", "--problem", str(two_models), "--json"))
-        names = ("done", "failed", "outdated", "units")
-        return {row["model_id"]: tuple(row[n] for n in names) for row in rows if "units" in row}
+        built.run("--select", "+eval_coverage")
+        rows = built.rows(
+            "select model_id, units_done, units_failed, units_outdated, units from eval_coverage"
+        )
+        return {row[0]: row[1:] for row in rows}
 
     edited = shutil.copytree(tasks, tmp_path / "edited")
     ok(evaluate(two_models, tasks, "--tasks", "made_two"))
@@ -396,12 +399,8 @@ def test_an_edited_task_leaves_units_that_are_told_and_removed(
     config.write_text(config.read_text().replace("Question:", "Asked:"))
     ok(evaluate(two_models, edited, "--tasks", "made_two", "--model", "tiny/short"))
     assert state() == {"tiny--one": (0, 0, 2, 2), "tiny--short": (2, 0, 0, 2)}
-    shown = said("status", "--problem", str(two_models))
-    assert "1 of 2 benchmark runs incomplete" in shown
-    built = Warehouse(workspace.data, workspace.root / "t.duckdb")
-    built.run("--select", "+eval_coverage")
-    query = "select model_id, units_done, units_outdated, complete from eval_coverage order by all"
-    assert built.rows(query) == [("tiny--one", 0, 2, False), ("tiny--short", 2, 0, True)]
+    complete = built.rows("select model_id, complete from eval_coverage order by all")
+    assert complete == [("tiny--one", False), ("tiny--short", True)]
     listed = said("data", "gc", "--problem", str(two_models), "--dry-run")
     assert "2 units" in listed and "the task has changed since" in listed
     said("data", "gc", "--problem", str(two_models), "--yes")

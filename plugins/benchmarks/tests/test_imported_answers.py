@@ -14,6 +14,8 @@ from click.testing import CliRunner
 
 from plugins.benchmarks.harness.stored_items import eval_store
 from tokenmart import cli
+from warehouse.errors import TokenmartError
+from warehouse.importers.importer import Destination, importer
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_to_parquet
 
@@ -40,6 +42,13 @@ def run(format: str, *files: Path) -> tuple[int, str]:
     command = ["data", "import", "--problem", "tiny", "--model", "org/a", "--format", format]
     result = CliRunner().invoke(cli, [*command, *map(str, files)])
     return result.exit_code, result.output
+
+
+def refused(workspace: Workspace, format: str, *files: Path) -> tuple[str, str]:
+    """Code and place of the error of an import."""
+    with pytest.raises(TokenmartError) as caught:
+        importer(format).import_files(files, Destination(workspace, "tiny", "org--a"))
+    return caught.value.code, caught.value.where
 
 
 def written(path: Path, *rows: dict[str, Any]) -> Path:
@@ -138,82 +147,50 @@ def test_prompts_of_vllm_are_cut_at_the_continuation(workspace: Workspace, tmp_p
 def test_tokens_that_were_not_read_are_counted(workspace: Workspace, tmp_path: Path) -> None:
     """A server that cuts prompts says so in its own settings only."""
     row = prompt_of_vllm(context="A long text before. Is it?")
-    code, output = run("vllm", written(tmp_path / "x.jsonl", row))
-    assert code == 1 and "begins with 'A long text before. Is it?'" in output, output
+    file = written(tmp_path / "x.jsonl", row)
+    assert refused(workspace, "vllm", file) == ("cut-prompt", f"{file}:1")
     assert run("vllm", written(tmp_path / "x.jsonl", {**row, "tokens_cut": 4}))[0] == 0
     query = "select position - context_tokens, context_tokens from eval_tokens order by position"
     assert asked(workspace, query) == [(4, 3), (4, 4)]
 
 
 WRONG = [
-    ("token-logprobs", {**CHOICE, "logprobs": [-0.5]}, "token_ids 2, logprobs 1"),
-    ("token-logprobs", {**CHOICE, "logprobs": [-0.5, 0.5]}, "tokens.1.logprob"),
-    ("token-logprobs", {**CHOICE, "logprobs": [-0.5, math.nan]}, "tokens.1.logprob"),
-    ("token-logprobs", {**CHOICE, "logprobs": [-0.5, -math.inf]}, "token 1 (from 0): its log-prob"),
-    (
-        "token-logprobs",
-        {**CHOICE, "top_logprobs": [-0.25, -0.5]},
-        "token 0 (from 0): its log-probability is -0.5, its rank 1 and the top one -0.25",
-    ),
-    (
-        "token-logprobs",
-        {**CHOICE, "top_logprobs": [-0.5, -2.5]},
-        "its rank 3 and the top one -2.5, which contradict each other",
-    ),
-    ("token-logprobs", {k: v for k, v in CHOICE.items() if k != "ranks"}, "'ranks' is missing"),
-    ("token-logprobs", {k: v for k, v in CHOICE.items() if k != "backend"}, "backend"),
-    ("token-logprobs", {**CHOICE, "item": -1}, "item"),
-    ("token-logprobs", {**CHOICE, "tokens_cut": -1}, "tokens_cut"),
-    ("token-logprobs", {**CHOICE, "colour": "red"}, "colour"),
-    ("vllm", prompt_of_vllm(continuation=" no"), "add `first_token`"),
-    ("vllm", prompt_of_vllm(prompt_logprobs=[None]), "5 ids, 1 log-probs"),
-    ("vllm", prompt_of_vllm(first_token=0), "without log-prob"),
-    (
-        "vllm",
-        {"id": "cmpl-1", "choices": [prompt_of_vllm()]},
-        "are in choices[0]; write them on the line itself, next to task, item",
-    ),
-    ("vllm", {"id": "cmpl-1", "choices": [{"text": ""}]}, "prompt_logprobs: 1"),
-    ("vllm", prompt_of_vllm(prompt_logprobs=3), "prompt_logprobs is '3', expected a list"),
-    ("vllm", with_last(None), "token 4 (from 0) has no log-probability, and only the first may"),
-    ("vllm", with_last({"5": -0.5}), "token 4 (from 0) is given as -0.5, expected an object with"),
+    ("token-logprobs", {**CHOICE, "logprobs": [-0.5]}, "lengths"),
+    ("token-logprobs", {**CHOICE, "logprobs": [-0.5, 0.5]}, "bad-answer"),
+    ("token-logprobs", {**CHOICE, "logprobs": [-0.5, math.nan]}, "bad-answer"),
+    ("token-logprobs", {**CHOICE, "logprobs": [-0.5, -math.inf]}, "minus-infinity"),
+    ("token-logprobs", {**CHOICE, "top_logprobs": [-0.25, -0.5]}, "contradiction"),
+    ("token-logprobs", {**CHOICE, "top_logprobs": [-0.5, -2.5]}, "contradiction"),
+    ("token-logprobs", {k: v for k, v in CHOICE.items() if k != "ranks"}, "missing-field"),
+    ("token-logprobs", {k: v for k, v in CHOICE.items() if k != "backend"}, "bad-answer"),
+    ("token-logprobs", {**CHOICE, "item": -1}, "bad-answer"),
+    ("token-logprobs", {**CHOICE, "tokens_cut": -1}, "bad-answer"),
+    ("token-logprobs", {**CHOICE, "colour": "red"}, "bad-answer"),
+    ("vllm", prompt_of_vllm(continuation=" no"), "first-token"),
+    ("vllm", prompt_of_vllm(prompt_logprobs=[None]), "no-prompt"),
+    ("vllm", prompt_of_vllm(prompt_logprobs=3), "no-prompt"),
+    ("vllm", prompt_of_vllm(first_token=0), "no-prompt"),
+    ("vllm", {"id": "cmpl-1", "choices": [prompt_of_vllm()]}, "no-prompt"),
+    ("vllm", with_last(None), "gap"),
+    ("vllm", with_last({"5": -0.5}), "no-prompt"),
+    ("vllm", with_last({"9": {}}), "no-prompt"),
+    ("vllm", with_last({"5": {"logprob": -0.5, "decoded_token": "es"}}), "no-prompt"),
     (
         "vllm",
         with_last({"5": {"logprob": -math.inf, "rank": 2, "decoded_token": "es"}}),
-        "the log-probability of token 5 is -inf: the server left tokens out",
+        "minus-infinity",
     ),
-    (
-        "vllm",
-        {
-            name: value
-            for name, value in prompt_of_vllm(choices=[]).items()
-            if name != "continuation"
-        },
-        "it is an answer of vLLM's server: write on its line, too: task, item",
-    ),
-    (
-        "vllm",
-        with_last({"5": {"logprob": -0.5, "rank": 2}}),
-        "an entry of prompt_logprobs has no decoded_token; write logprob, rank and decoded_token",
-    ),
-    (
-        "vllm",
-        with_last({"5": {"logprob": -0.5, "decoded_token": "es"}}),
-        "an entry of prompt_logprobs has no rank; write",
-    ),
-    ("vllm", with_last({"9": {}}), "no entry of prompt_logprobs is of token 5 of prompt_token_ids"),
-    ("vllm", {"meta_info": {}}, "or use --format token-logprobs for what another program gave"),
 ]
 
 
-@pytest.mark.parametrize(("format", "row", "said"), WRONG)
-def test_a_wrong_row_is_named_and_nothing_imported(
-    workspace: Workspace, tmp_path: Path, format: str, row: dict[str, Any], said: str
+@pytest.mark.parametrize(("format", "row", "code"), WRONG)
+def test_a_wrong_row_is_refused_by_its_place_and_nothing_imported(
+    workspace: Workspace, tmp_path: Path, format: str, row: dict[str, Any], code: str
 ) -> None:
     good = CHOICE if format == "token-logprobs" else prompt_of_vllm()
     file = written(tmp_path / "x.jsonl", {**good, "item": 3}, row)
-    code, output = run(format, file)
-    assert code == 1 and said in output and f"{file}:2" in output, output
+    assert refused(workspace, format, file)[0] == code
+    assert refused(workspace, format, file)[1].startswith(f"{file}:2")
     assert not list(workspace.data.glob("eval_*"))
 
 
@@ -223,9 +200,9 @@ def test_other_requests_under_the_same_name_are_refused(
     file = written(tmp_path / "x.jsonl", CHOICE)
     assert run("token-logprobs", file)[0] == run("token-logprobs", file)[0] == 0
     changed = written(tmp_path / "y.jsonl", {**CHOICE, "context": "Is it so?"})
-    code, output = run("token-logprobs", changed)
-    assert code == 1 and "not those imported before" in output
-    assert "given before" in run("token-logprobs", file, file)[1]
+    assert refused(workspace, "token-logprobs", changed)[0] == "other-requests"
+    again = written(tmp_path / "z.jsonl", CHOICE)
+    assert refused(workspace, "token-logprobs", file, again)[0] == "answer-twice"
 
 
 @pytest.mark.parametrize(("first", "second"), [("a b", "a-b"), ("問題", "задача"), (".x", "x")])
@@ -267,7 +244,7 @@ def test_runs_of_one_file_and_items_without_a_right_choice(
     path = written(tmp_path / "x.jsonl", *rows)
     code, output = run("token-logprobs", path)
     assert code == 0, output
-    assert "1 of 2 items have no right choice: each counts as wrong" in output
+    assert "note: " in output  # an item without a right choice
     found = asked(workspace, "select distinct shots from eval_items order by 1")
     assert found == [(0,), (5,)]
 
@@ -276,8 +253,7 @@ def test_tokens_are_replaced_only_with_force(workspace: Workspace, tmp_path: Pat
     path = written(tmp_path / "x.jsonl", CHOICE)
     assert run("token-logprobs", path)[0] == run("token-logprobs", path)[0] == 0
     written(path, {**CHOICE, "logprobs": [-0.25, -1.5]})
-    code, output = run("token-logprobs", path)
-    assert code == 1 and f"{path}: task 'qa': org--a has another result" in output, output
+    assert refused(workspace, "token-logprobs", path) == ("other-result", "qa-token-logprobs")
     query = "select logprob from eval_tokens order by position"
     assert asked(workspace, query) == [(-0.5,), (-1.5,)]
     assert run("token-logprobs", path, Path("--force"))[0] == 0

@@ -1,20 +1,21 @@
-"""Every two models on the same items: against numpy, and on the page."""
+"""Every two models on the same items: against numpy and scipy."""
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from dbt_harness import Warehouse
+from scipy.stats import binomtest
 
-from plugins.benchmarks.page.pairs_data import PREFERRED
 from tokenmart import cli
 from warehouse.paths import Workspace
 
+MARTS = Path(__file__).parents[1] / "dbt" / "models" / "benchmarks" / "marts"
 MODELS = ("good", "middling", "poor")
 CHANCES = (0.9, 0.6, 0.3)
 ITEMS = 40
@@ -62,10 +63,10 @@ def built(workspace: Workspace, tmp_path: Path) -> Warehouse:
     return warehouse
 
 
-def test_pairs_are_those_of_numpy_and_the_page_shows_them(built: Warehouse, tmp_path: Path) -> None:
+def test_pairs_are_those_of_numpy(built: Warehouse) -> None:
     rows = built.rows(
         "select model_id, other_model_id, items, difference, stderr, wins, ties, losses,"
-        " smallest_difference, items_needed, is_distinguishable from eval_pairs"
+        " smallest_difference, items_needed, verdict from eval_pairs"
         " where metric = 'acc' order by all"
     )
     assert [row[:2] for row in rows] == [
@@ -80,51 +81,44 @@ def test_pairs_are_those_of_numpy_and_the_page_shows_them(built: Warehouse, tmp_
         assert row[5:8] == tuple(int((np.sign(apart) == sign).sum()) for sign in (1, 0, -1))
         assert row[8] == pytest.approx(2.801585 * stderr)
         assert row[9] == int(np.ceil(ITEMS * (2.801585 * stderr / apart.mean()) ** 2))
-        assert row[10] == (abs(apart.mean()) > 1.959964 * stderr)
-    out = tmp_path / "pairs.html"
-    done = invoke("e2lm", "report", "--problem", "tiny", "--metric", "acc", "--out", str(out))
-    assert done.exit_code == 0, done.output
-    text = out.read_text("utf-8").replace("<wbr>", "")
-    assert len(re.findall(r'<svg[^>]*class="figure"', text)) == 2  # wide and narrow
-    assert "good minus poor: +" in text
-    wins, ties, losses = rows[1][5:8]
-    assert f"<td>{wins} / {ties} / {losses}</td>" in text
-    assert f"{sum(row[10] for row in rows)} of 3</td>" in text
-    assert "default-src 'none'" in text and not re.findall(r"@import|url\(", text)
-    wrong = invoke("e2lm", "report", "--problem", "tiny", "--metric", "ac", "--out", str(out))
-    assert wrong.exit_code == 1 and "did you mean 'acc'" in wrong.stderr
+        is_clear = abs(apart.mean()) > 1.959964 * stderr
+        assert row[10] == ("distinguishable" if is_clear else "not_distinguishable")
 
 
-def test_a_query_of_pairs_takes_a_problem_without_extraction(
-    built: Warehouse, workspace: Workspace
-) -> None:
-    (workspace.problems / "tiny.yml").unlink()  # it may be in another folder
-    words = ("sql", "--name", "benchmark_difference", "--format", "json")
-    models = ("--param", "model_a=poor", "--param", "model_b=good")
-    done = invoke(*words, "--param", "problem=tiny", *models)
-    assert done.exit_code == 0, done.output
-    (row,) = json.loads(done.stdout)
-    right = rights()
-    assert row["difference"] == pytest.approx((right["good"] - right["poor"]).mean())
-    without = invoke(*words)
-    assert "nothing was extracted to choose problem, model_a, model_b from" in without.stderr
-    assert "give --param problem=… (tiny)" in without.stderr
-    without_models = invoke(*words, "--param", "problem=tiny")
-    assert "give --param model_a=… (good, middling, poor)" in without_models.stderr
-    wrong = invoke(*words, "--param", "problem=tini", *models)
-    assert wrong.exit_code == 1 and "did you mean 'tiny'" in wrong.stderr
-
-
-def test_the_help_names_the_default_metrics_of_pairs() -> None:
-    shown = " ".join(invoke("e2lm", "report", "--help").stdout.split())
-    assert f"the first that a task has of {', '.join(PREFERRED)}." in shown
-
-
-def test_what_is_missing_is_named(workspace: Workspace, tmp_path: Path) -> None:
-    (workspace.problems / "tiny.yml").write_text(PROBLEM.format(MODEL.format("a")))
-    Warehouse(workspace.data, workspace.database).run("--select", "+eval_pairs", "--empty")
-    done = invoke("e2lm", "report", "--problem", "tiny", "--out", str(tmp_path / "p.html"))
-    assert done.exit_code == 1 and "no two models have answered the same items" in done.stderr
+@pytest.mark.parametrize("seed", range(3))
+def test_verdicts_of_few_items_are_those_of_the_exact_test(seed: int) -> None:
+    """The SQL of the mart on made-up differences, by scipy's binomial test."""
+    draw = np.random.default_rng(seed)
+    sql = (MARTS / "eval_pairs.sql").read_text()
+    with duckdb.connect() as database:
+        database.execute(
+            "create table eval_item_metrics (problem varchar, condition varchar, request_type"
+            " varchar, filter varchar, metric varchar, model_id varchar, item int, cluster varchar,"
+            " value double, weight double, aggregate varchar);"
+            "create table int_eval_scores (problem varchar, condition varchar, metric varchar,"
+            " better varchar);"
+            "create table eval_metric_catalog (request_type varchar, metric varchar,"
+            " better varchar)"
+        )
+        expected, rows = {}, []
+        for n in range(1, 40):
+            apart = draw.normal(draw.choice([0, 0.5, 1]), 1, n)
+            for item, value in enumerate(apart):
+                for model, own in (("a", value), ("b", 0.0)):
+                    rows.append(f"('{n}', '{model}', {item}, {own})")
+            stderr = apart.std(ddof=1) / np.sqrt(n) if n > 1 else np.inf
+            p = binomtest(int((apart > 0).sum()), n).pvalue
+            same = np.sign(np.sign(apart).sum()) == np.sign(apart.mean())
+            clear = abs(apart.mean()) > 1.959964 * stderr and (n >= 30 or (p <= 0.05 and same))
+            verdict = "distinguishable" if clear else "not_distinguishable"
+            expected[str(n)] = "too_few" if n < 6 else verdict
+        database.execute(
+            "insert into eval_item_metrics select 'p', c, 'k', 'none', 'm', m, i, i, v, 1, 'mean'"
+            f" from (values {', '.join(rows)}) as t(c, m, i, v)"
+        )
+        sql = sql.replace("{{ ref('", "").replace("') }}", "")
+        found = database.execute(f"select condition, verdict from ({sql})").fetchall()
+    assert dict(found) == expected
 
 
 def test_another_fewshot_seed_is_another_condition(workspace: Workspace, tmp_path: Path) -> None:

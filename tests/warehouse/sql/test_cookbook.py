@@ -224,42 +224,9 @@ EXPECTED: dict[str, tuple[list[str], tuple[str, ...], list[tuple[Any, ...]]]] = 
 
 
 OF_MARTS = (
-    "benchmark_difference", "group_gap", "group_values", "metric_leaders", "models_metrics",
+    "group_gap", "group_values", "metric_leaders", "models_metrics",
 )  # fmt: skip
 """Queries of what dbt builds."""
-
-PLUGINS = Path(__file__).parents[3] / "plugins"
-BENCHMARKS = (PLUGINS / "benchmarks").is_dir()
-OF_PLUGINS = {"benchmark_difference": "benchmarks"}
-ABSENT = {name for name, plugin in OF_PLUGINS.items() if not (PLUGINS / plugin).is_dir()}
-
-
-@pytest.mark.skipif(not BENCHMARKS, reason="a query of the plugin benchmarks")
-def test_a_benchmark_difference_is_paired_and_clustered(filled: Workspace) -> None:
-    """Differences 1, 1, 0, -1 on texts a, a, b, b: mean 1/4, residuals 3/2 and -3/2."""
-    # as in a checkout, where `metric` would be one of the documents' families
-    (filled.dbt_project / "variants").mkdir()
-    (filled.dbt_project / "variants" / "perplexity.csv").touch()
-    values = [("a", 1, 0), ("a", 1, 0), ("b", 1, 1), ("b", 0, 1)]
-    filled.database.parent.mkdir(exist_ok=True)
-    with duckdb.connect(str(filled.database)) as database:
-        database.execute(
-            "create table eval_item_metrics (problem text, model_id text, condition text, "
-            "item integer, filter text, metric text, cluster text, value double, weight double)"
-        )
-        for item, (cluster, good, bad) in enumerate(values):
-            for model, value in (("good", good), ("bad", bad)):
-                database.execute(
-                    "insert into eval_item_metrics values "
-                    "('minilong', ?, 't-0shot', ?, 'none', 'acc', ?, ?, 1)",
-                    [model, item, cluster, value],
-                )
-    params = ("problem=minilong", "measure=acc", "model_a=bad", "model_b=good")
-    rows = ask("--name", "benchmark_difference", *(w for p in params for w in ("--param", p)))
-    stderr = (2 * (1.5**2 + 1.5**2)) ** 0.5 / 4
-    assert rounded(rows, "condition", "items", "clusters", "difference", "stderr") == [
-        ("t-0shot", 4, 2, 0.25, round(stderr, 6))
-    ]
 
 
 def test_models_and_metrics_in_one_row(filled: Workspace) -> None:
@@ -337,7 +304,7 @@ def test_the_gap_between_two_models_by_group(grouped: Workspace) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", sorted(EXPECTED.keys() - ABSENT))
+@pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_a_cookbook_answer_worked_by_hand(filled: Workspace, name: str) -> None:
     params, columns, expected = EXPECTED[name]
     if name == "metric_leaders":
@@ -459,7 +426,7 @@ def test_disagreement_passages_sum_both_models_bits(made_up: Workspace) -> None:
 def test_every_cookbook_query_is_tested_and_described() -> None:
     queries = list_queries()
     assert len(queries) >= 25
-    assert {recipe.name for recipe in queries} | ABSENT == {*EXPECTED, *OF_MARTS}
+    assert {recipe.name for recipe in queries} == {*EXPECTED, *OF_MARTS}
     for recipe in queries:
         assert recipe.title
         for parameter in recipe.parameters:

@@ -39,7 +39,6 @@ def test_parameters_fit_what_is_there(workspace: Workspace) -> None:
         "failures",  # nothing failed
         "intervention_effect",  # no model is an intervention
         "disagreement",  # the two models have different tokenizers
-        "benchmark_difference",  # nothing is built
         "group_gap",
         "group_values",
         "metric_leaders",

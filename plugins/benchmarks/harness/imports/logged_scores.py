@@ -1,69 +1,54 @@
 """Metrics of logged samples as the harness computed them, for each item and for the task.
 
 A line of samples has the output of `process_results` for its item; the file of results next to it
-has the task's aggregates. Neither file records the aggregation function, so the usual ones are
-tried. If none of them gives the task's value, the items have no value here. Without a file of
-results, only metrics that every task aggregates in the same way have a value.
+has the task's aggregates. Neither records the aggregation function: it is the one that the
+harness's registry has for the metric's name, else the mean, and items have values only where it
+gives the task's value.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from plugins.benchmarks.harness.imports.sample_files import RunFacts, metrics_of
 from warehouse.errors import TokenmartError
 
-_NO_RESULTS = (
-    "no results_<date>.json next to the samples has the task's aggregate of its items' values"
-)
+NO_RESULTS = "no results_<date>.json next to the samples has this metric"
+
+_Pair = tuple[float, float]
 
 
-@dataclass(frozen=True)
-class _Way:
-    """An aggregation function: a weighted mean, or the exponential of one.
-
-    aggregate: mean or exp, as in `eval_scores`. read: function that returns value and weight of an
-    item.
-    """
-
-    aggregate: str
-    read: Callable[[Any], tuple[float, float]]
-
-
-def _plain(value: Any) -> tuple[float, float]:
-    if not isinstance(value, int | float):
-        raise TypeError
+def _plain(value: Any) -> _Pair:
     return float(value), 1.0
 
 
-def _negative(value: Any) -> tuple[float, float]:
-    return -_plain(value)[0], 1.0
+def _negative(value: Any) -> _Pair:
+    return -float(value), 1.0
 
 
-def _by_unit(value: Any) -> tuple[float, float]:
+def _by_unit(value: Any) -> _Pair:
     nats, units = value
     return -float(nats) / float(units), float(units)
 
 
-def _bits_by_unit(value: Any) -> tuple[float, float]:
+def _bits_by_unit(value: Any) -> _Pair:
     nats, units = _by_unit(value)
     return nats / math.log(2), units
 
 
-_MEAN, _EXP = _Way("mean", _plain), _Way("exp", _negative)
-_WAYS = (_MEAN, _EXP, _Way("exp", _by_unit), _Way("mean", _bits_by_unit))
-_ALIKE = {
-    **dict.fromkeys(
-        ("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "em"), _MEAN
-    ),
-    "perplexity": _EXP,
-    "word_perplexity": _WAYS[2],
-    "byte_perplexity": _WAYS[2],
-    "bits_per_byte": _WAYS[3],
-}
+_Way = tuple[str, Callable[[Any], _Pair]]
+"""`mean`, or `exp` for the exponential of the mean; and value and weight of an item."""
+
+_WAYS: dict[str, _Way] = {
+    **dict.fromkeys(("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "em"),
+                    ("mean", _plain)),
+    "perplexity": ("exp", _negative),
+    "word_perplexity": ("exp", _by_unit),
+    "byte_perplexity": ("exp", _by_unit),
+    "bits_per_byte": ("mean", _bits_by_unit),
+}  # fmt: skip
 """Metrics that the harness's registry aggregates in the same way for every task."""
 
 
@@ -86,87 +71,54 @@ def logged_scores(
             found.setdefault(key, []).append((int(sample["doc_id"]), value))
     for (metric, filter_name), values in found.items():
         better = facts.better.get(metric)
-        row = {
-            "item": None,
+        row: dict[str, Any] = dict.fromkeys(
+            ("item", "value", "weight", "aggregate", "items", "reason")
+        )
+        row |= {
             "filter": filter_name,
             "metric": metric,
-            "value": None,
-            "weight": None,
-            "aggregate": None,
-            "items": None,
             "better": None if better is None else "higher" if better else "lower",
-            "reason": None,
         }
         whole = facts.values.get(f"{metric},{filter_name}")
-        way = _way(metric, [value for _, value in values], whole)
-        if metric == "acc" and _is_finite(whole) and way is None and _are_flags(values):
-            mean = math.fsum(value for _, value in values) / len(values)
+        aggregate, read = _WAYS.get(metric, ("mean", _plain))
+        total, pairs = _total(aggregate, read, [value for _, value in values])
+        known = whole is not None or metric in _WAYS
+        fits = (
+            total is not None
+            and known
+            and (not _is_finite(whole) or math.isclose(total, whole, rel_tol=1e-6, abs_tol=1e-9))
+        )
+        if metric == "acc" and _is_finite(whole) and total is not None and not fits:
             raise TokenmartError(
-                f"{samples[0][0]}: the mean acc of the samples is {mean:g}, in the file of "
-                f"results next to them it is {whole:g}: the two are of different runs; "
-                "replace the file of results by that of this run, or remove it"
+                f"{samples[0][0]}: the mean acc of the samples is {total:g}, in the file of "
+                f"results next to them {whole:g}: they are of different runs",
+                code="other-run",
+                where=samples[0][0],
             )
         if _is_finite(whole):
             yield {**row, "value": float(whole), "items": len(values)}
         elif whole is not None:
             yield {**row, "reason": f"its value is {whole!r}"[:120] + ", not one finite number"}
-        elif way is None:
-            yield {**row, "reason": _NO_RESULTS}
-        for item, value in values if way else ():
-            assert way is not None
-            number, weight = way.read(value)
-            yield {
-                **row, "item": item, "value": number, "weight": weight, "aggregate": way.aggregate,
-            }  # fmt: skip
+        elif not fits:
+            yield {**row, "reason": NO_RESULTS}
+        if fits and (whole is None or _is_finite(whole)):
+            for (item, _), (number, weight) in zip(values, pairs, strict=True):
+                yield {
+                    **row, "item": item, "value": number, "weight": weight, "aggregate": aggregate,
+                }  # fmt: skip
 
 
-def renamed_filters(samples: Sequence[Mapping[str, Any]], facts: RunFacts) -> dict[str, str]:
-    """Number of a filter in the samples → its name in the file of results.
-
-    Both are in the task's order. Names are used only if all means agree with the file of results.
-    """
-    numbered = list(dict.fromkeys(str(sample["filter"]) for sample in samples))
-    named = list(dict.fromkeys(key.partition(",")[2] for key in facts.values))
-    given = ["none", *(f"filter-{number}" for number in range(2, len(numbered) + 1))]
-    if numbered != given or len(numbered) != len(named):
-        return {}
-    names = dict(zip(numbered, named, strict=True))
-    for number, name in names.items():
-        own = [metrics_of(dict(each)) for each in samples if str(each["filter"]) == number]
-        for metric in own[0]:
-            values = [each.get(metric) for each in own]
-            if _way(metric, values, facts.values.get(f"{metric},{name}")) is None:
-                return {}
-    return names
-
-
-def _way(metric: str, values: Sequence[Any], whole: Any) -> _Way | None:
-    """The aggregation that gives the task's value; if it is unknown, the metric's usual one."""
-    if whole is None:
-        way = _ALIKE.get(metric)
-        return way if way and _total(way, values) is not None else None
-    if not _is_finite(whole):
-        return None
-    for way in _WAYS:
-        total = _total(way, values)
-        if total is not None and math.isclose(total, whole, rel_tol=1e-6, abs_tol=1e-9):
-            return way
-    return None
-
-
-def _total(way: _Way, values: Sequence[Any]) -> float | None:
-    """Result of an aggregation over all items; None if it fails or is not a number."""
+def _total(
+    aggregate: str, read: Callable[[Any], _Pair], values: Sequence[Any]
+) -> tuple[float | None, list[_Pair]]:
+    """Result of an aggregation, None if it fails or is not finite; value and weight by item."""
     try:
-        read = [way.read(value) for value in values]
-        mean = math.fsum(v * w for v, w in read) / math.fsum(w for _, w in read)
-        total = math.exp(mean) if way.aggregate == "exp" else mean
+        pairs = [read(value) for value in values]
+        mean = math.fsum(v * w for v, w in pairs) / math.fsum(w for _, w in pairs)
+        total = math.exp(mean) if aggregate == "exp" else mean
     except (TypeError, ValueError, ZeroDivisionError, OverflowError):
-        return None
-    return total if math.isfinite(total) else None
-
-
-def _are_flags(values: Sequence[tuple[int, Any]]) -> bool:
-    return all(isinstance(value, int | float) and value in (0, 1) for _, value in values)
+        return None, []
+    return (total, pairs) if math.isfinite(total) else (None, [])
 
 
 def _is_finite(value: Any) -> TypeGuard[float]:

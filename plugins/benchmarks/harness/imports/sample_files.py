@@ -40,7 +40,6 @@ class RunFacts:
         chat: hash of the chat template, system instruction and turns; empty for plain prompts.
         values: `metric,filter` → value of the task, without standard errors.
         better: metric → whether higher values are better.
-        longest: context length of the model in tokens; None if no file has it.
         version: of the task; None if unknown.
     """
 
@@ -48,7 +47,6 @@ class RunFacts:
     chat: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
     better: Mapping[str, bool] = field(default_factory=dict)
-    longest: int | None = None
     version: str | None = None
 
 
@@ -59,18 +57,12 @@ def task_of(path: Path) -> str:
         TokenmartError: the file name is not one of the harness.
     """
     name = _NAME.fullmatch(path.name)
-    if path.suffix in (".gz", ".zst", ".bz2", ".zip"):
-        raise TokenmartError(f"{path}: is compressed; decompress it")
-    if name is None and path.name.startswith("results") and path.suffix == ".json":
-        raise TokenmartError(
-            f"{path}: is a result file of lm-evaluation-harness, with scores and no samples; "
-            "`tokenmart e2lm collect` reads it. Import samples_<task>_<date>.jsonl, which the "
-            "harness writes with --log_samples"
-        )
     if name is None:
         raise TokenmartError(
-            f"{path}: its name gives no task, expected samples_<task>_<date>.jsonl; rename it to "
-            "samples_<task>.jsonl"
+            f"{path}: expected samples_<task>_<date>.jsonl of --log_samples, decompressed; "
+            "`tokenmart e2lm collect` reads results_<date>.json",
+            code="no-samples",
+            where=path,
         )
     return name["task"]
 
@@ -83,14 +75,12 @@ def read_samples(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """
     seen: dict[str, int] = {}
     for place, content in _objects(path):
-        if not isinstance(content, dict) or "doc_id" not in content:
+        if not isinstance(content, dict) or type(content.get("doc_id")) is not int:
             raise TokenmartError(
-                f"{place}: no doc_id; expected samples of lm-evaluation-harness (--log_samples)"
-            )
-        if type(content["doc_id"]) is not int:
-            raise TokenmartError(
-                f"{place}: doc_id is {str(content['doc_id'])[:40]!r}, expected a whole number; "
-                "write the number of the document in its task"
+                f"{place}: expected a sample of lm-evaluation-harness with the number of its "
+                "document, doc_id",
+                code="no-sample",
+                where=place,
             )
         if "filter" not in content:
             item = str(content["doc_id"])
@@ -187,7 +177,6 @@ def facts_of(results: Mapping[str, Any], task: str) -> RunFacts:
             if "," in key and not key.partition(",")[0].endswith("_stderr")
         },
         better=better if isinstance(better, dict) else {},
-        longest=longest if isinstance(longest := results.get("max_length"), int) else None,
         version=None if version is None else str(version),
     )
 

@@ -62,11 +62,6 @@ class TaskImport:
     run: str
     version: str | None
 
-    @property
-    def place(self) -> str:
-        """The files and the task, for messages."""
-        return f"{', '.join(map(str, self.files))}: task {self.answers[0].task!r}"
-
     def refuse_conflicts(self, workspace: Workspace, *, force: bool) -> None:
         """Compare with what is stored of the same condition.
 
@@ -80,36 +75,41 @@ class TaskImport:
         """
         problem, model, condition = self.keys
         others = [m for m in models_with_results(workspace, problem, condition) if m != model]
-        apart = (
-            "keep them in a problem of their own, or delete the folders "
-            f"condition={condition} of problem={problem} in {workspace.store}/eval_* and import "
-            "the same of all models (nothing was imported)"
-        )
+        place = f"{', '.join(map(str, self.files))}: task {self.answers[0].task!r}"
+
+        def refused(what: str, code: str) -> TokenmartError:
+            return TokenmartError(
+                f"{place}, condition {condition}: {what} (nothing was imported)",
+                code=code,
+                where=condition,
+            )
+
         for other in others:
             path = rows_path(workspace, "eval_answers", (problem, other, condition))
             theirs = (import_record(path) or {}).get("version")
             if theirs and self.version and theirs != self.version:
-                raise TokenmartError(
-                    f"{self.place} has version {self.version}, the results of {other} have version "
-                    f"{theirs}: their scores are not comparable; {apart}"
+                raise refused(
+                    f"version {self.version}, the results of {other} have version {theirs}; keep "
+                    "them in problems of their own",
+                    "other-version",
                 )
         before = stored_items(workspace, problem, condition)
         if before is not None and not before.equals(self.items) and (others or not force):
-            whose = f", which have results of {', '.join(others)}" if others else ""
             hint = "" if self.run else (
-                "if they differ in worked examples or chat, put the results_<date>.json of the "
-                "same run next to the samples: it names them; "
+                "; if they differ in few-shot examples or chat, put the results_<date>.json of the "
+                "same run next to the samples"
             )  # fmt: skip
-            remedy = apart if others else "--force replaces them (nothing was imported)"
-            raise TokenmartError(
-                f"{self.place}: its requests are not those imported before "
-                f"(item {_other_item(before, self.items)}){whose}; {hint}{remedy}"
+            remedy = (
+                f"of {', '.join(others)}; keep them in problems of their own"
+                if others
+                else "imported before; --force replaces them"
+            )
+            item = _other_item(before, self.items)
+            raise refused(
+                f"other requests (item {item}) than those {remedy}{hint}", "other-requests"
             )
         if not force and self._replaces_another(workspace):
-            raise TokenmartError(
-                f"{self.place}: {model} has another result of this task already (condition "
-                f"{condition}); --force replaces it (nothing was imported)"
-            )
+            raise refused(f"{model} has another result; --force replaces it", "other-result")
 
     def store(self, workspace: Workspace) -> None:
         """Write requests, answers, metrics and tokens.

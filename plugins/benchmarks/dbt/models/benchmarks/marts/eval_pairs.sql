@@ -1,5 +1,9 @@
 -- Every two models on the items that both answered. 2.801585 = 1.959964 + 0.841621: a two-sided
 -- test at 5% detects a difference of this number of standard errors with 80% power.
+--
+-- Below 30 clusters, the normal interval is too narrow: an exact sign test over clusters must agree.
+-- With fewer than 6 clusters no outcome of it has p <= 0.05 (five of five: 1/16), so there is no
+-- verdict.
 
 with item_metrics as (
     select * from {{ ref('eval_item_metrics') }}
@@ -52,6 +56,8 @@ clustered as (
         sum(one.weight * one.value) as weighted,
         sum(one.weight * other.value) as other_weighted,
         sum(one.weight * (one.value - other.value)) as difference,
+        -- beyond are the last bits of sums, which must not break ties
+        sign(round(sum(one.weight * (one.value - other.value)), 10)) as lead,
         count(*) filter (where one.sign * (one.value - other.value) > 0) as wins,
         count(*) filter (where one.value = other.value) as ties,
         count(*) filter (where one.sign * (one.value - other.value) < 0) as losses
@@ -92,6 +98,8 @@ summed as (
         sum(wins) as wins,
         sum(ties) as ties,
         sum(losses) as losses,
+        count(*) filter (where lead > 0) as clusters_above,
+        count(*) filter (where lead < 0) as clusters_below,
         sum(difference ** 2) as squares,
         sum(difference * weight) as products,
         sum(weight ** 2) as weight_squares
@@ -113,8 +121,40 @@ erring as (
         sqrt(
             if(residual_squares > 1e-12 * squares, residual_squares, 0)
             * clusters / nullif(clusters - 1, 0)
-        ) / weights as stderr
+        ) / weights as stderr,
+        -- two-sided binomial: 2 P(X <= the rarer sign) with X ~ B(n, 1/2)
+        case
+            when clusters_above + clusters_below <= 60
+                then least(
+                        1,
+                        2 * list_sum(
+                            list_transform(
+                                range(0, least(clusters_above, clusters_below) + 1),
+                                lambda k: exp(
+                                    lgamma(clusters_above + clusters_below + 1)
+                                    - lgamma(k + 1)
+                                    - lgamma(clusters_above + clusters_below - k + 1)
+                                    - (clusters_above + clusters_below) * ln(2)
+                                )
+                            )
+                        )
+                    )
+        end as sign_p
     from spread
+),
+
+judged as (
+    select
+        *,
+        case
+            when clusters < 6 then 'too_few'
+            when abs(difference) <= 1.959964 * stderr or difference = 0 then 'not_distinguishable'
+            when clusters >= 30 then 'distinguishable'
+            when sign_p <= 0.05 and sign(clusters_above - clusters_below) = sign(difference)
+                then 'distinguishable'
+            else 'not_distinguishable'
+        end as verdict
+    from erring
 )
 
 select
@@ -135,12 +175,14 @@ select
     cast(ties as bigint) as ties,
     cast(losses as bigint) as losses,
     -- equal differences on all items, such as ties, show no error to compute it from
-    cast(2.801585 * nullif(stderr, 0) as double) as smallest_difference,
+    cast(
+        case when verdict != 'too_few' then 2.801585 * nullif(stderr, 0) end as double
+    ) as smallest_difference,
     cast(
         case
-            when difference != 0 and stderr > 0
+            when verdict != 'too_few' and difference != 0 and stderr > 0
                 then greatest(2, ceil(items * (2.801585 * stderr / difference) ** 2))
         end as bigint
     ) as items_needed,
-    coalesce(abs(difference) > 1.959964 * stderr, false) as is_distinguishable
-from erring
+    verdict
+from judged

@@ -1,1 +1,0 @@
-"""The table of benchmarks of `tokenmart status`."""

@@ -1,0 +1,368 @@
+"""Samples of lm-evaluation-harness: right choices, delimiters, own metrics, conflicts."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from plugins.benchmarks.importers.samples import HarnessSamples
+from warehouse.errors import TokenmartError
+from warehouse.importers.importer import Destination
+from warehouse.paths import Workspace
+from warehouse.sql.connection import connect_to_parquet
+
+DATE = "2026-01-02T03-04-05.678901"
+NLI = [" True", " Neither", " False"]
+DIGITS = [" 3", " 1", " 2"]
+LISTS = [" [0, 1]", " [1, 0]"]
+
+
+def sample(
+    number: int, target: Any, scores: list[Any], choices: list[Any], **metrics: Any
+) -> dict[str, Any]:
+    """A line of 0.4.7 and later; choices are texts, or (prompt, text)."""
+    asked = [c if isinstance(c, tuple) else ("Which?", c) for c in choices]
+    return {
+        "doc_id": number,
+        "doc": {},
+        "target": str(target),
+        "arguments": {
+            f"gen_args_{n}": {"arg_0": prompt, "arg_1": text}
+            for n, (prompt, text) in enumerate(asked)
+        },
+        "filtered_resps": [[str(s), "False"] for s in scores],
+        "filter": "none",
+        "metrics": list(metrics),
+        **metrics,
+    }
+
+
+def generation(number: int, answer: str, **more: Any) -> dict[str, Any]:
+    asked = {"gen_args_0": {"arg_0": "3 + 4 =", "arg_1": {"until": ["\n"]}}}
+    return {
+        "doc_id": number, "doc": {}, "target": "7", "arguments": asked, "resps": [[answer]],
+        "filtered_resps": [answer], **more,
+    }  # fmt: skip
+
+
+def write(folder: Path, *samples: dict[str, Any], **results: Any) -> Path:
+    """A file of samples, and next to it the file of results if there is one."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"samples_qa_{DATE}.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in samples), "utf-8")
+    if results:
+        content = {"results": {}, "n-shot": {"qa": 0}, "config": {}, **results}
+        (folder / f"results_{DATE}.json").write_text(json.dumps(content))
+    return path
+
+
+def right(path: Path) -> list[int]:
+    """The right choice of each item, -1 where there is none."""
+    golds: dict[int, int] = {}
+    for row in HarnessSamples().read(path):
+        golds.setdefault(row.fields["item"], -1)
+        if row.fields["is_gold"]:
+            golds[row.fields["item"]] = row.fields["choice"]
+    return list(golds.values())
+
+
+def bring(workspace: Workspace, *files: Path, model: str = "a", force: bool = False) -> None:
+    HarnessSamples().import_files(files, Destination(workspace, "tiny", model, force))
+
+
+def refused(workspace: Workspace, *files: Path, **more: Any) -> tuple[str, str]:
+    """Code and place of the error of an import."""
+    with pytest.raises(TokenmartError) as caught:
+        bring(workspace, *files, **more)
+    return caught.value.code, caught.value.where
+
+
+GOLD: dict[str, tuple[list[dict[str, Any]], list[int]]] = {
+    "texts that Python reads as truth values": (
+        [
+            sample(0, "True", [-3, -4, -2], NLI, acc=0.0),
+            sample(1, "Neither", [-3, -2, -4], NLI, acc=1.0),
+        ],
+        [0, 1],
+    ),
+    "indices": (
+        [sample(0, "1", [-2, -1, -3], NLI, acc=1.0), sample(1, 0, [-2, -1, -3], NLI, acc=0.0)],
+        [1, 0],
+    ),
+    "digits that are texts, out of range as indices or the same choice": (
+        [sample(0, "1", [-2, -1, -3], DIGITS, acc=1), sample(1, "3", [-1, -2, -2], DIGITS, acc=1)],
+        [1, 0],
+    ),
+    "a list of right ones": (
+        [sample(0, [0, 2], [-2, -3, -1], NLI, acc=1.0), sample(1, ["True"], [-1, -2, -3], NLI)],
+        [2, 0],
+    ),
+    "texts that look like lists": ([sample(0, "[0, 1]", [-1, -2], LISTS, acc=1.0)], [0]),
+    "none": ([sample(0, [], [-1, -2], NLI[:2], acc=0.0)], [-1]),
+}
+
+
+@pytest.mark.parametrize("name", GOLD)
+def test_the_right_choice(tmp_path: Path, name: str) -> None:
+    samples, golds = GOLD[name]
+    assert right(write(tmp_path, *samples)) == golds
+
+
+SCHEMA = [("The ant lifted the leaf as the ant", " was strong."),
+          ("The ant lifted the leaf as the leaf", " was strong.")]  # fmt: skip
+WRONG = [
+    ("prompts differ", sample(1, "was strong.", [-9, -8], SCHEMA, acc=1.0), "unknown-gold"),
+    ("an index and another text", sample(1, "1", [-1, -2, -3], [" 2", " 3", " 1"]), "unknown-gold"),
+    ("out of range", sample(1, 7, [-2, -1], NLI[:2], acc=0.0), "unknown-gold"),
+    ("no choice", sample(1, "x", [-2, -1, -3], NLI, f1=[0, 1]), "unknown-gold"),
+    ("another accuracy", sample(1, "1", [-1, -2, -3], NLI, acc=1.0), "other-accuracy"),
+    ("an accuracy in quotes", sample(1, "0", [-1, -2, -3], NLI, acc="1.0"), "other-accuracy"),
+    ("an accuracy of NaN", sample(1, "0", [-1, -2, -3], NLI, acc=math.nan), "other-accuracy"),
+    ("an item twice", sample(0, "0", [-1, -2, -3], NLI, acc=1.0), "item-twice"),
+    ("above 0", sample(1, "0", [5.0, -2, -3], NLI, acc=1.0), "log-likelihood"),
+    ("not a number", sample(1, "0", ["nan", -9, -9], NLI, acc=1), "log-likelihood"),
+    ("one answer missing", sample(1, "0", [-1, -9], NLI, acc=1), "no-sample"),
+    ("not greedy", sample(1, "x", [-1], [" x"], acc=1.0), "other-accuracy"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "line", "code"), WRONG)
+def test_a_wrong_line_is_refused_by_its_place(
+    workspace: Workspace, tmp_path: Path, name: str, line: dict[str, Any], code: str
+) -> None:
+    path = write(tmp_path, sample(0, "0", [-1, -2, -3], NLI, acc=1.0), line)
+    assert refused(workspace, path) == (code, f"{path}:2")
+    assert not (workspace.store / "eval_items").exists()
+
+
+def test_a_task_that_counts_shares_states_no_right_choice(tmp_path: Path) -> None:
+    """Of several true answers acc is their share of probability: the file's metrics are taken."""
+    path = write(tmp_path, sample(0, "0", [-1, -2], NLI[:2], acc=0.73))
+    rows = [row.fields for row in HarnessSamples().read(path)]
+    assert [(row["is_gold"], row["options"]) for row in rows] == [(None, {"own_metrics": True})] * 2
+
+
+@pytest.mark.parametrize("keeps_delimiter", [True, False])
+@pytest.mark.parametrize("logged", [("acc",), ("acc_mutual_info",), ()])
+def test_mutual_information_of_every_version(
+    tmp_path: Path, keeps_delimiter: bool, logged: tuple[str, ...]
+) -> None:
+    """Up to 0.4.8 the requests without a prompt have no delimiter: they are no further choices."""
+    generator = np.random.default_rng(0)
+    texts = ["red", " a dark green", "blue"]  # the second has a space of its own
+    scores = -generator.exponential(5, (20, 6)).round(3)
+    lines = []
+    for item, row in enumerate(scores):
+        gold = item % 3
+        own = {
+            "acc": float(np.argmax(row[:3]) == gold),
+            "acc_mutual_info": float(np.argmax(row[:3] - row[3:]) == gold),
+        }
+        choices = [(f"{item}?", f" {text}") for text in texts]
+        choices += [("", f" {text}" if keeps_delimiter else text) for text in texts]
+        metrics = {name: own[name] for name in logged}
+        lines.append(sample(item, gold, [float(s) for s in row], choices, **metrics))
+    rows = [row.fields for row in HarnessSamples().read(write(tmp_path, *lines))]
+    assert [row["choice"] for row in rows] == [0, 1, 2, 0, 1, 2] * 20
+    for item, found in enumerate(scores):
+        of_item = [row for row in rows if row["item"] == item]
+        assert [row["unconditional"] for row in of_item] == [False] * 3 + [True] * 3
+        assert [row["loglikelihood"] for row in of_item] == list(found)
+        rank = 1 + sum(found[:3] > found[item % 3])
+        ours = [row["loglikelihood"] for row in of_item if not row["unconditional"]]
+        gold = next(r["loglikelihood"] for r in of_item if r["is_gold"] and not r["unconditional"])
+        assert 1 + sum(each > gold for each in ours) == rank
+        kept = texts if not keeps_delimiter else [text.strip() for text in texts]
+        assert [row["reference"] for row in of_item[:3]] == kept
+
+
+def test_forms_of_older_versions(tmp_path: Path) -> None:
+    """0.4.0 to 0.4.2: a JSON list, arguments in lists; to 0.4.6 filters without names."""
+    old = [
+        {
+            "doc_id": n, "doc": {}, "target": target,
+            "arguments": [["Which?", " a"], ["Which?", " b"]],
+            "filtered_resps": [[-1.5, False], [-2.5, True]],
+            "acc": acc,
+        }
+        for n, (target, acc) in enumerate([(0, 1.0), (1, 0.0)])
+    ]  # fmt: skip
+    path = tmp_path / "samples_qa.jsonl"
+    path.write_text("\ufeff" + json.dumps(old, indent=2), "utf-8")
+    assert right(path) == [0, 1]
+    lines = [generation(n % 2, answer) for n, answer in enumerate(["7", "8", "[invalid]", "7"])]
+    rows = list(HarnessSamples().read(write(tmp_path, *lines)))
+    assert [row.fields["answers"] for row in rows] == [
+        {"none": "7", "filter-2": "[invalid]"},
+        {"none": "8", "filter-2": "7"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", [f"results_{DATE}.json", f"samples_qa_{DATE}.jsonl.gz", "pretrained__a_qa.jsonl"]
+)
+def test_other_file_names_are_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(TokenmartError) as caught:
+        right(tmp_path / name)
+    assert caught.value.where == str(tmp_path / name)
+
+
+def test_words_and_bytes_are_the_task_s(tmp_path: Path) -> None:
+    """A page is scored detokenized and counted as it was before."""
+    line = sample(
+        0, "page", [-40.0], ["x"], word_perplexity=[-40.0, 12], byte_perplexity=[-40.0, 61]
+    )
+    line |= {"arguments": {"gen_args_0": {"arg_0": "two words"}}, "filtered_resps": ["-40.0"]}
+    (row,) = HarnessSamples().read(write(tmp_path, line))
+    assert (row.fields["words"], row.fields["bytes"]) == (12, 61)
+
+
+def test_an_impossible_choice_is_read(workspace: Workspace, tmp_path: Path) -> None:
+    bring(workspace, write(tmp_path, sample(0, "1", ["-inf", -3.5], NLI[:2], acc=1.0)))
+    assert answers_of(workspace) == [("a", 2, -3.5)]
+
+
+def test_few_shot_examples_and_chat_separate_runs(workspace: Workspace, tmp_path: Path) -> None:
+    """They are in the file of results next to the samples."""
+    for shots, sha in ((0, None), (5, None), (5, "abc")):
+        line = sample(0, "1", [-1, -2], [(f"{shots}{sha}", " a"), " b"], acc=0.0)
+        facts = {"n-shot": {"qa": shots}, "chat_template_sha": sha}
+        bring(workspace, write(tmp_path / f"{shots}{sha}", line, **facts))
+    with connect_to_parquet(workspace) as connection:
+        found = connection.execute(
+            "select distinct condition, shots from eval_items order by all"
+        ).fetchall()
+    assert [shots for _, shots in found] == [0, 5, 5]
+    assert {"qa-0shot-samples", "qa-5shot-samples"} < dict(found).keys()
+
+
+def answers_of(workspace: Workspace) -> list[tuple[Any, ...]]:
+    """Model, answers and first log-likelihood of the answers that belong to the stored requests."""
+    with connect_to_parquet(workspace) as connection:
+        return connection.execute(
+            "select model_id, count(*), max(loglikelihood) from eval_answers join eval_items "
+            "using (problem, condition, doc_id, segment) where fingerprint = unit_sha256 "
+            "group by model_id order by all"
+        ).fetchall()
+
+
+def of_version(folder: Path, items: int, version: Any, best: float = -1) -> Path:
+    """Items whose choice 0 is right, and the version of their task."""
+    lines = [
+        sample(n, "0", [best, -2], [(f"{n}?", " a"), (f"{n}?", " b")], acc=1.0)
+        for n in range(items)
+    ]
+    return write(folder, *lines, versions={"qa": version})
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_no_import_replaces_or_joins_what_differs_in_other_models(
+    workspace: Workspace, tmp_path: Path, force: bool
+) -> None:
+    """The requests are the same for all models: other requests would orphan their answers."""
+    condition = "qa-0shot-samples"
+    bring(workspace, of_version(tmp_path / "a", 40, 1.0))
+    fewer = of_version(tmp_path / "b", 12, 1.0)
+    assert refused(workspace, fewer, model="b", force=force) == ("other-requests", condition)
+    later = of_version(tmp_path / "c", 40, 2.0)
+    assert refused(workspace, later, model="b", force=force) == ("other-version", condition)
+    assert answers_of(workspace) == [("a", 80, -1.0)]
+    bring(workspace, of_version(tmp_path / "d", 40, None), model="b")  # it may be the same
+    assert answers_of(workspace) == [("a", 80, -1.0), ("b", 80, -1.0)]
+
+
+def test_a_model_s_own_result_is_replaced_with_force(workspace: Workspace, tmp_path: Path) -> None:
+    for _ in range(2):  # the same files change nothing
+        bring(workspace, of_version(tmp_path, 2, 1))
+    other_result = ("other-result", "qa-0shot-samples")
+    assert refused(workspace, of_version(tmp_path, 2, 2)) == other_result
+    path = of_version(tmp_path, 2, 1, best=-0.5)
+    assert refused(workspace, path) == other_result
+    assert answers_of(workspace) == [("a", 4, -1.0)]
+    bring(workspace, path, force=True)
+    assert answers_of(workspace) == [("a", 4, -0.5)]
+
+
+def test_files_of_two_models_or_versions_are_refused(workspace: Workspace, tmp_path: Path) -> None:
+    line, other = (sample(n, "0", [-1, -2], NLI[:2], acc=1.0) for n in (0, 1))
+    one = write(tmp_path / "a", line, model_name="m", versions={"qa": 1})
+    for name, version in (("n", 1), ("m", 2)):
+        two = write(tmp_path / "b", other, model_name=name, versions={"qa": version})
+        assert refused(workspace, one, two) == ("several-runs", str(one))
+
+
+def own_scores(
+    workspace: Workspace, path: Path
+) -> dict[tuple[str, str, int | None], tuple[Any, ...]]:
+    """What an import stores of the task's own metrics."""
+    bring(workspace, path)
+    (file,) = (workspace.store / "eval_scores").rglob("scores.parquet")
+    rows = pq.read_table(file, partitioning=None).to_pylist()
+    with connect_to_parquet(workspace) as connection:
+        ((asked,),) = connection.execute(
+            "select sha256(string_agg(unit_sha256, ',' order by doc_id)) from (select distinct"
+            " doc_id, unit_sha256 from eval_items)"
+        ).fetchall()
+    assert {row["requests_sha256"] for row in rows} == {asked}
+    return {
+        (row["metric"], row["filter"], row["item"]): (
+            row["value"], row["weight"], row["aggregate"], row["better"], row["reason"],
+        )
+        for row in rows
+    }  # fmt: skip
+
+
+def test_generations_keep_the_metrics_that_they_were_logged_with(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """How texts are compared only the task knows: `$7.` may be 7."""
+    lines = [
+        generation(number, answer, filter=name, metrics=["exact_match"], exact_match=value)
+        for name, answers in (("strict", ("$7.", "8")), ("loose", ("7", "7")))
+        for number, (answer, value) in enumerate(zip(answers, (1.0, 0.0), strict=True))
+    ]
+    assert own_scores(workspace, write(tmp_path, *lines)) == {
+        ("exact_match", name, item): (value, 1.0, "mean", None, None)
+        for name in ("strict", "loose")
+        for item, value in ((0, 1.0), (1, 0.0))
+    }
+
+
+def test_a_task_s_value_is_that_of_its_results(workspace: Workspace, tmp_path: Path) -> None:
+    lines = [
+        sample(0, "0", [-1, -2], NLI[:2], acc=1.0, bleu=["a", "b"], loss=2.0, perplexity=-3.0),
+        sample(1, "0", [-2, -1], NLI[:2], acc=0.0, bleu=["a", "c"], loss=4.0, perplexity=-5.0),
+    ]
+    given = {"acc,none": 0.5, "bleu,none": 12.5, "loss,none": 7.0, "perplexity,none": math.exp(4)}
+    better = {"qa": {"bleu": True, "loss": False}}
+    path = write(tmp_path, *lines, results={"qa": given}, higher_is_better=better)
+    found = own_scores(workspace, path)
+    assert found["bleu", "none", None] == (12.5, None, None, "higher", None)
+    assert found["loss", "none", None] == (7.0, None, None, "lower", None)
+    # the task makes 7 of 2 and 4: their mean would be another number under its name
+    assert ("loss", "none", 0) not in found and ("bleu", "none", 0) not in found
+    assert found["perplexity", "none", 1] == (5.0, 1.0, "exp", None, None)
+    assert found["acc", "none", 0] == (1.0, 1.0, "mean", None, None)
+
+
+def test_infinite_and_missing_values_have_a_reason(workspace: Workspace, tmp_path: Path) -> None:
+    lines = sample(0, "0", ["-inf", "-inf"], NLI[:2], acc=1.0, perplexity=-math.inf, loss=2.0)
+    given = {"acc,none": 1.0, "perplexity,none": math.inf}
+    found = own_scores(workspace, write(tmp_path, lines, results={"qa": given}))
+    for metric, value in (("perplexity", None), ("loss", None), ("acc", 1.0)):
+        row = found[metric, "none", None]
+        assert row[0] == value and (row[-1] is None) == (value is not None)
+
+
+def test_results_of_another_run_are_refused(workspace: Workspace, tmp_path: Path) -> None:
+    line = sample(0, "0", [-1, -2], NLI[:2], acc=1.0)
+    path = write(tmp_path, line, results={"qa": {"acc,none": 0.25}})
+    assert refused(workspace, path) == ("other-run", f"{path}:1")
+    assert not (workspace.store / "eval_items").exists()
