@@ -15,14 +15,13 @@ from random import Random
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
-from pydantic_core import PydanticCustomError
 
 from warehouse.errors import ProblemFileError, did_you_mean
 from warehouse.frozen import Frozen
 from warehouse.paths import Workspace
-from warehouse.problem.mistakes import check
 from warehouse.problem.models import Source
 from warehouse.problem.problem_files import paths_start, read_problem_file
+from warehouse.problem.yaml_file import check
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 GIGABYTE = 10**9
@@ -236,32 +235,28 @@ class MergeProblem(Frozen):
                     "disks; rename one"
                 )
         known = [expert.name for expert in self.experts]
-        for place, key, where, name in self._names_used():
+        for where, name in self._names_used():
             if name not in known:
-                what = (
-                    f"{where} names {name!r}, which is no expert; {did_you_mean(name, known)}"
-                    f"there are: {', '.join(known)}"
+                hint = did_you_mean(name, known)
+                raise ValueError(
+                    f"{where} names {name!r}, which is no expert; {hint}there are: "
+                    f"{', '.join(known)}"
                 )
-                places = [(place, key, what)]
-                raise PydanticCustomError("at_places", "{what}", {"what": what, "places": places})
         for expert in self.experts:
             if expert.base is not None and self.expert(expert.base).adapter is not None:
                 raise ValueError(f"{expert.name}: its base {expert.base} is an adapter itself")
         return self
 
-    def _names_used(self) -> Iterator[tuple[str, str | int, str, str]]:
-        """Where an expert is named: section, key, what names it; and the name."""
-        for number, expert in enumerate(self.experts):
+    def _names_used(self) -> Iterator[tuple[str, str]]:
+        """Where an expert is named, and its name."""
+        for expert in self.experts:
             if expert.base is not None:
-                yield "experts", number, f"expert {expert.name}", expert.base
+                yield f"expert {expert.name}", expert.base
         for base in self.rules.bases:
-            yield "rules", "bases", "rules.bases", base
-        listed = [("merges", number, merge) for number, merge in enumerate(self.merges)]
-        for number, search in enumerate(self.searches):
-            listed += [("searches", number, merge) for merge in search.merges()]
-        for section, number, merge in listed:
+            yield "rules.bases", base
+        for merge in self.entries:
             for model in merge.models():
-                yield section, number, f"merge {merge.name}", model
+                yield f"merge {merge.name}", model
 
     def expert(self, name: str) -> Expert:
         """The expert of this name.

@@ -18,7 +18,6 @@ from warehouse.files import storage_errors, write_whole
 from warehouse.frozen import Frozen
 from warehouse.paths import (
     Workspace,
-    asked_as,
     list_problems,
     problem_record,
     problems_here,
@@ -131,9 +130,16 @@ def read_problem_file(name: str, workspace: Workspace) -> YamlTree:
         ProblemFileError: missing, unreadable, or no mapping.
     """
     path = problem_path(name, workspace)
-    if not _is_file(path):
-        raise ProblemFileError(_no_such_file(name, path, workspace))
-    return with_keys(parse_yaml(path))
+    if _is_file(path):
+        return with_keys(parse_yaml(path))
+    hint = did_you_mean(path.stem, list_problems(workspace))
+    if _is_file(here := Path(f"{name}.yml")):
+        hint = f"did you mean --problem {here}, in this folder? "
+    raise ProblemFileError(
+        f"{str(path)[:300]}: no such problem file; {hint}{problems_here(workspace)}",
+        code="no-problem-file",
+        where=name,
+    )
 
 
 def with_keys(tree: YamlTree) -> YamlTree:
@@ -143,10 +149,7 @@ def with_keys(tree: YamlTree) -> YamlTree:
         ProblemFileError: it is none.
     """
     if not isinstance(tree.value, dict):
-        raise ProblemFileError(
-            f"{tree.path}:1: expected keys such as name, models, probes; write one with "
-            "`tokenmart data new`"
-        )
+        raise tree.error((), "expected keys such as name, models, probes", "no-keys")
     return tree
 
 
@@ -154,19 +157,6 @@ def _is_file(path: Path) -> bool:
     with suppress(OSError):  # a name too long, say
         return path.is_file()
     return False
-
-
-def _no_such_file(name: str, path: Path, workspace: Workspace) -> str:
-    hint = did_you_mean(path.stem, list_problems(workspace))
-    here = next((each for each in (f"{name}.yml", f"{name}.yaml") if _is_file(Path(each))), None)
-    if here:
-        hint = f"did you mean --problem {here}, in this folder? "
-    elif path == workspace.problems / f"{name}.yml":
-        with suppress(OSError):  # a name too long, say
-            if stored := asked_as(name, workspace):
-                hint = f"did you mean --problem {shlex.quote(stored)}, whose data are here? "
-    shown = str(path) if len(str(path)) < 300 else f"{str(path)[:300]}…"
-    return f"{shown}: no such problem file; {hint}{problems_here(workspace)}"
 
 
 class ProblemKind(ABC):

@@ -7,21 +7,18 @@ raw dictionary. Every mistake is reported with file, line, key, value and remedy
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator
-from pydantic_core import PydanticCustomError
 
 import warehouse.probes
 from warehouse.errors import ProblemFileError
 from warehouse.frozen import Frozen, increasing, one_of
 from warehouse.paths import Workspace, recorded_file
 from warehouse.probes.probe import Probe, contexts
-from warehouse.problem.mistakes import check, inherit
-from warehouse.problem.models import ModelSpec, slug
+from warehouse.problem.models import ModelSpec
 from warehouse.problem.problem_files import (
     Ranked,
     paths_start,
@@ -29,7 +26,7 @@ from warehouse.problem.problem_files import (
     read_problem_file,
     with_keys,
 )
-from warehouse.problem.yaml_file import YamlTree, parse_yaml
+from warehouse.problem.yaml_file import YamlTree, check, parse_yaml
 from warehouse.sources.documents import DocumentSource, PinnedArchive
 from warehouse.sources.place import Place
 
@@ -44,6 +41,7 @@ else:
 RecallTask = Literal["single_key", "multi_key", "multi_value", "variable_tracking", "common_words"]
 DEFAULT_TASKS: tuple[RecallTask, ...] = ("single_key",)
 Overall = Literal["all", "without_shortest"]
+_NOT_INHERITED = ("full_id", "kind", "note")
 
 
 def _each_once(tasks: tuple[RecallTask, ...]) -> tuple[RecallTask, ...]:
@@ -140,8 +138,8 @@ class Problem(Frozen):
     title: str = Field(description="title in tables and reports")
     description: str = Field(default="", description="free text")
     documents: Documents = Field(description="source of the texts")
-    models: tuple[ModelSpec, ...] = Field(min_length=1, description="models to score")
-    probes: tuple[AnyProbe, ...] = Field(min_length=1, description="context conditions to score")
+    models: tuple[ModelSpec, ...] = Field(description="models to score")
+    probes: tuple[AnyProbe, ...] = Field(description="context conditions to score")
     compare: tuple[tuple[str, str], ...] = Field(
         default=(), description="further pairs of conditions, the longer context first"
     )
@@ -188,7 +186,9 @@ class Problem(Frozen):
                 return model
         known = ", ".join(model.full_id for model in self.models)
         raise ProblemFileError(
-            f"--model {name}: not in problem {self.name}; its models are: {known}"
+            f"--model {name}: not in problem {self.name}; its models are: {known}",
+            code="unknown-model",
+            where=name,
         )
 
     def probe(self, name: str) -> Probe:
@@ -202,30 +202,37 @@ class Problem(Frozen):
                 return probe
         known = ", ".join(probe.name for probe in self.probes)
         raise ProblemFileError(
-            f"--probe {name}: not in problem {self.name}; its probes are: {known}"
+            f"--probe {name}: not in problem {self.name}; its probes are: {known}",
+            code="unknown-probe",
+            where=name,
         )
 
     @field_validator("models")
     @classmethod
     def _models_have_their_own_folders(cls, models: tuple[ModelSpec, ...]) -> tuple[ModelSpec, ...]:
-        _refuse(_clashes([model.full_id for model in models]))
+        seen: dict[str, str] = {}
+        for model in models:
+            folder = model.model_id.casefold()  # some disks ignore case
+            if folder in seen:
+                raise ValueError(
+                    f"{seen[folder]!r} and {model.full_id!r} would share a folder; rename one"
+                )
+            seen[folder] = model.full_id
         if all(model.on_request for model in models):
-            raise ValueError("every model is on_request; leave one without it")
+            raise ValueError("at least one model is needed that isn't on_request")
         return models
 
     @field_validator("probes")
     @classmethod
     def _probes_have_their_own_names(cls, probes: tuple[Probe, ...]) -> tuple[Probe, ...]:
-        names = [probe.name for probe in probes]
-        _refuse(
-            (index, "name", f"probe {name!r} is listed twice; remove one, or give it another name")
-            for index, name in enumerate(names)
-            if name in names[:index]
-        )
+        probe_names = [probe.name for probe in probes]
         conditions = [each.name for probe in probes for each in probe.conditions()]
-        for name in conditions:
-            if conditions.count(name) > 1:
-                raise ValueError(f"two probes make a condition {name!r}; rename one of them")
+        if not probes:
+            raise ValueError("at least one probe is needed")
+        for names in (probe_names, conditions):
+            for name in names:
+                if names.count(name) > 1:
+                    raise ValueError(f"two probes make {name!r}; give one of them another name")
         return probes
 
     @field_validator("compare")
@@ -258,28 +265,6 @@ class Problem(Frozen):
             names = ", ".join(map(repr, missing))
             raise ValueError(f"models names {names}, which is not in models")
         return demo
-
-
-def _clashes(full_ids: list[str]) -> Iterator[tuple[int, str, str]]:
-    """Place, key and error of each model whose id or folder clashes with an earlier one."""
-    seen: dict[str, str] = {}
-    for index, full_id in enumerate(full_ids):
-        other = seen.setdefault(slug(full_id).casefold(), full_id)  # some disks ignore case
-        if full_id in full_ids[:index]:
-            yield index, "full_id", f"model {full_id!r} is listed twice; remove one"
-        elif other != full_id:
-            yield (
-                index,
-                "full_id",
-                f"models {other!r} and {full_id!r} would share the folder {slug(full_id)!r}; "
-                "rename one of them",
-            )
-
-
-def _refuse(places: Iterator[tuple[int, str, str]]) -> None:
-    if found := list(places):
-        what = "; ".join(what for _, _, what in found)
-        raise PydanticCustomError("at_places", "{what}", {"what": what, "places": found})
 
 
 def load_problem(name: str, workspace: Workspace) -> Problem:
@@ -336,14 +321,27 @@ def checked_problem(tree: YamlTree, workspace: Workspace) -> Problem:
         ProblemFileError: see `load_problem`.
     """
     raw = with_keys(tree).value
-    inherited = inherit(raw.get("models"), frozenset(ModelSpec.model_fields), tree)
     if "models" in raw:
-        raw = {**raw, "models": inherited.models}
-    return check(
-        Problem,
-        raw,
-        tree,
-        folder=paths_start(tree.path, workspace),
-        found=inherited.mistakes,
-        inherited=inherited.places,
-    )
+        raw = {**raw, "models": _with_values_of_bases(raw["models"], tree)}
+    return check(Problem, raw, tree, folder=paths_start(tree.path, workspace))
+
+
+def _with_values_of_bases(models: Any, tree: YamlTree) -> Any:
+    """The value of `models`, unchecked; one that has `base` has that model's other values, too.
+
+    Raises:
+        ProblemFileError: a base is no checkpoint of the file.
+    """
+    if not isinstance(models, list) or not all(isinstance(entry, dict) for entry in models):
+        return models
+    checkpoints = {entry.get("full_id"): entry for entry in models if "base" not in entry}
+    filled = []
+    for index, entry in enumerate(models):
+        base = checkpoints.get(entry["base"]) if "base" in entry else {}
+        if base is None:
+            known = ", ".join(map(str, checkpoints))
+            what = f"{entry['base']!r} is not a checkpoint of this file: {known}"
+            raise tree.error(("models", index, "base"), what, "unknown-base")
+        inherited = {key: base[key] for key in base if key not in _NOT_INHERITED}
+        filled.append({**inherited, **entry})
+    return filled

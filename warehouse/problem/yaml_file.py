@@ -1,125 +1,89 @@
-"""YAML with positions, in the amounts that a person writes: words, numbers, lists and sections."""
+"""YAML files that keep line numbers: the syntax, and the errors of what was parsed from it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
+from pydantic import BaseModel, ValidationError
 
 from warehouse.errors import ProblemFileError
 
+Parsed = TypeVar("Parsed", bound=BaseModel)
 Location = tuple[int | str, ...]
 
 LARGEST_BYTES = 256 << 10
-DEEPEST = 32
-MOST_VALUES = 20_000
-LONGEST_NUMBER = 40
-"""Limits of a file: PyYAML is slow, and aliases expand few bytes to any number of values."""
-
+MOST_ERRORS = 10
+_LONGEST_VALUE = 60
 _TAG = "tag:yaml.org,2002:"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class YamlTree:
-    """A parsed YAML file: plain values, and the node tree with line numbers.
-
-    `repeated` has the line and the name of each key that its section has already.
-    """
+    """A parsed YAML file: plain values, and the node tree with line numbers."""
 
     path: Path
     value: Any
     root: yaml.Node | None
-    repeated: tuple[tuple[int, str], ...] = ()
 
-    def line(self, location: Location) -> tuple[int, str, Any]:
-        """1-based line, dotted key and value at the deepest part of `location` that exists."""
-        node, value, keys = self.root, self.value, ""
-        line = 1
+    def line(self, location: Location) -> tuple[int, str]:
+        """1-based line and dotted key of the deepest part of `location` that exists.
+
+        Parts that aren't in the file are passed over: pydantic adds the kind of a section.
+        """
+        node, line, keys = self.root, 1, ""
         for part in location:
-            child = None
-            if isinstance(node, yaml.MappingNode) and isinstance(value, dict) and part in value:
-                for key_node, value_node in node.value:
-                    if key_node.value == part:
-                        child, line = value_node, key_node.start_mark.line + 1
-                keys += f".{part}" if keys else str(part)
-            elif (
-                isinstance(node, yaml.SequenceNode)
-                and isinstance(part, int)
-                and part < len(node.value)
-            ):
+            child: yaml.Node | None = None
+            if isinstance(node, yaml.MappingNode):
+                for key, value in node.value:
+                    if key.value == str(part):
+                        child, line = value, key.start_mark.line + 1
+                        keys += f".{part}" if keys else str(part)
+            elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
                 child = node.value[part]
                 line = child.start_mark.line + 1
                 keys += f"[{part}]"
-            if child is None:
-                continue
-            node, value = child, value[part]
-        return line, keys, value
+            node = child or node
+        return line, keys
 
-
-_READ_ANOTHER_WAY = re.compile(r":|^[-+]?0[0-9_]")
-"""1:30 is 90 and 010 is 8, as YAML 1.1 has it."""
-
-
-class _RefusedError(yaml.MarkedYAMLError):
-    """Valid YAML that is not supported; the message states what to do."""
-
-
-def _refused(problem: str, node_or_event: Any) -> _RefusedError:
-    return _RefusedError(None, None, problem, node_or_event.start_mark)
+    def error(self, location: Location, what: str, code: str = "") -> ProblemFileError:
+        """An error at a place of the file."""
+        line, keys = self.line(location)
+        where = f"{self.path}:{line}"
+        return ProblemFileError(f"{where}: {keys or 'file'}: {what}", code=code, where=where)
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader without dates and tags of its own, and within the limits above."""
+    """PyYAML's safe loader with the plain values of YAML 1.2, and no key given twice.
 
-    yaml_implicit_resolvers = {  # noqa: RUF012 - as PyYAML has it
-        first: [(tag, pattern) for tag, pattern in pairs if tag != f"{_TAG}timestamp"]
-        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
+    YAML 1.1 takes 010 for 8, 1:30 for 90 and `no` for false; here they are text, which pydantic
+    parses as the field's type.
+    """
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.repeated: list[tuple[int, str]] = []
-        self._depth = 0
-        self._values: dict[int, int] = {}
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - as PyYAML has it
+    _open_anchors = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
-        if isinstance(event, yaml.AliasEvent):
-            node = super().compose_node(parent, index)
-            if id(node) not in self._values:
-                raise _refused(f"*{event.anchor} contains itself", event)
-        else:
-            if event.tag not in (None, "!"):
-                raise _refused(f"the tag {event.tag[:60]!r} is not read; remove it", event)
-            self._depth += 1
-            if self._depth > DEEPEST:
-                raise _refused(f"more than {DEEPEST} levels inside each other", event)
-            node = super().compose_node(parent, index)
-            self._depth -= 1
-            self._values[id(node)] = 1 + sum(self._values[id(child)] for child in _children(node))
-        if self._values[id(node)] > MOST_VALUES:
-            raise _refused(f"more than {MOST_VALUES:,} values, aliases counted in full", event)
+        alias, anchor = isinstance(event, yaml.AliasEvent), getattr(event, "anchor", None)
+        if alias and self._open_anchors:  # a few of them would expand to any number of values
+            raise _error(f"*{anchor} inside a value that has an anchor; write it out", event)
+        if getattr(event, "tag", None) not in (None, "!"):
+            raise _error(f"the tag {event.tag[:60]!r} is not read; remove it", event)
+        opened = anchor is not None and not alias
+        self._open_anchors += opened
+        node = super().compose_node(parent, index)
+        self._open_anchors -= opened
         return node
 
     def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
         node = super().compose_scalar_node(anchor)
         if found := _CONTROL.search(node.value):
-            raise _refused(f"the control character {found[0]!r} in a value; remove it", node)
-        number = node.tag in (f"{_TAG}int", f"{_TAG}float")
-        if number and len(node.value) > LONGEST_NUMBER:
-            raise _refused(f"a number of {len(node.value):,} characters; give a shorter one", node)
-        if number and _READ_ANOTHER_WAY.search(node.value):
-            raise _refused(
-                f"{node.value!r}: YAML takes this for a number to another base; write it in "
-                "decimal, or in quotes if it is text",
-                node,
-            )
+            raise _error(f"the control character {found[0]!r} in a value; remove it", node)
         return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
@@ -127,35 +91,46 @@ class _Loader(yaml.SafeLoader):
         names: set[str] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise _refused("a list or section as a key; a key is one word", key)
+                raise _error("a list or section as a key; a key is one word", key)
             if key.tag != f"{_TAG}merge":
                 key.tag = f"{_TAG}str"
             if key.value in names:
-                self.repeated.append((key.start_mark.line + 1, key.value))
+                raise _error(f"key {_short(key.value)} is given twice; remove one", key)
             names.add(key.value)
         return node
 
 
-def _children(node: yaml.Node | None) -> Iterable[yaml.Node]:
-    if isinstance(node, yaml.MappingNode):
-        return chain.from_iterable(node.value)
-    return node.value if isinstance(node, yaml.SequenceNode) else ()
+for _kind, _pattern, _first in (
+    ("bool", "true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"[-+]?(?:0|[1-9][0-9_]{0,30})", "-+0123456789"),
+    ("float", r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("float", r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", "-+."),
+    ("null", "~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("merge", "<<", "<"),
+):  # fmt: skip
+    _Loader.add_implicit_resolver(f"{_TAG}{_kind}", re.compile(f"^(?:{_pattern})$"), list(_first))
+
+
+def _error(problem: str, node_or_event: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(None, None, problem, node_or_event.start_mark)
 
 
 def parse_yaml(path: Path) -> YamlTree:
     """Parse a YAML file with line numbers.
 
     Raises:
-        ProblemFileError: unreadable, too large, not UTF-8, not YAML, or nothing a person writes.
+        ProblemFileError: unreadable, too large, not UTF-8, or not YAML.
     """
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST_BYTES + 1)
     except OSError as error:
-        raise ProblemFileError(f"{path}: can't be read ({error.strerror})") from error
+        raise ProblemFileError(
+            f"{path}: {error.strerror}", code="unreadable", where=path
+        ) from error
     if len(content) > LARGEST_BYTES:
         raise ProblemFileError(
-            f"{path}: larger than {LARGEST_BYTES:,} bytes; give the path of a problem file"
+            f"{path}: larger than {LARGEST_BYTES:,} bytes", code="too-large", where=path
         )
     return parse_text(content, path)
 
@@ -166,27 +141,58 @@ def parse_text(content: bytes, path: Path) -> YamlTree:
     Raises:
         ProblemFileError: see `parse_yaml`.
     """
+    line, what = 1, ""
     try:
-        text = content.decode("utf-8")
-        loader = _Loader(text)
+        loader = _Loader(content.decode("utf-8"))
         root = loader.get_single_node()
         value = None if root is None else loader.construct_document(root)
+        return YamlTree(path, value, root)
     except UnicodeDecodeError as error:
-        raise ProblemFileError(
-            f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8"
-        ) from error
+        line, what = content.count(b"\n", 0, error.start) + 1, "not UTF-8"
     except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise ProblemFileError(
-            f"{path}:{line}: the control character {text[error.position]!r}; remove it"
-        ) from error
-    except _RefusedError as error:
-        assert error.problem_mark is not None
-        raise ProblemFileError(f"{path}:{error.problem_mark.line + 1}: {error.problem}") from error
+        line = content.decode("utf-8")[: error.position].count("\n") + 1
+        what = f"the control character {chr(int(error.character))!r}; remove it"
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ProblemFileError(
-            f"{path}:{line}: not valid YAML ({error.problem}); check indentation, brackets and "
-            "quotes there, and use spaces, not tabs"
-        ) from error
-    return YamlTree(path, value, root, tuple(loader.repeated))
+        mark = error.problem_mark or error.context_mark
+        line, what = mark.line + 1 if mark else 1, f"not valid YAML: {error.problem}"
+    except RecursionError:
+        what = "nested too deeply"
+    where = f"{path}:{line}"
+    raise ProblemFileError(f"{where}: {what}", code="not-yaml", where=where)
+
+
+def check(model: type[Parsed], raw: Any, tree: YamlTree, *, folder: Path | None = None) -> Parsed:
+    """Validate `raw` as `model`.
+
+    Args:
+        raw: plain values.
+        tree: their positions in the file.
+        folder: where relative paths start; None leaves them as they are.
+
+    Raises:
+        ProblemFileError: pydantic's errors, a line each; code and place are those of the first.
+    """
+    try:
+        return model.model_validate(raw, context={"folder": folder})
+    except ValidationError as error:
+        errors = error.errors(include_url=False, include_context=False)
+    found = sorted(
+        (*tree.line(each["loc"]), _shown(each["input"]) + each["msg"], each["type"])
+        for each in errors[:MOST_ERRORS]
+    )
+    lines = [f"{tree.path}:{line}: {keys or 'file'}: {what}" for line, keys, what, _ in found]
+    if (more := len(errors) - MOST_ERRORS) > 0:
+        lines.append(f"and {more:,} more")
+    first, _, _, kind = found[0]
+    raise ProblemFileError(
+        "\n  ".join(lines), code=kind.replace("_", "-"), where=f"{tree.path}:{first}"
+    )
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+
+
+def _shown(value: object) -> str:
+    return "" if isinstance(value, dict | list | tuple) else f"{_short(value)}: "

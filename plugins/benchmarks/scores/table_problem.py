@@ -28,9 +28,8 @@ from warehouse.errors import TokenmartError
 from warehouse.frozen import Frozen
 from warehouse.metrics.registry import find_families
 from warehouse.paths import Workspace
-from warehouse.problem.mistakes import check
 from warehouse.problem.problem_files import paths_start, read_problem_file
-from warehouse.problem.yaml_file import YamlTree
+from warehouse.problem.yaml_file import YamlTree, check
 from warehouse.sources.place import Place
 
 
