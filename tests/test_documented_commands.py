@@ -187,12 +187,11 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         (
             "merge bundle --problem minimerge --merge task-arithmetic --out winner",
             "merge check --problem minimerge",
-            "merge eval --problem minimerge --hidden-round hidden/final/final.yml",
-            "merge eval --problem minimerge --hidden-round hidden/leaderboard/leaderboard.yml",
-            "merge eval --problem minimerge --round open "
-            "--tasks mini_reading,mini_maths,mini_code --include-path minimerge_tasks",
             "merge eval --problem minimerge --round open --tasks boolq",
-            "merge reproduce winner --include-path minimerge_tasks",
+            "merge eval --problem minimerge --round final --include-path final "
+            "--tasks final_reading,final_maths,final_code",
+            "merge eval --problem minimerge --round final --tasks final_code --include-path final",
+            "merge reproduce winner --include-path real_tasks",
             "merge run --problem minimerge",
             "merge run --problem minimerge --dry-run",
             "merge run --problem minimerge --merge ties",
@@ -202,10 +201,6 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
             "merge tasks --out real_tasks --real boolq --real mawps --count 300",
             "merge eval --problem minimerge --round open --tasks real_boolq,real_mawps "
             "--include-path real_tasks",
-            "merge train maths --base checkpoints/my-model --out experts/maths --steps 2",
-            "merge train code --problem minimerge",
-            "merge train maths --problem minimerge",
-            "merge train reading --problem minimerge",
         ),
         (
             None,
@@ -219,8 +214,6 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
             "rank show --problem challenge --out standings.json",
             "rank show --problem minimerge",
             "rank show --problem minimerge --out standings.json",
-            "rank import --problem helm benchmark_output/runs/suite --metric exact_match",
-            "rank show --results groups/core_scenarios.json",
         ),
         (None, "needs another build; plugins/merging/tests/competition/test_rankings.py"),
     ),

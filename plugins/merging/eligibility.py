@@ -66,9 +66,8 @@ def find_folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -> 
         folder = place.resolve(expert.adapter)
         if not (folder / "adapter_config.json").is_file():
             raise TokenmartError(
-                f"{expert.name}: adapter {folder} contains no adapter_config.json; make it with "
-                f"`tokenmart merge train {expert.name} --problem {problem.asked}`, which also "
-                "fetches its base, or give a folder that peft's save_pretrained wrote"
+                f"{expert.name}: adapter {folder} contains no adapter_config.json; give a folder "
+                "that peft's save_pretrained wrote"
             )
         return folder
     assert expert.source is not None

@@ -15,7 +15,7 @@ import yaml
 
 from plugins.benchmarks.harness.tasks import EvalTask, load_tasks
 from plugins.merging.make import Plan, cost_of, environment
-from plugins.merging.problem import GIGABYTE, OVERALL, Limits, load_hidden_round
+from plugins.merging.problem import GIGABYTE, OVERALL, Limits
 from plugins.merging.tables.rankings import MERGE_RUNS, RANKING_COLUMNS
 from plugins.merging.watchdog import Cost, larger, run_within
 from warehouse.child_process import python_module
@@ -48,16 +48,6 @@ class Round:
             raise TokenmartError(f"--round {OVERALL}: that name is for all rounds; choose another")
         with without_library_bars():
             return Round(name, weight, load_tasks(asked, folders), asked, folders)
-
-    @staticmethod
-    def hidden(path: Path, workspace: Workspace) -> Round:
-        """The round of a problem file, whose tasks are in the same folder.
-
-        Raises:
-            TokenmartError: the file is invalid, or a task can't be loaded.
-        """
-        said = load_hidden_round(path, workspace)
-        return Round.of_tasks(said.name, said.weight, said.tasks, [path.resolve().parent])
 
 
 def evaluate(plan: Plan, round_: Round, workspace: Workspace, device: str) -> Cost:

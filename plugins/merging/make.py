@@ -19,7 +19,6 @@ from plugins.merging.eligibility import ExpertFiles, find_folder, judge_experts,
 from plugins.merging.headers import count_parameters, read_headers
 from plugins.merging.problem import Expert, Merge, MergeProblem
 from plugins.merging.recipes import gives_the_base, refuse_recipe
-from plugins.merging.training import RECORD as TRAINING
 from plugins.merging.watchdog import Cost, folder_bytes, over_limit, run_within
 from warehouse.child_process import inherited, python_module
 from warehouse.errors import TokenmartError
@@ -151,11 +150,7 @@ def _as_merged(expert: Expert, problem: MergeProblem, workspace: Workspace) -> E
 
 
 def _revision(folder: Path, workspace: Workspace) -> str:
-    files = [
-        path
-        for path in sorted(folder.iterdir())
-        if path.suffix in _IN_ADAPTERS and path.name != TRAINING  # it contains the seconds
-    ]
+    files = [path for path in sorted(folder.iterdir()) if path.suffix in _IN_ADAPTERS]
     return files_sha256(files, workspace)
 
 

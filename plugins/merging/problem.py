@@ -178,24 +178,6 @@ def _filled(value: Any, values: Mapping[str, Any]) -> Any:
     return value
 
 
-class HiddenRound(Frozen):
-    """Tasks of a hidden round; the items are in this file's folder, which only the organiser has.
-
-    weight: weight of the round in the overall score; 0 leaves it out.
-    """
-
-    kind: Literal["merge_round"]
-    name: Name
-    weight: float = Field(default=1.0, ge=0)
-    tasks: tuple[Name, ...] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _is_a_round(self) -> HiddenRound:
-        if self.name == OVERALL:
-            raise ValueError(f"name: {OVERALL!r} is for all rounds; choose another")
-        return self
-
-
 class MergeProblem(Frozen):
     """Experts, the rules for them, and the models merged from them."""
 
@@ -301,17 +283,3 @@ def load_merge_problem(name: str, workspace: Workspace) -> MergeProblem:
     problem = check(MergeProblem, tree.value, tree, folder=folder)
     problem._asked = name
     return problem
-
-
-def load_hidden_round(path: Path, workspace: Workspace) -> HiddenRound:
-    """Read and check a round's problem file, as `tokenmart merge tasks --secret` writes it.
-
-    Raises:
-        ProblemFileError: the file has another kind, is unreadable or invalid.
-    """
-    tree = read_problem_file(str(path.resolve()), workspace)
-    if tree.value.get("kind") != "merge_round":
-        raise ProblemFileError(
-            f"{tree.path}: not a round of merged models; give one with `kind: merge_round`"
-        )
-    return check(HiddenRound, tree.value, tree, folder=path.resolve().parent)

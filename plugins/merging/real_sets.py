@@ -1,4 +1,4 @@
-"""Download real validation sets (BoolQ, MAWPS, SVAMP and GSM8K) from one pinned commit.
+"""Download the validation sets BoolQ and MAWPS from one pinned commit, and write them as tasks.
 
 The files are `dataset/*/test.json` of github.com/AGI-Edgerunners/LLM-Adapters (data under ODC-By
 1.0, code under Apache-2.0). They are kept in the cache and never ship with Tokenmart. The file of
@@ -15,18 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plugins.merging.texts import Item
+from plugins.merging.task_files import CHOICE, EXACT, write_task
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.sources.download import DownloadError, download_json
 
 COMMIT = "816657208af4db747803f87ba40a4c71383fed7a"
-ADDRESS = "https://raw.githubusercontent.com/AGI-Edgerunners/LLM-Adapters"
+SOURCE = "AGI-Edgerunners/LLM-Adapters"
+ADDRESS = f"https://raw.githubusercontent.com/{SOURCE}"
 LICENCE = "ODC-By 1.0"
 LARGEST_BYTES = 4 << 20
 
 _QUESTION = re.compile(r"question: (?P<question>.+?)\s*(?:Answer format: true/false)?\s*$", re.S)
-_WORDS = {"true": "yes", "false": "no"}
 
 
 @dataclass(frozen=True)
@@ -45,19 +45,13 @@ SETS = {
     "mawps": RealSet(
         "mawps/test.json", "c1a708979cbf2b3df9ac4020baacf3e8e73fcf089e1de7dd1b305b810bfaa15f", 238
     ),
-    "svamp": RealSet(
-        "SVAMP/test.json", "ffed015784f738f317c5603177861d044c4fc94e09211d78b25e96d46c656e2c", 1000
-    ),
-    "gsm8k": RealSet(
-        "gsm8k/test.json", "2cc616a1e0b23ea1df29370476365cde71c4e0aa823fb06cc194c5a8a9381abe", 1319
-    ),
 }
 
 
-def real_sets(
-    names: Sequence[str], count: int, seed: str, workspace: Workspace
-) -> tuple[dict[str, list[Item]], list[str]]:
-    """Items of real sets, at most `count` of each, and a note on each set.
+def write_real_sets(
+    names: Sequence[str], count: int, seed: str, workspace: Workspace, out: Path
+) -> list[str]:
+    """Write real sets as tasks `real_NAME`, at most `count` items of each; a note on each set.
 
     Items are sorted by the md5 hash of seed and prompt, and the first ones are used, so a larger
     `count` adds items. Answers of word problems are written without a fraction of zero. Items whose
@@ -68,29 +62,27 @@ def real_sets(
         count: number of items of a set.
         seed: random seed.
         workspace: the checkout whose cache stores the downloads.
+        out: folder of the tasks.
 
     Raises:
         DownloadError: there is no network, or a file differs from the pinned one.
         TokenmartError: the rows of a file differ from the expected ones.
+        StorageError: the folder can't be written.
     """
-    sets, notes = {}, []
+    notes = []
     for name in names:
         rows = json.loads(_fetched(name, workspace).read_text(encoding="utf-8"))
         if len(rows) != SETS[name].items:
             raise TokenmartError(f"{name}: {len(rows)} items, expected {SETS[name].items}")
-        items = list(_items(name, rows))
-        unique = {item.prompt: item for item in items}
-        drawn = sorted(unique.values(), key=lambda item: _place(seed, item.prompt))[:count]
-        sets[name] = drawn
-        long, again = len(rows) - len(items), len(items) - len(unique)
+        items = {str(item["prompt"]): item for item in _items(name, rows)}
+        drawn = sorted(items, key=lambda prompt: _place(seed, prompt))[:count]
+        form = CHOICE if name == "boolq" else EXACT
+        write_task(out, f"real_{name}", form, [items[prompt] for prompt in drawn])
         notes.append(
-            f"{name}: {len(drawn)} of {len(rows)} items"
-            + (f", {long} with an answer of more than two decimals left out" if long else "")
-            + (f", {again} repeated ones left out" if again else "")
-            + f" ({LICENCE}; {ADDRESS.removeprefix('https://raw.githubusercontent.com/')} at "
-            f"{COMMIT[:7]})"
+            f"real_{name}: {len(drawn)} of {len(rows)} items, {len(rows) - len(items)} repeated "
+            f"or with more than two decimals ({LICENCE}; {SOURCE} at {COMMIT[:7]})"
         )
-    return sets, notes
+    return notes
 
 
 def _fetched(name: str, workspace: Workspace) -> Path:
@@ -110,17 +102,19 @@ def _fetched(name: str, workspace: Workspace) -> Path:
     return path
 
 
-def _items(name: str, rows: Sequence[dict[str, Any]]) -> Iterator[Item]:
+def _items(name: str, rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for row in rows:
         answer = str(row["answer"]).strip()
         if name == "boolq":
             found = _QUESTION.search(str(row["instruction"]))
             question = (found["question"] if found else str(row["instruction"])).strip()
-            yield Item(f"Question: {question}\nAnswer:", _WORDS[answer], ("no", "yes"))
+            prompt = f"Question: {question}\nAnswer:"
+            yield {"prompt": prompt, "choices": ["no", "yes"], "gold": int(answer == "true")}
             continue
         number = answer.removesuffix(".0")
         if len(number.partition(".")[2]) <= 2:
-            yield Item(f"Question: {str(row['instruction']).strip()}\nAnswer:", number)
+            prompt = f"Question: {str(row['instruction']).strip()}\nAnswer:"
+            yield {"prompt": prompt, "answer": number}
 
 
 def _place(seed: str, prompt: str) -> str:

@@ -73,3 +73,20 @@ def write_problem(path: Path, **sections: Any) -> Path:
 def refusals(stderr: str) -> list[str]:
     """Lines that a command said in error; on a slow machine lines of progress come before them."""
     return [line for line in stderr.splitlines() if not line.startswith("[ ")]
+
+
+def write_made_up_tasks(folder: Path, prefix: str, count: int) -> list[str]:
+    """A multiple-choice task `…_reading` and an exact-answer task `…_code`; their prompts."""
+    from plugins.merging.task_files import CHOICE, EXACT, write_task
+
+    choices = ["no", "yes"]
+    reading = [
+        {"prompt": f"{prefix}: is {n} even?\nAnswer:", "choices": choices, "gold": 1 - n % 2}
+        for n in range(count)
+    ]
+    code = [
+        {"prompt": f"def {prefix}_{n}(a):\n    return", "answer": f"a + {n}"} for n in range(count)
+    ]
+    write_task(folder, f"{prefix}_reading", CHOICE, reading)
+    write_task(folder, f"{prefix}_code", EXACT, code)
+    return [str(row["prompt"]) for row in (*reading, *code)]

@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 
 from plugins.merging.kit.submission_cli import submission
-from plugins.merging.tasks_cli import tasks
 from warehouse.errors import TokenmartError, visible
 from warehouse.options import FILE, JSON, PROBLEM, FiniteRange
 
@@ -20,7 +19,6 @@ def merge() -> None:
 
 
 merge.add_command(submission)
-merge.add_command(tasks)
 
 
 @merge.command("check", short_help="Check the experts of a merge problem against its rules.")
@@ -134,72 +132,37 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
     raise_all(failures)
 
 
-@merge.command(short_help="Train a small expert in reading, maths or code.")
-@click.argument("skill")
-@click.option("--base", type=FILE, help="Checkpoint to train from.")
+@merge.command(short_help="Write validation sets as tasks for the harness.")
+@click.option("--out", required=True, type=FILE, help="Write the tasks to this folder.")
 @click.option(
-    "--problem",
-    "problem_name",
-    help="Name of the merge problem, or path of its .yml file; replaces --base and --out.",
+    "--real",
+    type=click.Choice(["boolq", "mawps"]),
+    multiple=True,
+    help="Download this validation set; repeatable.",
 )
-@click.option("--out", type=FILE, help="Write the adapter to this folder.")
-@click.option(
-    "--steps", default=200, show_default=True, type=click.IntRange(1), help="Training steps."
-)
-@click.option(
-    "--seed",
-    default=0,
-    show_default=True,
-    type=click.IntRange(0),
-    help="Random seed of texts and initial weights.",
-)
-def train(
-    skill: str,
-    base: Path | None,
-    problem_name: str | None,
-    out: Path | None,
-    steps: int,
-    seed: int,
-) -> None:
-    """Train a small expert in reading, maths or code: a LoRA adapter on generated texts.
-
-    Training texts and task items never overlap, whatever the seeds. The same command resumes an
-    interrupted training from its last saved step.
+@click.option("--kit", type=FILE, help="Write a CSV like the 2024 competition's kit instead.")
+@click.option("--count", default=200, show_default=True, type=click.IntRange(1),
+              help="Number of items of each set.")  # fmt: skip
+@click.option("--seed", default="0", show_default=True, help="Random seed of the choice of items.")
+def tasks(out: Path, real: tuple[str, ...], kit: Path | None, count: int, seed: str) -> None:
+    """Write validation sets as tasks of lm-evaluation-harness.
 
     \b
-    tokenmart merge train maths --problem minimerge
-    tokenmart merge train maths --base checkpoints/my-model \\
-        --out experts/maths --steps 2
+    tokenmart merge tasks --out real_tasks --real boolq --real mawps --count 300
+    tokenmart merge tasks --out kit_tasks --kit data/validation/cosmos_qa.csv
     """
-    from plugins.merging.make import expert_folder
-    from plugins.merging.problem import load_merge_problem
-    from plugins.merging.training import Training, train_expert
+    from plugins.merging.kit.kit_files import write_kit_tasks
+    from plugins.merging.real_sets import write_real_sets
     from warehouse.paths import find_workspace
-    from warehouse.progress import progress_bar
 
-    if problem_name is not None and base is None and out is None:
-        workspace = find_workspace()
-        problem = load_merge_problem(problem_name, workspace)
-        expert = problem.expert(skill)
-        if expert.adapter is None or expert.base is None:
-            raise TokenmartError(f"{skill}: no adapter in problem {problem.name}")
-        base = expert_folder(problem.expert(expert.base), problem, workspace)
-        out = expert_folder(expert, problem, workspace)
-    if base is None or out is None:
-        raise TokenmartError("give either --problem, or --base and --out")
-    done = 0
-    with progress_bar(steps, "steps") as progress:
-
-        def tick(step: int, loss: float) -> None:
-            nonlocal done
-            progress(f"{skill}: loss {loss:.3f} nats a token", step - done)
-            done = step
-
-        record = train_expert(Training(skill, steps=steps, seed=seed), base, out, tick)
-    click.echo(
-        f"{out}: {record['steps_done']} steps in {record['seconds']:.0f} s, loss "
-        f"{record['losses'][0]:.3f} to {record['losses'][-1]:.3f} nats a token"
-    )
+    if (kit is None) == (not real):
+        raise click.UsageError("give either --real or --kit")
+    if kit is not None:
+        lines = list(write_kit_tasks(kit, out, max_tokens=64).values())
+    else:
+        lines = write_real_sets(list(dict.fromkeys(real)), count, seed, find_workspace(), out)
+    for line in lines:
+        click.echo(f"{out}: {line}")
 
 
 @merge.command(short_help="Write the files needed to reproduce a merge.")
@@ -283,8 +246,8 @@ def reproduce(folder: Path, include_path: tuple[Path, ...], tolerance: float, de
 
 @merge.command("eval", short_help="Score merged models on a round's tasks.")
 @PROBLEM
-@click.option("--round", "round_name", help="Name of the round.")
-@click.option("--tasks", "names", multiple=True, help="Tasks, separated by commas; repeatable.")
+@click.option("--round", "round_name", required=True, help="Name of the round, such as open.")
+@click.option("--tasks", "names", required=True, help="Tasks, separated by commas.")
 @click.option(
     "--include-path",
     multiple=True,
@@ -298,20 +261,14 @@ def reproduce(folder: Path, include_path: tuple[Path, ...], tolerance: float, de
     type=FiniteRange(0),
     help="Weight of this round in the overall score.",
 )
-@click.option(
-    "--hidden-round",
-    type=FILE,
-    help="Problem file of a hidden round, instead of --round and --tasks.",
-)
 @click.option("--merge", "merges", multiple=True, help="Use only this merge; repeatable.")
 @click.option("--device", default="auto", show_default=True, help="Device: auto, cpu or cuda.")
 def eval_command(
     problem_name: str,
-    round_name: str | None,
-    names: tuple[str, ...],
+    round_name: str,
+    names: str,
     include_path: tuple[Path, ...],
     weight: float,
-    hidden_round: Path | None,
     merges: tuple[str, ...],
     device: str,
 ) -> None:
@@ -324,7 +281,8 @@ def eval_command(
 
     \b
     tokenmart merge eval --problem minimerge --round open --tasks boolq
-    tokenmart merge eval --problem minimerge --hidden-round hidden/final/final.yml
+    tokenmart merge eval --problem minimerge --round final --tasks final_code \\
+        --include-path final
     """
     from plugins.merging.evaluate import Round, evaluate, store_columns, store_run
     from plugins.merging.make import plan_merge, refuse_over_limits
@@ -336,13 +294,8 @@ def eval_command(
     workspace = find_workspace()
     problem = load_merge_problem(problem_name, workspace)
     wanted = [problem.merge(name) for name in merges] or list(problem.entries)
-    asked = [name for each in names for name in each.split(",") if name]
-    if hidden_round is not None and round_name is None and not asked:
-        round_ = Round.hidden(hidden_round, workspace)
-    elif hidden_round is None and round_name is not None and asked:
-        round_ = Round.of_tasks(round_name, weight, asked, include_path)
-    else:
-        raise TokenmartError("give either --round and --tasks, or --hidden-round")
+    asked = [name for name in names.split(",") if name]
+    round_ = Round.of_tasks(round_name, weight, asked, include_path)
     store_columns(round_, problem.name, workspace)
     failures: list[TokenmartError] = []
     with progress_bar(len(wanted), "entries") as progress:

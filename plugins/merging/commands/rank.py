@@ -38,12 +38,6 @@ _ROUND = click.option(
     help="Show only this round, and nothing that depends on another one; `overall`: with the notes "
     "on its rounds.",
 )
-_METRIC = click.option(
-    "--metric",
-    "metrics",
-    multiple=True,
-    help="Rank by this metric of a folder of HELM's runs; repeatable.",
-)
 _EXTRA = {"allow_extra_args": True}
 """Extra arguments are refused by `_standings`, with the option for a file of results."""
 
@@ -55,10 +49,9 @@ def rank() -> None:
 
 @rank.command("import", short_help="Import results of a competition.")
 @click.option("--problem", "name", required=True, help="Name of the ranking, such as challenge.")
-@_METRIC
 @FORCE
 @click.argument("file", type=FILE)
-def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> None:
+def import_(name: str, force: bool, file: Path) -> None:
     """Import results of a competition into the warehouse.
 
     A row is one result of one entry: CSV, TSV, JSON lines or Parquet with entry, task and value,
@@ -67,15 +60,11 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
     has. Items with the same cluster share a context and are resampled together. An empty value is a
     failed run. Without a direction, lower is better for metrics named like a loss or a latency,
     else higher; what was assumed is printed. Columns of direction none are left out. Values of the
-    metric mean_win_rate are used as given. HELM's output is read as well: a file of summarised
-    tables (groups/….json), or a folder of runs (stats.json).
+    metric mean_win_rate are used as given.
 
     \b
     tokenmart rank import --problem challenge results.csv
-    tokenmart rank import --problem helm benchmark_output/runs/suite \\
-        --metric exact_match
     """
-    from plugins.merging.competition.helm import plain_results
     from plugins.merging.competition.ranking_table import read_ranking, store_ranking
     from plugins.merging.competition.standings import BUILD, check_results
     from plugins.merging.competition.standings_view import result_notes
@@ -88,8 +77,7 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
         )
     if name in list_problems(workspace):
         raise TokenmartError(f"--problem {name}: a problem file has this name; choose another")
-    with plain_results(file, metrics) as plain:
-        table = read_ranking(plain)
+    table = read_ranking(file)
     if (workspace.store / "ranking_results" / f"problem={name}").exists() and not force:
         raise TokenmartError(
             f"--problem {name}: results of this name are here; replace them with --force"
@@ -119,7 +107,6 @@ def import_(name: str, metrics: tuple[str, ...], force: bool, file: Path) -> Non
     help="File of results, instead of --problem, in the format of `tokenmart rank import`.",
 )
 @_ROUND
-@_METRIC
 @_DRAWS
 @_RANKING_SEED
 @WIDE
@@ -130,7 +117,6 @@ def show(
     name: str | None,
     results: Path | None,
     round_name: str | None,
-    metrics: tuple[str, ...],
     draws: int,
     seed: int,
     wide: bool,
@@ -155,7 +141,7 @@ def show(
     _refuse_no_results(results)
     if out is not None:
         refuse_protected(out, find_workspace(), force=force, own=OWN_STANDINGS)
-    found = _standings(name, results, draws, seed, metrics, round_name)
+    found = _standings(name, results, draws, seed, round_name)
     if round_name is not None:
         found = found.only(round_name)
     text = json.dumps({"name": found.name, **found.marts}, indent=2, allow_nan=False)
@@ -176,7 +162,6 @@ def show(
     help="File of results, instead of --problem, in the format of `tokenmart rank import`.",
 )
 @_ROUND
-@_METRIC
 @_DRAWS
 @_RANKING_SEED
 @click.option(
@@ -191,7 +176,6 @@ def report(
     name: str | None,
     results: Path | None,
     round_name: str | None,
-    metrics: tuple[str, ...],
     draws: int,
     seed: int,
     out: Path,
@@ -213,7 +197,7 @@ def report(
 
     _refuse_no_results(results)
     refuse_protected(out, find_workspace(), force=force, own=OWN_PAGE)
-    found = _standings(name, results, draws, seed, metrics, round_name)
+    found = _standings(name, results, draws, seed, round_name)
     if round_name is not None:
         found = found.only(round_name)
     with progress_bar(len(found.rounds), "rounds") as progress:
@@ -223,10 +207,10 @@ def report(
 
 
 def _refuse_no_results(results: Path | None) -> None:
-    """Refuse a missing file of results before --out asks for --force; HELM's runs are a folder."""
+    """Refuse a missing file of results before --out asks for --force."""
     from warehouse.text_file import refuse_no_file
 
-    if results is not None and not results.is_dir():
+    if results is not None:
         refuse_no_file(results)
 
 
@@ -235,7 +219,6 @@ def _standings(
     results: Path | None,
     draws: int,
     seed: int,
-    metrics: tuple[str, ...],
     round_name: str | None = None,
 ) -> Standings:
     from plugins.merging.competition.standings import rank_file, stored_standings
@@ -246,7 +229,7 @@ def _standings(
             f"unexpected argument {extra[0]!r}; give a file of results with --results"
         )
     if results is not None and name is None:
-        found = rank_file(results, find_workspace(), draws, seed, metrics, round_name)
+        found = rank_file(results, find_workspace(), draws, seed, round_name)
     elif name is None or results is not None:
         raise TokenmartError("give either --problem or --results")
     else:

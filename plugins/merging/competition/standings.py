@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ import duckdb
 import pyarrow as pa
 
 from plugins.benchmarks.model_sql import ModelSql
-from plugins.merging.competition.helm import plain_results
 from plugins.merging.competition.pairs import tested_pairs
 from plugins.merging.competition.ranking_table import OVERALL, RankingTable, read_ranking
 from plugins.merging.competition.scales import mixed_columns
@@ -109,24 +108,21 @@ def rank_file(
     workspace: Workspace,
     draws: int = 1000,
     seed: int = 0,
-    metrics: Sequence[str] = (),
     round_name: str | None = None,
 ) -> Standings:
     """Rank the entries of a results file with the SQL of the marts, without a stored database.
 
     Args:
-        path: see `read_ranking`; or HELM's output.
+        path: see `read_ranking`.
         workspace: the checkout with the SQL models.
         draws: number of bootstrap draws of each interval.
         seed: random seed of the draws.
-        metrics: metrics of a folder of HELM's runs.
         round_name: the only round that notes are about; None for all.
 
     Raises:
         TokenmartError: the file is invalid.
     """
-    with plain_results(path, metrics) as table:
-        return rank_table(read_ranking(table, round_name), path.stem, workspace, draws, seed)
+    return rank_table(read_ranking(path, round_name), path.stem, workspace, draws, seed)
 
 
 def rank_table(

@@ -11,18 +11,16 @@ from __future__ import annotations
 import ast
 import csv
 import io
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from plugins.merging.tasks import LOADER
+from plugins.merging.task_files import CHOICE as CHOICE_FORM
+from plugins.merging.task_files import write_task
 from warehouse.errors import TokenmartError
-from warehouse.files import storage_errors, write_whole
+from warehouse.files import write_whole
 
 COLUMNS = ("id", "input", "eval_type", "answer_choices")
 HEADER = ("id", "prediction", "dummy_field")
@@ -88,42 +86,27 @@ def write_kit_tasks(path: Path, folder: Path, max_tokens: int) -> dict[str, str]
     """
     items = read_kit(path)
     names = task_names(path, items)
-    with storage_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
     for kind, name in names.items():
-        rows = [_task_row(item) for item in items if item.kind == kind]
-        scored = all(item.target is not None for item in items if item.kind == kind)
-        files = {
-            f"{name}.yaml": _head(name) + yaml.safe_dump(_form(kind, scored, max_tokens)),
-            f"{name}_items.py": LOADER.format(task=name),
-            f"{name}.jsonl": "".join(json.dumps(row) + "\n" for row in rows),
-        }
-        for each, text in files.items():
-            write_whole(folder / each, text)
+        of_kind = [item for item in items if item.kind == kind]
+        scored = all(item.target is not None for item in of_kind)
+        write_task(folder, name, _form(kind, scored, max_tokens), map(_task_row, of_kind))
     return names
 
 
-def _head(name: str) -> str:
-    return f"task: {name}\ncustom_dataset: !function {name}_items.load\n"
-
-
 def _form(kind: str, scored: bool, max_tokens: int) -> dict[str, Any]:
-    form: dict[str, Any] = {"test_split": "test", "doc_to_text": "{{prompt}}"}
     if kind == CHOICE:
-        form |= {"output_type": CHOICE, "doc_to_choice": "{{choices}}", "doc_to_target": "gold"}
-        metrics = ["acc"]
+        form, metric = dict(CHOICE_FORM), "acc"
     else:
-        form |= {
+        metric = "exact_match"
+        form = {
             "output_type": "generate_until",
+            "doc_to_text": "{{prompt}}",
             "doc_to_target": "{{answer}}",
             "generation_kwargs": {"until": [], "max_gen_toks": max_tokens, "do_sample": False},
         }
-        metrics = ["exact_match"]
     # without right answers, only predictions can be written
-    form["metric_list"] = [
-        {"metric": name, "aggregation": "mean", "higher_is_better": True}
-        for name in (metrics if scored else ["bypass"])
-    ]
+    name = metric if scored else "bypass"
+    form["metric_list"] = [{"metric": name, "aggregation": "mean", "higher_is_better": True}]
     return form
 
 

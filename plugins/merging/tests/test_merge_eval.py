@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from dbt_harness import PROJECT, Warehouse
-from merge_samples import local, write_problem
+from merge_samples import local, write_made_up_tasks, write_problem
 from tiny_models import make_checkpoint
 
 from plugins.merging.kit.kit_files import write_kit_tasks
-from plugins.merging.tasks import hidden_sets, validation_sets, write_tasks
 from plugins.merging.watchdog import Cost
 from tokenmart import cli
 from warehouse.sql.dataframes import query
@@ -57,9 +56,8 @@ def test_from_experts_to_a_ranking_and_back(
     experts = [{"name": name, "source": local(tmp_path / name)} for name in ("one", "two")]
     limits = {"seconds": 500, "memory_gb": 100, "disk_gb": 10}
     path = str(write_problem(tmp_path / "made.yml", experts=experts, merges=merges, limits=limits))
-    write_tasks(validation_sets(ITEMS, "0"), tmp_path / "open", "mini")
-    _, final = hidden_sets(ITEMS, "an organiser's secret", 0.0)
-    write_tasks(final, tmp_path / "hidden", "mini_final")
+    write_made_up_tasks(tmp_path / "open", "mini", ITEMS)
+    prompts = write_made_up_tasks(tmp_path / "hidden", "mini_final", ITEMS)
     ok("merge", "run", "--problem", path)
     for round_, prefix, weight in (("open", "mini", "1"), ("hidden", "mini_final", "2")):
         tasks = f"{prefix}_reading,{prefix}_code"
@@ -76,7 +74,6 @@ def test_from_experts_to_a_ranking_and_back(
     assert {row["entry"] for row in found["rankings"]} == {"one-alone", "half"}
     assert all(row["resampled"] == "items" and row["draws"] == 50 for row in found["rankings"])
     # what a participant gets has no prompt, answer or result of a hidden item
-    prompts = [item.prompt for items in final.values() for item in items]
     assert not any(json.dumps(prompt)[1:-1] in out.read_text() for prompt in prompts)
     costs = {(row["entry"], row["stage"], row["round"]): row for row in found["merge_costs"]}
     assert len(costs) == 2 * 3 and all(row["within_limits"] for row in costs.values())
@@ -124,7 +121,7 @@ def test_prompts_that_were_cut_are_printed_and_recorded(
             limits={"seconds": 500, "memory_gb": 100, "disk_gb": 10},
         )
     )
-    write_tasks(validation_sets(3, "0"), tmp_path / "open", "mini")
+    write_made_up_tasks(tmp_path / "open", "mini", 3)
     ok("merge", "run", "--problem", path)
     words = ["--tasks", "mini_reading", "--include-path", str(tmp_path / "open")]
     asked = ["merge", "eval", "--problem", path, "--round", "open", "--device", "cpu", *words]
@@ -151,7 +148,7 @@ def test_a_stored_evaluation_is_checked_against_stricter_limits(
     monkeypatch.setenv("TOKENMART_HOME", str(PROJECT.parent))
     monkeypatch.setenv("TOKENMART_DATA", str(tmp_path / "data"))
     make_checkpoint(tmp_path / "one")
-    write_tasks(validation_sets(3, "0"), tmp_path / "open", "mini")
+    write_made_up_tasks(tmp_path / "open", "mini", 3)
     sections = {
         "experts": [{"name": "one", "source": local(tmp_path / "one")}],
         "merges": [merge_of("alone", one=1)],

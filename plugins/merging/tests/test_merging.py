@@ -470,7 +470,7 @@ def test_a_dry_run_names_each_missing_expert_once(
     mistyped = {**LINEAR, "parameters": {"densety": 1}}
     recipes = {"m": LINEAR, "n": LINEAR, "of-lora": of_lora, "mistyped": mistyped}
     merges = [{"name": name, "recipe": recipe} for name, recipe in recipes.items()]
-    done = invoke(path := problem_of(there, workspace, *merges), "--dry-run")
+    done = invoke(problem_of(there, workspace, *merges), "--dry-run")
     assert done.exit_code == 1, done.output
     assert done.stdout.splitlines()[:3] == [
         f"{name}: recipe checked without its experts (missing: {lacking}); not merged yet"
@@ -486,7 +486,7 @@ def test_a_dry_run_names_each_missing_expert_once(
         "expert two",
         "expert lora",
     ]
-    assert f"`tokenmart merge train lora --problem {path}`" in errors[2]
+    assert str(there / "adapter") in errors[2]
 
 
 def test_a_merge_in_the_cache_is_checked_against_the_limits(

@@ -1,103 +1,85 @@
-"""The script that runs minimerge, on a tiny random model: stages, joins, and what stays hidden."""
+"""The tutorial's script: items of three parts that never overlap, experts that are trained."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
-import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import pytest
-import yaml
-from merge_samples import local
 from tiny_models import make_checkpoint
 
-from plugins.merging.leaks import leaks
-from plugins.merging.tasks import hidden_sets
-
-pytest.importorskip("mergekit")
-pytest.importorskip("lm_eval")
-pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).parents[3]
-SKILLS = ("reading", "maths", "code")
-ENTRIES = {"base-alone": "base", "maths-alone": "maths"}
+SCRIPT = Path(__file__).parents[3] / "docs" / "tutorials" / "minimerge_experts.py"
 
 
-def write_problem(folder: Path) -> Path:
-    make_checkpoint(folder / "base")
-    experts: list[dict[str, Any]] = [{"name": "base", "source": local(folder / "base")}]
-    experts += [
-        {"name": each, "adapter": f"data/minimerge/{each}", "base": "base"} for each in SKILLS
-    ]
-    merges = [
-        {"name": name, "recipe": {"merge_method": "linear", "dtype": "float32", "models": models}}
-        for name, models in (
-            *(
-                (name, [{"model": each, "parameters": {"weight": 1}}])
-                for name, each in ENTRIES.items()
-            ),
-            ("linear", [{"model": each, "parameters": {"weight": 1}} for each in SKILLS]),
-        )
-    ]
-    raw = {"kind": "merge", "name": "tiny", "title": "Tiny", "experts": experts, "merges": merges}
-    path = folder / "tiny.yml"
-    path.write_text(yaml.safe_dump({**raw, "limits": {"seconds": 600, "memory_gb": 64}}))
-    return path
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("minimerge_experts", SCRIPT)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
-def run(folder: Path, problem: Path, items: int) -> subprocess.CompletedProcess[str]:
-    words = ["--folder", str(folder / "run"), "--out", str(folder / "figures.json")]
-    words += ["--problem", str(problem), "--steps", "2", "--items", str(items)]
-    script = str(ROOT / "benchmarks" / "minimerge.py")
-    return subprocess.run(
-        [sys.executable, script, *words, "--hidden-items", "6"],
-        capture_output=True, text=True, cwd=ROOT, check=False,
-    )  # fmt: skip
-
-
-@pytest.mark.timeout(1500)
-def test_every_stage_runs_once_and_nothing_hidden_reaches_the_participant(tmp_path: Path) -> None:
-    problem = write_problem(tmp_path)
-    done = run(tmp_path, problem, 8)
-    assert done.returncode == 0, done.stdout + done.stderr
-    figures = json.loads((tmp_path / "figures.json").read_text())
-    entries = {*ENTRIES, "linear"}
-    rounds = {"open": 8, "leaderboard": 6, "final": 6}
-    accuracy = {(row["round"], row["task"], row["entry"]): row for row in figures["accuracy"]}
-    assert len(accuracy) == len(figures["accuracy"]) == len(entries) * len(rounds) * len(SKILLS)
-    assert all(row["items"] == rounds[row["round"]] for row in figures["accuracy"])
-    assert {row["entry"] for row in figures["rankings"]} == entries
-    assert {row["round"] for row in figures["rankings"]} == {*rounds, "overall"}
-    assert figures["cannot_be_told_apart"].keys() == {*rounds, "overall"}
-    assert figures["reproduction"][0].startswith("weights are equal, byte for byte")
-    winner = figures["winner"]
-    scores = {
-        task: accuracy["open", task, winner]["accuracy"] for task in map("mini_{}".format, SKILLS)
+@pytest.mark.parametrize("skill", ["reading", "maths", "code"])
+def test_parts_never_overlap_whatever_the_seed(script: ModuleType, skill: str) -> None:
+    drawn = {
+        part: {
+            item.prompt
+            for seed in "01"
+            for item in islice(script.draw_items(skill, part, seed), 400)
+        }
+        for part in ("training", "validation", "hidden")
     }
-    assert figures["reproduction"][1:] == [
-        f"{task}: {score:.6f}, equal" for task, score in sorted(scores.items())
-    ]
-    assert set(figures["training"]) == set(SKILLS)
-    for stage in figures["stages"].values():
-        assert stage["seconds"] > 0 and stage["peak_bytes"] > 10**7 and stage["runs"] == 1
-    weights = (tmp_path / "base" / "model.safetensors").stat().st_size
-    assert figures["stages"]["merge"]["disk_bytes"] > len(entries) * weights
+    assert not drawn["training"] & drawn["validation"]
+    assert not (drawn["training"] | drawn["validation"]) & drawn["hidden"]
+    assert len(drawn["hidden"]) > 400
 
-    participant, organiser = tmp_path / "run" / "participant", tmp_path / "run" / "organiser"
-    secret = (organiser / "secret.txt").read_text().strip()
-    items = [i for sets in hidden_sets(6, secret, 0.25) for found in sets.values() for i in found]
-    assert leaks(participant, items, secret) == []
-    assert leaks(organiser / "hidden", items) != []
-    results = [path for path in (participant / "data").rglob("*") if path.is_file()]
-    assert any("mini_reading" in str(path) for path in results)
-    assert not any("leaderboard" in str(path) or "final" in str(path) for path in results)
 
-    again = run(tmp_path, problem, 8)
-    assert again.returncode == 0, again.stderr
-    stages = json.loads((tmp_path / "figures.json").read_text())["stages"]
-    assert stages == figures["stages"]
-    other = run(tmp_path, problem, 9)
-    assert other.returncode == 1 and len(other.stderr.splitlines()) == 1
-    assert "choose another --folder" in other.stderr
+def test_answers_are_right(script: ModuleType) -> None:
+    for item in islice(script.draw_items("maths", "hidden", "0"), 300):
+        a, b = (int(word) for word in item.prompt.split() if word.isdigit())
+        assert int(item.answer) in (a + b, a - b, a * b, a // b)
+    for item in islice(script.draw_items("code", "hidden", "0"), 100):
+        compile(item.prompt + " " + item.answer, "item", "exec")
+    for item in islice(script.draw_items("reading", "hidden", "0"), 100):
+        assert item.answer in item.choices == ("no", "yes")
+
+
+def test_the_rate_rises_and_falls(script: ModuleType) -> None:
+    rates = [script.learning_rate(step) for step in range(script.STEPS)]
+    assert rates.index(max(rates)) == 19 and rates[0] == pytest.approx(max(rates) / 18.3, rel=0.01)
+    assert rates[-1] == pytest.approx(script.RATE * 0.1, rel=0.05)
+
+
+@pytest.mark.slow
+def test_two_steps_of_a_tiny_model(script: ModuleType, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    make_checkpoint(tmp_path / "base")
+    for name in ("one", "again"):
+        script.train_expert("maths", tmp_path / "base", tmp_path / name, steps=2)
+    one, again = (tmp_path / name / "adapter_model.safetensors" for name in ("one", "again"))
+    assert one.read_bytes() == again.read_bytes()
+    config = json.loads((tmp_path / "one" / "adapter_config.json").read_text())
+    assert (config["peft_type"], config["r"], config["lora_alpha"]) == ("LORA", 16, 32)
+
+
+def test_tasks_are_those_of_the_harness(script: ModuleType, tmp_path: Path) -> None:
+    pytest.importorskip("lm_eval")
+    from click.testing import CliRunner
+
+    from plugins.benchmarks.harness.tasks import load_tasks
+
+    words = ["tasks", str(tmp_path / "final"), "--part", "hidden", "--count", "5", "--seed", "s"]
+    done = CliRunner().invoke(script.main, words)
+    assert done.exit_code == 0, done.output
+    names = [f"final_{skill}" for skill in script.SKILLS]
+    loaded = load_tasks(names, [tmp_path / "final"])
+    kinds = [task.units[0].requests[0].kind for task in loaded]
+    assert kinds == ["loglikelihood"] * 3
+    first = next(script.draw_items("maths", "hidden", "s"))
+    assert loaded[1].units[0].requests[0].arguments == (first.prompt, f" {first.answer}")
