@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -133,24 +132,26 @@ def collect(
 ) -> None:
     """Convert result files of lm-evaluation-harness to a table.
 
-    RESULTS are files or folders with results_….json, one per checkpoint. A problem of kind table
-    reads the table; `tokenmart e2lm score` also needs the columns size and arch, and the tokens of
-    every checkpoint. Checkpoints are identified by all model arguments in the files.
-    With --problem, the table has the scores that `tokenmart eval` measured, after `tokenmart dbt
-    run --select tag:benchmarks`.
+    RESULTS are files or folders with results_….json, one per checkpoint. With --problem, the table
+    has the scores that `tokenmart eval` measured, after `tokenmart dbt run --select
+    tag:benchmarks`. A problem of kind table reads the table; `tokenmart e2lm score` also needs the
+    columns size and arch, and the tokens of every checkpoint.
+
+    Which model, step, tokens and parameters each checkpoint has stands in a second table, next to
+    --out (scores.names.csv): correct it and run the same command again.
 
     \b
     tokenmart e2lm collect results --out scores.csv
     tokenmart e2lm collect results --metric acc --out acc.csv
     tokenmart e2lm collect --problem mine --out scores.csv
     """
+    from plugins.benchmarks.scores.checkpoints import checkpoints
+    from plugins.benchmarks.scores.collected import as_csv, refuse_unknown
     from plugins.benchmarks.scores.evaluated_scores import evaluated_scores
-    from plugins.benchmarks.scores.harness_results import read_results, refuse_unknown_metric
-    from warehouse.errors import TokenmartError, did_you_mean
+    from plugins.benchmarks.scores.harness_results import read_results
 
     if bool(results) == (problem is not None):
         raise click.UsageError("give either RESULTS or --problem")
-
     better = {}
     for given in directions:
         named, _, direction = given.rpartition("=")
@@ -158,25 +159,20 @@ def collect(
             raise click.UsageError(f"--direction {given}: expected METRIC=higher or METRIC=lower")
         better[named] = direction
     workspace = workspace_for(out, force, b"model,step,")
-    found = (
-        read_results(results, better, metric)
-        if problem is None
-        else evaluated_scores(problem, workspace, better)
-    )
-    metrics = {str(row["metric"]) for row in found.rows}
-    metrics |= {name.partition(",")[0] for name in metrics}
-    for name in better.keys() - metrics:
-        raise TokenmartError(
-            f"--direction {name}: no such metric; {did_you_mean(name, sorted(metrics))}the metrics "
-            f"are: {', '.join(sorted(metrics))}"
-        )
-    if metric is not None:
-        refuse_unknown_metric(metric, {str(row["metric"]) for row in found.rows})
-        found = replace(found, rows=tuple(row for row in found.rows if row["metric"] == metric))
+    found = read_results(results) if problem is None else evaluated_scores(problem, workspace)
+    known = {score.metric for score in found.scores}
+    refuse_unknown("--direction", list(better), known | {n.partition(",")[0] for n in known})
+    found = found.of_metric(metric)
+    names = out.with_suffix(".names.csv")
+    at = checkpoints(names, found.parameters())
+    rows = found.rows(at, better, names)
     say(found.notes)
-    models = {row["model"] for row in found.rows}
-    size = f"{counted(len(found.rows), 'score')} of {counted(len(models), 'model')}"
-    write_out(out, found.csv(), f" ({size})")
+    used = {score.name for score in found.scores}
+    if stepless := sum(at[name].step is at[name].tokens is None for name in used):
+        say([f"{counted(stepless, 'checkpoint')} without step and tokens: write them in {names}"])
+    models = {row["model"] for row in rows}
+    size = f"{counted(len(rows), 'score')} of {counted(len(models), 'model')}"
+    write_out(out, as_csv(rows), f" ({size}); checkpoints: {names}")
 
 
 @e2lm.command(short_help="Write an HTML page for a table of scores.")

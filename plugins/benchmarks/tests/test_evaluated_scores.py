@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from plugins.benchmarks.items.chosen_lines import chosen_lines
+from plugins.benchmarks.scores.evaluated_scores import evaluated_scores
 from plugins.benchmarks.scores.score_table import read_scores
 from tokenmart import cli
 from warehouse.errors import TokenmartError
@@ -60,32 +61,27 @@ def test_evaluations_become_a_table_that_is_read(built: Workspace, tmp_path: Pat
     out = tmp_path / "scores.csv"
     done = collected("--problem", "runs", "--out", str(out))
     assert done.exit_code == 0, done.output
-    assert "note: org--n, exams: acc left out (1 of 2 tasks)" in done.stderr
-    table = read_scores(out)
     columns = ("full_id", "step", "tokens", "benchmark", "metric", "direction", "score", "stderr")
-    assert [tuple(row[name] for name in columns) for row in table.to_pylist()] == [
-        ("org/n", 5000, 21e9, "exams", "gold_rank", "lower", 1.5, None),
+    n = "org/n,revision=stage1"
+    assert [tuple(row[name] for name in columns) for row in read_scores(out).to_pylist()] == [
+        (n, 5000, 21e9, "exams", "gold_rank", "lower", 1.5, None),
         ("org/m", 1000, None, "qa-0shot", "acc", "higher", 0.25, 0.1),
         ("org/m", 2000, None, "qa-0shot", "acc", "higher", 0.5, 0.1),
-        ("org/n", 5000, 21e9, "qa-0shot", "own_loss,strict", "lower", 2.5, None),
+        (n, 5000, 21e9, "qa-0shot", "own_loss,strict", "lower", 2.5, None),
     ]
 
 
-def test_what_is_missing_is_one_line(built: Workspace, tmp_path: Path) -> None:
+def test_what_is_missing_is_refused_by_a_code(built: Workspace, tmp_path: Path) -> None:
     (built.problems / "none.yml").write_text(PROBLEM.replace("name: runs", "name: none"))
+    for problem, code in (("none", "no-score"), ("runs", "not-built")):
+        if problem == "runs":
+            with duckdb.connect(str(built.database)) as connection:
+                connection.execute("drop table eval_metrics")
+        with pytest.raises(TokenmartError) as caught:
+            evaluated_scores(problem, built)
+        assert caught.value.code == code
     out = ["--out", str(tmp_path / "x.csv")]
-    done = collected("--problem", "none", *out)
-    assert done.exit_code == 1 and "no score of a benchmark is built; run `token" in done.stderr
     assert collected(*out).exit_code == 2 and collected("--problem", "runs", "x").exit_code == 2
-    with duckdb.connect(str(built.database)) as connection:
-        connection.execute("update eval_metrics set metric = 'zeal' where metric = 'own_loss'")
-    done = collected("--problem", "runs", *out)
-    assert done.exit_code == 1 and "add --direction zeal=higher or lower" in done.stderr
-    assert collected("--problem", "runs", "--direction", "zeal=higher", *out).exit_code == 0
-    with duckdb.connect(str(built.database)) as connection:
-        connection.execute("drop table eval_metrics")
-    done = collected("--problem", "runs", *out)
-    assert done.exit_code == 1 and "has no eval_metrics yet; run `tokenmart dbt" in done.stderr
 
 
 def test_chosen_items_keep_their_lines_and_order(tmp_path: Path) -> None:
@@ -95,22 +91,3 @@ def test_chosen_items_keep_their_lines_and_order(tmp_path: Path) -> None:
     for item in (3, "task/1", "-1", "٣"):
         with pytest.raises(TokenmartError, match=r"has no line for item .* 3 lines, for items 0"):
             chosen_lines(path, [item])
-
-
-def test_two_checkpoints_of_one_name_and_step_stay_two(built: Workspace, tmp_path: Path) -> None:
-    """A step in a name and in a revision may be those of one run, or of two stages."""
-    text = PROBLEM.replace("revision: step2000", "revision: stage2-step1000")
-    text = text.replace("org/m-step2000", "org/m")
-    (built.problems / "runs.yml").write_text(text)
-    with duckdb.connect(str(built.database)) as connection:
-        connection.execute(
-            "update eval_metrics set model_id = 'org--m' where model_id = 'org--m-step2000'"
-        )
-    out = tmp_path / "scores.csv"
-    assert collected("--problem", "runs", "--out", str(out)).exit_code == 0
-    rows = [(row["full_id"], row["step"]) for row in read_scores(out).to_pylist()]
-    assert sorted(set(rows))[:2] == [("org/m", 1000), ("org/m@stage2", 1000)]
-    (built.problems / "runs.yml").write_text(text.replace("stage2-step1000", "step1000"))
-    assert collected("--problem", "runs", "--out", str(out)).exit_code == 0
-    rows = [(row["full_id"], row["step"]) for row in read_scores(out).to_pylist()]
-    assert sorted(set(rows))[:2] == [("org/m", 1000), ("org/m-step1000", 1000)]

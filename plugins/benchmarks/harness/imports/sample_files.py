@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plugins.benchmarks.scores.checkpoint_names import checkpoint_of
 from warehouse.errors import TokenmartError
 from warehouse.text_file import ENCODING, parse_json, read_text, text_lines
 
@@ -190,16 +189,58 @@ def model_of(path: Path) -> str | None:
         TokenmartError: that file can't be read.
     """
     found = results_beside(path)
-    if found is None:
+    name = None if found is None else checkpoint_name(found[1])
+    if found is None or name is None:
         return None
-    name, config = found[1].get("model_name"), found[1].get("config")
-    checkpoint = checkpoint_of(
-        name if isinstance(name, str) else None,
-        config.get("model_args") if isinstance(config, dict) else None,
-    )
-    if checkpoint is None:
+    return " ".join([name, *(sha for _, sha in weights_of(found[1]))])
+
+
+_NAMES = ("peft", "delta", "pretrained", "model", "path", "engine")
+"""Arguments that name a model, in the order in which the harness takes one for its name."""
+
+_SETTINGS = {
+    "gen_kwargs": None,
+    "random_seed": 0,
+    "numpy_seed": 1234,
+    "torch_seed": 1234,
+    "fewshot_seed": 1234,
+}
+"""Settings of a run in which results of one checkpoint can differ → their default."""
+
+
+def checkpoint_name(results: Mapping[str, Any]) -> str | None:
+    """The checkpoint that a file of results is of: `org/model,revision=step5`.
+
+    Two results are of one checkpoint only if its name, all model arguments of the harness, its
+    backend, its settings of generation and its seeds are equal. None where nothing
+    names a model.
+    """
+    arguments = _arguments(results)
+    stated = results.get("model_name")
+    name = stated if isinstance(stated, str) and stated else None
+    name = name or next((arguments[key] for key in _NAMES if arguments.get(key)), None)
+    if not name:
         return None
-    return " ".join([checkpoint.place, *(sha for _, sha in weights_of(found[1]))])
+    # the name itself stands in the arguments, too
+    others = [f"{key}={value}" for key, value in sorted(arguments.items()) if value != name]
+    return ",".join([name.rstrip("/"), *others])
+
+
+def _arguments(results: Mapping[str, Any]) -> dict[str, str]:
+    """All arguments of a run that distinguish checkpoints, without defaults."""
+    config = results.get("config")
+    config = config if isinstance(config, dict) else {}
+    given = config.get("model_args")
+    if isinstance(given, str):
+        given = dict(part.split("=", 1) for part in given.split(",") if "=" in part)
+    found = {str(k): str(v) for k, v in given.items()} if isinstance(given, Mapping) else {}
+    backend = str(config.get("model") or "hf")
+    if not backend.startswith(("hf", "huggingface")):
+        found["backend"] = backend
+    for key, default in _SETTINGS.items():
+        if config.get(key) not in (None, default, {}):
+            found[key] = str(config[key])
+    return {key.strip(): value.strip() for key, value in found.items()}
 
 
 def weights_of(results: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
