@@ -70,14 +70,26 @@ def remembered(key: str, compute: Callable[[], str], workspace: Workspace) -> st
     return known[key]
 
 
+def file_stamp(path: Path) -> str:
+    """What changes whenever a file does: size, times, inode.
+
+    A program may put back the size and the modification time, but not the time of the last change
+    of the inode (ctime).
+
+    Raises:
+        OSError: it isn't there.
+    """
+    stat = path.stat()
+    return f"{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ctime_ns}|{stat.st_ino}"
+
+
 def remembered_sha256(path: Path, workspace: Workspace) -> str:
-    """sha256 of a file, remembered by its size and modification time.
+    """sha256 of a file, remembered by its `file_stamp`.
 
     Raises:
         OSError: it can't be read.
     """
-    stat = path.stat()
-    key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
+    key = f"{path.resolve()}|{file_stamp(path)}"
     return remembered(key, lambda: sha256_file(path), workspace)
 
 

@@ -21,10 +21,17 @@ from extract.scoring.budgets import (
     cache_bytes_per_token,
 )
 from warehouse.errors import TokenmartError
+from warehouse.files import file_stamp
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelShape, ModelSpec, WindowIntervention
-from warehouse.sources.checkpoint_files import PICKLED, SAFETENSORS, gguf_header, text_config
+from warehouse.sources.checkpoint_files import (
+    PICKLED,
+    SAFETENSORS,
+    gguf_header,
+    is_mask_buffer,
+    text_config,
+)
 from warehouse.sources.place import Place
 
 _LARGEST_HEADER = 100_000_000
@@ -96,9 +103,10 @@ def _of_headers(files: Iterable[Path]) -> int | None:
                     return None
                 header = json.loads(stream.read(size))
             header.pop("__metadata__", None)
-            if any(tensor["dtype"] not in _FLOATS for tensor in header.values()):
+            tensors = [t for t in header.values() if not is_mask_buffer(t["dtype"], t["shape"])]
+            if any(tensor["dtype"] not in _FLOATS for tensor in tensors):
                 return None
-            count += sum(math.prod(tensor["shape"]) for tensor in header.values())
+            count += sum(math.prod(tensor["shape"]) for tensor in tensors)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError):
         return None
     return count or None
@@ -117,13 +125,13 @@ def linear_parameters(shape: ModelShape) -> int:
 
 def _of_gguf(path: Path) -> tuple[ModelShape | None, int | None]:
     try:
-        return _read_gguf(path, path.stat().st_mtime_ns)
+        return _read_gguf(path, file_stamp(path))
     except OSError:
         return None, None
 
 
 @lru_cache(maxsize=64)
-def _read_gguf(path: Path, stamp: int) -> tuple[ModelShape | None, int | None]:
+def _read_gguf(path: Path, stamp: str) -> tuple[ModelShape | None, int | None]:
     """Shape and number of weights from a GGUF file's header, as far as its form is known."""
     reader = gguf_header(path)
     if reader is None:

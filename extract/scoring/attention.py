@@ -60,7 +60,8 @@ def repeat_heads_where_needed(config: Any, device: torch.device, dtype: torch.dt
     query heads; asked to share them, SDPA falls back to the math path without a word
     (github.com/pytorch/pytorch/pull/181528).
     """
-    grouped = getattr(config, "num_key_value_heads", None) not in (None, config.num_attention_heads)
+    heads = getattr(config, "num_attention_heads", None)
+    grouped = getattr(config, "num_key_value_heads", None) not in (None, heads)
     if (
         device.type == "cuda"
         and dtype == torch.float32
@@ -133,9 +134,13 @@ def describe(
         kernels: fused ones that it may take, in the order of preference.
     """
     chosen = str(getattr(config, "_attn_implementation", "unknown"))
-    if chosen not in ("sdpa", REPEATED_HEADS) or device.type not in ("cpu", "cuda"):
+    heads = getattr(config, "num_attention_heads", None)
+    if (
+        heads is None
+        or chosen not in ("sdpa", REPEATED_HEADS)
+        or device.type not in ("cpu", "cuda")
+    ):
         return chosen
-    heads = config.num_attention_heads
     shared = (getattr(config, "num_key_value_heads", None) or heads) if chosen == "sdpa" else heads
     width = getattr(config, "head_dim", None) or config.hidden_size // heads
     query = torch.zeros(1, heads, 16, width, device=device, dtype=dtype)

@@ -23,7 +23,7 @@ from extract.backends.backend import Scored
 from extract.devices import free_bytes, free_unused
 from extract.failures import NonFiniteLogits
 from extract.models.loading import execution_device
-from extract.scoring import attention, layers, packing, self_check
+from extract.scoring import architectures, attention, layers, packing, self_check
 from extract.scoring.budgets import (
     CPU_BATCH_TOKENS,
     SUFFIX_TOKENS,
@@ -50,6 +50,7 @@ class Engine:
     Attributes:
         parameters: weights of the model.
         prefixes: `shared`, or `separate: ` and the reason why every suffix reads its own prefix.
+        takes_pieces: whether a text may pass through a KV cache in pieces.
         weights: from `load_weights`; empty for a model that was made in memory.
         scores_answers: see `write_answers`; None before the first one.
 
@@ -84,9 +85,10 @@ class Engine:
         top_k: int = 0,
     ) -> None:
         self.model = model
-        self.backbone = model.get_decoder()
+        self.backbone = architectures.backbone(model)
         self.weights = str(getattr(model, "loading_record", ""))
         layers.exact_float32()
+        architectures.refuse_unsupported(model)
         self.device: torch.device = execution_device(model.get_input_embeddings())
         self.dtype: torch.dtype = model.dtype
         self.config = model.config.get_text_config()
@@ -99,7 +101,7 @@ class Engine:
         transform = LogitTransform.of(self.config)
         head = self.model.get_output_embeddings()
         text = self._ids(self_check.check_text(sample, head.out_features))
-        with attention.fused_kernels(self.device):
+        with attention.fused_kernels(self.device), self_check.supported(model):
             self._reference = self_check.own_forward(self.model, text, transform)
         self.head = VocabularyHead(head, transform, compiled=compiled, top_k=top_k)
         shape = ModelShape.of_config(self.config.to_dict())
@@ -114,9 +116,9 @@ class Engine:
         elif layers.onednn_available(self.device, self.dtype):
             layers.pack_linear_layers(self.backbone)
         self.length_dependent = layers.has_length_dependent_rope(self.config)
-        self.prefixes = (
-            "separate: frequencies follow the length" if self.length_dependent else "shared"
-        )
+        separate = architectures.reason_for_separate_prefixes(model, self.length_dependent)
+        self.prefixes = f"separate: {separate}" if separate else "shared"
+        self.takes_pieces = not (self.length_dependent or architectures.is_stateful(model))
         if check:
             self.check()
 
@@ -239,7 +241,7 @@ class Engine:
         """Hidden states of one text, shape (len(ids), width); its keys and values go to `cache`."""
         size = len(ids)
         in_pieces = not self.budgets.one_forward(size, cached=cache is not None)
-        if in_pieces and not self.length_dependent:
+        if in_pieces and self.takes_pieces:
             size = self.budgets.piece_tokens
             cache = DynamicCache() if cache is None else cache
         pieces = [

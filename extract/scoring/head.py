@@ -40,10 +40,20 @@ class LogitTransform:
 
     @classmethod
     def of(cls, config: object) -> LogitTransform:
-        """Read soft-capping (Gemma 2) and scaling (Cohere, Granite) from a configuration."""
-        scale = float(getattr(config, "logit_scale", None) or 1.0)
-        divisor = float(getattr(config, "logits_scaling", None) or 1.0)
-        return cls(scale / divisor, getattr(config, "final_logit_softcapping", None))
+        """Read soft-capping (Gemma) and scaling (Cohere, Granite, Falcon H1) from a configuration.
+
+        A setting that it doesn't know is found by the engine's check, which refuses the model.
+        """
+
+        def setting(*names: str) -> float | None:
+            values = (getattr(config, name, None) for name in names)
+            return next((float(value) for value in values if value), None)
+
+        scale = setting("logit_scale", "lm_head_multiplier") or 1.0
+        scaling = setting("logits_scaling") or 1.0
+        multiplies = getattr(config, "model_type", "") == "hyperclovax"
+        scale = scale * scaling if multiplies else scale / scaling
+        return cls(scale, setting("final_logit_softcapping", "logits_soft_cap"))
 
     def apply_(self, logits: Tensor) -> Tensor:
         """Transform logits in place."""

@@ -85,6 +85,11 @@ class PackedLinear(nn.Module):
         self.bias = None if linear.bias is None else linear.bias.detach()
         self.out_features = linear.out_features
 
+    @property
+    def weight(self) -> Tensor:
+        """The weight, shape (out, in), unpacked anew: some architectures read it themselves."""
+        return self.packed.to_dense()
+
     def forward(self, inputs: Tensor) -> Tensor:
         """Same shapes as `nn.Linear`."""
         return packed_product(inputs, self.packed, self.bias)

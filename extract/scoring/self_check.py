@@ -17,7 +17,7 @@ squeezed by 1.5, SmolLM2-135M failed on one text of 24 with 2 draws, and with 30
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from extract.backends.backend import TokenScores
-from extract.failures import NonFiniteLogits
+from extract.failures import NonFiniteLogits, is_out_of_memory, raise_if_lost
 from extract.models.loading import LOCKED_ARCHITECTURES, execution_device, resident_weight
 from extract.scoring.head import LogitTransform
 from warehouse.errors import TokenmartError, first_line
@@ -55,6 +55,17 @@ ROUNDINGS = 4
 
 VOCABULARY_TILE = 16_384
 
+NOT_SUPPORTED = (
+    TokenmartError,
+    TypeError,
+    ValueError,
+    RuntimeError,
+    LookupError,
+    AttributeError,
+    NotImplementedError,
+)
+"""What an architecture raises that takes no mask of ours, or no cache."""
+
 
 @dataclass(frozen=True)
 class Reference:
@@ -71,6 +82,15 @@ class Reference:
     logprob: NDArray[np.float64]
     redrawn: NDArray[np.float64]
     head_error: float
+
+    def first(self, tokens: int) -> Reference:
+        """That of the first tokens of the text."""
+        return replace(
+            self,
+            ids=self.ids[:tokens],
+            logprob=self.logprob[: tokens - 1],
+            redrawn=self.redrawn[:, : tokens - 1],
+        )
 
 
 def check_text(sample: Ids | None, vocabulary: int) -> Ids:
@@ -106,9 +126,11 @@ def own_forward(model: Any, ids: Tensor, transform: LogitTransform) -> Reference
     excess = float(((logits.to(raw.device).float() - known[0]).abs() - accepted).max())
     if bool(torch.isfinite(logits).all()) and not excess <= 0:
         raise TokenmartError(
-            f"{type(model).__name__}: its logits are off by {excess:.3g} beyond rounding from "
-            "those of its last hidden states: its forward does something after the head that "
-            "Tokenmart does not know; please report it"
+            f"{type(model).__name__}: its logits differ by {excess:.3g} beyond rounding from those "
+            "that the engine computes from its last hidden states; this architecture is not "
+            "supported",
+            code="unsupported-architecture",
+            where=model.config.model_type,
         )
     logprobs = _logprobs(known, ids)
     return Reference(
@@ -142,7 +164,7 @@ def _float32_logits(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tens
     tiles = []
     for start in range(0, len(weight), VOCABULARY_TILE):
         tile = states @ weight[start : start + VOCABULARY_TILE].float().t()
-        tiles.append(tile if bias is None else tile + bias[start : start + len(tile.mT)].float())
+        tiles.append(tile if bias is None else tile + bias[start : start + tile.shape[-1]].float())
     return torch.cat(tiles, dim=-1)
 
 
@@ -245,7 +267,9 @@ def compare(model: Any, path: str, ours: TokenScores, own: Reference) -> None:
             raise TokenmartError(
                 f"{type(model).__name__}: {path} scoring differs from the model's own forward by "
                 f"{found:.3g} nats ({measure}; rounding in {str(model.dtype)[6:]} explains "
-                f"{accepted:.3g}): please report it"
+                f"{accepted:.3g}): this architecture is not supported",
+                code="unsupported-architecture",
+                where=model.config.model_type,
             )
 
 
@@ -270,19 +294,33 @@ def check_paths(engine: Any, reference: Reference) -> str:
         raise NonFiniteLogits("the model produced NaN or infinite logits on a plain text")
     ids, model = reference.ids, engine.model
 
-    def agree(path: str, scores: TokenScores) -> None:
+    def agree(path: str, scores: TokenScores, tokens: int = TEXT_TOKENS) -> None:
         nonlocal reference
         try:
-            compare(model, path, scores, reference)
+            compare(model, path, scores, reference.first(tokens))
         except TokenmartError:
             if len(reference.redrawn) > REDRAWN:
                 raise
             reference = drawn_more(model, reference, LogitTransform.of(engine.config))
-            compare(model, path, scores, reference)
+            compare(model, path, scores, reference.first(tokens))
 
-    with compiler_errors():
-        (plain,) = engine.score([whole(ids)])
+    with compiler_errors(), supported(model):
+        # a shorter text beside it: of a causal model nothing to the right changes its log-probs
+        plain, shorter = engine.score([whole(ids), whole(ids[:PREFIX_TOKENS])])
     agree("plain", plain.scores)
+    # where frequencies follow the length, a shorter text has others
+    if not engine.length_dependent:
+        try:
+            agree("shorter", shorter.scores, PREFIX_TOKENS)
+        except TokenmartError as error:
+            raise TokenmartError(
+                f"{type(model).__name__}: later tokens change the log-probs of earlier ones: not "
+                "a causal language model, so its log-probs don't predict text",
+                code="not-causal",
+                where=engine.config.model_type,
+            ) from error
+    if engine.takes_pieces:
+        engine.takes_pieces = _takes_pieces(engine, whole(ids), agree)
     if not engine.share_prefixes:
         return str(engine.prefixes)
     try:
@@ -292,15 +330,55 @@ def check_paths(engine: Any, reference: Reference) -> str:
         for path, requests in (("suffix", suffixes), ("packed", [*suffixes, other_group(ids)])):
             for scored in engine.score(requests):
                 agree(path, scored.scores)
-    except (TokenmartError, TypeError, ValueError, RuntimeError, KeyError) as error:
+    except NOT_SUPPORTED as error:
         reason = first_line(error, 150)
         if engine.config.model_type in LOCKED_ARCHITECTURES:
             raise TokenmartError(
                 f"{type(model).__name__}: prefixes can't be shared ({reason}), which this "
-                "architecture must; use an --attention that takes masks, or report it"
+                "architecture must; use an --attention that takes masks, or report it",
+                code="separate-prefixes",
+                where=engine.config.model_type,
             ) from error
         return f"separate: {reason}"
     return str(engine.prefixes)
+
+
+def _takes_pieces(engine: Any, text: Request, agree: Callable[[str, TokenScores], None]) -> bool:
+    """Whether a text in pieces behind a KV cache has the log-probs of one forward."""
+    attempts = engine.attempts
+    budgets = attempts.budgets
+    attempts.budgets = replace(budgets, prefix_tokens=PREFIX_TOKENS, text_tokens=PREFIX_TOKENS)
+    try:
+        (pieces,) = engine.score([text])
+        agree("pieces", pieces.scores)
+    except NOT_SUPPORTED:
+        return False
+    finally:
+        attempts.budgets = budgets
+    return True
+
+
+@contextmanager
+def supported(model: Any) -> Iterator[None]:
+    """Turn what an architecture raises in the engine's hands into one line.
+
+    Raises:
+        TokenmartError: the engine can't run this architecture.
+    """
+    try:
+        yield
+    except (TokenmartError, torch._dynamo.exc.TorchDynamoException):
+        raise
+    except (*NOT_SUPPORTED, AssertionError) as error:
+        raise_if_lost(error)
+        if is_out_of_memory(error):
+            raise
+        raise TokenmartError(
+            f"{type(model).__name__}: this architecture is not supported "
+            f"({type(error).__name__}: {first_line(error)})",
+            code="unsupported-architecture",
+            where=model.config.model_type,
+        ) from error
 
 
 @contextmanager

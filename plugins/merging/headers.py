@@ -14,7 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from warehouse.errors import TokenmartError
-from warehouse.sources.checkpoint_files import SAFETENSORS, has_weights, refuse_missing_shards
+from warehouse.sources.checkpoint_files import (
+    SAFETENSORS,
+    has_weights,
+    is_mask_buffer,
+    refuse_missing_shards,
+)
 
 _LARGEST_HEADER = 100_000_000
 """Maximum size of a header in bytes, the limit of the format."""
@@ -73,7 +78,11 @@ def _read(path: Path) -> dict[str, Tensor]:
                 )
             header = json.loads(file.read(length))
         header.pop("__metadata__", None)
-        tensors = {str(name): _tensor(path, str(name), each) for name, each in header.items()}
+        tensors = {
+            str(name): _tensor(path, str(name), each)
+            for name, each in header.items()
+            if not is_mask_buffer(str(each["dtype"]), each["shape"])
+        }
         end = max((each["data_offsets"][1] for each in header.values()), default=0)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error,
             RecursionError) as error:  # fmt: skip

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 from click.testing import CliRunner
+from safetensors.numpy import save_file
 
 from extract.cli import extract, status
 from extract.planning.memory import ModelSize, model_size
@@ -102,6 +103,24 @@ def test_a_local_model_is_as_large_as_its_configuration_says(
     assert told == ModelSize(exact, size.shape)
     other = model_size(spec_of({"kind": "hub"}, parameters=7 * exact), workspace, folder)
     assert other == size
+
+
+def test_stored_masks_are_no_weights(workspace: Workspace, tmp_path: Path) -> None:
+    """GPT-NeoX's BOOL `attention.bias`, GPT-2's float `attn.bias`: neither is quantised."""
+    folder = tmp_path / "neox"
+    folder.mkdir()
+    tensors = {
+        "embed_out.weight": np.zeros((50, 8), dtype=np.float16),
+        "layers.0.attention.bias": np.ones((1, 1, 16, 16), dtype=bool),
+        "h.0.attn.bias": np.ones((1, 1, 16, 16), dtype=np.float32),
+    }
+    spec = spec_of({"kind": "local", "path": str(folder)})
+    save_file(tensors, folder / "model.safetensors")
+    found = model_size(spec, workspace, folder)
+    assert found is not None and found.parameters == 400
+    save_file({"w": np.zeros((50, 8), dtype=np.uint8)}, folder / "model.safetensors")
+    found = model_size(spec, workspace, folder)
+    assert found is None or found.parameters != 400
 
 
 def test_without_a_known_configuration_the_files_of_weights_are_weighed(

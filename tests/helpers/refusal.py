@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
 from click.testing import Result
+
+from warehouse.errors import TokenmartError
+
+
+@contextmanager
+def refuses(code: str, where: str | None = None) -> Iterator[None]:
+    """The block raises a `TokenmartError` with this code, and this place if one is given."""
+    with pytest.raises(TokenmartError) as caught:
+        yield
+    assert caught.value.code == code, caught.value
+    assert where is None or caught.value.where == where
 
 
 def refused(result: Result, code: int = 2) -> str:

@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 
 from warehouse.errors import StorageError, TokenmartError
-from warehouse.files import appearing, refuse_protected, sha256_file, storage_errors, write_whole
+from warehouse.files import (
+    appearing,
+    refuse_protected,
+    remembered_sha256,
+    sha256_file,
+    storage_errors,
+    write_whole,
+)
 from warehouse.paths import Workspace, find_workspace
 from warehouse.store.schema import all_tables
 
@@ -171,3 +178,19 @@ def test_parquet_files_lie_under_no_path_that_names_a_column(
     monkeypatch.setenv("TOKENMART_STORE", f"s3://bucket/{part}/lab")
     with pytest.raises(TokenmartError, match=f"{refused}set TOKENMART_STORE to another prefix"):
         find_workspace()
+
+
+def test_a_changed_file_of_equal_size_and_time_has_another_hash(workspace: Workspace) -> None:
+    path = workspace.root / "model.safetensors"
+    path.write_bytes(b"first weights")
+    before = path.stat()
+    first = remembered_sha256(path, workspace)
+    path.write_bytes(b"other weights")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_mtime_ns == before.st_mtime_ns
+    assert remembered_sha256(path, workspace) == sha256_file(path) != first
+    # and one that was put in its place
+    (path.parent / "next").write_bytes(b"third weights")
+    os.utime(path.parent / "next", ns=(before.st_atime_ns, before.st_mtime_ns))
+    (path.parent / "next").replace(path)
+    assert remembered_sha256(path, workspace) == sha256_file(path)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from warehouse.errors import TokenmartError
+from warehouse.files import file_stamp
 from warehouse.strict_json import StrictJsonError, read_json
 
 SAFETENSORS = "*.safetensors"
@@ -65,20 +67,29 @@ def _missing_shards(folder: Path, pattern: str) -> list[str]:
     return sorted(missing)
 
 
+def is_mask_buffer(dtype: str, shape: Sequence[int]) -> bool:
+    """Whether a tensor of a safetensors header is a causal mask that an architecture stored.
+
+    GPT-NeoX and GPT-2 wrote theirs, shape (1, 1, n, n), beside the weights; transformers leaves
+    them out when it loads a checkpoint.
+    """
+    return dtype == "BOOL" or (len(shape) == 4 and tuple(shape[:2]) == (1, 1))
+
+
 def trained_context(path: Path) -> int | None:
     """Longest input in tokens that a folder's config.json or a GGUF file names; None for none.
 
     `max_position_embeddings` of a configuration, `context_length` of a GGUF header.
     """
     try:
-        stamp = (path if path.is_file() else path / "config.json").stat().st_mtime_ns
+        stamp = file_stamp(path if path.is_file() else path / "config.json")
     except OSError:
         return None
     return _trained_context(path, stamp)
 
 
 @lru_cache(maxsize=256)
-def _trained_context(path: Path, stamp: int) -> int | None:
+def _trained_context(path: Path, stamp: str) -> int | None:
     if path.is_file():
         fields = getattr(gguf_header(path), "fields", {})
         kind = fields.get("general.architecture")

@@ -6,8 +6,9 @@ the continuation. Prompt and continuation are tokenized together; with m tokens 
 the continuation starts at token m. An empty prompt is replaced by BOS or the text's first token.
 
 A text that is longer than the model's context loses tokens at its beginning, but keeps its BOS,
-because many models predict poorly without BOS. The harness's class for transformers drops BOS too;
-the setting `harness` reproduces this.
+because many models predict poorly without BOS. The harness's class for transformers drops BOS too,
+and scores the tokenizer's BOS behind a second one in a text without a prompt; the setting `harness`
+reproduces both.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request, span
 
 TooLong = Literal["cut", "harness", "skip", "fail"]
-"""Treatment of an item that is longer than the model's context; `harness` also cuts its BOS."""
+"""Treatment of an item that is longer than the model's context; `harness` also cuts its BOS,
+and scores BOS behind BOS."""
 
 
 class TooLongError(TokenmartError):
@@ -181,27 +183,30 @@ class PairEncoder:
     def rolling(self, text: str) -> list[Pair]:
         """Every token of a text, in windows of the model's context; no window for an empty text.
 
-        If the text begins with BOS, every window does.
+        If the text begins with BOS, every window does. BOS itself is scored only under the setting
+        `harness`: the harness puts one BOS before the tokenizer's own.
 
         Raises:
             TooLongError: several windows, and such items are to be skipped.
             TokenmartError: several windows, and that is an error.
         """
         ids, start, end = self._whole(text)
-        if len(ids) > self.longest:
+        begun = int(self.too_long != "harness" and ids[:1].tolist() == [self.prefix])
+        if len(ids) - begun > self.longest:
             self._refuse_too_long(f"a text of {len(ids)} tokens")
         return [
             Pair(head, ids[first:stop], first, start[first:stop], end[first:stop])
-            for head, first, stop in self._windows(ids)
+            for head, first, stop in self._windows(ids, begun)
         ]
 
-    def _windows(self, ids: Ids) -> Iterator[tuple[Ids, int, int]]:
-        if not len(ids):
+    def _windows(self, ids: Ids, begun: int) -> Iterator[tuple[Ids, int, int]]:
+        """Context, first and end of the scored tokens of each window; `begun` tokens are BOS."""
+        if len(ids) == begun:
             return
         # BOS takes the place of one token of each later window
         bos = ids[: int(self._keeps_bos(ids) and self.longest > 1)]
-        stop = min(self.longest, len(ids))
-        yield np.array([self.prefix], dtype=np.int32), 0, stop
+        stop = min(self.longest + begun, len(ids))
+        yield np.array([self.prefix], dtype=np.int32), begun, stop
         while stop < len(ids):
             first, stop = stop, min(stop + self.longest - len(bos), len(ids))
             behind = max(0, stop - self.longest - 1 + len(bos))

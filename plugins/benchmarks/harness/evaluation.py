@@ -55,7 +55,7 @@ from warehouse.store.token_files import (
 from warehouse.terminal import counted
 
 BENCHMARK = ConditionKind("benchmark")
-INPUT_VERSION = 2
+INPUT_VERSION = 3
 """Increased whenever the same requests may become other model inputs than before."""
 
 PUBLISH_SECONDS = 120.0

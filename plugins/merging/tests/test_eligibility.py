@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from merge_samples import (
@@ -18,6 +19,7 @@ from merge_samples import (
     write_problem,
     write_weights,
 )
+from safetensors.numpy import save_file
 
 from plugins.merging.eligibility import Finding, judge_experts
 from plugins.merging.headers import count_parameters, read_headers
@@ -71,6 +73,17 @@ def test_headers_count_what_a_library_loads(tmp_path: Path) -> None:
     folder = make_expert(tmp_path / "one")
     loaded = load_file(folder / "model.safetensors")
     assert count_parameters(read_headers(folder)) == sum(each.size for each in loaded.values())
+
+
+def test_stored_masks_are_no_weights(tmp_path: Path) -> None:
+    """GPT-NeoX has a BOOL `attention.bias` beside the weights of each layer."""
+    tensors = {
+        "embed_out.weight": np.zeros((50, 8), dtype=np.float32),
+        "layers.0.attention.bias": np.ones((1, 1, 16, 16), dtype=bool),
+        "layers.0.attention.masked_bias": np.zeros((), dtype=np.float32),
+    }
+    save_file(tensors, tmp_path / "model.safetensors")
+    assert count_parameters(read_headers(tmp_path)) == 401
 
 
 def of_expert(index: int, **fields: Any) -> Change:

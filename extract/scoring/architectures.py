@@ -1,0 +1,161 @@
+"""What is known of architectures beyond their configuration: whose masks and whose states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warehouse.errors import TokenmartError
+
+TAKES_MASKS: frozenset[str] = frozenset(
+    {
+        "afmoe",
+        "apertus",
+        "arcee",
+        "aria_text",
+        "axk1",
+        "beam",
+        "bert-generation",
+        "biogpt",
+        "bitnet",
+        "codegen",
+        "cohere",
+        "cohere2",
+        "cohere2_moe",
+        "ctrl",
+        "cwm",
+        "deepseek_v2",
+        "deepseek_v3",
+        "diffllama",
+        "doge",
+        "dots1",
+        "ernie4_5",
+        "ernie4_5_moe",
+        "exaone4",
+        "exaone_moe",
+        "falcon",
+        "flex_olmo",
+        "flint",
+        "gemma",
+        "gemma2",
+        "gemma3_text",
+        "gemma4",
+        "gemma4_text",
+        "gemma4_unified",
+        "gemma4_unified_text",
+        "glm",
+        "glm4",
+        "glm4_moe",
+        "glm4_moe_lite",
+        "gpt-sw3",
+        "gpt2",
+        "gpt_bigcode",
+        "gpt_neox",
+        "gpt_neox_japanese",
+        "gpt_oss",
+        "gptj",
+        "granite",
+        "granite_swa",
+        "granitemoe",
+        "granitemoe_swa",
+        "granitemoeshared",
+        "helium",
+        "hrm_text",
+        "hunyuan_v1_dense",
+        "hunyuan_v1_moe",
+        "hy_v3",
+        "hy_v4",
+        "hyperclovax",
+        "internlm3",
+        "iquestcoder",
+        "jais2",
+        "jetmoe",
+        "kolibri1",
+        "laguna",
+        "llama",
+        "llama4_text",
+        "mellum",
+        "mimo_v2_flash",
+        "minicpm3",
+        "minimax_m2",
+        "minimax_m3_vl_text",
+        "ministral",
+        "ministral3",
+        "mistral",
+        "mixtral",
+        "modernbert-decoder",
+        "nanochat",
+        "nemotron",
+        "olmo",
+        "olmo2",
+        "olmo3",
+        "olmoe",
+        "opt",
+        "persimmon",
+        "phi",
+        "phimoe",
+        "qwen2",
+        "qwen2_moe",
+        "qwen3",
+        "qwen3_moe",
+        "phi3",
+        "smollm3",
+        "seed_oss",
+        "solar_open",
+        "stablelm",
+        "starcoder2",
+        "vaultgemma",
+        "xglm",
+        "youtu",
+    }
+)
+"""`model_type` of the architectures whose layers see exactly what our mask lets them see.
+
+Found by `benchmarks/architecture_screen.py`, with windows longer than the text of the engine's own
+check: a layer that counts its window over what is packed (GPT-Neo), or a configuration that names
+a window which the model doesn't apply (Moshi), passes that check. Each suffix of any other
+architecture reads its own prefix.
+"""
+
+
+def backbone(model: Any) -> Any:
+    """The part of a causal language model that gives hidden states; the head is not in it."""
+    decoder = model.get_decoder()
+    # Llama 4's class for text alone names itself
+    return model.model if decoder is model else decoder
+
+
+def is_stateful(model: Any) -> bool:
+    """Whether layers keep a state that can't be cut back to a prefix (Mamba, RWKV, hybrids)."""
+    return bool(getattr(model, "_is_stateful", False))
+
+
+def reason_for_separate_prefixes(model: Any, length_dependent: bool) -> str:
+    """Why suffixes of one prefix can't share its KV cache; empty if they can."""
+    if length_dependent:
+        return "frequencies follow the length"
+    if is_stateful(model):
+        return "its recurrent states can't be shared by suffixes"
+    kind = model.config.get_text_config().model_type
+    if kind not in TAKES_MASKS:
+        return f"masks of {kind} are not known"
+    return ""
+
+
+def refuse_unsupported(model: Any) -> None:
+    """Stop at what transformers computes otherwise than the architecture was trained.
+
+    Raises:
+        TokenmartError: Falcon with ALiBi and eager attention, where the bias is added twice.
+    """
+    config = model.config.get_text_config()
+    if (
+        config.model_type == "falcon"
+        and getattr(config, "alibi", False)
+        and config._attn_implementation == "eager"
+    ):
+        raise TokenmartError(
+            "Falcon with ALiBi: transformers' eager attention adds the position bias twice; "
+            "use --attention sdpa",
+            code="wrong-attention",
+            where="falcon",
+        )

@@ -1,0 +1,83 @@
+"""A whole text in windows: every token once, after what the plain forward would see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reference import target_logprobs
+from tiny_requests import load
+
+from extract.checkpoints import Checkpoint
+from extract.scoring.engine import Engine
+from extract.tokenization import load_tokenizer
+from plugins.benchmarks.harness.encoding import PairEncoder, TooLong
+from warehouse.errors import TokenmartError
+from warehouse.probes.context import full_requests
+from warehouse.problem.models import ModelSpec
+
+TEXT = "the warehouse reads every token in place and the metric is a query over tokens"
+
+
+def encoder_of(folder: Path, longest: int = 500, too_long: TooLong = "cut") -> PairEncoder:
+    spec = ModelSpec.model_validate(
+        {"full_id": "tiny/x", "family": "tiny", "source": {"kind": "local", "path": str(folder)}}
+    )
+    return PairEncoder(load_tokenizer(Checkpoint(folder, "r"), spec), longest, too_long)
+
+
+@pytest.mark.parametrize("has_bos", [True, False])
+def test_a_text_has_the_log_probability_of_the_plain_forward(
+    has_bos: bool, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    folder = tiny_checkpoint("llama", has_bos)
+    encoder = encoder_of(folder)
+    model = load(folder)
+    (pair,) = encoder.rolling(TEXT)
+    ids = encoder.tokenizer.encode(TEXT).ids
+    np.testing.assert_array_equal(pair.continuation, ids)
+    np.testing.assert_array_equal(pair.context, [encoder.prefix])
+    (own,) = full_requests(ids, encoder.prefix)
+    (scored,) = Engine(model).score([pair.request(0, 0)])
+    expected = target_logprobs(model, own)
+    np.testing.assert_allclose(scored.scores.logprob, expected, atol=1e-4)
+
+
+def test_bos_behind_bos_is_the_harness_s_alone(tiny_checkpoint: Callable[..., Path]) -> None:
+    encoder = encoder_of(tiny_checkpoint("llama"), too_long="harness")
+    (pair,) = encoder.rolling(TEXT)
+    bos = encoder.tokenizer.bos
+    assert pair.context.tolist() == [bos] and pair.continuation[0] == bos
+
+
+@pytest.mark.parametrize("longest", [1, 2, 7, 16, 17, 400])
+@pytest.mark.parametrize("too_long", ["cut", "harness"])
+@pytest.mark.parametrize("has_bos", [True, False])
+def test_windows_score_every_token_once_within_the_context(
+    longest: int, too_long: TooLong, has_bos: bool, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    encoder = encoder_of(tiny_checkpoint("llama", has_bos), longest, too_long)
+    ids = encoder.tokenizer.encode(TEXT).ids
+    doubled = has_bos and too_long == "harness"
+    pairs = encoder.rolling(TEXT)
+    whole = np.concatenate([pair.continuation for pair in pairs])
+    np.testing.assert_array_equal(whole, [0, *ids] if doubled else ids)
+    firsts = np.cumsum([0, *(len(pair.continuation) for pair in pairs)])[:-1]
+    begun = int(has_bos and not doubled)
+    np.testing.assert_array_equal([pair.first for pair in pairs], firsts + begun)
+    for pair in pairs:
+        # the last target is no input
+        assert len(pair.context) + len(pair.continuation) - 1 <= longest
+    assert encoder.rolling("") == ([] if not doubled else encoder.rolling(""))
+
+
+def test_a_text_of_the_context_s_length_is_one_window(
+    tiny_checkpoint: Callable[..., Path],
+) -> None:
+    folder = tiny_checkpoint("llama")
+    count = len(encoder_of(folder).tokenizer.encode(TEXT).ids)
+    assert len(encoder_of(folder, count, "fail").rolling(TEXT)) == 1
+    with pytest.raises(TokenmartError):
+        encoder_of(folder, count - 1, "fail").rolling(TEXT)
