@@ -65,7 +65,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     (root / "dbt_project" / "dbt_project.yml").write_text("name: tokenmart\n")
     (root / "data" / "problems").mkdir(parents=True)
     monkeypatch.setenv("TOKENMART_HOME", str(root))
-    for name in ("TOKENMART_DATA", "TOKENMART_DATABASE", "TOKENMART_STORE", "DBT_TARGET_PATH"):
+    for name in ("TOKENMART_DATA", "TOKENMART_DATABASE", "DBT_TARGET_PATH"):
         monkeypatch.delenv(name, raising=False)
     return find_workspace()
 

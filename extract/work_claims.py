@@ -18,7 +18,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from warehouse.files import storage_errors
-from warehouse.remote import RemotePath
 from warehouse.store.claims import abandoned_owner, identity
 
 HEARTBEAT_SECONDS = 20.0
@@ -49,10 +48,6 @@ def claim(path: Path) -> Iterator[bool]:
     Raises:
         StorageError: the folder can't be written.
     """
-    if isinstance(path, RemotePath):
-        with path.lease() as ours:
-            yield ours
-        return
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         ours = _create(path)

@@ -17,7 +17,7 @@ TOP_FOLDERS = ("warehouse", "extract", "analysis", "plugins", "scripts")
 OURS = (*TOP_FOLDERS, "tokenmart", "tests", "benchmarks")
 
 GROUND = "warehouse"
-"""The modules in `warehouse/` itself: errors, paths, files, progress, remote stores, plugins."""
+"""The modules in `warehouse/` itself: errors, paths, files, progress, plugins."""
 
 STORE, PROBES = "warehouse.store", "warehouse.probes"
 SOURCES, IMPORTERS, PROBLEM = "warehouse.sources", "warehouse.importers", "warehouse.problem"

@@ -43,7 +43,7 @@ def without(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def run(scratch: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a Python module in the copy, which is first on the path."""
     environment = {**os.environ, "PYTHONPATH": str(scratch), "TOKENMART_HOME": str(scratch)}
-    for name in ("TOKENMART_DATA", "TOKENMART_DATABASE", "TOKENMART_STORE", "DBT_TARGET_PATH"):
+    for name in ("TOKENMART_DATA", "TOKENMART_DATABASE", "DBT_TARGET_PATH"):
         environment.pop(name, None)
     return subprocess.run(
         [sys.executable, "-m", *words], cwd=scratch, env=environment, capture_output=True, text=True

@@ -8,7 +8,6 @@ import json
 import math
 import os
 import subprocess
-import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,7 +18,6 @@ import click
 from warehouse.child_process import inherited
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
-from warehouse.remote import RemotePath
 
 _CHUNK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 14
@@ -140,7 +138,7 @@ def is_explained(error: OSError) -> bool:
 
 
 @contextmanager
-def appearing(path: Path, remedy: str = _AGAIN, expected: str | None = None) -> Iterator[Path]:
+def appearing(path: Path, remedy: str = _AGAIN) -> Iterator[Path]:
     """A temporary file in the same folder to write to; it replaces `path` when the block succeeds.
 
     Readers see the old file or the new one, whole, also after a power failure. A pipe or a device
@@ -149,15 +147,10 @@ def appearing(path: Path, remedy: str = _AGAIN, expected: str | None = None) -> 
     Args:
         path: the file; its folder is made.
         remedy: see `storage_errors`.
-        expected: of an object in a bucket, its version: see `RemotePath.put`.
 
     Raises:
         StorageError: it can't be written.
     """
-    if isinstance(path, RemotePath):
-        with _uploading(path, expected) as draft:
-            yield draft
-        return
     with storage_errors(path, remedy):
         if path.exists() and not path.is_file() and not path.is_dir():
             yield path
@@ -178,15 +171,6 @@ def appearing(path: Path, remedy: str = _AGAIN, expected: str | None = None) -> 
             sync_folder(path.parent)
         finally:
             draft.unlink(missing_ok=True)
-
-
-@contextmanager
-def _uploading(path: RemotePath, expected: str | None) -> Iterator[Path]:
-    """A file of this machine that becomes an object when the block has ended well."""
-    with tempfile.TemporaryDirectory(prefix="tokenmart-") as folder:
-        draft = Path(folder) / path.name
-        yield draft
-        path.put(draft, expected)
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -272,7 +256,7 @@ def refuse_protected(
     reasons = [
         f"{folder} {why}"
         for folder, why in folders.items()
-        if not isinstance(folder, RemotePath) and place.is_relative_to(os.path.realpath(folder))
+        if place.is_relative_to(os.path.realpath(folder))
     ]
     if place == Path(os.path.realpath(workspace.database)):
         reasons.append("it is the database that dbt builds")

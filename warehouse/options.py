@@ -42,7 +42,7 @@ def last_problem(context: click.Context, parameter: click.Parameter, given: str 
     from warehouse.paths import asked_as, find_workspace
 
     workspace = find_workspace()
-    files = [] if workspace.address else workspace.tokens.glob("problem=*/*/*/tokens.parquet")
+    files = workspace.tokens.glob("problem=*/*/*/tokens.parquet")
     newest = max(((file.stat().st_mtime_ns, file.parts[-4]) for file in files), default=None)
     if newest is None:
         return asked_problem(context, parameter, None)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from warehouse.errors import TokenmartError
 from warehouse.plugins import load, plugin_files
-from warehouse.remote import remote_path
 
 _TAKEN_BY_DUCKDB = ("", "main", "memory", "system", "temp")
 """Names that a file's database can't have: DuckDB uses them, or would call it otherwise."""
@@ -29,26 +28,19 @@ class Workspace:
     """The folders of one Tokenmart checkout.
 
     `root` contains the code and the locked paths, `data` the Parquet files and the cache,
-    `database` is the DuckDB file that dbt builds. `address`, such as `s3://bucket/prefix`, is where
-    the Parquet files are instead; the cache and what only this machine needs stay in `data`.
+    `database` is the DuckDB file that dbt builds.
     `prefix` begins the names of the folders of token files: plugins have token files of their own.
     """
 
     root: Path
     data: Path
     database: Path
-    address: str = ""
     prefix: str = ""
 
     @property
     def store(self) -> Path:
-        """The folder of the Parquet files; of a bucket, a path that is used like one."""
-        return remote_path(self.address) if self.address else self.data
-
-    @property
-    def spool(self) -> Path:
-        """Finished units on their way to a bucket; those for another one stay where they are."""
-        return self.data / "spool" / self.address.partition("://")[2].replace("/", "+")
+        """The folder of the Parquet files."""
+        return self.data
 
     @property
     def problems(self) -> Path:
@@ -121,7 +113,6 @@ class Workspace:
             "TOKENMART_HOME": str(self.root),
             "TOKENMART_DATA": str(self.data),
             "TOKENMART_DATABASE": str(self.database),
-            "TOKENMART_STORE": self.address,
         }
 
 
@@ -142,7 +133,7 @@ def refuse_partitions(place: str, remedy: str) -> None:
     this name, it reads the path's value in its place.
 
     Args:
-        place: an absolute path, or the address of a bucket.
+        place: an absolute path.
 
     Raises:
         TokenmartError: a part of it has a `=`.
@@ -194,8 +185,7 @@ def find_workspace(start: Path | None = None) -> Workspace:
     """Find the checkout: $TOKENMART_HOME, else upwards from `start`, else the parent of this
     package.
 
-    $TOKENMART_DATA and $TOKENMART_DATABASE move the data folder and the DuckDB file;
-    $TOKENMART_STORE is the address of a bucket that contains the Parquet files.
+    $TOKENMART_DATA and $TOKENMART_DATABASE move the data folder and the DuckDB file.
 
     Raises:
         TokenmartError: no folder with `dbt_project/dbt_project.yml` was found, the data folder
@@ -228,10 +218,5 @@ def find_workspace(start: Path | None = None) -> Workspace:
             f"TOKENMART_DATABASE={database}: DuckDB has a database of this name of its own; give "
             "the file another name"
         )
-    address = os.environ.get("TOKENMART_STORE", "").rstrip("/")
-    if address:
-        remote_path(address)  # a wrong one is named before any work
-        refuse_partitions(address, "set TOKENMART_STORE to another prefix")
-    else:
-        refuse_partitions(str(data), "rename it, or set TOKENMART_DATA to another folder")
-    return Workspace(root, data, Path(database).resolve(), address)
+    refuse_partitions(str(data), "rename it, or set TOKENMART_DATA to another folder")
+    return Workspace(root, data, Path(database).resolve())

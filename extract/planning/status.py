@@ -17,7 +17,6 @@ from warehouse.problem.models import ModelSpec
 from warehouse.problem.needs import notices, scored_models
 from warehouse.problem.spec import RecallTarget
 from warehouse.problem.tables import documents_path, whole_characters
-from warehouse.remote import footer
 from warehouse.store.ledger import UnitRecord, whole_tokens
 from warehouse.store.parquet_files import read_table
 from warehouse.store.token_files import finished_units, published_path
@@ -177,9 +176,7 @@ def status_rows(selection: Selection) -> list[dict[str, Any]]:
     problem, workspace = selection.problem, selection.workspace
     path = documents_path(problem, workspace)
     lengths, _ = document_lengths(selection)
-    expected = (
-        pq.read_metadata(footer(path)).num_rows if path.is_file() else problem.documents.count
-    )
+    expected = pq.read_metadata(path).num_rows if path.is_file() else problem.documents.count
     if expected is None and problem.documents.need(problem.place(workspace)).present:
         expected = len(lengths)
     longest = max(lengths, default=0)

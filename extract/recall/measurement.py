@@ -21,7 +21,6 @@ from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import Problem, RecallTarget
 from warehouse.progress import Progress
-from warehouse.remote import footer
 from warehouse.sources.place import Place
 from warehouse.store.ledger import fingerprint
 from warehouse.store.parquet_files import read_table, write_table
@@ -93,7 +92,7 @@ def _place(problem: Problem, model_id: str) -> str:
 
 def _marks(path: Path) -> dict[bytes, bytes]:
     """Metadata of a stored file; nothing of one that isn't there."""
-    return dict(pq.read_schema(footer(path)).metadata or {}) if path.is_file() else {}
+    return dict(pq.read_schema(path).metadata or {}) if path.is_file() else {}
 
 
 def recall_target(problem: Problem, contexts: int | None, demo: bool) -> RecallTarget:

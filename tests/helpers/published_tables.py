@@ -7,15 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warehouse.paths import Workspace
-from warehouse.remote import source
 from warehouse.store.token_files import STEP_NATS
 
 
 def published(workspace: Workspace, problem: str = "tiny") -> dict[str, pa.Table]:
     return {
-        str(path.parent.relative_to(workspace.tokens)): pq.read_table(
-            source(path), partitioning=None
-        )
+        str(path.parent.relative_to(workspace.tokens)): pq.read_table(path, partitioning=None)
         for path in sorted(workspace.tokens.glob(f"problem={problem}/**/tokens.parquet"))
     }
 

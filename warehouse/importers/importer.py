@@ -25,7 +25,6 @@ from warehouse.importers.plain_table import check_columns
 from warehouse.importers.table_rows import load_rows
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
-from warehouse.remote import footer
 from warehouse.store.parquet_files import read_table, write_table
 from warehouse.store.schema import DOWNSTREAM
 from warehouse.text_file import refuse_no_file
@@ -282,7 +281,7 @@ def _other_items(path: Path, mine: dict[str, set[int]]) -> Iterator[str]:
 def import_record(path: Path) -> dict[str, Any] | None:
     """Source of an imported file of items; None if it was measured or can't be read."""
     try:
-        metadata = pq.read_schema(footer(path)).metadata or {}
+        metadata = pq.read_schema(path).metadata or {}
     except (OSError, pa.ArrowException):
         return None
     found: dict[str, Any] | None = json.loads(metadata.get(IMPORT_KEY, b"null"))

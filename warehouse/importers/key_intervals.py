@@ -22,7 +22,6 @@ from warehouse.errors import TokenmartError
 from warehouse.importers.importer import Destination, StoringImporter
 from warehouse.importers.plain_table import read_plain
 from warehouse.paths import Workspace
-from warehouse.remote import source
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import KEY_INTERVALS
 from warehouse.text_file import read_text
@@ -75,7 +74,7 @@ class KeyIntervals(StoringImporter):
         path = stored / f"evaluator={to.model_id}" / "intervals.parquet"
         table = pa.Table.from_pylist(rows, KEY_INTERVALS)
         if path.is_file() and not to.force:
-            before = pq.read_table(source(path), partitioning=None)
+            before = pq.read_table(path, partitioning=None)
             if not before.equals(table):
                 raise TokenmartError(
                     f"{path}: other intervals of {to.model_id} are stored; --force replaces them"
@@ -96,7 +95,7 @@ def _documents(workspace: Workspace, problem: str) -> list[dict[str, Any]]:
             f"{path}: no such file; run `tokenmart data fetch --problem {problem} --only "
             "documents`: intervals are checked against the texts"
         )
-    rows: list[dict[str, Any]] = pq.read_table(source(path), partitioning=None).to_pylist()
+    rows: list[dict[str, Any]] = pq.read_table(path, partitioning=None).to_pylist()
     return sorted(rows, key=lambda row: int(row["doc_id"]))
 
 

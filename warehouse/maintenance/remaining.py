@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem
-from warehouse.remote import footer
 from warehouse.store.ledger import UnitRecord, whole_tokens
 from warehouse.store.token_files import finished_units
 
@@ -81,7 +80,7 @@ def remaining(problem: Problem, workspace: Workspace) -> Remaining:
 def _documents(problem: Problem, workspace: Workspace) -> int:
     table = problem.place(workspace).documents_table
     if table.is_file():
-        return int(pq.read_metadata(footer(table)).num_rows)
+        return int(pq.read_metadata(table).num_rows)
     return problem.documents.count or 1
 
 

@@ -14,7 +14,6 @@ from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 from warehouse.problem.problem_files import record_file
 from warehouse.problem.spec import Problem
-from warehouse.remote import footer
 from warehouse.sources.documents import FolderDocuments, documents_table
 from warehouse.sources.place import Place
 from warehouse.store.parquet_files import read_table, write_table
@@ -78,7 +77,7 @@ def documents_changed(problem: Problem, workspace: Workspace) -> bool:
 def whole_characters(problem: Problem, workspace: Workspace) -> list[int]:
     """Characters of each document before `max_characters` cut it; empty where it cut none."""
     try:
-        metadata = pq.read_schema(footer(documents_path(problem, workspace))).metadata or {}
+        metadata = pq.read_schema(documents_path(problem, workspace)).metadata or {}
     except (OSError, pa.ArrowException):
         return []
     return [int(each) for each in json.loads(metadata.get(WHOLE_KEY, b"[]"))]
@@ -87,7 +86,7 @@ def whole_characters(problem: Problem, workspace: Workspace) -> list[int]:
 def _made_from(path: Path, origin: str) -> bool:
     """Whether the documents table at `path` is whole and was made from this source."""
     try:
-        metadata = pq.read_schema(footer(path)).metadata or {}
+        metadata = pq.read_schema(path).metadata or {}
     except (OSError, pa.ArrowException):
         return False
     return metadata.get(SOURCE_KEY) == origin.encode()

@@ -19,7 +19,6 @@ import duckdb
 
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
-from warehouse.remote import let_duckdb_read
 from warehouse.sql.views import (
     create_views,
     public_views,
@@ -68,7 +67,6 @@ def connect_read_only(workspace: Workspace) -> duckdb.DuckDBPyConnection:
     if not path.is_file():
         raise StorageError(f"{path}: no warehouse yet; run `tokenmart dbt build`")
     connection = _patiently(path, lambda: duckdb.connect(str(path), read_only=True))
-    let_duckdb_read(connection, workspace.store)
     _search(connection, [(_catalog(path), schema) for schema in _SCHEMAS])
     return connection
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 from warehouse.plugins import folders
-from warehouse.remote import footer
 
 if TYPE_CHECKING:
     from warehouse.sql.session import Session
@@ -271,7 +270,7 @@ def _known(name: str, problem: str, workspace: Workspace) -> list[str]:
 
         table = workspace.documents / f"problem={problem}" / "documents.parquet"
         try:
-            return list(map(str, range(-1, pq.read_metadata(footer(table)).num_rows)))
+            return list(map(str, range(-1, pq.read_metadata(table).num_rows)))
         except (OSError, pa.ArrowException):  # a reader of it names the file
             return []
     else:
