@@ -1,10 +1,9 @@
 {#-
-  Values of documents to one value, as the variant's `aggregation` says (variants/*.csv). Then exp()
-  where the metric's YAML has `transform: exp` and the variant's unit is token, the default: bits per
-  byte stay bits.
+  Values of documents to one value, as the variant's `aggregation` says. Then exp() where its
+  `transform` is exp.
 
-  `documents` has the columns of metric_documents; `variants` and `families` are CTEs, too. `by` names
-  a further column of `documents`: one row for each of its values.
+  `documents` has the columns of metric_documents; `variants` is a CTE, too. `by` names a further
+  column of `documents`: one row for each of its values.
 -#}
 {% macro combined_documents(by=none) -%}
     select
@@ -52,7 +51,7 @@
                     then quantile_cont(documents.numerator / documents.denominator, 0.9)
             end as combined_ratio,
             if(
-                any_value(families.transform = 'exp' and variants.unit = 'token'),
+                any_value(variants.transform) = 'exp',
                 exp(combined_ratio),
                 combined_ratio
             ) as exact_value,
@@ -63,8 +62,6 @@
         inner join variants
             on documents.metric = variants.metric
             and split_part(documents.variant, '@', 1) = variants.variant
-        inner join families
-            on documents.metric = families.metric
         group by all
     ) as combined
 {%- endmacro %}

@@ -1,4 +1,4 @@
-"""Plugin that dbt-duckdb loads (profiles.yml): checks, the workspace and the public views."""
+"""Plugin that dbt-duckdb loads (profiles.yml): the workspace and the public views."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from dbt.adapters.duckdb.plugins import BasePlugin
 from dbt_common.exceptions import DbtRuntimeError
 
 from warehouse.errors import TokenmartError
-from warehouse.metrics.registry import find_families
-from warehouse.metrics.variant_files import check_variants
 from warehouse.paths import Workspace, find_workspace
 from warehouse.sql.connection import holder, no_locks
-from warehouse.sql.views import create_views, quoted
+from warehouse.sql.views import create_views
 from warehouse.store.built_from import write_states
 
 STORAGE_VERSION = "v1.4.0"
@@ -28,21 +26,16 @@ class Plugin(BasePlugin):
     """
 
     def update_connection_config(self, creds: DuckDBCredentials, config: dict[str, Any]) -> None:
-        """Check families and variants, and open the workspace's database.
+        """Open the workspace's database.
 
         A path in the profile would depend on the folder. A new file has a storage format that
         DuckDB reads from `STORAGE_VERSION` on.
 
         Raises:
-            DbtRuntimeError: the first mistake in the metric library, in one line; or another
-                program has the file open (dbt's own error is a traceback for each model).
+            DbtRuntimeError: another program has the file open (dbt's own error is a traceback for
+                each model).
         """
         workspace = find_workspace()
-        try:
-            project = workspace.dbt_project
-            check_variants(project, find_families(project))
-        except TokenmartError as error:
-            raise DbtRuntimeError(error.format_message()) from error
         path = workspace.database
         creds.path = str(path)
         config["storage_compatibility_version"] = STORAGE_VERSION
@@ -70,10 +63,6 @@ class Plugin(BasePlugin):
             write_states(conn, workspace)
         except TokenmartError as error:
             raise DbtRuntimeError(error.format_message()) from error
-
-    def configure_cursor(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Let `variants/*.csv` be found from any folder."""
-        cursor.execute(f"set file_search_path = {quoted(find_workspace().dbt_project)}")
 
 
 def _refuse_missing_data(conn: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:

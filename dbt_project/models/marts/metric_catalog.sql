@@ -29,9 +29,9 @@ metric_catalog as (
         variants.core,
         families.direction,
         families.admissible,
-        if(variants.unit = 'token', families.transform, null) as transform,
-        trim(families.caution) as caution,
-        md5(concat(families.code, variants.definition)) as code,
+        variants.transform,
+        families.caution,
+        variants.code,
         regexp_extract(families.description, '`([^`]+)`', 1) as formula,
         families.description
     from variants

@@ -1,68 +1,61 @@
--- A new metric adds its name here. Those that a selection leaves out, and that were never built,
--- are left out of the union.
+{{ config(materialized = 'view') }}
 
+-- Every metric is in this list. Those that a selection leaves out, and that were never built, are
+-- left out of the union.
 {%- set metrics = [
-    'calibration_error',
-    'choice_divergence',
-    'confident_mistakes',
-    'context_gain',
-    'distance_frequency_gain',
-    'distance_slope',
-    'entropy',
-    'entropy_drop',
-    'entropy_resolved',
-    'forgetting_curve',
-    'gain_quantile',
-    'in_context_score',
-    'induction_advantage',
-    'induction_gain',
-    'induction_nll',
-    'key_share',
-    'ladder_gain',
-    'ladder_power',
-    'ladder_reach',
-    'longppl',
-    'longppl_external',
-    'longppl_soft',
-    'min_context',
-    'mutual_information',
-    'needle_nll',
-    'needle_recall',
-    'needle_slope',
-    'nll_curvature',
-    'nll_quantile',
-    'nll_slope',
-    'perplexity',
-    'position_gain',
-    'position_nll',
-    'rank',
-    'rank_gain',
-    'rare_recall',
-    'rare_word_gain',
-    'rare_word_nll',
-    'retrieval_distance',
-    'retrieval_gain',
-    'retrieval_lookup',
-    'retrieval_order',
-    'retrieval_recall',
-    'tail_nll',
-    'text_key_gain',
-    'text_key_ppl',
-]
-%}
-{%- set built = [] -%}
-{%- for metric in metrics -%}
-    {%- set relation = ref(metric) -%}
-    {%- if not execute or load_relation(relation) is not none -%}
-        {%- do built.append(relation) -%}
-    {%- endif -%}
+    ref('calibration_error'),
+    ref('choice_divergence'),
+    ref('confident_mistakes'),
+    ref('context_gain'),
+    ref('distance_frequency_gain'),
+    ref('distance_slope'),
+    ref('entropy'),
+    ref('entropy_drop'),
+    ref('entropy_resolved'),
+    ref('forgetting_curve'),
+    ref('gain_quantile'),
+    ref('in_context_score'),
+    ref('induction_advantage'),
+    ref('induction_gain'),
+    ref('induction_nll'),
+    ref('key_share'),
+    ref('ladder_gain'),
+    ref('ladder_power'),
+    ref('ladder_reach'),
+    ref('longppl'),
+    ref('longppl_external'),
+    ref('longppl_soft'),
+    ref('min_context'),
+    ref('mutual_information'),
+    ref('needle_nll'),
+    ref('needle_recall'),
+    ref('needle_slope'),
+    ref('nll_curvature'),
+    ref('nll_quantile'),
+    ref('nll_slope'),
+    ref('perplexity'),
+    ref('position_gain'),
+    ref('position_nll'),
+    ref('rank'),
+    ref('rank_gain'),
+    ref('rare_recall'),
+    ref('rare_word_gain'),
+    ref('rare_word_nll'),
+    ref('retrieval_distance'),
+    ref('retrieval_gain'),
+    ref('retrieval_lookup'),
+    ref('retrieval_order'),
+    ref('retrieval_recall'),
+    ref('tail_nll'),
+    ref('text_key_gain'),
+    ref('text_key_ppl'),
+] %}
+{%- set built = [] %}
+{%- for metric in metrics if not execute or load_relation(metric) %}
+    {%- do built.append(metric) %}
 {%- endfor %}
 
-{% if var('shards', none) -%}
-select * from read_parquet('{{ var('shards') }}/*/metric_documents.parquet')
-{%- else -%}
-{% for relation in built -%}
-select * from {{ relation }}
+{% for metric in built -%}
+select * from {{ metric }}
 {{ 'union all by name' if not loop.last }}
 {% endfor -%}
-{%- endif %}

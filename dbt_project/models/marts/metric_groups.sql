@@ -11,10 +11,6 @@ variants as (
     select * from {{ ref('stg_metric_variants') }}
 ),
 
-families as (
-    select * from {{ ref('stg_metric_families') }}
-),
-
 metric_groups as (
     {{ combined_documents(by = 'document_group') }}
 )

@@ -1,13 +1,5 @@
 -- Documents to one value per model (macro `combined_documents`). A missing value has a row with the
--- reason. Metrics without a table or view have none: a selection left them out.
-
-{%- set never_built = [''] -%}
-{%- for node in graph.get('nodes', {}).values()
-    if execute and not var('shards', none) and node.resource_type == 'model'
-    and node.config.meta.get('metric')
-    and not adapter.get_relation(node.database, node.schema, node.alias) -%}
-    {%- do never_built.append(node.config.meta.metric) -%}
-{%- endfor %}
+-- reason.
 
 with documents as (
     select * from {{ ref('metric_documents') }}
@@ -15,10 +7,6 @@ with documents as (
 
 variants as (
     select * from {{ ref('stg_metric_variants') }}
-),
-
-families as (
-    select * from {{ ref('stg_metric_families') }}
 ),
 
 expected_values as (
@@ -49,7 +37,6 @@ missing as (
     from expected_values
     left join found using (problem, metric, variant, model_id)
     where found.model_id is null
-        and expected_values.metric not in ('{{ never_built | join("', '") }}')
 ),
 
 metric_values as (

@@ -1,6 +1,3 @@
-{% if var('shards', none) -%}
-select * from read_parquet('{{ var('shards') }}/*/position_profile.parquet')
-{%- else -%}
 with tokens as (
     select * from {{ ref('fct_tokens') }}
 ),
@@ -53,4 +50,3 @@ position_profile as (
 )
 
 select * from position_profile
-{%- endif %}

@@ -1,1 +1,25 @@
-{{ variants_query() }}
+-- Variants that are computed, of the metrics that are built, from dbt's graph: macro `metric`.
+select
+    * replace (
+        cast(core as boolean) as core,
+        cast(transform as varchar) as transform,
+        cast(min_tokens as bigint) as min_tokens
+    )
+from (
+    values
+    (null, null, null, null, null, null, null, null, null, null, null, null)
+    {%- for node in built_metrics() %}
+    {%- for name, row in node.config.meta.variants.items() if is_in_use(node.name, row.core) %}
+    , (
+        {{ quoted(node.name) }}, {{ quoted(name) }}, {{ row.core }}, {{ quoted(row.aggregation) }},
+        {{ quoted(row.transform) }}, {{ quoted(row.over) }}, {{ quoted(row.numerator) }},
+        {{ quoted(row.denominator) }}, {{ quoted(row.where) }}, {{ row.min_tokens }},
+        {{ quoted(row.tokens) }}, {{ quoted(local_md5(tojson(row, sort_keys=true))) }}
+    )
+    {%- endfor %}
+    {%- endfor %}
+) as listed (
+    metric, variant, core, aggregation, transform, over, numerator, denominator, where_clause,
+    min_tokens, tokens, code
+)
+where metric is not null

@@ -6,19 +6,14 @@
     {% endif %}",
 ) }}
 
--- A shard has some models (`--vars '{models: […]}'`), and the evaluator of the others.
-{%- set is_new, is_asked_for = 'true', 'true' -%}
+{%- set is_new = 'true' -%}
 {%- if is_incremental() -%}
     {%- set is_new = 'unit_id not in (select distinct built.unit_id from ' ~ this ~ ' as built)' -%}
-{%- endif -%}
-{%- if var('models', none) -%}
-    {%- set is_asked_for = '(is_evaluator or list_contains(' ~ var('models') ~ ', model_id))' -%}
 {%- endif %}
 
 with units as (
     select * from {{ ref('token_units') }}
     where {{ is_new }}
-        and {{ is_asked_for }}
 ),
 
 -- Read twice, each time with a filter of its own: one copy in memory would hold every token.

@@ -6,27 +6,17 @@
     {% endif %}",
 ) }}
 
--- A shard has some models (`--vars '{models: […]}'`), and the evaluator of the others.
-{%- set is_new, is_asked_for = 'true', 'true' -%}
+{%- set is_new = 'true' -%}
 {%- if is_incremental() -%}
     {%- set is_new
         = 'tokenization_id not in (select distinct built.tokenization_id from ' ~ this ~ ' as built)' -%}
-{%- endif -%}
-{%- if var('models', none) -%}
-    {%- set is_asked_for = '(is_evaluator or list_contains(' ~ var('models') ~ ', model_id))' -%}
 {%- endif %}
 
-with asked_for as (
-    select * from {{ ref('token_units') }}
-    where {{ is_asked_for }}
-),
-
-units as (
+with units as (
     select distinct on (tokenization_id) *
     from {{ ref('token_units') }}
     where is_tokenization
         and {{ is_new }}
-        and tokenization_id in (select asked_for.tokenization_id from asked_for)
 ),
 
 all_tokens as (

@@ -1,0 +1,118 @@
+{#-
+  A metric whose variants are ratios of sums, per document: the whole of most files in models/metrics.
+
+  over: the rows that the expressions read, with one of
+      'tokens'       fct_tokens, each token after the whole document once;
+      'token_pairs'  fct_tokens, tokens with a gain: scored after the longer and a shorter context;
+      another table  with problem, model_id, doc_id, document_tokens and the column `suffix`.
+  variants: name → settings (below), the core: what every build computes.
+  grid: further variants, computed with `--vars 'grids: true'` or `'grids: [longppl]'`.
+  aggregations: ending → aggregation: each variant that sets no aggregation is in the grid again,
+      under its name with this ending.
+  suffix: the column that follows the variant's name: `mean@window_512`.
+
+  Settings, of one variant or of all (as arguments of `metric`):
+      numerator, denominator  SQL aggregates per document; the denominator is count(*) by default
+      where                   filter on rows
+      aggregation             how documents become one value: micro (sum of numerators / sum of
+                              denominators), macro (mean of the documents' values), weighted (by the
+                              documents' tokens), median, q10, q90
+      transform               exp: of the value, last
+      tokens                  number of tokens behind the value; count(*) by default
+      min_tokens              fewer tokens in all documents: no value
+      min_document_tokens     documents with fewer tokens don't count
+-#}
+{% macro metric(over, variants, grid={}, aggregations={}, suffix='probe') -%}
+    {%- set rows = declare_variants(over, variants, grid, aggregations, kwargs) -%}
+    {%- set of_tokens = {'tokens': 'is_first_pair', 'token_pairs': 'gain is not null'} -%}
+    {%- set keys, filter, ending
+        = ['problem', 'model_id', 'doc_id', 'document_tokens', suffix], 'true', suffix -%}
+    {%- if over in of_tokens -%}
+        {%- set keys, filter, ending
+            = ['unit_id'], of_tokens[over], 'pair' if over == 'token_pairs' else 'null' -%}
+    {%- endif -%}
+select
+    problem,
+    '{{ model.name }}' as metric,
+    concat_ws('@', part.variant, {{ ending }}) as variant,
+    model_id,
+    doc_id,
+    part.numerator,
+    part.denominator,
+    cast(document_tokens as double) as weight,
+    part.tokens
+from (
+    {#- Variants with one filter share a scan; FILTER clauses in one scan for all are slower. -#}
+    {%- for where, same_filter in rows | groupby('where') %}
+    select
+        {{ keys | join(', ') }},
+        unnest([
+            {%- for row in same_filter %}
+            {
+                'variant': '{{ row.variant }}',
+                'numerator': cast({{ row.numerator }} as double),
+                'denominator': cast({{ row.denominator }} as double),
+                'tokens': cast({{ row.tokens }} as bigint),
+                'least': {{ row.min_document_tokens }}
+            }{{ ',' if not loop.last }}
+            {%- endfor %}
+        ]) as part
+    from {{ ref('fct_tokens' if over in of_tokens else over) }}
+    where {{ filter }} and ({{ where }})
+    group by {{ keys | join(', ') }}
+    {{ 'union all' if not loop.last }}
+    {%- endfor %}
+) as parts
+{%- if over in of_tokens %}
+inner join {{ ref('token_units') }} using (unit_id)
+{%- endif %}
+where part.denominator != 0
+    and part.tokens >= part.least
+{%- endmacro %}
+
+{#-
+  Put variants into dbt's manifest (`config.meta.variants`), which is the catalogue; returns those to
+  compute. For metrics with SQL of their own: the code of the file is part of their definition.
+-#}
+{% macro declare_variants(over, variants, grid={}, aggregations={}, settings={}, code='') -%}
+    {%- set least = {
+        'numerator': none, 'denominator': 'count(*)', 'where': 'true', 'aggregation': 'micro',
+        'transform': none, 'tokens': 'count(*)', 'min_tokens': 1, 'min_document_tokens': 1,
+    } -%}
+    {%- set known = least.keys() | list + ['over', 'core', 'code'] -%}
+    {%- set found = {} -%}
+    {%- for core, group in [(false, grid), (true, variants)] -%}
+        {%- for name, own in group.items() -%}
+            {%- set row = dict(dict(dict(least, over=over, **settings), **own), core=core, code=code) -%}
+            {%- for wrong in row.keys() | reject('in', known) -%}
+                {{ exceptions.raise_compiler_error('variant ' ~ name ~ ' has the setting ' ~ wrong
+                    ~ '; settings are ' ~ least.keys() | join(', ')) }}
+            {%- endfor -%}
+            {%- if row.aggregation not in ['micro', 'macro', 'weighted', 'median', 'q10', 'q90'] -%}
+                {{ exceptions.raise_compiler_error('variant ' ~ name ~ ' has the aggregation '
+                    ~ row.aggregation ~ '; write micro, macro, weighted, median, q10 or q90') }}
+            {%- endif -%}
+            {%- do found.update({name: row}) -%}
+            {%- for ending, aggregation in aggregations.items() if 'aggregation' not in own -%}
+                {%- do found.update({name ~ ending: dict(row, aggregation=aggregation, core=false)}) -%}
+            {%- endfor -%}
+        {%- endfor -%}
+    {%- endfor -%}
+    {%- do config(meta = {'metric': model.name, 'variants': found}) -%}
+    {%- set listed = graph.get('nodes', {}).get('model.tokenmart.metric_documents') -%}
+    {%- if listed and model.resource_type == 'model' and model.unique_id not in listed.depends_on.nodes -%}
+        {{ exceptions.raise_compiler_error(
+            "add ref('" ~ model.name ~ "') to the list in metric_documents.sql") }}
+    {%- endif -%}
+    {%- set in_use = [] -%}
+    {%- for name, row in found.items() if is_in_use(model.name, row.core) -%}
+        {%- do in_use.append(dict(row, variant=name)) -%}
+    {%- endfor -%}
+    {{- return(in_use) -}}
+{%- endmacro %}
+
+{#- Whether a variant is computed: `--vars '{grids: true}'` or `'{grids: [METRIC]}'` adds grids. -#}
+{% macro is_in_use(metric, core) -%}
+    {%- set grids = var('grids', false) -%}
+    {{- return(core or grids is sameas true or metric in (grids or [])) -}}
+{%- endmacro %}

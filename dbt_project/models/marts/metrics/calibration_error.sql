@@ -1,5 +1,0 @@
-with confidence_bins as (
-    select * from {{ ref('confidence_bins') }}
-)
-
-{{ variant_sums(variants(metric = 'calibration_error'), suffix = 'pair') }}

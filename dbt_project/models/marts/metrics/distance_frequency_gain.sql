@@ -1,3 +1,0 @@
--- Formulas: variants/distance_frequency_gain.csv; sums: token_metrics; values: metric_values.
-select * exclude (unit_id, definition) from {{ ref('token_metrics') }}
-where metric = 'distance_frequency_gain'

@@ -1,3 +1,0 @@
--- Formulas: variants/key_share.csv; sums: token_metrics; values: metric_values.
-select * exclude (unit_id, definition) from {{ ref('token_metrics') }}
-where metric = 'key_share'

@@ -1,5 +1,0 @@
-with needle_answers as (
-    select * from {{ ref('needle_answers') }}
-)
-
-{{ variant_sums(variants(metric = 'needle_nll')) }}

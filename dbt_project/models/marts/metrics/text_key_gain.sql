@@ -1,3 +1,0 @@
--- Formulas: variants/text_key_gain.csv; sums: token_metrics; values: metric_values.
-select * exclude (unit_id, definition) from {{ ref('token_metrics') }}
-where metric = 'text_key_gain'
