@@ -22,8 +22,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from tokenmart import FUNCTIONS, cli
-from warehouse.metrics.registry import find_families
-from warehouse.metrics.variant_files import read_variants
+from warehouse.metrics.manifest import read_metrics
+from warehouse.paths import Workspace, find_workspace
 from warehouse.plugins import kinds
 from warehouse.problem.problem_files import ProblemKind
 from warehouse.problem.spec import Problem
@@ -302,33 +302,31 @@ def _dbt_model(model: dict[str, Any]) -> list[str]:
     return lines
 
 
-def metrics_page(project: Path = DBT) -> str:
-    """Every metric with formula, description and variants; new metrics may have no core."""
+def metrics_page(workspace: Workspace | None = None) -> str:
+    """Every metric with formula, description and variants."""
     lines = [
         "# Metrics",
         "",
-        "A variant is a row of `dbt_project/variants/<metric>.csv`: a numerator, a denominator and "
-        "a filter in SQL. `tokenmart dbt run` builds the core variants; the variable `grids` adds "
-        "the others. `tokenmart metrics list` prints the same list.",
+        "A metric is one SQL file, `dbt_project/models/metrics/<metric>.sql`, with the text of this "
+        "page in the YAML beside it. `tokenmart dbt run` builds the core variants; the variable `grids` "
+        "adds the others. `tokenmart metrics list` prints the same list.",
         "",
     ]
-    families = find_families(project)
-    for heading in sorted({family.family for family in families}):
+    metrics = read_metrics(workspace or find_workspace(ROOT)).values()
+    for heading in sorted({metric.family for metric in metrics}):
         lines += [f"## {heading[:1].upper()}{heading[1:]}", ""]
-        for family in families:
-            if family.family != heading:
+        for metric in metrics:
+            if metric.family != heading:
                 continue
             facts = [
-                f"{family.direction} is better",
-                f"computed from the probe `{family.needs}`",
-                "admissible" if family.admissible else "not admissible in a submission",
+                f"{metric.direction} is better",
+                f"computed from the probe `{metric.needs}`",
+                "admissible" if metric.admissible else "not admissible in a submission",
             ]
-            variants = read_variants(project / "variants" / f"{family.metric}.csv")
-            core = [each for each in variants if each.settings.get("core") == "true"]
-            built = f"{len(core)} of them core" if core else "all built by default"
-            counts = f"{counted(len(variants), 'variant')}, {built}."
-            lines += [f"### {family.metric}", "", f"*{'; '.join(facts)}.* {counts}", ""]
-            lines += [family.description, ""]
+            core = sum(settings["core"] for settings in metric.variants.values())
+            counts = f"{counted(len(metric.variants), 'variant')}, {core} of them core."
+            lines += [f"### {metric.name}", "", f"*{'; '.join(facts)}.* {counts}", ""]
+            lines += [metric.description, ""]
     return "\n".join(lines)
 
 

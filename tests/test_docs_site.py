@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from functools import cache
@@ -90,7 +89,7 @@ def test_the_reference_has_every_command_table_metric_and_function(site: Path) -
     tables = text_of(site / "reference" / "tables.html")
     assert [name for name in (*all_tables(), "units") if f'id="{name}"' not in tables] == []
     metrics = text_of(site / "reference" / "metrics.html")
-    files = sorted(ROOT.glob("dbt_project/variants/*.csv"))
+    files = sorted(ROOT.glob("dbt_project/models/metrics/*.sql"))
     assert [file.stem for file in files if f'id="{file.stem}"' not in metrics] == []
     python = text_of(site / "reference" / "python.html")
     assert [name for name in FUNCTIONS if f"tokenmart.{name}" not in python] == []
@@ -114,19 +113,3 @@ def test_each_written_page_is_in_the_navigation() -> None:
     written = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     assert written == listed - {"index.md"}, "the home page is the README"
     assert yaml.safe_load(text)["theme"]["font"] is False
-
-
-def test_a_new_metric_needs_no_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`metrics new` writes variants without the column `core`; all of them are built."""
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    from docs_reference import metrics_page
-
-    project = tmp_path / "dbt_project"
-    for folder in ("models", "variants"):
-        shutil.copytree(ROOT / "dbt_project" / folder, project / folder)
-    (project / "variants" / "rank.csv").write_text(
-        "metric,variant,aggregation,over,numerator,denominator\n"
-        "rank,one,micro,tokens,sum(rank),count(*)\n"
-    )
-    page = metrics_page(project)
-    assert "1 variant, all built by default." in page.partition("### rank\n")[2]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.metrics.registry import Family, find_families
-from warehouse.metrics.variant_files import in_contexts, read_variants
+from warehouse.metrics.manifest import Metric, in_contexts, read_metrics
+from warehouse.paths import Workspace
 
 if TYPE_CHECKING:
     from warehouse.problem.spec import Problem
@@ -40,11 +39,11 @@ class RegisteredMetric(BaseModel):
         return f"{self.metric}/{self.variant}"
 
 
-def define(project: Path, problem: Problem, text: str) -> RegisteredMetric:
+def define(workspace: Workspace, problem: Problem, text: str) -> RegisteredMetric:
     """Find what `METRIC/VARIANT` or `METRIC/VARIANT:DIRECTION` names in a problem.
 
     Args:
-        project: the dbt project.
+        workspace: whose dbt project has the metric.
         problem: whose probes say in which contexts a variant can be computed.
         text: as given on the command line; the direction is by default the family's.
 
@@ -54,7 +53,7 @@ def define(project: Path, problem: Problem, text: str) -> RegisteredMetric:
     """
     name, _, wanted = text.partition(":")
     metric, _, variant = name.partition("/")
-    families = {family.metric: family for family in find_families(project)}
+    families = read_metrics(workspace)
     family = families.get(metric)
     listed = f"see `tokenmart metrics list --problem {problem.asked}"
     if family is None:
@@ -66,7 +65,7 @@ def define(project: Path, problem: Problem, text: str) -> RegisteredMetric:
             f"--metric {text}: {metric} is not admissible, it needs a second model; {listed} "
             "--admissible`"
         )
-    _check_variant(project, problem, family, text, variant)
+    _check_variant(problem, family, text, variant)
     direction = wanted or family.direction
     if direction not in ("higher", "lower"):
         raise TokenmartError(
@@ -76,37 +75,34 @@ def define(project: Path, problem: Problem, text: str) -> RegisteredMetric:
         metric=metric,
         variant=variant,
         direction="higher" if direction == "higher" else "lower",
-        definition=definition_sha256(project, problem, metric, variant),
+        definition=definition_sha256(workspace, problem, metric, variant),
     )
 
 
-def _check_variant(
-    project: Path, problem: Problem, family: Family, text: str, variant: str
-) -> None:
+def _check_variant(problem: Problem, family: Metric, text: str, variant: str) -> None:
     """Refuse a name that no value will ever have in the problem; the message has those it has."""
     contexts = problem.contexts.get(family.needs, [])
     if not contexts:
         raise TokenmartError(
-            f"--metric {text}: {family.metric} needs a {family.needs} probe, and problem "
+            f"--metric {text}: {family.name} needs a {family.needs} probe, and problem "
             f"{problem.name} defines none; add one to its file, or see `tokenmart metrics list "
             f"--problem {problem.asked}`"
         )
-    rows = read_variants(project / "variants" / f"{family.metric}.csv")
-    known = [name for row in rows for name in in_contexts(row.variant, contexts)]
+    known = [name for each in family.variants for name in in_contexts(each, contexts)]
     if variant in known:
         return
     base = variant.partition("@")[0]
     meant = [name for name in known if name.partition("@")[0] == base]
-    hint = f"write {' or '.join(f'{family.metric}/{name}' for name in meant)}; " if meant else ""
+    hint = f"write {' or '.join(f'{family.name}/{name}' for name in meant)}; " if meant else ""
     raise TokenmartError(
         f"--metric {text}: no such variant in problem {problem.name}; "
         f"{hint or did_you_mean(variant, known)}see `tokenmart metrics list --problem "
-        f"{problem.asked} --metric {family.metric}`"
+        f"{problem.asked} --metric {family.name}`"
     )
 
 
 def definition_sha256(
-    project: Path,
+    workspace: Workspace,
     problem: Problem,
     metric: str,
     variant: str,
@@ -115,16 +111,16 @@ def definition_sha256(
     """Hash over what a metric's values and its test depend on.
 
     Args:
-        project: the dbt project.
+        workspace: whose dbt project has the metric.
         problem: whose documents, probes (with their excerpts) and target (with its tasks, lengths
             and contexts) the metric is registered for.
         metric, variant: as in METRIC/VARIANT.
         covers: what is hashed; entries written before 2026-11-25 cover `metric` alone.
 
     Raises:
-        TokenmartError: no such variant, or its files can't be read.
+        TokenmartError: no such variant, or dbt can't parse the project.
     """
-    text = _metric_text(project, metric, variant)
+    text = _metric_text(workspace, metric, variant)
     if covers != ("metric",):
         parts: dict[Covered, Any] = {
             "metric": text,
@@ -141,16 +137,15 @@ def _settings(part: BaseModel) -> dict[str, Any]:
     return part.model_dump(mode="json", exclude_defaults=True)
 
 
-def _metric_text(project: Path, metric: str, variant: str) -> str:
-    """The SQL of a metric's family and the row of one variant."""
-    table = project / "variants" / f"{metric}.csv"
-    rows = {row.variant: row.settings for row in read_variants(table)}
-    sql = next(project.glob(f"models/marts/**/{metric}.sql"), None)
-    code = sql.read_text("utf-8") if sql else ""
+def _metric_text(workspace: Workspace, metric: str, variant: str) -> str:
+    """What the values of a variant are computed by."""
     base = variant.partition("@")[0]  # what follows names the condition it is computed from
-    if base not in rows:
+    found = read_metrics(workspace).get(metric)
+    if found is None or base not in found.variants:
         raise TokenmartError(
-            f"--metric {metric}/{variant}: no such variant; {did_you_mean(base, rows)}"
-            f"variants are the rows of {table}"
+            f"--metric {metric}/{variant}: no such variant; "
+            f"{did_you_mean(base, found.variants if found else ())}see `tokenmart metrics list`",
+            code="unknown-variant",
+            where=f"{metric}/{variant}",
         )
-    return f"{code}\n{json.dumps(rows[base], sort_keys=True)}"
+    return found.definition(base)

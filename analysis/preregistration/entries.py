@@ -168,7 +168,7 @@ def register(
             f"{problem.asked}: name: {problem.name} is that of {own}, and what is registered for "
             "one would count for the other; give your file a name of its own"
         )
-    chosen = tuple(dict.fromkeys(define(workspace.dbt_project, problem, text) for text in metrics))
+    chosen = tuple(dict.fromkeys(define(workspace, problem, text) for text in metrics))
     known = known_labels(workspace, problem)
     if known and (not labels_known or supersedes is not None):
         remedy = (
@@ -340,7 +340,7 @@ def _changes(
         found.insert(0, f"the problem file states that labels were known from {known} on")
     try:
         same = metric.definition == definition_sha256(
-            workspace.dbt_project, problem, metric.metric, metric.variant, entry.covers or _FIRST
+            workspace, problem, metric.metric, metric.variant, entry.covers or _FIRST
         )
     except TokenmartError:
         same = False

@@ -23,24 +23,10 @@ from analysis.statistics.correlations import spearman
 from analysis.statistics.families import new_family
 from analysis.submission import cli as submission
 from analysis.submission import verifier as locked
-from warehouse.metrics.lineage import manifest_path, read_lineage
-from warehouse.metrics.registry import LIST
+from warehouse.metrics.lineage import read_lineage
+from warehouse.metrics.manifest import manifest_path
 from warehouse.metrics.tries import tries
 from warehouse.store.provenance import CODE_ROOT
-
-FAMILY_YAML = """
-models:
-  - name: good
-    config:
-      meta: {metric: good, family: likelihood, direction: higher, admissible: true, needs: full}
-"""
-
-
-VARIANTS = "metric,variant,aggregation,over,numerator,denominator"
-
-
-def row(variant):
-    return f"good,{variant},micro,tokens,sum(nll),count(*)"
 
 
 def run(command, *arguments):
@@ -58,18 +44,16 @@ def ruling(document):
     return [document[name] for name in (*names, "critical_within_families", "design_effect")]
 
 
+def catalogue(marts, *variants, numerator="sum(nll)"):
+    settings = {"numerator": numerator, "core": True}
+    marts.manifest({"good": ["stg_token_stats"]}, variants=dict.fromkeys(variants, settings))
+
+
 @pytest.fixture
 def library(minilong):
     """The metric `good` as the library would hold it, and no label recorded yet."""
     edit_problem(minilong, "labels_known_since: 2026-11-22\n", "")
-    project = minilong.workspace.dbt_project
-    folder = project / "models" / "marts" / "metrics"
-    folder.mkdir(parents=True)
-    (folder / "good.sql").write_text("select 1 from {{ ref('stg_token_stats') }}\n")
-    (folder / "_metrics.yml").write_text(FAMILY_YAML)
-    (project / LIST).write_text("{%- set metrics = [\n    'good',\n] %}\n")
-    (project / "variants").mkdir()
-    (project / "variants" / "good.csv").write_text(f"{VARIANTS}\n{row('a')}\n{row('b')}\n")
+    catalogue(minilong, "a", "b")
     return minilong
 
 
@@ -154,12 +138,10 @@ def test_who_registers_after_the_labels_is_refused_or_marked_for_ever(library):
 def test_registering_everything_pays_for_everything(library):
     """One registered metric passes at its own p; among many the largest of all counts."""
     generator = np.random.default_rng(0)
-    rows = [VARIANTS, row("a")]
     for number in range(9):
         values = {m: float(generator.normal()) for m in library.models("minilong")}
         library.metric("minilong", "good", f"x{number}", values)
-        rows.append(row(f"x{number}"))
-    (library.workspace.dbt_project / "variants" / "good.csv").write_text("\n".join(rows) + "\n")
+    catalogue(library, *(f"x{number}" for number in range(9)))
     assert preregister("--metric", "good/x0").exit_code == 0
     alone = select()["preregistered"][0]["p_one_sided"]
     others = [word for number in range(1, 9) for word in ("--metric", f"good/x{number}")]
@@ -222,8 +204,7 @@ def test_a_preregistered_metric_leads_text_and_table(library):
 
 def test_another_formula_under_the_registered_name_is_noticed(library):
     assert preregister("--metric", "good/a").exit_code == 0
-    sql = library.workspace.dbt_project / "models" / "marts" / "metrics" / "good.sql"
-    sql.write_text(sql.read_text().replace("1", "2"))
+    catalogue(library, "a", numerator="sum(2 * nll)")
     said = select()["preregistered"][0]
     assert (
         said["changed_since"]

@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from dbt_harness import PROJECT, Warehouse
+from dbt_harness import Warehouse
 
 
 @pytest.fixture(scope="module")
@@ -52,22 +52,3 @@ def test_nothing_is_loaded_from_elsewhere(page: str, built: Warehouse) -> None:
     assert built.manifest["metadata"]["send_anonymous_usage_stats"] is False, (
         "dbt's page loads its tracker when this is on"
     )
-
-
-def test_the_census_is_that_of_the_committed_file() -> None:
-    (census,) = json.loads((PROJECT.parent / "benchmarks" / "census.json").read_text("utf-8"))
-    text = " ".join((PROJECT / "docs" / "core.md").read_text("utf-8").split())
-    missing = {reason: len(names) for reason, names in census["without_value"].items()}
-    no_probe = missing["no row: no probe of its kind"]
-    none, few = (
-        missing["no token qualified"],
-        sum(count for reason, count in missing.items() if reason.endswith("of at least 10 tokens")),
-    )
-    assert sum(missing.values()) == no_probe + none + few
-    assert (
-        f"all {len(census['variants'])} variants put the models in {census['rankings']} different "
-        f"orders, the {census['core_variants']} of the core in {census['core_rankings']}. "
-        f"{sum(missing.values())} variants have no value there: {no_probe} because the problem has "
-        f"no probe of that kind, the others because no token qualified ({none}) or fewer than ten "
-        f"did ({few})"
-    ) in text

@@ -17,7 +17,6 @@ SHAPE = Shape(models=3, documents=2, tokens=700, windows=(Window(64, 32),), voca
 KEYS = {
     "token_features": "tokenization_id",
     "fct_tokens": "unit_id",
-    "token_metrics": "(unit_id, metric, variant)",
 }
 """The incremental tables, with what their rows are kept by."""
 
@@ -34,7 +33,7 @@ def incremental_rows(warehouse: Warehouse) -> dict[str, Rows]:
         for node in warehouse.manifest["nodes"].values()
         if node["resource_type"] == "model" and node["config"]["materialized"] == "incremental"
     }
-    assert built == KEYS.keys(), "at most three"
+    assert built == KEYS.keys(), "the two large tables"
     return {
         table: {
             key: frozenset(rows)
@@ -76,25 +75,14 @@ def fresh(without_last: Warehouse, tmp_path_factory: pytest.TempPathFactory) -> 
     return warehouse
 
 
-def test_an_added_variant_computes_only_itself(fresh: Warehouse, tmp_path: Path) -> None:
+def test_an_added_variant_has_a_value_and_computes_no_token_again(
+    fresh: Warehouse, tmp_path: Path
+) -> None:
     changed = fresh.copied(tmp_path)
     before, values = incremental_rows(changed), changed.values("context_gain")
-    add_variant(
-        changed,
-        "context_gain",
-        {
-            "variant": "added",
-            "over": "token_pairs",
-            "numerator": "sum(gain)",
-            "denominator": "count(*)",
-            "where": "gain > 0.3",
-        },
-    )
-    changed.run()
-    after = incremental_rows(changed)
-    new, gone, kept = changes(before["token_metrics"], after["token_metrics"])
-    assert (new, gone) == (SHAPE.models * SHAPE.documents, 0) and kept
-    assert {table for table in KEYS if before[table] != after[table]} == {"token_metrics"}
+    add_variant(changed, "context_gain", "added", where="gain > 0.3")
+    changed.run("--select", "context_gain+")
+    assert incremental_rows(changed) == before
     found = changed.values("context_gain")
     assert found["added@window_64", "lab--model-0"] is not None
     kept = {key: value for key, value in found.items() if key in values}
@@ -103,15 +91,13 @@ def test_an_added_variant_computes_only_itself(fresh: Warehouse, tmp_path: Path)
     whole.run()
     assert_same_values(changed, whole)
     changed.run()
-    assert incremental_rows(changed) == after, "nothing to do writes nothing"
+    assert incremental_rows(changed) == before, "nothing to do writes nothing"
 
 
 def test_an_added_model_computes_only_itself(without_last: Warehouse, fresh: Warehouse) -> None:
     before, after = incremental_rows(without_last), incremental_rows(fresh)
     for table in ("token_features", "fct_tokens"):
         assert changes(before[table], after[table])[:2] == (SHAPE.documents, 0), table
-    new, gone, kept = changes(before["token_metrics"], after["token_metrics"])
-    assert (gone, kept) == (0, len(before["token_metrics"])) and new < kept
 
 
 def test_a_vanished_model_leaves_no_trace(
@@ -121,7 +107,7 @@ def test_a_vanished_model_leaves_no_trace(
     remove_last(warehouse)
     warehouse.run()
     assert_same_values(warehouse, without_last)
-    for table in ("fct_tokens", "token_metrics"):
+    for table in ("fct_tokens", "metric_documents"):
         assert warehouse.rows(f"select count(*) from {table} where model_id = '{LAST}'") == [(0,)]
 
 
@@ -141,10 +127,10 @@ def test_rows_of_edited_sql_are_computed_again(fresh: Warehouse, tmp_path: Path,
 
 def test_an_edited_variant_is_computed_again(fresh: Warehouse, tmp_path: Path) -> None:
     edited = fresh.copied(tmp_path)
-    path = edited.project / "variants" / "perplexity.csv"
-    path.write_text(path.read_text().replace("sum(nll),count(*)", "sum(2 * nll),count(*)"))
+    path = edited.project / "models" / "metrics" / "perplexity.sql"
+    path.write_text(path.read_text().replace("'sum(nll)'", "'sum(2 * nll)'"))
     before = edited.values("perplexity")
-    edited.run()
+    edited.run("--select", "perplexity+")
     for key, value in edited.values("perplexity").items():
         assert value == pytest.approx((before[key] or 0) ** (2 if key[0] == "micro" else 1)), key
 

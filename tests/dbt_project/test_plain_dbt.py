@@ -38,7 +38,10 @@ def values(warehouse: Warehouse, metric: str) -> dict[tuple[str, str], float | N
         (("run", "--select", "+perplexity+"), "perplexity"),
         (("build", "--select", "+longppl+", *NO_UNIT_TESTS), "longppl"),
         (("run", "--select", "+retrieval_gain+", "token_units"), "retrieval_gain"),
-        (("build", "--select", "+path:models/marts/custom+", *NO_UNIT_TESTS), "confident_mistakes"),
+        (
+            ("build", "--select", "+path:models/metrics/rank.sql+", *NO_UNIT_TESTS),
+            "rank",
+        ),
     ],
 )
 def test_a_selection_on_a_fresh_database(
@@ -95,14 +98,52 @@ def test_a_broken_metric_is_dbts_own_error_and_exclude_builds_the_rest(
     whole: Warehouse, tmp_path: Path
 ) -> None:
     broken = whole.copied(tmp_path)
-    (broken.project / "models" / "marts" / "metrics" / "rank.sql").write_text(
-        "select * exclude (unit_id, definition), no_such_column from {{ ref('token_metrics') }}"
-    )
+    path = broken.project / "models" / "metrics" / "rank.sql"
+    path.write_text(path.read_text().replace("rank = 1", "no_such_column = 1"))
     done = broken.dbt("run", "--full-refresh")
     assert done.returncode == 1
     assert "model rank " in done.stdout and "no_such_column" in done.stdout
     excluded = on_fresh(broken, tmp_path / "fresh").dbt("run", "--exclude", "rank")
     assert excluded.returncode == 0, excluded.stdout
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("'numerator'", "'numeratr'", "numeratr"),
+        ("variants = {", "variants = {'x': {'aggregation': 'mean'}, ", "mean"),
+    ],
+)
+def test_a_wrong_setting_is_named(
+    whole: Warehouse, tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    wrong = whole.copied(tmp_path)
+    path = wrong.project / "models" / "metrics" / "rank.sql"
+    path.write_text(path.read_text().replace(old, new, 1))
+    done = wrong.dbt("parse")
+    assert done.returncode != 0 and said in done.stdout and "rank.sql" in done.stdout
+
+
+def test_a_new_metric_is_its_file_and_a_ref(whole: Warehouse, tmp_path: Path) -> None:
+    """Without the ref in metric_documents dbt names it; tests of one metric run alone."""
+    own = whole.copied(tmp_path)
+    metrics, documents = own.project / "models" / "metrics", own.project / "models" / "marts"
+    (metrics / "late_nll.sql").write_text(
+        "{{ metric(over='tokens', numerator='sum(nll)', variants={'micro': {}}) }}"
+    )
+    (metrics / "late_nll.yml").write_text(
+        "models:\n  - name: late_nll\n    description: Late.\n    config:\n"
+        "      meta: {family: position, direction: lower, needs: full}\n"
+        "    columns:\n      - {name: numerator, data_tests: [not_null]}\n"
+    )
+    done = own.dbt("run", "--select", "late_nll+")
+    assert done.returncode != 0 and "ref('late_nll')" in done.stdout
+    path = documents / "metric_documents.sql"
+    path.write_text(path.read_text().replace("set metrics = [", "set metrics = [ref('late_nll'),"))
+    own.run("--select", "late_nll+")
+    assert own.values("late_nll").keys() == {("micro", f"lab--model-{n}") for n in range(2)}
+    done = own.dbt("test", "--select", "late_nll")
+    assert done.returncode == 0 and "PASS=1 " in done.stdout
 
 
 def test_dbt_from_another_folder(whole: Warehouse, tmp_path: Path) -> None:

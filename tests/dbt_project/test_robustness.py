@@ -13,7 +13,6 @@ from dbt_harness import (
     SHAPE,
     NewWarehouse,
     Warehouse,
-    add_variant,
     assert_same_values,
 )
 from made_up_warehouse import Shape, Window
@@ -125,17 +124,6 @@ def test_values_keep_ten_digits_so_that_equal_models_tie(built: Warehouse) -> No
     )
     assert [kept for kept, _ in values] == [float(f"{computed:.9e}") for _, computed in values]
     assert any(kept != computed for kept, computed in values)
-
-
-def test_variants_may_mix_line_endings(tmp_path: Path) -> None:
-    warehouse = Warehouse(tmp_path / "data", tmp_path / "tokenmart.duckdb")
-    warehouse = warehouse.with_own_project(tmp_path)
-    share = {"numerator": "count_if(gain > 0.3)", "denominator": "count(*)", "over": "token_pairs"}
-    add_variant(warehouse, "key_share", {**share, "variant": "added"}, end="\r\n")
-    add_variant(warehouse, "key_share", {**share, "variant": "another"})
-    warehouse.run()
-    query = "select parameters ->> 'numerator' from metric_catalog where variant = 'added'"
-    assert warehouse.rows(query) == [("count_if(gain > 0.3)",)]
 
 
 def test_readers_work_from_any_folder(

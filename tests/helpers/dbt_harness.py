@@ -155,17 +155,13 @@ class Warehouse:
         return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
-def add_variant(
-    warehouse: Warehouse, metric: str, setting: dict[str, str], end: str = "\n"
-) -> None:
-    """Append a core variant to the metric's file in the warehouse's own project."""
-    setting = {"metric": metric, "aggregation": "micro", "core": "true", **setting}
-    path = warehouse.project / "variants" / f"{metric}.csv"
-    with path.open("a+", encoding="utf-8", newline="") as file:
-        file.seek(0)
-        names = file.readline().strip().split(",")
-        assert setting.keys() <= set(names)
-        file.write(",".join(setting.get(name, "") for name in names) + end)
+def add_variant(warehouse: Warehouse, metric: str, name: str, **settings: str) -> None:
+    """A further core variant, in the metric's file of the warehouse's own project."""
+    path = warehouse.project / "models" / "metrics" / f"{metric}.sql"
+    text = path.read_text(encoding="utf-8")
+    assert "variants = {" in text
+    added = f"variants = {{{name!r}: {settings!r}, "
+    path.write_text(text.replace("variants = {", added, 1), encoding="utf-8")
 
 
 NewWarehouse = Callable[[Shape], Warehouse]

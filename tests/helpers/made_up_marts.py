@@ -151,8 +151,13 @@ class Marts:
             connection.executemany(f"insert into models values ({_marks(6)})", models)
             connection.executemany(f"insert into documents values ({_marks(7)})", documents)
 
-    def manifest(self, metrics: dict[str, list[str]], needs: str = "full") -> None:
-        """dbt's lineage graph: metric → names of its direct parents."""
+    def manifest(
+        self,
+        metrics: dict[str, list[str]],
+        needs: str = "full",
+        variants: dict[str, dict[str, Any]] | None = None,
+    ) -> None:
+        """dbt's manifest: metric → names of its direct parents; all have the same variants."""
         nodes: dict[str, Any] = {}
         parents: dict[str, list[str]] = {
             "model.tokenmart.stg_token_stats": ["source.tokenmart.extract.tokens"],
@@ -160,7 +165,14 @@ class Marts:
         }
         for metric, above in metrics.items():
             name = f"model.tokenmart.{metric}"
-            meta = {"metric": metric, "needs": needs}
+            meta = {
+                "metric": metric,
+                "family": "likelihood",
+                "direction": "higher",
+                "admissible": True,
+                "needs": needs,
+                "variants": variants or {},
+            }
             nodes[name] = {"resource_type": "model", "config": {"meta": meta}}
             parents[name] = [f"model.tokenmart.{parent}" for parent in above]
         path = self.workspace.dbt_project / "target" / "manifest.json"

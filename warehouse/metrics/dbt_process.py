@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from importlib.util import find_spec
 from typing import IO
@@ -24,7 +23,6 @@ from warehouse.paths import Workspace
 PROBLEMS_NAMED = 3
 """Number of problems for which the next commands are printed."""
 
-_PLUGIN = "warehouse.metrics.dbt_plugin"
 _KEPT = ("DBT_TARGET_PATH", "DBT_LOG_PATH")
 """Variables of dbt that reach it. All others may be those of another project: its profile, its
 target, its flags."""
@@ -74,26 +72,9 @@ def run_dbt(arguments: Sequence[str], workspace: Workspace) -> int:
         code = start_dbt(arguments, workspace)
     quiet = {"--quiet", "-q"} & set(arguments)
     if code == 0 and {"build", "run"} & set(arguments) and not quiet:
-        lines = next_steps(workspace)
-        if _nothing_selected(arguments, workspace):
-            lines = ["nothing was computed: the selection matches no model; correct --select"]
-        for line in lines:
+        for line in next_steps(workspace):
             click.echo(visible(line))
     return code
-
-
-def _nothing_selected(arguments: Sequence[str], workspace: Workspace) -> bool:
-    """Whether the last run had nothing to do, by the results that dbt wrote."""
-    folder = os.environ.get("DBT_TARGET_PATH", "target")
-    for place, argument in enumerate(arguments):
-        name, _, value = argument.partition("=")
-        if name == "--target-path":
-            folder = value or "".join(arguments[place + 1 : place + 2])
-    try:
-        text = (workspace.dbt_project / folder / "run_results.json").read_text(encoding="utf-8")
-        return not json.loads(text)["results"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
 
 
 def next_steps(workspace: Workspace) -> list[str]:
@@ -149,30 +130,22 @@ def _steps_of(problem: str, workspace: Workspace) -> list[str]:
 def start_dbt(
     arguments: Sequence[str],
     workspace: Workspace,
-    settings: Mapping[str, str] | None = None,
     log: IO[bytes] | None = None,
 ) -> int:
     """Run dbt, whatever else is running.
 
     Args:
-        settings: further variables of its environment.
         log: where its output goes; None for this process's own output.
 
     Returns:
         dbt's exit status.
 
     Raises:
-        TokenmartError: dbt isn't installed, or the workspace is of an earlier version.
+        TokenmartError: dbt isn't installed.
     """
     program = command()
     if program is None:
         raise TokenmartError("dbt: not installed in this environment; run `make setup`")
-    profiles = workspace.dbt_project / "profiles.yml"
-    if profiles.is_file() and _PLUGIN not in profiles.read_text(encoding="utf-8"):
-        raise TokenmartError(
-            f"{profiles}: lacks the plugin that opens the data; write `plugins: [{{module: "
-            f"{_PLUGIN}}}]` under outputs.local"
-        )
     workspace.database.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     return subprocess.run(
@@ -182,7 +155,6 @@ def start_dbt(
             **inherited("DBT_", _KEPT),
             **workspace.environment(),
             "TOKENMART_PARENT": str(os.getpid()),
-            **(settings or {}),
         },
         stdout=log,
         stderr=log,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from warehouse.errors import TokenmartError
-from warehouse.paths import Workspace
-from warehouse.strict_json import StrictJsonError, read_json
+from warehouse.metrics.manifest import read_manifest
 
-_MAXIMUM_BYTES = 256 << 20
 _LABELS = "downstream"
 _GIVEN = "given_by_dbt"
 """Placeholder for a Jinja expression: a `ref`, a `source`, a macro's text."""
@@ -33,9 +30,6 @@ _FILE = re.compile(
     r"'[^']*(?:://|\.(?:parquet|csv|tsv|jsonl?|ndjson|duckdb|db|sqlite|xlsx|txt|arrow|gz|zst))[^']*'",
     re.IGNORECASE,
 )
-_VARIANTS = re.compile(r"read_csv\(\s*'variants/\*\.csv'[^)]*\)")
-"""The metric library's own settings, which `check_variants` looks through."""
-
 _NAMES_LABELS = re.compile(rf"[\w.]*{_LABELS}\w*", re.IGNORECASE)
 
 
@@ -57,12 +51,6 @@ class Lineage:
     needs: str
 
 
-def manifest_path(workspace: Workspace) -> Path:
-    """File with the graph of dbt's last run."""
-    folder = os.environ.get("DBT_TARGET_PATH") or "target"
-    return workspace.dbt_project / folder / "manifest.json"
-
-
 def read_lineage(path: Path, metric: str) -> Lineage:
     """Read the lineage of a metric from dbt's manifest.
 
@@ -70,10 +58,7 @@ def read_lineage(path: Path, metric: str) -> Lineage:
         TokenmartError: no manifest, or no model for this metric in it.
     """
     remedy = "run `tokenmart dbt build`"
-    try:
-        manifest = read_json(path, _MAXIMUM_BYTES).content
-    except StrictJsonError as error:
-        raise TokenmartError(f"{path}: dbt's lineage graph {error}; {remedy}") from error
+    manifest = read_manifest(path)
     nodes: Mapping[str, Any] = manifest.get("nodes", {})
     found = [
         name
@@ -124,7 +109,7 @@ def _named_labels(manifest: Mapping[str, Any], names: list[str]) -> Iterator[str
 def _read_past_the_graph(manifest: Mapping[str, Any], names: list[str]) -> Iterator[str]:
     """Models whose SQL, or a macro that it calls, reads what no `ref` or `source` gave it."""
     for name, texts in _texts(manifest, names):
-        plain = [_VARIANTS.sub(_GIVEN, _without_jinja(text)) for text in texts]
+        plain = [_without_jinja(text) for text in texts]
         own = {cte.lower() for text in plain for cte in _CTE.findall(text)}
         for text in plain:
             opens = _OPENS.search(text)

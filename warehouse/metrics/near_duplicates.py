@@ -1,8 +1,8 @@
-"""Near-duplicates: variants that rank the models alike, by rank correlation."""
+"""Near-duplicates: variants that rank the models alike, by Spearman's rank correlation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
 LEAST_MODELS = 3
 """Two variants with fewer models in common have no correlation."""
-
-_ROUNDING = 1e-9
 
 # Ranks are among the models that have both values; ties share the mean of their places: the first
 # and the last one's, halved.
@@ -57,6 +55,10 @@ _CORRELATIONS = f"""
     from pairs
     group by problem, variant, other_metric, other_variant
     having models >= {LEAST_MODELS} and isfinite(spearman)
+    qualify row_number() over (
+        partition by problem, variant
+        order by abs(spearman) desc, other_metric, other_variant
+    ) <= $neighbours
     order by problem, variant, abs(spearman) desc, other_metric, other_variant
 """
 
@@ -73,157 +75,27 @@ class Correlation:
     spearman: float
 
 
-@dataclass(frozen=True)
-class NearDuplicates:
-    """Variants that rank the models as the leader does, or in reverse."""
-
-    problem: str
-    leader: str
-    members: tuple[Correlation, ...]
-
-
-def correlate_variants(
-    connection: duckdb.DuckDBPyConnection, metric: str, variant: str | None, problem: str | None
+def closest_variants(
+    connection: duckdb.DuckDBPyConnection,
+    metric: str,
+    variant: str | None,
+    problem: str | None,
+    neighbours: int,
 ) -> list[Correlation]:
-    """Correlations of the metric's variants (or one) with every other variant, closest first.
+    """For each of the metric's variants (or one) the others that rank most alike, closest first.
 
     Pairs with fewer than `LEAST_MODELS` models in common, or without any spread, have none.
     """
-    rows = connection.execute(
-        _CORRELATIONS, {"metric": metric, "variant": variant, "problem": problem}
-    ).fetchall()
-    return [Correlation(*row) for row in rows]
+    asked = {"metric": metric, "variant": variant, "problem": problem, "neighbours": neighbours}
+    return [Correlation(*row) for row in connection.execute(_CORRELATIONS, asked).fetchall()]
 
 
-def is_near(pair: Correlation, threshold: float) -> bool:
-    """Whether the absolute correlation reaches the threshold, rounding aside."""
-    return abs(pair.spearman) >= threshold - _ROUNDING
-
-
-def ranked(correlations: Iterable[Correlation]) -> Iterator[tuple[int, Correlation]]:
-    """Each pair with its place among its variant's, from 1; they must come closest first."""
-    counts: dict[tuple[str, str], int] = {}
-    for pair in correlations:
-        key = (pair.problem, pair.variant)
-        counts[key] = counts.get(key, 0) + 1
-        yield counts[key], pair
-
-
-def group_near_duplicates(
-    correlations: Iterable[Correlation], metric: str, threshold: float
-) -> list[NearDuplicates]:
-    """Split a metric's variants into groups; every member is as close to the group's leader.
-
-    Leaders are taken greedily: the variant with most others within the threshold, ties by
-    name. Variants without a near-duplicate make no group.
-    """
-    close: dict[tuple[str, str], dict[str, Correlation]] = {}
-    for pair in correlations:
-        if pair.other_metric == metric and is_near(pair, threshold):
-            close.setdefault((pair.problem, pair.variant), {})[pair.other_variant] = pair
-    groups = []
-    while close:
-        leader = min(close, key=lambda key: (-len(close[key]), key))
-        problem, name = leader
-        members = close[leader]
-        if not members:
-            break
-        groups.append(
-            NearDuplicates(problem, name, tuple(members[other] for other in sorted(members)))
+def list_closest(found: Sequence[Correlation], threshold: float) -> Iterator[str]:
+    """One line per pair at least as correlated as the threshold."""
+    near = [pair for pair in found if abs(pair.spearman) >= threshold - 1e-9]
+    yield f"\nNear-duplicates (|rho| >= {threshold:g}): {len(near) or 'none'}"
+    for pair in near:
+        yield (
+            f"    {pair.problem}  {pair.variant} like {pair.other_metric}/{pair.other_variant}: "
+            f"{pair.spearman:+.3f} over {pair.models} models"
         )
-        gone = {name, *members}
-        close = {
-            key: {other: pair for other, pair in near.items() if other not in gone}
-            if key[0] == problem
-            else near
-            for key, near in close.items()
-            if key[0] != problem or key[1] not in gone
-        }
-    return sorted(groups, key=lambda group: (group.problem, group.leader))
-
-
-_RANKINGS = """
-    with valued as (
-        select
-            catalog.metric,
-            catalog.variant,
-            catalog.core,
-            values.model_id,
-            values.value,
-            coalesce(values.reason, 'no row: no probe of its kind') as reason,
-            values.value * if(catalog.direction = 'lower', 1, -1) as badness
-        from metric_catalog as catalog
-        left join metric_values as values
-            on catalog.metric = values.metric
-            and catalog.variant = values.variant
-            and values.problem = $problem
-        where values.model_id is not null
-            or not exists (
-                from metric_values as elsewhere
-                where elsewhere.metric = catalog.metric and elsewhere.variant = catalog.variant
-            )
-    ),
-
-    ranked as (
-        select
-            *,
-            rank() over (
-                partition by metric, variant
-                order by case when isfinite(badness) then badness end nulls last
-            ) as place
-        from valued
-    )
-
-    select
-        metric || ' ' || variant as name,
-        list((model_id, if(isfinite(value), place, null)) order by model_id) as ranking,
-        count(value) as models,
-        mode(reason) filter (where value is null) as reason,
-        bool_or(core) as core
-    from ranked
-    group by metric, variant
-    order by metric, variant
-"""
-
-
-@dataclass(frozen=True)
-class Census:
-    """The different rankings among the variants of a problem.
-
-    variants: names, `metric variant`.
-    alike: groups of variants that put the models in exactly the same order, best first.
-    without_value: a reason → the variants that have no value for any model because of it.
-    rankings: different orders of the models, among variants with a value.
-    core_variants, core_rankings: how many of them the default build makes.
-    """
-
-    problem: str
-    variants: tuple[str, ...]
-    rankings: int
-    alike: tuple[tuple[str, ...], ...]
-    without_value: dict[str, tuple[str, ...]]
-    core_variants: int
-    core_rankings: int
-
-
-def take_census(connection: duckdb.DuckDBPyConnection, problem: str) -> Census:
-    """Count the variants of a problem, their rankings, and those without value."""
-    rows = connection.execute(_RANKINGS, {"problem": problem}).fetchall()
-    groups: dict[object, list[str]] = {}
-    missing: dict[str, list[str]] = {}
-    core: set[object] = set()
-    for name, ranking, models, reason, is_core in rows:
-        if models:
-            groups.setdefault(tuple(ranking), []).append(name)
-            core |= {tuple(ranking)} if is_core else set()
-        else:
-            missing.setdefault(reason, []).append(name)
-    return Census(
-        problem,
-        tuple(row[0] for row in rows),
-        len(groups),
-        tuple(tuple(names) for names in groups.values() if names[1:]),
-        {reason: tuple(names) for reason, names in sorted(missing.items())},
-        sum(bool(row[4]) for row in rows),
-        len(core),
-    )

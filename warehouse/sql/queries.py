@@ -263,7 +263,9 @@ def _known(name: str, problem: str, workspace: Workspace) -> list[str]:
     if name in _CONDITIONS:
         folders = workspace.tokens.glob(f"problem={problem}/*/condition=*")
     elif name == "metric":
-        return sorted(path.stem for path in (workspace.dbt_project / "variants").glob("*.csv"))
+        from warehouse.metrics.manifest import metric_names
+
+        return metric_names(workspace.dbt_project)
     elif name == "document":
         import pyarrow as pa
         import pyarrow.parquet as pq

@@ -1,5 +1,10 @@
 -- Documents to one value per model (macro `combined_documents`). A missing value has a row with the
--- reason.
+-- reason, unless a selection left the metric out, so that it has no table.
+{%- set never_built = [''] -%}
+{%- for node in metric_nodes()
+    if not adapter.get_relation(node.database, node.schema, node.alias) -%}
+    {%- do never_built.append(node.name) -%}
+{%- endfor %}
 
 with documents as (
     select * from {{ ref('metric_documents') }}
@@ -37,6 +42,7 @@ missing as (
     from expected_values
     left join found using (problem, metric, variant, model_id)
     where found.model_id is null
+        and expected_values.metric not in ('{{ never_built | join("', '") }}')
 ),
 
 metric_values as (

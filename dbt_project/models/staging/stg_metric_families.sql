@@ -1,4 +1,4 @@
--- Metrics that are built, with what their YAML says.
+-- Metrics with what their YAML says.
 
 select
     * replace (
@@ -8,7 +8,7 @@ select
 from (
     values
     (null, null, null, null, null, null, null)
-    {%- for node in built_metrics() %}
+    {%- for node in metric_nodes() %}
     {%- set meta = node.config.meta %}
     , (
         {{ quoted(node.name) }}, {{ quoted(meta.family) }}, {{ quoted(meta.direction) }},

@@ -1,4 +1,4 @@
--- Variants that are computed, of the metrics that are built, from dbt's graph: macro `metric`.
+-- Variants that are computed, from dbt's graph: macro `metric` puts them there.
 select
     * replace (
         cast(core as boolean) as core,
@@ -8,13 +8,13 @@ select
 from (
     values
     (null, null, null, null, null, null, null, null, null, null, null, null)
-    {%- for node in built_metrics() %}
+    {%- for node in metric_nodes() %}
     {%- for name, row in node.config.meta.variants.items() if is_in_use(node.name, row.core) %}
     , (
         {{ quoted(node.name) }}, {{ quoted(name) }}, {{ row.core }}, {{ quoted(row.aggregation) }},
         {{ quoted(row.transform) }}, {{ quoted(row.over) }}, {{ quoted(row.numerator) }},
         {{ quoted(row.denominator) }}, {{ quoted(row.where) }}, {{ row.min_tokens }},
-        {{ quoted(row.tokens) }}, {{ quoted(local_md5(tojson(row, sort_keys=true))) }}
+        {{ quoted(row.tokens) }}, {{ quoted(local_md5(tojson(dict(row, core=true), sort_keys=true))) }}
     )
     {%- endfor %}
     {%- endfor %}

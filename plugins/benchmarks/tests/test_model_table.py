@@ -121,7 +121,6 @@ def test_mistakes_in_the_table(workspace: Workspace, line: str, message: str) ->
 def test_a_metric_with_the_name_of_a_family_of_ours_is_refused(workspace: Workspace) -> None:
     root = Path(__file__).parents[3]
     (workspace.dbt_project / "models").symlink_to(root / "dbt_project" / "models")
-    (workspace.dbt_project / "variants").symlink_to(root / "dbt_project" / "variants")
     lines = [row.replace("bits_per_byte", "perplexity") for row in rows()]
     with pytest.raises(TokenmartError, match="Tokenmart computes perplexity from tokens"):
         brought(workspace, PROBLEM.replace("[bits_per_byte]", "[perplexity]"), lines)

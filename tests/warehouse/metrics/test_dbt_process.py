@@ -119,30 +119,3 @@ def test_a_plugin_names_the_next_command_of_its_own_problems(
     with duckdb.connect(str(workspace.database)) as connection:
         connection.execute("drop table metric_values")
     assert dbt_process.next_steps(workspace) == ["next:", "  tokenmart show cup"]
-
-
-@pytest.mark.parametrize("where", ["--target-path X", "--target-path=X", "DBT_TARGET_PATH", ""])
-def test_after_a_selection_without_models_nothing_comes_next(
-    workspace: Workspace,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    where: str,
-) -> None:
-    target = workspace.dbt_project / "target" if not where else tmp_path / "target"
-    monkeypatch.delenv("DBT_TARGET_PATH", raising=False)
-    if where.startswith("DBT"):
-        monkeypatch.setenv(where, str(target))
-    options = where.replace("X", str(target)).split() if where.startswith("--") else []
-    monkeypatch.setattr(dbt_process, "next_steps", lambda workspace: ["next:"])
-    for results, line in (
-        ("[]", "nothing was computed: the selection matches no model; correct --select"),
-        ('[{"status": "success"}]', "next:"),
-    ):
-        fake = write_program(
-            tmp_path / "dbt",
-            f"""mkdir -p {target}\necho '{{"results": {results}}}' > {target}/run_results.json""",
-        )
-        monkeypatch.setattr(dbt_process, "command", lambda fake=fake: [str(fake)])
-        assert dbt_process.run_dbt(("run", "--select", "+bad_gain+", *options), workspace) == 0
-        assert capsys.readouterr().out.splitlines() == [line]

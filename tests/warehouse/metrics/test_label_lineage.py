@@ -7,7 +7,8 @@ import json
 import pytest
 
 from warehouse.errors import TokenmartError
-from warehouse.metrics.lineage import ancestors, manifest_path, read_lineage
+from warehouse.metrics.lineage import ancestors, read_lineage
+from warehouse.metrics.manifest import manifest_path
 
 
 def test_ancestors_walk_the_whole_graph_once():
@@ -59,17 +60,6 @@ def test_a_table_of_labels_named_without_ref_is_seen(marts):
     assert read_lineage(path, "clean").labels == (
         "model.tokenmart.helper: its SQL names main.downstream",
     )
-
-
-def test_the_librarys_own_settings_are_no_foreign_file(marts):
-    marts.manifest({"clean": ["stg_token_stats"]})
-    path = manifest_path(marts.workspace)
-    graph = json.loads(path.read_text())
-    reads = "select * from read_csv(\n  '%s', all_varchar = true, delim = ',')"
-    for files, labels in (("variants/*.csv", 0), ("variants/x.csv", 1), ("data/*.csv", 1)):
-        graph["nodes"]["model.tokenmart.clean"]["raw_code"] = reads % files
-        path.write_text(json.dumps(graph))
-        assert len(read_lineage(path, "clean").labels) == labels, files
 
 
 def test_without_a_manifest_it_says_what_to_run(marts):

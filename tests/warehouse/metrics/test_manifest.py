@@ -1,0 +1,96 @@
+"""dbt's manifest as the catalogue of metrics."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from dbt_harness import PROJECT, Warehouse
+from made_up_marts import Marts
+
+from warehouse.errors import TokenmartError
+from warehouse.metrics.manifest import (
+    Metric,
+    current_manifest,
+    manifest_path,
+    metric_names,
+    read_metrics,
+)
+
+
+def test_what_ships_is_whole(built: Warehouse) -> None:
+    with built.as_workspace() as workspace:
+        found = read_metrics(workspace)
+    assert list(found) == metric_names(PROJECT)
+    assert sum(len(metric.variants) for metric in found.values()) == 691
+    assert all(any(row["core"] for row in metric.variants.values()) for metric in found.values())
+    assert found["longppl"].variants["alpha_0.5_beta_-4_macro"] == {
+        "over": "key_tokens",
+        "numerator": "sum(nll)",
+        "denominator": "count(*)",
+        "where": "gain > 0.5 and nll < 4",
+        "aggregation": "macro",
+        "transform": "exp",
+        "tokens": "count(*)",
+        "min_tokens": 10,
+        "min_document_tokens": 1,
+        "core": False,
+        "code": found["longppl"].variants["alpha_2_beta_-2"]["code"],
+    }
+    assert found["longppl"].caution and not found["longppl_external"].admissible
+    assert found["perplexity"].formula == "exp(-Σ log p / N)"
+
+
+def test_a_definition_is_that_of_its_variant_alone() -> None:
+    """A further variant, or another core, changes no definition; a setting does."""
+    settings = {"numerator": "sum(nll)", "core": True}
+    one = Metric("m", "f", "lower", True, "full", variants={"a": settings})
+    both = Metric("m", "f", "lower", True, "full", variants={"b": {}, "a": {**settings, "core": 0}})
+    other = Metric("m", "f", "lower", True, "full", variants={"a": {"numerator": "sum(gain)"}})
+    assert one.definition("a") == both.definition("a") != other.definition("a")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("direction", "up"), ("admissible", "yes"), ("family", None), ("needs", None)],
+)
+def test_a_wrong_or_missing_entry_of_meta_is_named(
+    marts: Marts, key: str, value: str | None
+) -> None:
+    marts.manifest({"good": []})
+    path = manifest_path(marts.workspace)
+    manifest = json.loads(path.read_text())
+    meta = manifest["nodes"]["model.tokenmart.good"]["config"]["meta"]
+    if value is None:
+        del meta[key]
+    else:
+        meta[key] = value
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(TokenmartError) as caught:
+        read_metrics(marts.workspace)
+    assert (caught.value.code, caught.value.where) == ("metric-meta", f"good.{key}")
+
+
+def test_dbt_parses_what_is_newer_than_its_manifest(
+    marts: Marts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marts.manifest({"good": []})
+    parsed: list[Path] = []
+
+    def parse(arguments: object, workspace: object, log: object) -> int:
+        parsed.append(manifest_path(marts.workspace))
+        return len(parsed) - 1  # the second time it fails
+
+    monkeypatch.setattr("warehouse.metrics.manifest.start_dbt", parse)
+    assert current_manifest(marts.workspace)["nodes"] and not parsed
+    model = marts.workspace.dbt_project / "models" / "metrics" / "new.sql"
+    model.parent.mkdir(parents=True)
+    model.touch()
+    later = manifest_path(marts.workspace).stat().st_mtime + 9
+    os.utime(model, (later, later))
+    assert current_manifest(marts.workspace)["nodes"] and len(parsed) == 1
+    with pytest.raises(TokenmartError) as caught:
+        current_manifest(marts.workspace)
+    assert caught.value.code == "dbt-parse"

@@ -1,0 +1,145 @@
+"""The catalogue of metrics: dbt's manifest, where each metric has its YAML and its variants."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from warehouse.errors import TokenmartError
+from warehouse.metrics.dbt_process import start_dbt
+from warehouse.paths import Workspace
+
+_SOURCES = ("models", "macros", "dbt_project.yml")
+"""What dbt parses, within its project."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric as its SQL file and the YAML beside it declare it.
+
+    name: of the metric, its file and its table.
+    family: its heading in the catalogue.
+    direction: which values are better, `higher` or `lower`.
+    admissible: whether an official submission may use it.
+    needs: the kind of probe it is computed from (`full`, `window`, `retrieval`, …).
+    caution: what to be careful about, if anything.
+    description: formula, what it measures, source, unit and traps.
+    variants: name → settings, as the macro `metric` lists them; `core` is built by default.
+    """
+
+    name: str
+    family: str
+    direction: str
+    admissible: bool
+    needs: str
+    caution: str | None = None
+    description: str = ""
+    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def formula(self) -> str:
+        """The first code in the description."""
+        found = re.search(r"`([^`]+)`", self.description)
+        return found[1] if found else ""
+
+    def definition(self, variant: str) -> str:
+        """What the values of a variant are computed by: its settings, and SQL of its own."""
+        settings = {k: v for k, v in self.variants[variant].items() if k != "core"}
+        return json.dumps(settings, sort_keys=True)
+
+
+def metric_names(project: Path) -> list[str]:
+    """Names of a dbt project's metrics: its files in models/metrics."""
+    return sorted(path.stem for path in (project / "models" / "metrics").glob("**/*.sql"))
+
+
+def read_metrics(workspace: Workspace) -> dict[str, Metric]:
+    """All metrics of the project's files, by name.
+
+    Raises:
+        TokenmartError: dbt can't parse the project, or a metric lacks an entry of `meta`.
+    """
+    found = {}
+    for node in current_manifest(workspace)["nodes"].values():
+        meta = node.get("config", {}).get("meta", {})
+        if node.get("resource_type") == "model" and "metric" in meta:
+            name = str(meta["metric"])
+            for key, values in {
+                "family": (),
+                "direction": ("higher", "lower"),
+                "admissible": (True, False),
+                "needs": (),
+            }.items():
+                if key not in meta or (values and meta[key] not in values):
+                    raise TokenmartError(
+                        f"{name}: meta.{key} is {meta.get(key)!r}; write it in {name}.yml",
+                        code="metric-meta",
+                        where=f"{name}.{key}",
+                    )
+            found[name] = Metric(
+                name,
+                str(meta["family"]),
+                meta["direction"],
+                meta["admissible"],
+                str(meta["needs"]),
+                meta.get("caution"),
+                node.get("description", ""),
+                meta.get("variants", {}),
+            )
+    return dict(sorted(found.items()))
+
+
+def manifest_path(workspace: Workspace) -> Path:
+    """The manifest of dbt's last run."""
+    return workspace.dbt_project / (os.environ.get("DBT_TARGET_PATH") or "target") / "manifest.json"
+
+
+def current_manifest(workspace: Workspace) -> dict[str, Any]:
+    """dbt's manifest of the project's files as they are; dbt parses them if one is newer.
+
+    Raises:
+        TokenmartError: dbt isn't installed or can't parse the project.
+    """
+    path = manifest_path(workspace)
+    if not path.is_file() or _latest(workspace.dbt_project) > path.stat().st_mtime:
+        with tempfile.TemporaryFile() as log:
+            failed = start_dbt(("--quiet", "parse"), workspace, log)
+            log.seek(0)
+            said = log.read().decode(errors="replace").strip()
+        if failed:
+            raise TokenmartError(f"{workspace.dbt_project}: {said}", code="dbt-parse")
+    return read_manifest(path)
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of dbt's last run, whatever has changed since.
+
+    Raises:
+        TokenmartError: there is none, or it can't be read.
+    """
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise TokenmartError(
+            f"{path}: dbt's manifest can't be read ({error}); run `tokenmart dbt build`",
+            code="dbt-manifest",
+            where=path,
+        ) from error
+    return manifest
+
+
+def in_contexts(variant: str, contexts: Iterable[str]) -> list[str]:
+    """The names of a variant in a problem: one for each context, `""` where none is named."""
+    return [f"{variant}@{context}" if context else variant for context in contexts]
+
+
+def _latest(project: Path) -> float:
+    """When one of the project's files or folders last changed."""
+    paths = [path for name in _SOURCES for path in ((project / name), *(project / name).rglob("*"))]
+    return max((path.stat().st_mtime for path in paths if path.exists()), default=0.0)
