@@ -307,8 +307,9 @@ def metrics_page(workspace: Workspace | None = None) -> str:
     lines = [
         "# Metrics",
         "",
-        "A metric is one SQL file, `dbt_project/models/metrics/<metric>.sql`, with the text of this "
-        "page in the YAML beside it. `tokenmart dbt run` builds the core variants; the variable `grids` "
+        "A metric is one SQL file, `dbt_project/models/metrics/<metric>.sql`, with the text of "
+        "this page in the YAML beside it. `tokenmart dbt run` builds the core variants; the "
+        "variable `grids` "
         "adds the others. `tokenmart metrics list` prints the same list.",
         "",
     ]

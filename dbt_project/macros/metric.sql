@@ -1,5 +1,6 @@
 {#-
-  A metric whose variants are ratios of sums, per document: the whole of most files in models/metrics.
+  A metric whose variants are ratios of sums per document: the whole of most files in
+  models/metrics.
 
   over: the rows that the expressions read, with one of
       'tokens'       fct_tokens, each token after the whole document once;
@@ -11,12 +12,12 @@
       under its name with this ending.
   suffix: the column that follows the variant's name: `mean@window_512`.
 
-  Settings, of one variant or of all (as arguments of `metric`):
+  Settings of one variant, or of all as arguments of `metric`:
       numerator, denominator  SQL aggregates per document; the denominator is count(*) by default
       where                   filter on rows
       aggregation             how documents become one value: micro (sum of numerators / sum of
-                              denominators), macro (mean of the documents' values), weighted (by the
-                              documents' tokens), median, q10, q90
+                              denominators), macro (mean of the documents' values), weighted (by
+                              the documents' tokens), median, q10, q90
       transform               exp: of the value, last
       tokens                  number of tokens behind the value; count(*) by default
       min_tokens              fewer tokens in all documents: no value
@@ -25,11 +26,11 @@
 {% macro metric(over, variants, grid={}, aggregations={}, suffix='probe') -%}
     {%- set rows = declare_variants(over, variants, grid, aggregations, kwargs) -%}
     {%- set of_tokens = {'tokens': 'is_first_pair', 'token_pairs': 'gain is not null'} -%}
-    {%- set keys, filter, ending
-        = ['problem', 'model_id', 'doc_id', 'document_tokens', suffix], 'true', suffix -%}
+    {%- set table, filter, ending = over, 'true', suffix -%}
+    {%- set keys = ['problem', 'model_id', 'doc_id', 'document_tokens', suffix] -%}
     {%- if over in of_tokens -%}
-        {%- set keys, filter, ending
-            = ['unit_id'], of_tokens[over], 'pair' if over == 'token_pairs' else 'null' -%}
+        {%- set table, filter, keys = 'fct_tokens', of_tokens[over], ['unit_id'] -%}
+        {%- set ending = 'pair' if over == 'token_pairs' else 'null' -%}
     {%- endif -%}
 select
     problem,
@@ -57,7 +58,7 @@ from (
             }{{ ',' if not loop.last }}
             {%- endfor %}
         ]) as part
-    from {{ ref('fct_tokens' if over in of_tokens else over) }}
+    from {{ ref(table) }}
     where {{ filter }} and ({{ where }})
     group by {{ keys | join(', ') }}
     {{ 'union all' if not loop.last }}
@@ -71,20 +72,20 @@ where part.denominator != 0
 {%- endmacro %}
 
 {#-
-  Put variants into dbt's manifest (`config.meta.variants`), which is the catalogue; returns those to
-  compute. For metrics with SQL of their own: the code of the file is part of their definition.
+  Put variants into dbt's manifest (`config.meta.variants`), which is the catalogue; returns those
+  to compute. A metric with SQL of its own gives its file's hash as `code`: a part of the definition.
 -#}
 {% macro declare_variants(over, variants, grid={}, aggregations={}, settings={}, code='') -%}
     {%- set least = {
         'numerator': none, 'denominator': 'count(*)', 'where': 'true', 'aggregation': 'micro',
         'transform': none, 'tokens': 'count(*)', 'min_tokens': 1, 'min_document_tokens': 1,
+        'over': over, 'core': true, 'code': code,
     } -%}
-    {%- set known = least.keys() | list + ['over', 'core', 'code'] -%}
     {%- set found = {} -%}
     {%- for core, group in [(false, grid), (true, variants)] -%}
         {%- for name, own in group.items() -%}
-            {%- set row = dict(dict(dict(least, over=over, **settings), **own), core=core, code=code) -%}
-            {%- for wrong in row.keys() | reject('in', known) -%}
+            {%- set row = dict(dict(dict(least, **settings), **own), core=core) -%}
+            {%- for wrong in row.keys() | reject('in', least) -%}
                 {{ exceptions.raise_compiler_error('variant ' ~ name ~ ' has the setting ' ~ wrong
                     ~ '; settings are ' ~ least.keys() | join(', ')) }}
             {%- endfor -%}
@@ -94,13 +95,15 @@ where part.denominator != 0
             {%- endif -%}
             {%- do found.update({name: row}) -%}
             {%- for ending, aggregation in aggregations.items() if 'aggregation' not in own -%}
-                {%- do found.update({name ~ ending: dict(row, aggregation=aggregation, core=false)}) -%}
+                {%- set further = dict(row, aggregation=aggregation, core=false) -%}
+                {%- do found.update({name ~ ending: further}) -%}
             {%- endfor -%}
         {%- endfor -%}
     {%- endfor -%}
     {%- do config(meta = {'metric': model.name, 'variants': found}) -%}
-    {%- set listed = graph.get('nodes', {}).get('model.tokenmart.metric_documents') -%}
-    {%- if listed and model.resource_type == 'model' and model.unique_id not in listed.depends_on.nodes -%}
+    {%- set list = graph.get('nodes', {}).get('model.tokenmart.metric_documents') -%}
+    {%- set listed = list.depends_on.nodes if list else [model.unique_id] -%}
+    {%- if model.resource_type == 'model' and model.unique_id not in listed -%}
         {{ exceptions.raise_compiler_error(
             "add ref('" ~ model.name ~ "') to the list in metric_documents.sql") }}
     {%- endif -%}
@@ -111,8 +114,8 @@ where part.denominator != 0
     {{- return(in_use) -}}
 {%- endmacro %}
 
-{#- Whether a variant is computed: `--vars '{grids: true}'` or `'{grids: [METRIC]}'` adds grids. -#}
+{#- `yes` if a variant is computed: `--vars 'grids: true'` or `'grids: [METRIC]'` adds grids. -#}
 {% macro is_in_use(metric, core) -%}
     {%- set grids = var('grids', false) -%}
-    {{- return(core or grids is sameas true or metric in (grids or [])) -}}
+    {{- 'yes' if core or grids is sameas true or metric in (grids or []) -}}
 {%- endmacro %}

@@ -1,6 +1,8 @@
 {%- set parts = {} %}
 {%- for share in [0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99] %}
-    {%- do parts.update({'quantile_' ~ share: {'numerator': 'quantile_cont(gain, ' ~ share ~ ')'}}) %}
+    {%- do parts.update({'quantile_' ~ share: {
+        'numerator': 'quantile_cont(gain, ' ~ share ~ ')'
+    }}) %}
 {%- endfor %}
 {%- for share in [0.01, 0.05, 0.1, 0.25] %}
     {%- set cut = 'cast(floor(' ~ share ~ ' * count(*)) as bigint)' %}

@@ -29,7 +29,7 @@ tokens as not materialized (
 ),
 
 variants as (
-    select * from (
+    select listed.* from (
         values
         {%- for row in variants %}
         ('{{ row.variant }}', '{{ row.where }}'){{ ',' if not loop.last }}

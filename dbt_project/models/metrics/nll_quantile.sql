@@ -1,6 +1,8 @@
 {%- set parts = {} %}
 {%- for share in [0.5, 0.75, 0.9, 0.99] %}
-    {%- do parts.update({'quantile_' ~ share: {'numerator': 'quantile_cont(nll, ' ~ share ~ ')'}}) %}
+    {%- do parts.update({'quantile_' ~ share: {
+        'numerator': 'quantile_cont(nll, ' ~ share ~ ')'
+    }}) %}
 {%- endfor %}
 {%- for percent, share in [(5, 0.05), (10, 0.1), (20, 0.2), (40, 0.4)] %}
     {%- do parts.update({'min_k_' ~ percent: {

@@ -1,7 +1,8 @@
 {%- set bits = {
     'numerator': 'sum(gain) / ln(2)', 'denominator': 'max(byte_end) - min(byte_start)',
 } %}
-{%- set half, quarter = 'char_start >= 0.5 * text_characters', 'char_start >= 0.75 * text_characters' %}
+{%- set half = 'char_start >= 0.5 * text_characters' %}
+{%- set quarter = 'char_start >= 0.75 * text_characters' %}
 {%- set inside = ' and char_start < text_characters' %}
 {%- set parts = {
     'first_quarter': {'where': 'position < 0.25 * document_tokens'},

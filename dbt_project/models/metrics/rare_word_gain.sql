@@ -1,4 +1,5 @@
-{%- set rare, seen = 'not is_number and word_frequency <= 8', ' and word_distance_characters is not null' %}
+{%- set rare = 'not is_number and word_frequency <= 8' %}
+{%- set seen = ' and word_distance_characters is not null' %}
 
 {{ metric(
     over = 'token_pairs',
