@@ -6,7 +6,7 @@
 Writes made-up token statistics (`made_up_warehouse`) into a temporary folder, then measures,
 in one run on one machine: a scan and a join in plain DuckDB, the full `dbt run`, a run with
 nothing to do, and `dbt build` with all tests; then one added variant and fifty, in a run of
-everything and in one of `--select token_metrics perplexity metric_documents metric_values`; one
+everything and in one of `--select perplexity+`; one
 added model, a full run under a 2 GiB limit, and twenty metrics in DuckDB, polars and pandas. A full
 build starts from nothing: dbt parses the project too. It is repeated, each time between two
 measurements of the join, since a machine's pace drifts by a fifth within minutes: medians over the
@@ -16,7 +16,6 @@ says something about the locked shape only, on a machine with nothing else to do
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import shutil
@@ -25,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -55,8 +54,8 @@ JOIN = """
 """
 
 
-SELECTED = ("--select", "token_metrics", "perplexity", "metric_documents", "metric_values")
-"""What a researcher builds after a row of perplexity.csv was added."""
+SELECTED = ("--select", "perplexity+")
+"""What a researcher builds after a variant was added to perplexity.sql."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ class Join(NamedTuple):
 
 @dataclass(frozen=True)
 class Bench:
-    """A temporary copy of the dbt project on made-up data."""
+    """A temporary copy of the dbt project on made-up data; its metrics may be edited."""
 
     folder: Path
 
@@ -142,7 +141,7 @@ class Bench:
 
     @property
     def project(self) -> Path:
-        """The copy of the dbt project, whose variants may be edited."""
+        """The copy of the dbt project."""
         return self.folder / "dbt_project"
 
     def run(
@@ -188,14 +187,15 @@ class Bench:
         seconds = [(r["unique_id"].rsplit(".", 1)[1], r["execution_time"]) for r in results]
         return sorted(seconds, key=lambda row: -row[1])[:10]
 
-    def add_variants(self, metric: str, rows: list[dict[str, str]]) -> None:
-        """Append rows to the metric's CSV."""
-        path = self.project / "variants" / f"{metric}.csv"
-        with path.open(encoding="utf-8", newline="") as file:
-            names = csv.DictReader(file).fieldnames or []
-        with path.open("a", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, names, lineterminator="\n")
-            writer.writerows({"metric": metric, "core": "true", **row} for row in rows)
+    def add_variants(self, metric: str, positions: Iterable[int]) -> None:
+        """Add variants, each with a filter of its own, to the metric's file."""
+        path = self.project / "models" / "metrics" / f"{metric}.sql"
+        added = "".join(
+            f"'beyond_{position}': {{'where': 'position > {position}', 'aggregation': 'micro'}}, "
+            for position in positions
+        )
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace("variants = {", f"variants = {{{added}"), encoding="utf-8")
 
 
 def timed(action: Callable[[], object]) -> float:
@@ -253,18 +253,6 @@ def measure_full_build(bench: Bench, rounds: int, report: Report) -> None:
         report.add(f"    {name}", seconds, "s")
 
 
-def row_beyond(position: int) -> dict[str, str]:
-    """A variant of perplexity with a filter of its own."""
-    return {
-        "variant": f"beyond_{position}",
-        "aggregation": "micro",
-        "over": "tokens",
-        "numerator": "sum(nll)",
-        "denominator": "count(*)",
-        "where": f"position > {position}",
-    }
-
-
 def measure_changes(bench: Bench, shape: Shape, report: Report) -> None:
     """Nothing to do, added variants, an added model; then a full build in little memory."""
     with duckdb.connect(str(bench.folder / "tokenmart.duckdb"), read_only=True) as connection:
@@ -279,13 +267,13 @@ def measure_changes(bench: Bench, shape: Shape, report: Report) -> None:
     report.add("dbt run with nothing to do, CPU time", idle.cpu, "s")
     tested = bench.run("build")
     report.add("dbt build of what is built, with all tests", tested.seconds, "s")
-    bench.add_variants("perplexity", [row_beyond(1000)])
+    bench.add_variants("perplexity", [1000])
     added = bench.run("run", *SELECTED)
     report.add("one added variant, selected models", added.seconds, "s", limit=10)
     report.add("one added variant, selected models, CPU time", added.cpu, "s")
-    bench.add_variants("perplexity", [row_beyond(2000)])
+    bench.add_variants("perplexity", [2000])
     report.add("one added variant, dbt run", bench.run().seconds, "s")
-    bench.add_variants("perplexity", [row_beyond(position) for position in range(50)])
+    bench.add_variants("perplexity", range(50))
     fifty = bench.run("run", *SELECTED)
     report.add("fifty more variants, selected models", fifty.seconds, "s")
     report.add("marginal cost of a variant", (fifty.seconds - added.seconds) / 50, "s", limit=0.2)

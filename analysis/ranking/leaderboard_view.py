@@ -246,7 +246,7 @@ def _notes(board: Leaderboard, rows: Sequence[LeaderboardRow], variants: int) ->
     if any(not row.column.admissible for row in rows):
         notes.append(
             "† not admissible for an official submission: needs a second model, or is an idea "
-            "(make it a metric: `tokenmart metrics new`)"
+            "(make it a metric: docs/tutorials/own_metric.md)"
         )
     unscored = [
         full_id for full_id in table.without_target if full_id.replace("/", "--") in table.extracted
