@@ -169,7 +169,7 @@ def _check_coverage(subject: Subject) -> None:
             " from coverage where problem = ? and model_id in ? order by model_id, condition",
             [problem.name, [model.model_id for model in problem.ranked_models]],
         ).fetchall()
-    behind = _conditions_behind(column.variant, {row[1] for row in rows})
+    behind = problem.conditions_behind(column.variant.partition("@")[2])
     needed = [
         row
         for row in rows
@@ -190,17 +190,6 @@ def _check_coverage(subject: Subject) -> None:
     absent = list(compress((model.full_id for model in table.models), ~column.present))
     if absent:
         raise TokenmartError(f"{column.name}: no value for {listed(absent, NAMED)}; {remedy}")
-
-
-def _conditions_behind(variant: str, conditions: set[str]) -> set[str]:
-    """Those that a variant names after `@`: both of a declared pair, all of a probe."""
-    suffix = variant.partition("@")[2]
-    for short in conditions:
-        if suffix.startswith(f"{short}_in_"):
-            long = suffix.removeprefix(f"{short}_in_")
-            if long in conditions:
-                return {short, long}
-    return {name for name in conditions if suffix and f"{name}_".startswith(f"{suffix}_")}
 
 
 def _check_sign(column: MetricColumn, request: SubmissionRequest) -> None:

@@ -108,3 +108,18 @@ def contexts(
         if by_name[short].top_k:
             found.setdefault("choices", {})[suffix] = None
     return {needs: list(suffixes) for needs, suffixes in found.items()}
+
+
+def conditions_behind(
+    suffix: str, conditions: Sequence[Condition], compare: Iterable[tuple[str, str]]
+) -> set[str]:
+    """Names of the conditions that a variant with this suffix is computed from, besides `full`.
+
+    Args:
+        suffix: what follows `@` in the variant's name: a condition, a probe, or a declared pair.
+        conditions, compare: as in `contexts`.
+    """
+    for long, short in compare:
+        if suffix == f"{short}_in_{long}":
+            return {short, long}
+    return {each.name for each in conditions if suffix in (each.name, each.probe)}

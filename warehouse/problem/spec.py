@@ -17,7 +17,7 @@ import warehouse.probes
 from warehouse.errors import ProblemFileError
 from warehouse.frozen import Frozen, increasing, one_of
 from warehouse.paths import Workspace, recorded_file
-from warehouse.probes.probe import Probe, contexts
+from warehouse.probes.probe import Probe, conditions_behind, contexts
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.problem_files import (
     Ranked,
@@ -174,6 +174,11 @@ class Problem(Frozen):
     def contexts(self) -> dict[str, list[str]]:
         """Probe that a metric family `needs` → suffix after `@` in its variants' names."""
         return contexts([each for p in self.probes for each in p.conditions()], self.compare)
+
+    def conditions_behind(self, suffix: str) -> set[str]:
+        """Conditions that a variant with this suffix after `@` is computed from, besides `full`."""
+        conditions = [each for p in self.probes for each in p.conditions()]
+        return conditions_behind(suffix, conditions, self.compare)
 
     def model(self, name: str) -> ModelSpec:
         """The model with this full id or slug.

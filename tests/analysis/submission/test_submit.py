@@ -162,20 +162,6 @@ def test_only_what_a_metric_rests_on_must_be_complete(submit, minilong, conditio
     assert ("43 of 50" in result.stderr) is counts
 
 
-@pytest.mark.parametrize("condition", ["window_512", "window_4096"])
-def test_a_declared_pair_rests_on_both_of_its_conditions(submit, minilong, condition):
-    models = minilong.models("minilong")
-    values = {model: place for place, model in enumerate(models)}
-    minilong.metric("minilong", "gain", "mean@window_512_in_window_4096", values)
-    minilong.manifest({"gain": ["stg_token_stats"]}, needs="window")
-    for each in ("window_512", "window_4096"):
-        missing = {models[3]: 49} if each == condition else {}
-        minilong.coverage("minilong", each, missing=missing)
-    result = submit(metric="gain")
-    assert result.exit_code == 1
-    assert f"{models[3]} under {condition} (1 of 50 documents)" in result.stderr
-
-
 def test_unofficial_is_said_in_the_bundle(submit, tmp_path):
     assert submit("--unofficial", metric="longppl").exit_code == 0
     assert json.loads((tmp_path / "out" / "bundle.json").read_text())["official"] is False
