@@ -1,4 +1,4 @@
-"""Which conditions a variant is computed from: by name, probe and declared pair, never by prefix."""
+"""Which conditions a variant is computed from: by name, probe or declared pair, not by prefix."""
 
 import pytest
 
