@@ -25,6 +25,7 @@ from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.spec import load_ranked
 from warehouse.sql.connection import connect_read_only
 from warehouse.store.provenance import code_revision
+from warehouse.targets import connect_to_targets
 
 ROOT = Path(__file__).parents[1]
 COMMAND = "python benchmarks/demo_figures.py"
@@ -70,6 +71,7 @@ def demo_figures(workspace: Workspace, seed: int = 0) -> dict[str, Any]:
             "select count(distinct doc_id) from units where problem = ? and status = 'done'",
             [PROBLEM],
         ).fetchone()
+    with connect_to_targets(workspace) as connection:
         tasks = connection.execute(
             "select distinct task from downstream_scores"
             " where problem = ? and starts_with(task, 'recall_')",

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from warehouse.problem.problem_files import Ranked
 
 _COLUMNS = ("model_id", "value", "variant")
-_LABELS = re.compile("downstream", re.IGNORECASE)
-
-
 _MEASURES = (
     "spearman", "ci95_low", "ci95_high", "p_adjusted", "p_single", "held_out",
     "spearman_within_families", "p_adjusted_within_families",
@@ -72,14 +69,8 @@ def idea_from_sql(sql: str, problem: Ranked, name: str) -> list[Try]:
         name: of the idea, in tables and in the record of metrics tested.
 
     Raises:
-        TokenmartError: a mistake in the SQL, it reads downstream scores, or its rows aren't one
-            number per model.
+        TokenmartError: a mistake in the SQL, or its rows aren't one number per model.
     """
-    if named := _LABELS.search(sql):
-        raise TokenmartError(
-            f"--sql: names {named[0]}: an idea may use models and documents only, else the target "
-            "is correlated with itself"
-        )
     parameters = {"problem": problem.name} if re.search(r"\$problem\b", sql) else {}
     found = query(sql, "arrow", None, **parameters)
     rows = [(f"--sql: row {n}", row) for n, row in enumerate(found.to_pylist(), start=1)]

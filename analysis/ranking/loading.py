@@ -19,11 +19,11 @@ from analysis.statistics.document_noise import MINIMUM_DOCUMENTS, Aggregation, D
 from warehouse.errors import TokenmartError
 from warehouse.metrics.tries import built_tries, remember, tested_besides
 from warehouse.problem.models import series_of
-from warehouse.problem.needs import scored_models
-from warehouse.problem.spec import FileTarget, Problem
+from warehouse.problem.spec import FileTarget
 from warehouse.problem.target_file import read_locked_target
 from warehouse.sql.connection import connect_read_only
 from warehouse.store.built_from import changed_since_build
+from warehouse.targets import connect_to_targets
 
 if TYPE_CHECKING:
     from warehouse.metrics.tries import Try
@@ -119,7 +119,7 @@ def load_table(
     if len(models) < 3:
         raise TokenmartError(
             f"{problem.name}: {len(models)} models have a target score, 3 are needed; "
-            f"{remedy_without_target(problem, workspace, len(models))}"
+            f"{remedy_without_target(problem)}"
         )
     place = {model.model_id: index for index, model in enumerate(models)}
     grouped: dict[tuple[str, str], Floats] = {}
@@ -189,7 +189,7 @@ def outdated_note(problem: Ranked, workspace: Workspace) -> str:
         return ""
     return (
         f"files of {problem.name} changed after the last build of the database; `tokenmart dbt "
-        "run` computes the metrics and target scores from them"
+        "run` computes the metrics from them"
     )
 
 
@@ -232,11 +232,9 @@ def _column_of_try(
     )
 
 
-def remedy_without_target(problem: Ranked, workspace: Workspace, built: int) -> str:
-    """What brings more target scores into the database, which has those of `built` models."""
+def remedy_without_target(problem: Ranked) -> str:
+    """What brings more target scores."""
     kind = problem.target.kind if problem.target else ""
-    if isinstance(problem, Problem) and len(scored_models(problem, workspace)) > built:
-        return "others are stored, but not in the database: run `tokenmart dbt run`"
     return {
         "recall": f"run `tokenmart recall --problem {problem.asked}`",
         "imported": "import those of more models (`tokenmart data import --help`)",
@@ -270,7 +268,7 @@ def load_target(problem: Ranked, workspace: Workspace) -> tuple[dict[str, float]
         scores = {m.model_id: target.scores[m.full_id] for m in every if m.full_id in target.scores}
         path = problem.target.path.as_posix()
         return scores, {"kind": "file", "path": path, "sha256": target.sha256}
-    with connect_read_only(workspace) as connection:
+    with connect_to_targets(workspace) as connection:
         rows = connection.execute(
             "select model_id, score, stderr, items from downstream_scores"
             " where problem = ? and model_id in ? and task = 'overall' and score is not null",

@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import duckdb
 import numpy as np
 
 from analysis.ranking.leaderboard import (
@@ -21,7 +20,7 @@ from analysis.ranking.metric_selection import Candidate, MetricSelection, select
 from analysis.ranking.metric_table import MetricColumn, MetricTable
 from analysis.report.overview import short_name
 from analysis.statistics.correlations import Floats, spearman
-from warehouse.sql.connection import connect_read_only
+from warehouse.targets import connect_to_targets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,16 +121,13 @@ def point_labels(names: Sequence[str]) -> dict[str, str]:
 
 
 def _depths(table: MetricTable, workspace: Workspace) -> tuple[DepthCell, ...]:
-    """Cells of a measured target; none of another, nor from a build before there were any."""
-    with connect_read_only(workspace) as connection:
-        try:
-            rows = connection.execute(
-                "select model_id, length, eighth, avg(score), sum(items) from downstream_depths"
-                " where problem = ? and eighth is not null group by all order by all",
-                [table.problem],
-            ).fetchall()
-        except duckdb.CatalogException:
-            rows = []
+    """Cells of a measured target; none of another."""
+    with connect_to_targets(workspace) as connection:
+        rows = connection.execute(
+            "select model_id, length, eighth, avg(score), sum(items) from downstream_depths"
+            " where problem = ? and eighth is not null group by all order by all",
+            [table.problem],
+        ).fetchall()
     return tuple(
         DepthCell(short_name(model.full_id), length, eighth, score, int(items))
         for model in table.models

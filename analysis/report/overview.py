@@ -15,6 +15,7 @@ from warehouse.errors import TokenmartError
 from warehouse.problem.spec import Problem
 from warehouse.sql.connection import connect_read_only
 from warehouse.store.provenance import code_revision, versions
+from warehouse.targets import connect_to_targets
 from warehouse.terminal import counted, listed
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def overview(
             )
         profiles, gains = _profiles(connection, problem.name, among)
         outdated = outdated_note(problem, workspace)
-        run = _run(connection, problem, among, outdated)
+        run = _run(connection, workspace, problem, among, outdated)
         costs = _costs(connection, problem.name, among, workspace)
     return Overview(
         problem=problem,
@@ -251,6 +252,7 @@ def _order(name: tuple[str, str]) -> tuple[int, str, str]:
 
 def _run(
     connection: duckdb.DuckDBPyConnection,
+    workspace: Workspace,
     problem: Ranked,
     among: Sequence[RankedModel],
     outdated: str,
@@ -260,11 +262,12 @@ def _run(
         " where problem = ? group by condition order by condition",
         [problem.name],
     ).fetchall()
-    tasks = connection.execute(
-        "select distinct task, items from downstream_scores"
-        " where problem = ? and task != 'overall' order by task",
-        [problem.name],
-    ).fetchall()
+    with connect_to_targets(workspace) as targets:
+        tasks = targets.execute(
+            "select distinct task, items from downstream_scores"
+            " where problem = ? and task != 'overall' order by task",
+            [problem.name],
+        ).fetchall()
     documents = max((row[1] or 0 for row in conditions), default=0)
     tokens = sum(row[2] or 0 for row in conditions)
     words = [f"{len(among)} of {counted(len(problem.ranked_models), 'model')}"]

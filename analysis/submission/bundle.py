@@ -103,7 +103,7 @@ def build_bundle(
         "lineage": {
             "node": lineage.node,
             "ancestors": list(lineage.ancestors),
-            "labels": list(lineage.labels),
+            "foreign": list(lineage.foreign),
         },
     }
 
@@ -117,7 +117,7 @@ def why_unofficial(problem: Problem, column: MetricColumn, lineage: Lineage) -> 
         "its models are not the 17 locked ones": ranked == sorted(locked.MODELS),
         "its target is not the locked file": path == locked.TARGET_PATH,
         "the metric needs more than the model and the proxy text": column.admissible,
-        "its SQL reads what it must not": not lineage.labels,
+        "it is not SQL over the store": not lineage.foreign,
     }
     return [why for why, holds in rules.items() if not holds]
 

@@ -1,6 +1,7 @@
 """From a metric to a submission with its bundle.
 
-Refused are incomplete coverage, a metric that may not be submitted, and a label in the lineage.
+Refused are incomplete coverage, a metric that may not be submitted, and a lineage that is not SQL
+over the store.
 """
 
 from __future__ import annotations
@@ -138,10 +139,12 @@ def _fill(folder: Path, subject: Subject, request: SubmissionRequest) -> dict[st
 
 
 def _check_rules(column: MetricColumn, lineage: Lineage, unofficial: bool) -> None:
-    if lineage.labels:
+    if lineage.foreign:
         raise TokenmartError(
-            f"{column.name}: downstream scores are among its ancestors, or may be "
-            f"({listed(lineage.labels, 3)}); a metric may use only model and proxy text"
+            f"{column.name}: {listed(lineage.foreign, 3)} may have numbers from anywhere; a metric "
+            "may use only model and proxy text, in SQL over the store",
+            code="foreign-lineage",
+            where=lineage.foreign[0],
         )
     if not column.admissible and not unofficial:
         raise TokenmartError(
@@ -160,7 +163,7 @@ def _check_coverage(subject: Subject) -> None:
     if table.without_target:
         raise TokenmartError(
             f"{problem.name}: no target score for {', '.join(table.without_target)}; "
-            + remedy_without_target(problem, subject.workspace, len(table.models))
+            + remedy_without_target(problem)
             + (f"; besides, {remedy}" if left.missing else "")
         )
     with connect_read_only(subject.workspace) as connection:

@@ -11,10 +11,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from made_up_marts import scores_absent
 
 from analysis.preregistration import cli as preregistration
 from analysis.preregistration.entries import record_path
@@ -23,9 +25,8 @@ from analysis.statistics.correlations import spearman
 from analysis.statistics.families import new_family
 from analysis.submission import cli as submission
 from analysis.submission import verifier as locked
-from warehouse.metrics.lineage import read_lineage
-from warehouse.metrics.manifest import manifest_path
 from warehouse.metrics.tries import tries
+from warehouse.paths import find_workspace
 from warehouse.store.provenance import CODE_ROOT
 
 
@@ -51,22 +52,16 @@ def catalogue(marts, *variants, numerator="sum(nll)"):
 
 @pytest.fixture
 def library(minilong):
-    """The metric `good` as the library would hold it, and no label recorded yet."""
+    """The metric `good` as the library would hold it."""
     edit_problem(minilong, "labels_known_since: 2026-11-22\n", "")
     catalogue(minilong, "a", "b")
     return minilong
 
 
-def preregister(*arguments):
+def preregister(*arguments, labels_there=False):
     yes = ("--yes",) if "--metric" in arguments else ()
-    return run(preregistration.preregister, "--problem", "minilong", *arguments, *yes)
-
-
-def record_labels(minilong):
-    """The scores that recall measured, as files in the data folder."""
-    folder = minilong.workspace.downstream / "problem=minilong" / "model_id=m"
-    folder.mkdir(parents=True)
-    (folder / "items.parquet").write_bytes(b"labels")
+    with nullcontext() if labels_there else scores_absent(find_workspace()):
+        return run(preregistration.preregister, "--problem", "minilong", *arguments, *yes)
 
 
 def edit_problem(minilong, old, new):
@@ -125,11 +120,10 @@ def test_a_model_left_out_after_the_fact_is_named(library):
 
 
 def test_who_registers_after_the_labels_is_refused_or_marked_for_ever(library):
-    record_labels(library)
-    result = preregister("--metric", "good/a")
+    result = preregister("--metric", "good/a", labels_there=True)
     assert result.exit_code == 1 and result.stderr.count("\n") == 1
     assert "this is no pre-registration" in result.stderr
-    assert preregister("--metric", "good/a", "--labels-known").exit_code == 0
+    assert preregister("--metric", "good/a", "--labels-known", labels_there=True).exit_code == 0
     assert "labels were known: " in preregister().stdout
     said = select()["preregistered"][0]
     assert said["before_labels"] is False and said["holds"] is False
@@ -245,86 +239,11 @@ def test_a_submission_says_what_was_tried_and_registered(library, tmp_path):
     assert "preregistered" in (tmp_path / "after" / "README.md").read_text()
 
 
-READS = {
-    "a file by a function": "select * from read_csv('labels.csv')",
-    "a file by its name": "select * from 'labels.parquet'",
-    "a file behind a comma": "select * from {{ ref('stg_token_stats') }}, 'labels.json' as l",
-    "a file as text": "select content from read_text('/data/labels.json')",
-    "another schema": "select * from other.scores",
-    "another database": 'select * from "marts"."main"."scores"',
-    "a table past the graph": "select * from metric_values",
-    "a table by its name in a string": "select * from query_table('scores')",
-    "a query in a string": "select * from query('from scores')",
-    "the environment": "select getenv('LABELS') as value",
-    "another database file": "select * from sqlite_scan('labels.db', 'scores')",
-    "a file list": "select * from glob('*')",
-    "in a subquery": "select (select max(score) from other.scores) as value",
-    "after a join": "with a as (select 1) select * from a join other.scores using (model_id)",
-    "in capitals": "SELECT * FROM READ_PARQUET('labels')",
-    "in a macro": "{{ helper() }}",
-}
-
-
-def manifest_with(path, sql):
-    """dbt's graph with one metric, whose SQL this is, below a staging model."""
-    manifest = {
-        "nodes": {
-            "model.tokenmart.good": {
-                "resource_type": "model",
-                "config": {"meta": {"metric": "good"}},
-                "raw_code": sql,
-                "depends_on": {"macros": ["macro.tokenmart.helper"] if "helper" in sql else []},
-            },
-        },
-        "macros": {
-            "macro.tokenmart.helper": {
-                "macro_sql": "select * from read_json('labels.json')",
-                "depends_on": {},
-            }
-        },
-        "parent_map": {"model.tokenmart.good": ["model.tokenmart.stg_token_stats"]},
-    }
-    path.write_text(json.dumps(manifest))
-    return path
-
-
-@pytest.mark.parametrize("sql", READS.values(), ids=READS)
-def test_a_metric_that_reads_past_the_graph_is_found(tmp_path, sql):
-    labels = read_lineage(manifest_with(tmp_path / "manifest.json", sql), "good").labels
-    assert len(labels) == 1 and "its SQL reads" in labels[0]
-
-
-def test_a_metric_that_reads_past_the_graph_is_not_admissible(minilong, tmp_path):
-    minilong.manifest({"good": ["stg_token_stats"]})
-    manifest_with(manifest_path(minilong.workspace), READS["a file by a function"])
-    arguments = ("--problem", "minilong", "--metric", "good", "--out", tmp_path / "out")
-    result = run(submission.submit, *arguments)
-    assert result.exit_code == 1 and "its SQL reads read_csv()" in result.stderr
-    assert result.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "with a as (select * from {{ ref('stg_token_stats') }}) select * from a",
-        'with a(x) as (select 1), "b" as materialized (select * from a) select * from "b"',
-        "select unnest([1, 2]) from {{ source('extract', 'tokens') }} -- from other.scores",
-        "select * from {{ ref('a') }} where x is distinct from y",
-        "{% for t in ts %} select * from {{ ref(t) }} {% endfor %} /* from 'x.csv' */",
-        "with a as (select 1) select * from a, unnest([1]) as t(x), range(3)",
-        "select 'counted from position 3, it''s said' as words from {{ ref('a') }}",
-    ],
-)
-def test_honest_sql_reads_nothing_past_the_graph(tmp_path, sql):
-    path = manifest_with(tmp_path / "manifest.json", sql)
-    assert read_lineage(path, "good").labels == ()
-
-
 def test_a_problem_of_the_locked_name_with_other_models_is_not_official(minilong, tmp_path):
     text = (minilong.workspace.problems / "minilong.yml").read_text()
     file = tmp_path / "mine.yml"
     file.write_text(text.replace("name: minilong", "name: no4k"))
-    for table in ("metric_values", "downstream_scores", "coverage", "units", "models", "documents"):
+    for table in ("metric_values", "coverage", "units", "models", "documents"):
         with minilong.write() as connection:
             connection.execute(f"update {table} set problem = 'no4k'")
     target = minilong.workspace.root / locked.TARGET_PATH
@@ -359,8 +278,6 @@ def test_no_seed_betters_the_exact_filter(minilong, tmp_path):
     generator = np.random.default_rng(4)
     # as many as the locked problem has: all halves of many more would take too long
     models = minilong.models("minilong")[:17]
-    with minilong.write() as connection:
-        connection.execute("delete from downstream_scores")
     minilong.target("minilong", {m: float(generator.normal()) for m in models})
     path = tmp_path / "submission.json"
     path.write_text(json.dumps({m: float(generator.normal()) for m in models}))

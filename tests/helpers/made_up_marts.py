@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from warehouse.paths import Workspace
+from warehouse.store.parquet_files import write_table
+from warehouse.store.schema import DOWNSTREAM, RECALL_ITEMS
+from warehouse.targets import connect_to_targets
 
 PROBLEMS = Path(__file__).parents[2] / "data" / "problems"
 
@@ -33,8 +41,6 @@ class Marts:
                 create table metric_catalog(metric varchar, variant varchar, family varchar,
                     parameters json, direction varchar, admissible boolean, formula varchar,
                     description varchar, code varchar);
-                create table downstream_scores(problem varchar, model_id varchar, task varchar,
-                    score double, stderr double, items bigint);
                 create table coverage(problem varchar, model_id varchar, condition varchar,
                     condition_kind varchar, documents bigint, documents_done bigint,
                     documents_failed bigint, documents_missing bigint, complete boolean,
@@ -72,10 +78,56 @@ class Marts:
         return {model.model_id: model.full_id for model in models}
 
     def target(self, problem: str, scores: dict[str, float]) -> None:
-        """Overall scores of a measured target."""
-        rows = [(problem, model, "overall", score, 0.01, 240) for model, score in scores.items()]
-        with self.write() as connection:
-            connection.executemany("insert into downstream_scores values (?,?,?,?,?,?)", rows)
+        """Scores of a measured target, in place of the earlier ones: two items around each."""
+        folder = self.workspace.downstream / f"problem={problem}"
+        shutil.rmtree(folder, ignore_errors=True)
+        for model, score in scores.items():
+            items = [
+                {"task": "recall_64", "item": item, "cluster": item, "score": score + deviation}
+                for item, deviation in enumerate((-0.01, 0.01))
+            ]
+            table = pa.Table.from_pylist(items, schema=DOWNSTREAM)
+            write_table(folder / f"model_id={model}" / "items.parquet", table)
+
+    def depths(self, problem: str, lengths: Sequence[tuple[str, int]]) -> None:
+        """Items of a recall target by depth, which leave the scores of `target` as they are.
+
+        Args:
+            lengths: a kind of task and tokens of context, for each task, with two items an eighth.
+                Kind `a` scores an eighth more in each eighth of the context; `b` scores 0, also at
+                no depth.
+        """
+        for model, folder in self._target_folders(problem):
+            items, asked = [], []
+            for (kind, length), eighth, cluster in product(lengths, [*range(8), None], (0, 1)):
+                if kind == "a" and eighth is None:
+                    continue
+                key = {"task": f"{kind}_{length}", "item": len(items) + 2}
+                score = eighth / 8 if kind == "a" and eighth else 0.0
+                items.append(key | {"cluster": cluster, "score": score})
+                depth = None if eighth is None else eighth / 8 + 0.01
+                asked.append(
+                    key | {"kind": kind, "length": length, "depth": depth, "counts": False}
+                )
+            there = pq.read_table(folder / "items.parquet", partitioning=None)
+            added = pa.Table.from_pylist(items, schema=DOWNSTREAM)
+            write_table(folder / "items.parquet", pa.concat_tables([there.cast(DOWNSTREAM), added]))
+            place = self.workspace.recall_items / f"problem={problem}" / f"model_id={model}"
+            write_table(place / "items.parquet", pa.Table.from_pylist(asked, schema=RECALL_ITEMS))
+
+    def _target_folders(self, problem: str) -> list[tuple[str, Path]]:
+        folders = sorted((self.workspace.downstream / f"problem={problem}").glob("model_id=*"))
+        return [(folder.name.partition("=")[2], folder) for folder in folders]
+
+    def scores(self, problem: str) -> dict[str, float]:
+        """The scores that `target` wrote."""
+        with connect_to_targets(self.workspace) as connection:
+            rows = connection.execute(
+                "select model_id, score from downstream_scores"
+                " where problem = ? and task = 'overall'",
+                [problem],
+            ).fetchall()
+        return dict(rows)
 
     def metric(
         self,
@@ -161,7 +213,6 @@ class Marts:
         nodes: dict[str, Any] = {}
         parents: dict[str, list[str]] = {
             "model.tokenmart.stg_token_stats": ["source.tokenmart.extract.tokens"],
-            "model.tokenmart.stg_downstream": ["source.tokenmart.extract.downstream"],
         }
         for metric, above in metrics.items():
             name = f"model.tokenmart.{metric}"
@@ -178,6 +229,17 @@ class Marts:
         path = self.workspace.dbt_project / "target" / "manifest.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps({"nodes": nodes, "parent_map": parents}))
+
+
+@contextmanager
+def scores_absent(workspace: Workspace) -> Iterator[None]:
+    """Before any target score was recorded: the files are elsewhere within the block."""
+    elsewhere = workspace.downstream.with_name("downstream-elsewhere")
+    workspace.downstream.rename(elsewhere)
+    try:
+        yield
+    finally:
+        elsewhere.rename(workspace.downstream)
 
 
 def _marks(count: int) -> str:

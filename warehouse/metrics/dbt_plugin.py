@@ -11,7 +11,7 @@ from dbt_common.exceptions import DbtRuntimeError
 
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace, find_workspace
-from warehouse.sql.connection import holder, no_locks
+from warehouse.sql.connection import holder, lock, no_locks
 from warehouse.sql.views import create_views
 from warehouse.store.built_from import write_states
 
@@ -51,7 +51,9 @@ class Plugin(BasePlugin):
                 ) from error
 
     def configure_connection(self, conn: duckdb.DuckDBPyConnection) -> None:
-        """Create the public views and macros.
+        """Create the public views and macros, then lock: no model reads another file.
+
+        So target scores are out of reach of every model, hook and `run_query`.
 
         Raises:
             DbtRuntimeError: data or database can't be used; the message states what to do.
@@ -61,6 +63,8 @@ class Plugin(BasePlugin):
             _refuse_missing_data(conn, workspace)
             create_views(conn, workspace, every_byte=True)
             write_states(conn, workspace)
+            conn.execute("set global parquet_metadata_cache = true")
+            lock(conn, workspace)
         except TokenmartError as error:
             raise DbtRuntimeError(error.format_message()) from error
 

@@ -21,11 +21,11 @@ from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.sql.views import (
     create_views,
+    metric_tables,
     public_views,
     quoted,
     quoted_name,
 )
-from warehouse.store.schema import all_tables
 
 PATIENCE_SECONDS = 3.0
 SETTINGS = (
@@ -104,26 +104,29 @@ def connect_to_parquet(
     # days and hours are the same wherever a question is asked
     connection.execute("set global TimeZone = 'UTC'")
     connection.execute(f"set temp_directory = {quoted(workspace.cache / 'duckdb')}")
+    connection.execute(f"set max_temp_directory_size = {quoted(_SPILLED)}")
     connection.execute("set parquet_metadata_cache = true")
     create_views(connection, workspace)
     return connection
 
 
 def lock(connection: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:
-    """Open no file but those of the warehouse from now on, and let no setting change that."""
-    read = [f"{workspace.store / table}/" for table in all_tables()]
+    """Open no file but those of the warehouse from now on, and let no setting change that.
+
+    Not among them: the folder of target scores.
+    """
+    read = [f"{workspace.store / table}/" for table in metric_tables()]
     # DuckDB asks for a pattern before it asks for the files that match
     folders = ", ".join(map(quoted, dict.fromkeys([*read, *map(glob.escape, read)])))
     files = ", ".join(quoted(f"{workspace.database}{end}") for end in ("", ".wal"))
     for name, value in {
-        "max_temp_directory_size": quoted(_SPILLED),
         "allowed_directories": f"[{folders}]",
         "allowed_paths": f"[{files}]",
         "allowed_configs": f"[{', '.join(map(quoted, SETTINGS))}]",
         "enable_external_access": "false",
         "lock_configuration": "true",
     }.items():
-        connection.execute(f"set {name} = {value}")
+        connection.execute(f"set global {name} = {value}")
 
 
 def attach_marts(

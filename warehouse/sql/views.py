@@ -15,7 +15,7 @@ import pyarrow as pa
 from warehouse.errors import StorageError
 from warehouse.paths import Workspace
 from warehouse.plugins import folders
-from warehouse.store.schema import TOKENS, UNITS, UNITS_KEY, all_tables
+from warehouse.store.schema import TOKENS, UNITS, UNITS_KEY, Table, all_tables
 from warehouse.store.stored_files import refuse_faults, table_source
 
 _SQL_TYPES = {
@@ -31,9 +31,14 @@ _SQL_TYPES = {
 
 
 def public_views() -> list[str]:
-    """Names of the views of tables and ledgers."""
-    tables = all_tables()
+    """Names of the views of tables and ledgers; target scores have none."""
+    tables = metric_tables()
     return [*tables, *(table.ledger for table in tables.values() if table.ledger)]
+
+
+def metric_tables() -> dict[str, Table]:
+    """The tables that a metric may read: all but those with target scores."""
+    return {name: table for name, table in all_tables().items() if not table.is_target}
 
 
 def create_views(
@@ -50,7 +55,7 @@ def create_views(
         StorageError: a file of a table is damaged, foreign or in another's place.
     """
     refuse_faults(workspace, every_byte=every_byte)
-    for name, table in all_tables().items():
+    for name, table in metric_tables().items():
         files = table_source(workspace, name)
         create_table_view(connection, "main", name, files)
         if table.ledger:

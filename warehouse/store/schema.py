@@ -200,12 +200,15 @@ class Table(NamedTuple):
     files: pattern of their names.
     ledger: name of the view of the ledger in their footers, if there is one. The name of such a
         table of a plugin ends in `_tokens`.
+    is_target: whether it has target scores. Only `warehouse.targets` reads such a table: it is no
+        view of `tokenmart sql`, no source of dbt, and outside what their connections may open.
     """
 
     schema: pa.Schema
     keys: tuple[str, ...]
     files: str
     ledger: str = ""
+    is_target: bool = False
 
 
 TABLES = {
@@ -216,7 +219,7 @@ TABLES = {
     "condition_pairs": Table(CONDITION_PAIRS, ("problem",), "condition_pairs.parquet"),
     "lineup": Table(LINEUP, ("problem",), "lineup.parquet"),
     "models": Table(MODELS, ("problem", "model_id"), "model.parquet"),
-    "downstream": Table(DOWNSTREAM, ("problem", "model_id"), "items.parquet"),
+    "downstream": Table(DOWNSTREAM, ("problem", "model_id"), "items.parquet", is_target=True),
     "recall_items": Table(RECALL_ITEMS, ("problem", "model_id"), "items.parquet"),
 }
 

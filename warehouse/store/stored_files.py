@@ -84,18 +84,24 @@ def find_faults(workspace: Workspace, *, every_byte: bool = False) -> list[Fault
 
 
 def state_of(workspace: Workspace, problem: str) -> str:
-    """A hash of a problem's files: it changes when one is added, replaced, altered or removed."""
+    """A hash of a problem's files: it changes when one is added, replaced, altered or removed.
+
+    Target scores are left out: nothing is built from them.
+    """
     return states(workspace).get(problem, "")
 
 
 def states(workspace: Workspace) -> dict[str, str]:
     """`state_of` each problem that has files."""
+    tables = all_tables()
     faults, intact = _look(workspace, every_byte=False)
     versions = {path: checksum for path, (_, checksum) in intact.items()}
     versions |= {str(fault.path): fault.what for fault in faults}
     digests: dict[str, hashlib._Hash] = {}
     for path in sorted(versions):
         place = Path(path).relative_to(workspace.store).as_posix()
+        if tables[place.partition("/")[0]].is_target:
+            continue
         problem = place.split("/")[1].partition("=")[2]
         digest = digests.setdefault(problem, hashlib.sha256())
         digest.update(f"{place} {versions[path]}\n".encode())

@@ -35,18 +35,18 @@ def test_correlate_ranks_by_signed_rho_and_orients(minilong):
     assert by_name["partly"]["n"] == 22
     with minilong.write() as connection:
         pairs = connection.execute(
-            "select -value, score from metric_values join downstream_scores using (model_id)"
-            " where metric = 'perplexity'"
+            "select model_id, -value from metric_values where metric = 'perplexity'"
         ).fetchall()
-    expected = scipy.stats.spearmanr([p[0] for p in pairs], [p[1] for p in pairs])[0]
+    scores = minilong.scores("minilong")
+    expected = scipy.stats.spearmanr([p[1] for p in pairs], [scores[p[0]] for p in pairs])[0]
     assert by_name["perplexity"]["spearman"] == pytest.approx(expected)
     assert by_name["good"]["spearman_ci95"]["low"] < by_name["good"]["spearman"]
 
 
 def test_too_few_models_to_choose_by_say_what_to_do_instead(minilong):
     few = minilong.models("minilong")[:6]
-    with minilong.write() as connection:
-        connection.execute("delete from downstream_scores where model_id not in ?", [few])
+    scores = minilong.scores("minilong")
+    minilong.target("minilong", {model: scores[model] for model in few})
     result = run(cli.select, "--problem", "minilong")
     assert result.exit_code == 1
     assert "6 models have a target score; selection needs 8; " in result.stderr
@@ -237,8 +237,8 @@ def test_verify_for_a_measured_target(minilong, write_json):
     assert result.exit_code == 0, result.stderr
     target = json.loads(result.stdout)["target"]
     assert target["kind"] == "recall"
-    with minilong.write() as connection:
-        connection.execute("update downstream_scores set score = score + 0.001")
+    scores = minilong.scores("minilong")
+    minilong.target("minilong", {model: score + 0.001 for model, score in scores.items()})
     again = run(submission_cli.verify, "--problem", "minilong", "--submission", path, "--json")
     assert json.loads(again.stdout)["target"]["sha256"] != target["sha256"]
 
@@ -274,8 +274,6 @@ def test_a_metric_that_only_separates_families_does_not_track_the_target(minilon
     level = {m.model_id: 5.0 if m.family == "gemma3" else 0.0 for m in models}
     order = np.random.default_rng(20).permutation(len(models))
     shuffled = {m.model_id: float(i) for m, i in zip(models, order, strict=True)}
-    with minilong.write() as connection:
-        connection.execute("delete from downstream_scores")
     minilong.target("minilong", {m: 20 * level[m] + 0.01 * i for i, m in enumerate(level)})
     values = {m: 20 * level[m] + shuffled[m] for m in level}
     minilong.metric("minilong", "brand", "a", values)
@@ -311,7 +309,8 @@ def test_few_models_and_few_tokens_are_warned_about(minilong):
     with minilong.write() as connection:
         connection.execute("update metric_values set tokens = 7 where metric = 'good'")
         keep = minilong.models("minilong")[:9]
-        connection.execute("delete from downstream_scores where model_id not in ?", [keep])
+        scores = minilong.scores("minilong")
+        minilong.target("minilong", {model: scores[model] for model in keep})
         last = minilong.models("minilong")[-1]
         connection.execute("delete from units where model_id not in ?", [[*keep, last]])
     shown = " ".join(run(cli.correlate, *arguments).stdout.split())

@@ -66,14 +66,7 @@ def page(tmp_path_factory):
                 " null::double as weight"
                 " from metric_values, range(3) as documents(doc_id) where value is not null"
             )
-            connection.execute(
-                "create table downstream_depths as select 'minilong' as problem, model_id, kind,"
-                " length, eighth, (kind = 'a')::int * eighth / 8 as score, 2 as items"
-                " from downstream_scores, (values ('a'), ('b')) as kinds(kind),"
-                " (values (2048), (8064)) as lengths(length), range(9) as eighths(eighth)"
-                " where problem = 'minilong' and not (eighth = 8 and kind = 'a')"
-            )
-            connection.execute("update downstream_depths set eighth = null where eighth = 8")
+        marts.depths("minilong", [(k, n) for k in ("a", "b") for n in (2048, 8064)])
         patch.setattr(drawing, "VALIDATE", True)
         out = root / "out" / "report.html"
         arguments = ["--problem", "minilong", "--out", str(out), "--resamples", "200"]
@@ -314,8 +307,8 @@ def test_the_table_of_models_is_sorted_and_filtered(page, tmp_path):
 
 
 def test_a_problem_without_scores_still_has_a_report(minilong, tmp_path):
+    minilong.target("minilong", {})
     with minilong.write() as connection:
-        connection.execute("delete from downstream_scores")
         connection.execute("update units set document_tokens = 200, document_tokens_total = 900")
     minilong.profile("minilong")
     out = tmp_path / "report.html"

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from analysis.submission import cli
 from analysis.submission.bundle import bundle_page, compute_budget
 from analysis.submission.reproduce import _differences
+from warehouse.metrics.manifest import manifest_path
 from warehouse.sources.lock_file import file_sha256
 
 
@@ -56,7 +57,7 @@ def test_a_bundle_holds_what_the_contract_lists(written, verify_schema):
     assert bundle["seeds"] == {"verification": 0, "extraction": [0], "conditions": ["full: {}"]}
     assert len(bundle["files"]["proxy"]["sha256"]) == 64
     assert bundle["versions"]["torch (extraction)"] == "2.7"
-    assert bundle["lineage"]["labels"] == []
+    assert bundle["lineage"]["foreign"] == []
     page = (written / "README.md").read_text()
     for words in ("Spearman", "55,200 tokens processed", "abc123", "tokenmart reproduce ."):
         assert words in page
@@ -89,10 +90,10 @@ def test_a_model_on_request_is_neither_ranked_nor_submitted(submit, minilong, tm
     file = minilong.workspace.problems / "minilong.yml"
     extra = "models:\n  - {full_id: on-top, base: smollm2-135m, on_request: true}"
     file.write_text(file.read_text().replace("models:", extra, 1))
+    minilong.target("minilong", minilong.scores("minilong") | {"on-top": 9.0})
     with minilong.write() as connection:
         for table, others in (
             ("metric_values", "'good', 'a', 'on-top', 9, 1000, 50, null"),
-            ("downstream_scores", "'on-top', 'overall', 9, 0.01, 240"),
             ("coverage", "'on-top', 'full', 'full', 50, 1, 0, 49, false, 1, 1, 1, 1, 1, null"),
         ):
             connection.execute(f"insert into {table} values ('minilong', {others})")
@@ -120,9 +121,13 @@ def test_refused_without_leaving_anything(submit, minilong, tmp_path):
     refused(submit(metric="longppl"), "not admissible", "--unofficial")
     refused(submit(metric="partly"), "no value for smollm2-135m", "tokenmart extract")
     refused(submit(metric="ppl"), "no such metric")
-    minilong.manifest({"good": ["stg_downstream"]})
-    refused(submit(), "downstream scores are among its ancestors")
-    refused(submit("--unofficial"), "downstream scores are among its ancestors")
+    minilong.manifest({"good": ["in_python"]})
+    path = manifest_path(minilong.workspace)
+    graph = json.loads(path.read_text())
+    graph["nodes"]["model.tokenmart.in_python"] = {"resource_type": "model", "language": "python"}
+    path.write_text(json.dumps(graph))
+    refused(submit(), "model.tokenmart.in_python")
+    refused(submit("--unofficial"), "model.tokenmart.in_python")
     minilong.manifest({"good": ["stg_token_stats"]})
     with minilong.write() as connection:
         connection.execute(
@@ -133,15 +138,14 @@ def test_refused_without_leaving_anything(submit, minilong, tmp_path):
     with minilong.write() as connection:
         connection.execute("delete from coverage where model_id = 'gemma3-270m'")
     refused(submit(), "gemma3-270m (nothing)")
-    with minilong.write() as connection:
-        connection.execute("delete from downstream_scores where model_id = 'gemma3-270m'")
+    scores = minilong.scores("minilong")
+    minilong.target("minilong", {m: x for m, x in scores.items() if m != "gemma3-270m"})
     refused(submit(), "no target score for gemma3-270m")
 
 
 def test_a_constant_measured_target_names_what_to_do(submit, minilong):
     """No locked file is at fault, so it isn't that exit code."""
-    with minilong.write() as connection:
-        connection.execute("update downstream_scores set score = 0")
+    minilong.target("minilong", dict.fromkeys(minilong.models("minilong"), 0.0))
     result = submit()
     assert result.exit_code == 1
     assert "minilong: every model has the same target score" in result.stderr
