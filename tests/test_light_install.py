@@ -47,9 +47,8 @@ tokens = tm.tokens("synthetic", "lab--model-0", into="arrow")
 values = tm.metric_values("synthetic", "perplexity", "bits_per_byte")
 table = tm.query("select model_id, avg(nll) as nll from tokens where problem = $p group by all",
                  p="synthetic")
-scores = tm.query("select model_id, avg(score) as score from downstream group by all")
 rows = tm.query("select metric, count(value) as models from metric_values group by all")
-print(tokens.num_rows, values.num_rows, table.num_rows, scores.num_rows)
+print(tokens.num_rows, values.num_rows, table.num_rows)
 ranked = tm.correlate(table.rename_columns({"nll": "value"}), "../synthetic.yml", better="lower")
 print(max(rows["models"].to_pylist()), ranked["n"][0])
 """

@@ -22,6 +22,7 @@ from warehouse.files import sha256_file
 from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.spec import load_problem, load_ranked
 from warehouse.sql.connection import connect_to_parquet
+from warehouse.targets import connect_to_targets
 
 SHIPPED = find_workspace(Path(__file__))
 PROBLEM = """
@@ -365,7 +366,7 @@ def test_other_names_are_read_back_as_they_are(workspace: Workspace) -> None:
     problem = find_table(write(workspace, rows=rows), workspace)
     assert problem is not None
     store_scores(read_table(problem, workspace), workspace, problem.name)
-    with connect_to_parquet(workspace) as connection:
+    with connect_to_targets(workspace) as connection:
         found = connection.execute("select distinct model_id from downstream").fetchall()
     assert {name for (name,) in found} == {each.replace("/", "--") for each in names.values()}
 

@@ -25,9 +25,9 @@ from warehouse.store.token_files import published_path
 def test_views_hold_what_was_extracted(filled: Workspace) -> None:
     counts = {
         name: ask(f"select count(*) as n from {name}")[0]["n"]
-        for name in ("tokens", "documents", "models", "units", "downstream")
+        for name in ("tokens", "documents", "models", "units")
     }
-    assert counts == {"tokens": 32, "documents": 1, "models": 2, "units": 9, "downstream": 8}
+    assert counts == {"tokens": 32, "documents": 1, "models": 2, "units": 9}
 
 
 def test_views_have_the_same_columns_with_and_without_files(
@@ -37,7 +37,7 @@ def test_views_have_the_same_columns_with_and_without_files(
         with connect_for_queries(workspace) as connection:
             return {
                 name: [row[:2] for row in connection.execute(f"describe {name}").fetchall()]
-                for name in ("tokens", "documents", "models", "units", "downstream")
+                for name in ("tokens", "documents", "models", "units")
             }
 
     before = columns()
