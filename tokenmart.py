@@ -50,8 +50,8 @@ def refuse_hidden_packages(names: Sequence[str]) -> None:
 
 refuse_hidden_packages(OUR_PACKAGES if _IS_PROGRAM else ("plugins", "warehouse"))
 
-from warehouse.errors import RenamedError, TokenmartError  # noqa: E402
-from warehouse.plugins import load, plugin_files, summary  # noqa: E402
+from warehouse.errors import TokenmartError  # noqa: E402
+from warehouse.plugins import added, each_of  # noqa: E402
 
 if TYPE_CHECKING:
     from analysis.ranking.ideas import correlate as correlate
@@ -132,29 +132,13 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 
-RENAMED = {
-    "campaign": "extract --hours",
-    "problem": "data",
-    "problem new": "data new",
-    "warehouse": "data",
-    "warehouse check": "data check",
-    "warehouse gc": "data gc",
-    "warehouse publish": "data publish",
-}
-"""Old command → the one that does the same now."""
-
-
-def plugin_commands() -> dict[str, Path]:
-    """Command → its file, `commands/NAME.py` of a plugin folder."""
-    return {path.stem: path for path in plugin_files("commands")}
-
 
 class LazyGroup(click.Group):
     """A group that imports a command's module when the command is called, not for `--help`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of all commands, those of plugins last."""
-        return [*COMMANDS, *(name for name in plugin_commands() if name not in COMMANDS)]
+        return [*COMMANDS, *(name for name in added("commands") if name not in COMMANDS)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return the command, or None when there is no such command.
@@ -163,10 +147,8 @@ class LazyGroup(click.Group):
             TokenmartError: its module or a package that it needs is not installed.
         """
         try:
-            if cmd_name in COMMANDS:
-                return _core_command(cmd_name)
-            path = plugin_commands().get(cmd_name)
-            return None if path is None else _plugin_command(path)
+            entry = COMMANDS.get(cmd_name) or added("commands").get(cmd_name)
+            return None if entry is None else _command(cmd_name, entry[0])
         except ModuleNotFoundError as error:
             missing = error.name or cmd_name
             if missing.split(".")[0] in OUR_PACKAGES:
@@ -181,10 +163,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, name the new one of an old name, or the closest one."""
-        for old in (" ".join(args[:2]), args[0]):
-            if old in RENAMED:
-                raise RenamedError(f"`tokenmart {old}` is now `tokenmart {RENAMED[old]}`")
+        """Find the command, or name the closest one."""
         name = args[0]
         known = self.list_commands(ctx)
         if name not in known and not name.startswith("-"):
@@ -194,20 +173,17 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the core's commands from the table above, then plugins', importing nothing."""
+        """List the core's commands from the table above, then those of plugins."""
         for group, commands in GROUPS.items():
             with formatter.section(group):
                 formatter.write_dl([(name, short) for name, (_, short) in commands.items()])
-        plugins: dict[str, list[tuple[str, str]]] = {}
-        for name, path in plugin_commands().items():
-            plugins.setdefault(path.parents[1].name, []).append((name, summary(path)))
-        for plugin, rows in plugins.items():
+        for plugin, commands in each_of("commands"):
             with formatter.section(f"Plugin: {plugin}"):
-                formatter.write_dl(rows)
+                formatter.write_dl([(name, short) for name, (_, short) in commands.items()])
 
 
-def _core_command(name: str) -> click.Command:
-    module_name, attribute = COMMANDS[name][0].split(":")
+def _command(name: str, place: str) -> click.Command:
+    module_name, attribute = place.split(":")
     try:
         command = getattr(importlib.import_module(module_name), attribute)
     except AttributeError as error:
@@ -217,13 +193,6 @@ def _core_command(name: str) -> click.Command:
     if not isinstance(command, click.Command):
         raise TypeError(f"{module_name}:{attribute} is not a click command")
     return command
-
-
-def _plugin_command(path: Path) -> click.Command:
-    for each in vars(load(path)).values():
-        if isinstance(each, click.Command) and each.name == path.stem:
-            return each
-    raise TokenmartError(f"{path}: defines no click command named {path.stem!r}; add one")
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -44,13 +44,6 @@ class OtherKindError(ProblemFileError):
     code = "other-problem-kind"
 
 
-class RenamedError(TokenmartError):
-    """A command has another name now; exit code 2."""
-
-    exit_code = 2
-    code = "renamed-command"
-
-
 class BadSubmissionError(TokenmartError):
     """A submission breaks the contract (models, numbers, format); exit code 2."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Any, ClassVar, Union, get_args
 
 from pydantic import (
@@ -99,14 +98,14 @@ def increasing(least: int) -> AfterValidator:
     return AfterValidator(check)
 
 
-def one_of(base: type[Frozen], place: ModuleType | str) -> Any:
+def one_of(base: type[Frozen], kind: str) -> Any:
     """The type of a field whose `kind` names a subclass of `base`, of the core or of a plugin.
 
     Args:
-        place: see `plugins.kinds`.
+        kind: see `plugins.kinds`.
 
     Raises:
-        TokenmartError: a plugin can't be loaded, or two classes claim one kind.
+        TokenmartError: a plugin can't be imported, or two classes declare one kind.
     """
-    known = tuple(kinds(base, place).values())
+    known = tuple(kinds(base, kind).values())
     return Annotated[Union[known], Field(discriminator="kind")]  # noqa: UP007

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from warehouse.errors import TokenmartError
-from warehouse.plugins import load, plugin_files
+from warehouse.plugins import added
 
 _TAKEN_BY_DUCKDB = ("", "main", "memory", "system", "temp")
 """Names that a file's database can't have: DuckDB uses them, or would call it otherwise."""
@@ -77,15 +77,15 @@ class Workspace:
     @property
     def token_stores(self) -> list[Workspace]:
         """This workspace, and once more with the token files of each plugin in place of its own."""
-        added = [name for name in _added_tables() if name.endswith("_tokens")]
-        return [self, *(replace(self, prefix=name.removesuffix("tokens")) for name in added)]
+        others = [name for name in added("tables") if name.endswith("_tokens")]
+        return [self, *(replace(self, prefix=name.removesuffix("tokens")) for name in others)]
 
     @property
     def store_folders(self) -> list[Path]:
         """All folders of the store."""
         names = [name for name, value in vars(Workspace).items() if isinstance(value, StoreFolder)]
         tokens = [folder for each in self.token_stores for folder in (each.tokens, each.pending)]
-        return [*tokens, *(self.store / name for name in (*names, *_added_tables()))]
+        return [*tokens, *(self.store / name for name in (*names, *added("tables")))]
 
     @property
     def cache(self) -> Path:
@@ -114,11 +114,6 @@ class Workspace:
             "TOKENMART_DATA": str(self.data),
             "TOKENMART_DATABASE": str(self.database),
         }
-
-
-def _added_tables() -> list[str]:
-    """Names of the tables that plugins add to the store."""
-    return [name for path in plugin_files("tables") for name in getattr(load(path), "TABLES", ())]
 
 
 def workspace_of(root: Path) -> Workspace:

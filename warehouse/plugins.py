@@ -1,113 +1,168 @@
-"""Plugins: what a folder adds to the core, found without a list that names it.
+"""Plugins: packages outside the core, and the hooks of pluggy by which they add to it.
 
-Plugin folders are those of `plugins/`, which ship, and those that $TOKENMART_PLUGINS lists. Both
-are read in the same way. A file in the sub-folder `probes/` adds a kind of probe; likewise
-`documents/`, `weights/`, `backends/`, `importers/`, `commands/`, `problem_kinds/`,
-`next_steps/`, `schedulers/`, `stores/`, `tables/`, `superseded/` and `cookbook/`.
-docs/how_to/write_a_plugin.md lists their interfaces.
+A plugin is a module or a package with functions that carry `@hookimpl` and are named as those of
+`Hooks`: a folder of `plugins/`, the module of an installed distribution's entry point in the group
+`tokenmart`, or a file or folder that $TOKENMART_PLUGINS names. It is imported when Tokenmart
+starts; what is slow to import belongs inside its functions.
 """
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.util
 import inspect
 import os
-import pkgutil
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar, get_args
+from typing import Any, TypeVar, get_args
+
+import pluggy
 
 from warehouse.errors import TokenmartError, first_line
 
 VARIABLE = "TOKENMART_PLUGINS"
+GROUP = "tokenmart"
 SHIPPED = Path(__file__).parents[1] / "plugins"
 
+hookspec = pluggy.HookspecMarker(GROUP)
+hookimpl = pluggy.HookimplMarker(GROUP)
 Kind = TypeVar("Kind")
 
 
-def kinds(base: type[Kind], place: ModuleType | str) -> dict[str, type[Kind]]:
-    """Concrete subclasses of `base` by their `kind`, sorted: those of the core, then plugins'.
+class Hooks:
+    """What a plugin may add; each function is optional."""
 
-    A kind is the value of the class attribute `kind`, or of a pydantic field `kind: Literal[…]`.
+    @hookspec
+    def commands(self) -> dict[str, tuple[str, str]]:  # type: ignore[empty-body]
+        """Command → (`module:name` of its click command, its help in a few words)."""
 
-    Args:
-        place: the core's package whose modules define kinds, and whose last name is the plugins'
-            sub-folder; or only the name of the sub-folder, where the core's are imported already.
+    @hookspec
+    def classes(self, kind: str) -> list[type]:  # type: ignore[empty-body]
+        """Classes of a kind.
+
+        Args:
+            kind: `probes`, `documents`, `weights`, `backends`, `importers`, `schedulers`,
+                `problem_kinds`; docs/how_to/write_a_plugin.md has their base classes.
+        """
+
+    @hookspec
+    def tables(self) -> dict[str, Any]:  # type: ignore[empty-body]
+        """Tables of the store by name, each a `warehouse.store.schema.Table`."""
+
+    @hookspec
+    def next_steps(self, connection: Any) -> dict[str, list[str]]:  # type: ignore[empty-body]
+        """Problem → commands that follow a build, from the tables that it built."""
+
+
+def manager() -> pluggy.PluginManager:
+    """All plugins, registered.
 
     Raises:
-        TokenmartError: a plugin can't be loaded, or two classes claim one kind.
+        TokenmartError: one can't be imported.
     """
-    if isinstance(place, ModuleType):
-        for module in pkgutil.iter_modules(place.__path__, f"{place.__name__}."):
-            importlib.import_module(module.name)
-        place = place.__name__.rpartition(".")[2]
-    for path in plugin_files(place):
-        load(path)
-    found: dict[str, type[Kind]] = {}
-    for cls in _concrete(base):
-        kind = kind_of(cls)
-        if kind in found:
-            both = f"{inspect.getfile(found[kind])} and {inspect.getfile(cls)}"
-            raise TokenmartError(f"kind {kind!r} is defined twice, in {both}; rename one")
-        found[kind] = cls
-    return dict(sorted(found.items()))
+    return _manager(os.environ.get(VARIABLE, ""))
 
 
-def kind_of(cls: type) -> str:
-    """The kind that a class declares."""
-    field = getattr(cls, "model_fields", {}).get("kind")
-    if field is not None:
-        return str(get_args(field.annotation)[0])
-    return str(cls.__dict__["kind"])
+@cache
+def _manager(listed: str) -> pluggy.PluginManager:
+    found = pluggy.PluginManager(GROUP)
+    found.add_hookspecs(Hooks)
+    for file in sorted(SHIPPED.glob("*/__init__.py")):
+        name = file.parent.name
+        found.register(importlib.import_module(f"{SHIPPED.name}.{name}"), name)
+    found.load_setuptools_entrypoints(GROUP)
+    for part in filter(None, listed.split(os.pathsep)):
+        found.register(_imported(Path(part)), Path(part).stem)
+    return found
 
 
-def folders() -> list[Path]:
-    """Plugin folders: those of `plugins/` by name, then those of $TOKENMART_PLUGINS in order."""
-    given = [Path(part) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part]
-    return [*sorted(file.parent for file in SHIPPED.glob("*/__init__.py")), *given]
-
-
-def plugin_files(sub_folder: str) -> list[Path]:
-    """Python files in a sub-folder of every plugin folder, in order."""
-    found = [path for folder in folders() for path in sorted((folder / sub_folder).glob("*.py"))]
-    return [path for path in found if path.name != "__init__.py"]
-
-
-def summary(path: Path) -> str:
-    """First line of a Python file's docstring; the file is not imported."""
-    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
-    return (ast.get_docstring(tree) or "").partition("\n")[0]
-
-
-def load(path: Path) -> ModuleType:
-    """Import a plugin file once per process.
+def _imported(path: Path) -> ModuleType:
+    """The module of a file or folder outside the path of imports.
 
     Raises:
         TokenmartError: it can't be imported.
     """
-    if path.is_relative_to(SHIPPED):
-        inside = path.relative_to(SHIPPED.parent).with_suffix("")
-        return importlib.import_module(".".join(inside.parts))
+    file = path / "__init__.py" if path.is_dir() else path
     name = f"tokenmart_plugin_{path.resolve().as_posix().replace('/', '_').removesuffix('.py')}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
     try:
+        spec = importlib.util.spec_from_file_location(name, file)
+        if spec is None or spec.loader is None:
+            raise ImportError("not a Python file")
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     except Exception as error:  # whatever a user's file raises
-        del sys.modules[name]
+        sys.modules.pop(name, None)
         raise TokenmartError(
-            f"{path}: plugin can't be loaded ({type(error).__name__}: {first_line(error)}); "
-            f"correct it, or remove its folder from {VARIABLE}"
+            f"{file}: plugin can't be imported ({type(error).__name__}: {first_line(error)}); "
+            f"correct it, or remove it from {VARIABLE}",
+            code="plugin-import",
+            where=file,
         ) from error
     return module
+
+
+def folders() -> list[Path]:
+    """Folders of the plugins that are packages, in order: for their SQL."""
+    modules = [module for _, module in manager().list_name_plugin()]
+    packages = [each for each in modules if hasattr(each, "__path__")]
+    return [Path(str(getattr(each, "__file__", ""))).parent for each in packages]
+
+
+def each_of(hook: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
+    """Name of each plugin that has a function of this name, and what it returns."""
+    for found in getattr(manager().hook, hook).get_hookimpls():
+        yield found.plugin_name, found.function(**arguments)
+
+
+def added(hook: str) -> dict[str, Any]:
+    """The entries that the plugins' functions of this name return, together.
+
+    Raises:
+        TokenmartError: two plugins add one name.
+    """
+    found: dict[str, Any] = {}
+    for _, each in each_of(hook):
+        if twice := found.keys() & each:
+            raise TokenmartError(
+                f"two plugins add {min(twice)!r}; remove one", code="added-twice", where=min(twice)
+            )
+        found |= each
+    return found
+
+
+def kinds(base: type[Kind], kind: str) -> dict[str, type[Kind]]:
+    """Classes by the `kind` that they declare, sorted: the core's subclasses of `base`, plugins'.
+
+    The core's modules that define some are imported before.
+
+    Args:
+        kind: what plugins are asked for, see `Hooks.classes`.
+
+    Raises:
+        TokenmartError: a plugin can't be imported, or two classes declare one kind.
+    """
+    classes = [each for several in manager().hook.classes(kind=kind) for each in several]
+    found: dict[str, type[Kind]] = {}
+    for cls in dict.fromkeys([*_concrete(base), *classes]):
+        name = kind_of(cls)
+        if name in found:
+            both = f"{inspect.getfile(found[name])} and {inspect.getfile(cls)}"
+            raise TokenmartError(
+                f"kind {name!r} is defined twice, in {both}; rename one",
+                code="kind-twice",
+                where=name,
+            )
+        found[name] = cls
+    return dict(sorted(found.items()))
+
+
+def kind_of(cls: type) -> str:
+    """The value of the class attribute `kind`, or of a pydantic field `kind: Literal[…]`."""
+    field = getattr(cls, "model_fields", {}).get("kind")
+    return str(get_args(field.annotation)[0] if field is not None else cls.__dict__["kind"])
 
 
 def _concrete(base: type[Kind]) -> Iterator[type[Kind]]:

@@ -174,11 +174,12 @@ def find_backend(name: str) -> Backend:
     Raises:
         TokenmartError: no such backend; the message lists what there is.
     """
-    package = importlib.import_module(__package__)
-    known = plugins.kinds(Backend, package)  # type: ignore[type-abstract]
+    importlib.import_module(f"{__package__}.transformers")
+    known = plugins.kinds(Backend, "backends")  # type: ignore[type-abstract]
     if name not in known:
         raise TokenmartError(
-            f"--backend {name}: no such backend; there are: {', '.join(known)} (further ones: "
-            f"`backends/` in a folder of {plugins.VARIABLE})"
+            f"--backend {name}: no such backend; there are: {', '.join(known)}",
+            code="unknown-backend",
+            where="--backend",
         )
     return known[name]()

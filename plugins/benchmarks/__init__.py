@@ -1,1 +1,46 @@
 """Benchmarks: run them through lm-evaluation-harness, judge them by their scores over training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warehouse.plugins import hookimpl
+
+
+@hookimpl
+def commands() -> dict[str, tuple[str, str]]:
+    """`eval` and `e2lm`."""
+    return {
+        "e2lm": (
+            f"{__name__}.commands.e2lm:e2lm",
+            "Evaluate benchmarks by the signal of their scores early in training.",
+        ),
+        "eval": (
+            f"{__name__}.commands.eval:eval_command",
+            "Run benchmarks of lm-evaluation-harness on models, token by token.",
+        ),
+    }
+
+
+@hookimpl
+def classes(kind: str) -> list[type]:
+    """Importers of answers, and problem files of kind `table`."""
+    if kind == "importers":
+        from plugins.benchmarks.importers.samples import HarnessSamples
+        from plugins.benchmarks.importers.token_logprobs import TokenLogprobs
+        from plugins.benchmarks.importers.vllm import VllmPromptLogprobs
+
+        return [HarnessSamples, TokenLogprobs, VllmPromptLogprobs]
+    if kind == "problem_kinds":
+        from plugins.benchmarks.problem_kinds.table import TableKind
+
+        return [TableKind]
+    return []
+
+
+@hookimpl
+def tables() -> dict[str, Any]:
+    """Scores over training, and answers of models to benchmarks."""
+    from plugins.benchmarks.tables.benchmarks import TABLES
+
+    return TABLES

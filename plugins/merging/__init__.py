@@ -1,1 +1,47 @@
 """Merge experts within rules and limits, evaluate the merges, and rank competition entries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warehouse.plugins import hookimpl
+
+
+@hookimpl
+def commands() -> dict[str, tuple[str, str]]:
+    """`merge` and `rank`."""
+    return {
+        "merge": (
+            f"{__name__}.commands.merge:merge",
+            "Merge expert models within rules and limits; evaluate and reproduce merges.",
+        ),
+        "rank": (
+            f"{__name__}.commands.rank:rank",
+            "Rank entries by geometric means of mean win rates, with intervals.",
+        ),
+    }
+
+
+@hookimpl
+def classes(kind: str) -> list[type]:
+    """Problem files of kind `merge`."""
+    if kind == "problem_kinds":
+        from plugins.merging.problem_kinds.merge import MergeKind
+
+        return [MergeKind]
+    return []
+
+
+@hookimpl
+def tables() -> dict[str, Any]:
+    """Results of competition entries, and costs of merges."""
+    from plugins.merging.tables.rankings import TABLES
+
+    return TABLES
+
+
+@hookimpl
+def next_steps(connection: Any) -> dict[str, list[str]]:
+    """Ranking → the command that shows it."""
+    rows = connection.execute("select distinct problem from rankings").fetchall()
+    return {name: [f"tokenmart rank show --problem {name}"] for (name,) in rows}

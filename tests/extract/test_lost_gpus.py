@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from plugin_folders import write_plugin
 from tiny_requests import load, requests_of
 from tiny_runs import ok, run
 
@@ -125,9 +126,7 @@ class Flaky(Backend):
 @pytest.fixture
 def flaky(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder in which `broken` says that the card of the first to come is broken."""
-    plugins = workspace.root / "plugins"
-    (plugins / "backends").mkdir(parents=True)
-    (plugins / "backends" / "flaky.py").write_text(FLAKY)
+    plugins = write_plugin(workspace.root / "plugins", backends=FLAKY)
     monkeypatch.setenv("TOKENMART_PLUGINS", str(plugins))
     monkeypatch.setenv("FLAKY_SEAT", "alone")
     (workspace.root / "broken").touch()

@@ -1,4 +1,4 @@
-"""A probe and a backend from a scratch folder: one file each, and no list that names them."""
+"""A probe and a backend from a scratch folder."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from plugin_folders import write_plugin
 
 from warehouse.paths import Workspace
 from warehouse.store.ledger import read_units
@@ -79,10 +80,7 @@ class Uniform(Backend):
 
 @pytest.fixture
 def plugins(tmp_path: Path) -> Path:
-    for door, text in (("probes", PROBE), ("backends", BACKEND)):
-        (tmp_path / door).mkdir()
-        (tmp_path / door / "mine.py").write_text(text)
-    return tmp_path
+    return write_plugin(tmp_path / "mine", probes=PROBE, backends=BACKEND)
 
 
 def tokenmart(plugins: Path | None, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -21,6 +21,7 @@ import psutil
 import pytest
 import torch
 import yaml
+from plugin_folders import write_plugin
 
 from extract import background, devices
 from extract.backends.transformers import Transformers
@@ -38,7 +39,7 @@ from warehouse.progress import no_progress
 CHECKOUT = find_workspace(Path(__file__))
 
 PLUGINS = {
-    "weights/shelf.py": """
+    "weights": """
 import os, shutil, time
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -68,7 +69,7 @@ class Shelf(WeightSource):
     def need(self, full_id, place):
         return Need("models", full_id, True, str(self.stocked), "the shelf", "")
 """,
-    "backends/held.py": """
+    "backends": """
 import os, time
 from pathlib import Path
 from extract.backends.backend import Backend
@@ -98,10 +99,7 @@ def selected(path: Path, workspace: Workspace) -> tuple[Any, list[Document]]:
 
 def shelved(path: Path, workspace: Workspace, endless: bool) -> None:
     """The problem's models come from a shelf, a source that has to fetch them."""
-    for name, code in PLUGINS.items():
-        file = workspace.root / "plugins" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(code)
+    write_plugin(workspace.root / "plugins", **PLUGINS)
     raw = yaml.safe_load(path.read_text())
     for number, model in enumerate(raw["models"]):
         stocked = model["source"]["path"]

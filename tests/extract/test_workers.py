@@ -15,6 +15,7 @@ import psutil
 import pytest
 import yaml
 from held_backend import HELD_BACKEND
+from plugin_folders import write_plugin
 from published_tables import assert_same, published
 from tiny_models import make_checkpoint
 from tiny_runs import ok, run
@@ -33,9 +34,7 @@ CHECKOUT = Path(__file__).parents[2]
 @pytest.fixture
 def held(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Workers with `--backend held` wait, each inside its first document, until `go` appears."""
-    plugins = workspace.root / "plugins"
-    (plugins / "backends").mkdir(parents=True)
-    (plugins / "backends" / "held.py").write_text(HELD_BACKEND)
+    plugins = write_plugin(workspace.root / "plugins", backends=HELD_BACKEND)
     monkeypatch.setenv("TOKENMART_PLUGINS", str(plugins))
     yield workspace.root
     (workspace.root / "go").touch()

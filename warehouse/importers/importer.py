@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -17,7 +18,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field, ValidationError
 
-import warehouse.importers as package
 from warehouse.errors import TokenmartError, did_you_mean, visible
 from warehouse.files import sha256_file
 from warehouse.frozen import LARGEST_NUMBER, Frozen
@@ -192,7 +192,8 @@ def importer(kind: str, metric: str | None = None) -> StoringImporter:
     Raises:
         TokenmartError: there is no such format, or it has no metrics to choose from.
     """
-    known = kinds(StoringImporter, package)  # type: ignore[type-abstract]
+    importlib.import_module(f"{__package__}.key_intervals")
+    known = kinds(StoringImporter, "importers")  # type: ignore[type-abstract]
     if kind not in known:
         raise TokenmartError(
             f"--format {kind}: no such format; {did_you_mean(kind, known)}"

@@ -8,13 +8,11 @@ processes.
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import ClassVar
 
 from filelock import FileLock, Timeout
 
@@ -22,10 +20,11 @@ from warehouse.errors import OtherKindError, StorageError, TokenmartError
 from warehouse.files import storage_errors
 from warehouse.maintenance.check import DocumentFacts, check_documents
 from warehouse.paths import Workspace, list_problems
-from warehouse.plugins import kinds
 from warehouse.problem.spec import Problem, load_problem
 from warehouse.store.claims import abandoned_owner, file_system_now
 from warehouse.store.ledger import UnitRecord, read_units
+from warehouse.store.schema import all_tables
+from warehouse.store.stored_files import table_files
 from warehouse.store.token_files import (
     LOCK_NAME,
     finished_units,
@@ -56,16 +55,6 @@ class Garbage:
     units: tuple[tuple[int, str], ...] = ()
 
 
-class Superseded(ABC):
-    """Rules of a plugin for its data of a problem (sub-folder `superseded/`)."""
-
-    kind: ClassVar[str]
-
-    @abstractmethod
-    def find(self, workspace: Workspace, problem: Problem) -> Iterator[Garbage]:
-        """Data that the problem file, or what it asks for, no longer names."""
-
-
 def find_garbage(
     workspace: Workspace, problem: str | None = None
 ) -> tuple[list[Garbage], list[str]]:
@@ -85,8 +74,7 @@ def find_garbage(
             if documents is None and name in _stored(workspace):
                 notes.append(f"{name}: no documents here; units are not compared with them")
             found += superseded_units(workspace, name, _reasons(file, documents))
-            for rules in kinds(Superseded, "superseded").values():  # type: ignore[type-abstract]
-                found += rules().find(workspace, file)
+            found += _of_other_models(workspace, file)
         found += _strays(workspace, name)
         found += _choices_without_unit(workspace, name)
     return found, notes
@@ -95,6 +83,17 @@ def find_garbage(
 def _stored(workspace: Workspace) -> set[str]:
     tops = [top for store in workspace.token_stores for top in (store.tokens, store.pending)]
     return {folder.name.partition("=")[2] for top in tops for folder in top.glob("problem=*")}
+
+
+def _of_other_models(workspace: Workspace, problem: Problem) -> Iterator[Garbage]:
+    """Files of every table, but those with a ledger, of models that left the problem file."""
+    models = {model.model_id for model in problem.models}
+    for name, table in all_tables().items():
+        if "model_id" in table.keys and not table.ledger:
+            for path in table_files(workspace, name):
+                parts = dict(part.split("=", 1) for part in path.parts if "=" in part)
+                if parts["problem"] == problem.name and parts["model_id"] not in models:
+                    yield Garbage(name, path, 0, bytes_of(path), NO_MODEL)
 
 
 NO_MODEL = "the model is no longer in the problem file"

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from importlib.util import find_spec
-from typing import IO
+from typing import IO, Any
 
 import click
 import duckdb
@@ -101,13 +101,14 @@ def next_steps(workspace: Workspace) -> list[str]:
 
 
 def _steps_of_plugins(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
-    """Problem → commands that plugins' files in `next_steps/` name: their function `next_steps`."""
-    from warehouse.plugins import load, plugin_files
+    """Problem → commands that plugins name."""
+    from warehouse.plugins import manager
 
     found: dict[str, list[str]] = {}
-    for path in plugin_files("next_steps"):
+    hooks: Any = manager().hook.next_steps.get_hookimpls()
+    for hook in hooks:
         with suppress(duckdb.CatalogException):  # the plugin's tables weren't built
-            for problem, steps in load(path).next_steps(connection).items():
+            for problem, steps in hook.function(connection).items():
                 found.setdefault(problem, []).extend(steps)
     return found
 

@@ -73,8 +73,9 @@ def condition_kinds() -> Mapping[str, ConditionKind]:
     Raises:
         TokenmartError: a plugin can't be loaded, or two claim one kind of probe.
     """
-    package = importlib.import_module(__package__)
-    probes = plugins.kinds(Probe, package).values()  # type: ignore[type-abstract]
+    for module in ("context", "lookup"):
+        importlib.import_module(f"{__package__}.{module}")
+    probes = plugins.kinds(Probe, "probes").values()  # type: ignore[type-abstract]
     return {kind.name: kind for probe in probes for kind in probe.condition_kinds}
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator
 
-import warehouse.probes
+import warehouse.probes.context
+import warehouse.probes.lookup  # noqa: F401
 from warehouse.errors import ProblemFileError
 from warehouse.frozen import Frozen, increasing, one_of
 from warehouse.paths import Workspace, recorded_file
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     AnyProbe = Probe
 else:
     Documents = one_of(DocumentSource, "documents")
-    AnyProbe = one_of(Probe, warehouse.probes)
+    AnyProbe = one_of(Probe, "probes")
 
 
 RecallTask = Literal["single_key", "multi_key", "multi_value", "variable_tracking", "common_words"]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from warehouse.errors import TokenmartError
-from warehouse.plugins import load, plugin_files
+from warehouse.plugins import added
 
 SCHEMA_VERSION = 3
 """Rises whenever a stored table changes; files of another version are refused. A nullable column
@@ -225,23 +225,18 @@ TABLES = {
 
 
 def all_tables() -> dict[str, Table]:
-    """The tables above, then those of plugins: `TABLES` of the files in their `tables/`.
+    """The tables above, then those of plugins.
 
     Raises:
-        TokenmartError: a file has no `TABLES`, or a table can't have its name.
+        TokenmartError: a plugin can't be imported, or adds a table that can't have its name.
     """
-    found = dict(TABLES)
-    for path in plugin_files("tables"):
-        tables = getattr(load(path), "TABLES", None)
-        if not isinstance(tables, dict):
-            raise TokenmartError(f"{path}: must define TABLES, a table by its name")
-        if twice := found.keys() & tables:
-            raise TokenmartError(f"{path}: a table {min(twice)!r} exists already; rename it")
-        for name, table in tables.items():
-            if bool(table.ledger) != name.endswith("_tokens"):
-                raise TokenmartError(
-                    f"{path}: table {name!r}: names of tables with a ledger, and only these, end "
-                    "in _tokens; rename it"
-                )
-        found |= tables
-    return found
+    others = added("tables")
+    for name, table in others.items():
+        if name in TABLES or bool(table.ledger) != name.endswith("_tokens"):
+            raise TokenmartError(
+                f"plugin table {name!r}: rename it; names of the core are taken, and names of "
+                "tables with a ledger, and only these, end in _tokens",
+                code="table-name",
+                where=name,
+            )
+    return {**TABLES, **others}

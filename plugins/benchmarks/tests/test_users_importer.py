@@ -22,9 +22,9 @@ probes: [{kind: full}]
 
 
 def test_the_importer_of_the_page_works(workspace: Workspace, tmp_path: Path) -> None:
-    code, name = re.findall(r"```python\n(# (\S+\.py)\n.*?)```", PAGE.read_text(), re.DOTALL)[0]
-    (tmp_path / name).parent.mkdir()
-    (tmp_path / name).write_text(code)
+    for code, name in re.findall(r"```python\n(# (\S+\.py)\n.*?)```", PAGE.read_text(), re.DOTALL):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(code)
     (workspace.problems / "mine.yml").write_text(PROBLEM)
     choices = tmp_path / "choices.txt"
     choices.write_text("0 0 no -2.5\n0 1 yes -1.5\n")
@@ -32,7 +32,7 @@ def test_the_importer_of_the_page_works(workspace: Workspace, tmp_path: Path) ->
     def tokenmart(*words: str) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "tokenmart", *words],
-            env={**os.environ, "TOKENMART_PLUGINS": str(tmp_path)},
+            env={**os.environ, "TOKENMART_PLUGINS": str(tmp_path / "choices")},
             cwd=ROOT,
             capture_output=True,
             text=True,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 from held_backend import HELD_BACKEND
+from plugin_folders import write_plugin
 from published_tables import assert_same, published
 from tiny_runs import ok, run
 
@@ -97,9 +98,7 @@ def test_rows_through_ray_are_those_of_one_process(
 @pytest.fixture
 def held(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """With `--backend held`, actors wait inside their first document until `go` appears."""
-    plugins = workspace.root / "plugins"
-    (plugins / "backends").mkdir(parents=True)
-    (plugins / "backends" / "held.py").write_text(HELD_BACKEND)
+    plugins = write_plugin(workspace.root / "plugins", backends=HELD_BACKEND)
     monkeypatch.setenv("TOKENMART_PLUGINS", str(plugins))
     yield workspace.root
     (workspace.root / "go").touch()

@@ -107,14 +107,13 @@ def test_a_plugin_names_the_next_command_of_its_own_problems(
             "insert into metric_values values ('mine', 'm', 'a', 'b', 0.5, 1, 1, null)"
         )
         connection.execute("create table cups as select 'cup' as problem")
-    (tmp_path / "next_steps").mkdir()
     for table in ("cups", "dogs"):
-        (tmp_path / "next_steps" / f"{table}.py").write_text(
-            "def next_steps(connection):\n"
+        (tmp_path / f"{table}.py").write_text(
+            "from warehouse.plugins import hookimpl\n\n@hookimpl\ndef next_steps(connection):\n"
             f"    rows = connection.execute('select problem from {table}').fetchall()\n"
             "    return {name: [f'tokenmart show {name}'] for (name,) in rows}\n"
         )
-    monkeypatch.setenv("TOKENMART_PLUGINS", str(tmp_path))
+    monkeypatch.setenv("TOKENMART_PLUGINS", f"{tmp_path}/cups.py:{tmp_path}/dogs.py")
     assert dbt_process.next_steps(workspace)[:2] == ["next:", "  tokenmart show cup"]
     with duckdb.connect(str(workspace.database)) as connection:
         connection.execute("drop table metric_values")

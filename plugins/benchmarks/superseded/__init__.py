@@ -1,1 +1,0 @@
-"""Which data of benchmarks `tokenmart data gc` removes."""

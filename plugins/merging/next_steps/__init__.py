@@ -1,1 +1,0 @@
-"""Commands that follow a build of rankings."""
