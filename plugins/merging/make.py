@@ -18,7 +18,7 @@ from extract.models.weights import COMPLETE
 from plugins.merging.eligibility import ExpertFiles, find_folder, judge_experts, read_expert
 from plugins.merging.headers import count_parameters, read_headers
 from plugins.merging.problem import Expert, Merge, MergeProblem
-from plugins.merging.recipes import gives_the_base, refuse_recipe
+from plugins.merging.recipes import refuse_recipe
 from plugins.merging.watchdog import Cost, folder_bytes, over_limit, run_within
 from warehouse.child_process import inherited, python_module
 from warehouse.errors import TokenmartError
@@ -44,7 +44,6 @@ class Plan:
         revisions: expert → hash of its files, also for bases of adapters.
         fingerprint: hash of recipe, revisions, seed and versions.
         folder: folder of the result.
-        notes: sentences on a valid recipe that may be a mistake.
     """
 
     problem: MergeProblem
@@ -53,7 +52,6 @@ class Plan:
     revisions: dict[str, str]
     fingerprint: str
     folder: Path
-    notes: tuple[str, ...] = ()
 
     @property
     def record(self) -> dict[str, Any] | None:
@@ -107,9 +105,7 @@ def plan_merge(
         }
     )
     folder = workspace.cache / "merges" / key
-    same = f"all weights (or lambda) are 0; the result is {merge.base} unchanged"
-    notes = (f"merge {merge.name}: {same}",) if gives_the_base(merge, files) else ()
-    return Plan(problem, merge, folders, revisions, key, folder, notes)
+    return Plan(problem, merge, folders, revisions, key, folder)
 
 
 def _with_bases(problem: MergeProblem, names: list[str]) -> list[str]:

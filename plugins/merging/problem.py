@@ -105,7 +105,9 @@ class Merge(Frozen):
 def _models(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         for key, each in value.items():
-            if key in ("model", "base_model") and isinstance(each, str):
+            if key in ("model", "base_model") and each is not None:
+                if not isinstance(each, str):
+                    raise ValueError(f"model {each!r}: expected the name of an expert")
                 yield each
             else:
                 yield from _models(each)

@@ -16,8 +16,10 @@ import psutil
 from extract.workers import sigterm_interrupts
 from plugins.merging.problem import GIGABYTE, Limits
 from warehouse.errors import TokenmartError
+from warehouse.progress import Progress
 
 POLL_SECONDS = 0.2
+NVIDIA_DEVICE = "/dev/nvidiactl"
 GRACE_SECONDS = 5.0
 
 
@@ -38,7 +40,7 @@ class OverLimitError(TokenmartError):
     """A process exceeded its limits and was ended; `cost` is its cost until then."""
 
     def __init__(self, message: str, cost: Cost) -> None:
-        super().__init__(message)
+        super().__init__(message, code="over-limit")
         self.cost = cost
 
 
@@ -48,6 +50,11 @@ def raise_all(failures: Sequence[TokenmartError]) -> None:
         failure.show()
     if failures:
         raise failures[-1]
+
+
+def heartbeat(progress: Progress, name: str) -> Callable[[float], None]:
+    """A `tick` of `run_within` that shows a name and the seconds so far."""
+    return lambda seconds: progress(f"{name}, {seconds:.0f} s", 0)
 
 
 def folder_bytes(folder: Path) -> int:
@@ -84,11 +91,13 @@ def run_within(
 
     Raises:
         OverLimitError: a limit was exceeded; the process and all its children were ended.
-        TokenmartError: the command failed; the message has its last line of output.
+        TokenmartError: the command failed, and the message has its last line of output; or GPU
+            memory has a limit and can't be measured.
     """
     started = time.monotonic()
     peak = disk = 0
     gpu: int | None = None
+    meter = GpuMeter(limits)
     with (folder / "log.txt").open("wb") as log, sigterm_interrupts():
         process = subprocess.Popen(
             command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT
@@ -97,7 +106,7 @@ def run_within(
             while process.poll() is None:
                 peak = max(peak, _resident(process.pid))
                 disk = max(disk, folder_bytes(folder))
-                gpu = larger(gpu, _gpu_bytes(process.pid))
+                gpu = larger(gpu, meter.bytes_of(process.pid))
                 cost = Cost(time.monotonic() - started, peak, disk, gpu)
                 if (over := over_limit(cost, limits)) is not None:
                     raise OverLimitError(f"{what}: ended, {over}; {kept}", cost)
@@ -160,17 +169,52 @@ def _resident(pid: int) -> int:
     return total
 
 
-def _gpu_bytes(pid: int) -> int | None:
-    """Memory on all GPUs used by the process and its children; None without a GPU."""
-    if not Path("/dev/nvidiactl").exists():
-        return None
-    ids = {process.pid for process in _tree(pid)}
-    query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
+class GpuMeter:
+    """Memory on all GPUs used by a process and its children, by nvidia-smi.
+
+    In a container, nvidia-smi lists no process: then it is what the memory of the devices has grown
+    by since the meter was made, other programs' included.
+
+    Raises:
+        TokenmartError: there is a GPU and a limit of its memory, but nvidia-smi doesn't answer.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._there = Path(NVIDIA_DEVICE).exists()
+        self._before = self._devices() if self._there else None
+        if self._there and self._before is None and limits.gpu_memory_gb is not None:
+            raise TokenmartError(
+                "limits.gpu_memory_gb: GPU memory can't be measured here (nvidia-smi doesn't "
+                "answer); install it, or leave the limit out",
+                code="gpu-not-measured",
+                where="limits.gpu_memory_gb",
+            )
+
+    def bytes_of(self, pid: int) -> int | None:
+        """Bytes in use; None without a GPU, or without an answer."""
+        if self._before is None:
+            return None
+        rows = _nvidia_smi("--query-compute-apps=pid,used_memory")
+        ids = {process.pid for process in _tree(pid)}
+        own = [used for owner, used in rows if owner in ids] if rows else []
+        if own:
+            return sum(own) << 20
+        now = self._devices()
+        return None if now is None else max(0, now - self._before)
+
+    def _devices(self) -> int | None:
+        rows = _nvidia_smi("--query-gpu=index,memory.used")
+        return sum(used for _, used in rows) << 20 if rows else None
+
+
+def _nvidia_smi(query: str) -> list[tuple[int, int]]:
+    """Rows of two whole numbers; none without an answer."""
+    command = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
     with suppress(OSError, ValueError, subprocess.SubprocessError):
-        done = subprocess.run(query, capture_output=True, text=True, timeout=5, check=True)
-        rows = (line.split(",") for line in done.stdout.splitlines() if "," in line)
-        return sum(int(used) * 2**20 for owner, used in rows if int(owner) in ids)
-    return None
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+        cells = [line.split(",") for line in done.stdout.splitlines() if "," in line]
+        return [(int(one), int(other)) for one, other in cells]
+    return []
 
 
 def larger(one: int | None, other: int | None) -> int | None:

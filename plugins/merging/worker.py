@@ -36,11 +36,13 @@ def run_job(job: dict[str, Any]) -> None:
     from mergekit.merge import run_merge
     from mergekit.options import MergeOptions
 
+    from plugins.merging.recipes import with_paths
+
     for name, parts in job["adapters"].items():
         merge_adapter(Path(parts["base"]), Path(parts["adapter"]), Path("experts") / name)
     for name in job["experts"]:
         _refuse_incomplete_expert(name)
-    recipe = _with_paths(job["recipe"], set(job["experts"]))
+    recipe = with_paths(job["recipe"], {name: f"experts/{name}" for name in job["experts"]})
     run_merge(
         MergeConfiguration.model_validate(recipe),
         out_path="merged",
@@ -88,19 +90,6 @@ def _refuse_incomplete_expert(name: str) -> None:
     record = load_weights(Path("experts") / name, name, device_map="meta").record
     if record != COMPLETE:
         raise TokenmartError(f"{name}: {record}; save it again without them, then merge")
-
-
-def _with_paths(value: Any, experts: set[str]) -> Any:
-    if isinstance(value, dict):
-        return {
-            key: f"experts/{each}"
-            if key in ("model", "base_model") and each in experts
-            else _with_paths(each, experts)
-            for key, each in value.items()
-        }
-    if isinstance(value, list):
-        return [_with_paths(each, experts) for each in value]
-    return value
 
 
 if __name__ == "__main__":

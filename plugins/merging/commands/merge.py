@@ -80,7 +80,7 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
     )
     from plugins.merging.problem import load_merge_problem
     from plugins.merging.recipes import refuse_recipe
-    from plugins.merging.watchdog import OverLimitError, list_limits, raise_all
+    from plugins.merging.watchdog import OverLimitError, heartbeat, list_limits, raise_all
     from warehouse.paths import find_workspace
     from warehouse.progress import progress_bar
 
@@ -105,14 +105,12 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
                     progress(each.name, 1)
                     continue
                 plan = plan_merge(problem, each, workspace, fetch=not dry_run)
-                for line in plan.notes:
-                    click.echo(visible(f"note: {line}"), err=True)
                 if dry_run:
                     refuse_over_limits(plan)
                     state = "merged already" if plan.record else "not merged yet"
                     click.echo(f"{planned}: recipe and experts can be merged; {state}")
                 else:
-                    record = make_merge(plan, workspace)
+                    record = make_merge(plan, workspace, heartbeat(progress, each.name))
                     store_run(plan, "merge", "", cost_of(record), workspace)
                     refuse_over_limits(plan)
                     click.echo(
@@ -210,13 +208,16 @@ def reproduce(folder: Path, include_path: tuple[Path, ...], tolerance: float, de
     is still cached, by their largest difference. Exits with 1 if that exceeds --tolerance.
 
     \b
-    tokenmart merge reproduce winner --include-path minimerge_tasks
+    tokenmart merge reproduce winner --include-path real_tasks
     """
     from plugins.merging.bundle import largest_difference, make_again, scores_again
+    from plugins.merging.watchdog import heartbeat
     from warehouse.paths import find_workspace
+    from warehouse.progress import progress_bar
 
     workspace = find_workspace()
-    plan, content, notes = make_again(folder, workspace)
+    with progress_bar(1, "merges") as progress:
+        plan, content, notes = make_again(folder, workspace, heartbeat(progress, "merging"))
     for note in notes:
         click.echo(visible(f"note: {note}"), err=True)
     record = plan.record or {}
@@ -287,7 +288,7 @@ def eval_command(
     from plugins.merging.evaluate import Round, evaluate, store_columns, store_run
     from plugins.merging.make import plan_merge, refuse_over_limits
     from plugins.merging.problem import load_merge_problem
-    from plugins.merging.watchdog import OverLimitError, over_limit, raise_all
+    from plugins.merging.watchdog import OverLimitError, heartbeat, over_limit, raise_all
     from warehouse.paths import find_workspace
     from warehouse.progress import progress_bar
 
@@ -309,7 +310,7 @@ def eval_command(
                         f"{problem_name} --merge {each.name}`"
                     )
                 refuse_over_limits(plan)
-                cost = evaluate(plan, round_, workspace, device)
+                cost = evaluate(plan, round_, workspace, device, heartbeat(progress, each.name))
                 recorded = store_run(plan, "evaluation", round_.name, cost, workspace)
                 if over := over_limit(recorded, problem.limits):
                     raise TokenmartError(

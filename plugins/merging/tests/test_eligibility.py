@@ -25,6 +25,7 @@ from plugins.merging.eligibility import Finding, judge_experts
 from plugins.merging.headers import count_parameters, read_headers
 from plugins.merging.problem import load_merge_problem
 from tokenmart import cli
+from warehouse.errors import ProblemFileError, TokenmartError
 from warehouse.paths import find_workspace
 
 WORKSPACE = find_workspace(Path(__file__))
@@ -140,27 +141,35 @@ def _not_lora(folder: Path, _: dict[str, Any]) -> None:
     (folder / "adapter" / "adapter_config.json").write_text('{"peft_type": "IA3"}')
 
 
-REFUSED: dict[str, tuple[Change, str, str]] = {
-    "licence": (of_expert(1, licence="llama2"), "licence", "llama2; allowed: apache-2.0, mit"),
-    "no licence": (of_expert(1, licence="unknown"), "licence", "unknown; allowed"),
-    "too late": (of_expert(1, published="2025-06-01"), "published", "must be before 2025-06-01"),
-    "no date": (of_expert(1, published=None), "published", "no date given"),
-    "base": (of_expert(1, base=None), "base", "descends from tuned; allowed: base"),
-    "8.01B": (_too_large, "parameters", "8,010,000,000 counted, more than 8,000,000,000 allowed"),
-    "truncated": (_cut, "files", "cut short or damaged"),
-    "no header": (_no_header, "files", "cut short or damaged"),
-    "quantised": (_quantised, "files", "quantised weights can't be counted"),
-    "tokenizer": (_other_words, "tokenizer", "must be equal"),
-    "vocabulary": (
-        _other_vocabulary,
-        "architecture",
-        "embed_tokens.weight has shape [40, 8], its base [32, 8]",
-    ),
-    "layers": (_more_layers, "architecture", "layers.1.self_attn.q_proj.weight is only in it"),
-    "foreign adapter": (_adapter_of_another, "architecture", "made for another base"),
-    "wider adapter": (_wider_adapter, "architecture", "made for another base"),
-    "other adapter": (_not_lora, "architecture", "only LORA is merged"),
-    "missing": (of_expert(1, source=local(Path("/nowhere"))), "files", "its weights are not here"),
+def _a_mask(folder: Path, _: dict[str, Any]) -> None:
+    """GPT-NeoX's causal mask, which is no weight."""
+    shapes = SHAPES | {"gpt_neox.layers.0.attention.bias": (1, 1, 4, 4)}
+    save_file(
+        {
+            name: np.zeros(shape, bool if name.endswith("bias") else np.float32)
+            for name, shape in shapes.items()
+        },
+        folder / "tuned" / "model.safetensors",
+    )
+
+
+REFUSED: dict[str, tuple[Change, str]] = {
+    "licence": (of_expert(1, licence="llama2"), "licence"),
+    "no licence": (of_expert(1, licence="unknown"), "licence"),
+    "too late": (of_expert(1, published="2025-06-01"), "published"),
+    "no date": (of_expert(1, published=None), "published"),
+    "base": (of_expert(1, base=None), "base"),
+    "8.01B": (_too_large, "parameters"),
+    "truncated": (_cut, "files"),
+    "no header": (_no_header, "files"),
+    "quantised": (_quantised, "files"),
+    "tokenizer": (_other_words, "tokenizer"),
+    "vocabulary": (_other_vocabulary, "architecture"),
+    "layers": (_more_layers, "architecture"),
+    "foreign adapter": (_adapter_of_another, "architecture"),
+    "wider adapter": (_wider_adapter, "architecture"),
+    "other adapter": (_not_lora, "architecture"),
+    "missing": (of_expert(1, source=local(Path("/nowhere"))), "files"),
 }
 
 
@@ -169,56 +178,52 @@ def check(path: Path) -> Result:
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_refusal_is_one_line_with_rule_and_evidence(tmp_path: Path, case: str) -> None:
-    change, rule, said = REFUSED[case]
+def test_an_expert_is_refused_by_one_rule(tmp_path: Path, case: str) -> None:
+    change, rule = REFUSED[case]
     sections = lay_out(tmp_path)
     change(tmp_path, sections)
-    done = check(write_problem(tmp_path / "made.yml", **sections))
+    found = judge(tmp_path, sections)
     name = "lora" if "adapter" in case else "tuned"
+    assert [(f.expert, f.rule) for f in found if not f.allowed] == [(name, rule)]
+    done = check(tmp_path / "made.yml")
     assert done.exit_code == 1 and len(done.stderr.splitlines()) == 1, done.stderr
-    assert done.stderr.startswith(f"error: {name}: {rule}: ") and said in done.stderr
 
 
-WRONG_FILES: dict[str, tuple[dict[str, Any], str]] = {
-    "unknown expert": (
-        {"merges": [{"name": "m", "recipe": {"models": [{"model": "tunde"}]}}]},
-        "merge m names 'tunde', which is no expert; did you mean 'tuned'",
-    ),
-    "twice": (
-        {"merges": [{"name": "base", "recipe": {}}]},
-        "two experts or merges are called 'base'",
-    ),
-    "path as name": ({"merges": [{"name": "../x", "recipe": {}}]}, "name"),
-    "negative limit": ({"limits": {"seconds": -1}}, "limits.seconds"),
-    "unknown rule": ({"rules": {"most_params": 5}}, "most_params"),
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [(_cut, "damaged-weights"), (_no_header, "damaged-weights"), (_quantised, "quantised-weights")],
+)
+def test_damaged_headers(tmp_path: Path, change: Change, code: str) -> None:
+    change(tmp_path, lay_out(tmp_path))
+    with pytest.raises(TokenmartError) as refused:
+        read_headers(tmp_path / "tuned")
+    assert refused.value.code == code and str(tmp_path / "tuned") in refused.value.where
+
+
+def test_a_mask_is_no_weight(tmp_path: Path) -> None:
+    sections = lay_out(tmp_path)
+    _a_mask(tmp_path, sections)
+    assert count_parameters(read_headers(tmp_path / "tuned")) == PARAMETERS
+    assert all(finding.allowed for finding in judge(tmp_path, sections))
+
+
+WRONG_FILES: dict[str, dict[str, Any]] = {
+    "unknown expert": {"merges": [{"name": "m", "recipe": {"models": [{"model": "tunde"}]}}]},
+    "twice": {"merges": [{"name": "base", "recipe": {}}]},
+    "path as name": {"merges": [{"name": "../x", "recipe": {}}]},
+    "negative limit": {"limits": {"seconds": -1}},
+    "unknown rule": {"rules": {"most_params": 5}},
+    "a model that is no name": {
+        "merges": [{"name": "m", "recipe": {"models": [{"model": {"model": {"path": "x"}}}]}}]
+    },
 }
 
 
 @pytest.mark.parametrize("case", WRONG_FILES)
-def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, case: str) -> None:
-    change, said = WRONG_FILES[case]
-    done = check(write_problem(tmp_path / "made.yml", **{**lay_out(tmp_path), **change}))
-    assert done.exit_code == 1 and len(done.stderr.splitlines()) == 1, done.stderr
-    assert done.stderr.startswith("error: ") and said in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("end", "place"),
-    [
-        ("rules: {bases: [tunde]}", "5: rules.bases"),
-        (
-            "merges:\n- {name: m, recipe: {models: [{model: base}]}}\n"
-            "- {name: n, recipe: {models: [{model: tunde}]}}",
-            "7: merges[1]",
-        ),
-    ],
-)
-def test_an_unknown_expert_is_reported_with_its_place(tmp_path: Path, end: str, place: str) -> None:
-    path = tmp_path / "made.yml"
-    experts = "experts: [{name: base, source: {kind: local, path: base}}]"
-    path.write_text(f"kind: merge\nname: made\ntitle: Made up\n{experts}\n{end}\n")
-    stderr = check(path).stderr
-    assert f"{path}:{place}: " in stderr and "names 'tunde', which is no" in stderr, stderr
+def test_a_wrong_file_is_refused(tmp_path: Path, case: str) -> None:
+    path = write_problem(tmp_path / "made.yml", **{**lay_out(tmp_path), **WRONG_FILES[case]})
+    with pytest.raises(ProblemFileError):
+        load_merge_problem(str(path), WORKSPACE)
 
 
 def test_the_tutorial_s_problem_with_local_checkpoints_is_valid(tmp_path: Path) -> None:
@@ -246,7 +251,6 @@ def test_the_command_lists_all_findings_and_exits_with_1(tmp_path: Path) -> None
     write_problem(path, **sections)
     done = CliRunner().invoke(cli, ["merge", "check", "--problem", str(path)])
     assert done.exit_code == 1
-    assert done.stderr.splitlines() == ["error: tuned: licence: llama2; allowed: apache-2.0, mit"]
     found = json.loads(
         CliRunner().invoke(cli, ["merge", "check", "--problem", str(path), "--json"]).stdout
     )
@@ -254,11 +258,3 @@ def test_the_command_lists_all_findings_and_exits_with_1(tmp_path: Path) -> None
         key: found[next(i for i, f in enumerate(found) if not f["allowed"])][key]
         for key in ("expert", "rule", "allowed")
     } == {"expert": "tuned", "rule": "licence", "allowed": False}
-
-
-def test_remedies_are_commands_as_they_are_typed(tmp_path: Path) -> None:
-    """With the problem they are about, by the path it was given by."""
-    sections = lay_out(tmp_path)
-    (tmp_path / "adapter" / "adapter_config.json").unlink()
-    found = {f.expert: f.evidence for f in judge(tmp_path, sections) if not f.allowed}
-    assert str(tmp_path / "adapter") in found["lora"]
