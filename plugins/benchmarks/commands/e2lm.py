@@ -14,8 +14,6 @@ from plugins.benchmarks.items.curate_cli import curate
 from warehouse.options import FILE, FORCE_OTHER, JSON, WIDE
 from warehouse.terminal import counted, file_size
 
-SHOWN_REASONS = 5
-
 
 @click.group()
 def e2lm() -> None:
@@ -44,7 +42,7 @@ e2lm.add_command(curate)
     type=click.IntRange(2),
     help="Number of last checkpoints to measure the noise on.",
 )
-@WIDE
+@click.option("--explain", is_flag=True, help="Print every row, definitions, reasons and notes.")
 @JSON
 @click.option("--out", type=FILE, help="Also write JSON to this file.")
 @FORCE_OTHER
@@ -54,7 +52,7 @@ def score(
     model: str | None,
     weights: tuple[float, float, float],
     last_checkpoints: int,
-    wide: bool,
+    explain: bool,
     as_json: bool,
     out: Path | None,
     force: bool,
@@ -65,7 +63,7 @@ def score(
     window of early checkpoints. RC is inferred from a figure it published, and CS is our own
     formula. RC needs two runs with later checkpoints; CS needs runs with science and with web in a
     column recipe. The JSON has all statistics: {model: {benchmark: {statistic: value}}}, null with
-    a reason where a statistic is undefined.
+    a reason code where a statistic is undefined.
 
     \b
     tokenmart e2lm score --scores scores.csv --out signal.json
@@ -77,25 +75,15 @@ def score(
 
     workspace = workspace_for(out, force, b'"autocorrelation"')
     found = score_table(scores, workspace, model, weights, last_checkpoints, metric)
-    say(found.notes)
     text = as_text(found.entries)
     if as_json:
+        say(found.notes)
         click.echo(text)
     else:
-        print_scores(found, wide)
+        print_scores(found, explain)
     if out is not None:
-        benchmarks = {name for entry in found.entries.values() for name in entry}
         write_whole(out, text + "\n")
-        size = f"{counted(len(found.entries), 'model')}, {counted(len(benchmarks), 'benchmark')}"
-        click.echo(f"written {out} ({size})", err=as_json)
-    without = [
-        f"{model}, {benchmark}: no SQ: {entry['reason']}"
-        for model, entries in found.entries.items()
-        for benchmark, entry in entries.items()
-        if entry["reason"]
-    ]
-    more = len(without) - SHOWN_REASONS
-    say([*without[:SHOWN_REASONS], *([f"and {more} more without SQ"] if more > 0 else [])])
+        click.echo(f"written {out} ({counted(len(found.entries), 'model')})", err=as_json)
 
 
 @e2lm.command(short_help="Convert result files of the harness, or evaluations, to a table.")

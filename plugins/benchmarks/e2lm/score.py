@@ -21,11 +21,9 @@ from plugins.benchmarks.scores.score_table import (
     tokens_notes,
 )
 from plugins.benchmarks.scores.table_notes import (
-    EarlyWindow,
     early_ends,
     recipe_notes,
     scale_notes,
-    stage_notes,
 )
 from plugins.benchmarks.tables.benchmarks import BENCHMARK_TABLES
 from warehouse.errors import TokenmartError, did_you_mean
@@ -263,8 +261,6 @@ def _notes(database: duckdb.DuckDBPyConnection) -> Iterator[str]:
             "and left out"
         )
     yield from early_ends(database.table("benchmark_scores").to_arrow_table())
-    window = EarlyWindow(until_tokens=UNTIL_TOKENS, every_steps=EVERY_STEPS)
-    yield from stage_notes(database, "benchmark_scores", window)
 
 
 def _entries(rows: list[tuple[str, str, str, float | None, str | None]]) -> dict[str, Any]:

@@ -1,39 +1,42 @@
-"""Print signal scores as a table, with the reasons for missing scores."""
+"""Print signal scores: verdict, a table, and the notes that change what a reader would conclude."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import fmean
 
+from plugins.benchmarks.e2lm.reasons import REASONS
 from plugins.benchmarks.e2lm.score import Entry, SignalScores
 from plugins.benchmarks.e2lm.scores import FEWEST_PAIRS
-from warehouse.terminal import (
-    Column,
-    left_out_notes,
-    print_columns,
-    print_notes,
-    terminal_console,
+from warehouse.terminal import Column, counted, print_columns, print_notes, terminal_console
+
+MOST_ROWS = 10
+_COLUMNS = {
+    "SQ": "sq",
+    "RC": "rc",
+    "CS": "cs",
+    "weighted": "weighted_score",
+    "decides": "decision_accuracy",
+    "SNR": "snr",
+}
+"""Heading → statistic."""
+_DEFINITIONS = (
+    "SQ: signal quality, whether early scores rise steadily. RC: whether later checkpoints rank "
+    "the runs as early ones do. CS: lead of runs on science data over runs on web data.",
+    "decides: share of pairs of runs that the last early checkpoint orders as the last one does. "
+    "SNR: spread of the final scores over the noise of the last checkpoints.",
+    'Formulas: tokenmart sql "from signal_statistics", docs/explanation/signal_of_benchmarks.md',
 )
 
-MOST_ROWS = 40
-MOST_REASONS = 5
-_COLUMNS = {
-    "checkpoints": ("early_checkpoints", True),
-    "SQ": ("sq", False),
-    "RC": ("rc", False),
-    "CS": ("cs", False),
-    "weighted": ("weighted_score", False),
-    "decides": ("decision_accuracy", False),
-    "SNR": ("snr", True),
-}
-"""Heading → statistic, and whether a narrow terminal leaves it out."""
+_Row = tuple[str, str, Entry]
 
 
-def print_scores(found: SignalScores, wide: bool = False) -> None:
-    """Print a row per model and benchmark, and the reasons for missing parts of the weighted score.
+def print_scores(found: SignalScores, explain: bool = False) -> None:
+    """Print a row per model and benchmark, the ten with the highest weighted score (else SQ).
 
     Args:
         found: the statistics.
-        wide: show all columns, however narrow the terminal is.
+        explain: print all rows, definitions, and every reason and note.
     """
     console = terminal_console()
     rows = [
@@ -41,91 +44,108 @@ def print_scores(found: SignalScores, wide: bool = False) -> None:
         for model, entries in found.entries.items()
         for benchmark, entry in entries.items()
     ]
-    shown = rows[:MOST_ROWS]
-    left_out = print_columns(
+    ranked_by = "weighted_score" if any(_has(row, "weighted_score") for row in rows) else "sq"
+    rows.sort(key=lambda row: (not _has(row, ranked_by), -(row[2].get(ranked_by) or 0), row[:2]))
+    shown = rows if explain else rows[:MOST_ROWS]
+    print_notes(console, [_verdict(rows, ranked_by)])
+    columns = {
+        heading: [_number(entry.get(name)) for _, _, entry in shown]
+        for heading, name in _COLUMNS.items()
+        if any(_has(row, name) for row in rows)
+    }
+    print_columns(
         console,
         [
-            Column("model", [model for model, _, _ in shown], text=True),
-            Column("benchmark", [benchmark for _, benchmark, _ in shown], text=True),
-            *(
-                Column(heading, [_number(entry.get(name)) for _, _, entry in shown], extra=extra)
-                for heading, (name, extra) in _COLUMNS.items()
-            ),
+            Column("model", [_cut(model, explain) for model, _, _ in shown], text=True),
+            Column("benchmark", [_cut(benchmark, explain) for _, benchmark, _ in shown], text=True),
+            *(Column(heading, values) for heading, values in columns.items()),
         ],
-        wide=wide,
+        wide=explain,
     )
-    lines = [*_tied(rows), *_reasons(rows), *_empty(rows), *left_out_notes(left_out)]
-    if len(rows) > MOST_ROWS:
-        lines.insert(
-            0, f"and {len(rows) - MOST_ROWS} more rows: see --model, or all of them with --out"
-        )
+    notes = [*_missing(rows), *_few_pairs(rows), *_tied(rows)]
+    if explain:
+        lines = [*_DEFINITIONS, *notes, *_every_reason(rows), *found.notes]
+    else:
+        lines = notes[:3]
+        more = [f"{len(rows) - len(shown)} more rows"] * (len(rows) > len(shown))
+        more += [f"{counted(len(found.notes), 'note')} on the table"] * bool(found.notes)
+        lines.append(f"--explain: {', '.join([*more, 'definitions, every reason'])}.")
     print_notes(console, lines, "dim")
 
 
-def _tied(rows: list[tuple[str, str, Entry]]) -> Iterator[str]:
-    """Rows whose SQ depends on the order of equal scores, widest range first."""
-    ranges = [
-        (entry["sq_high"] - entry["sq_low"], f"{model}, {benchmark}", entry)
-        for model, benchmark, entry in rows
-        if entry.get("sq_low") is not None and _shown(entry["sq_low"]) != _shown(entry["sq_high"])
-    ]
-    if not ranges:
-        return
-    yield (
-        f"SQ of {len(ranges)} of {len(rows)} rows depends on the order of equal scores. Here the "
-        "earlier checkpoint comes first, which gives the highest SQ. The competition's notebook "
-        "uses numpy's default sort, whose order of equal scores depends on the processor. The "
-        "range over all orders:"
-    )
-    ranges.sort(key=lambda found: (-found[0], found[1]))
-    for _, name, entry in ranges[:MOST_REASONS]:
-        yield f"  {name}: {_shown(entry['sq_low'])} to {_shown(entry['sq_high'])}"
-    if len(ranges) > MOST_REASONS:
-        yield f"  and {len(ranges) - MOST_REASONS} more (sq_low and sq_high in --json)"
+def _verdict(rows: list[_Row], name: str) -> str:
+    """The benchmarks with the highest mean over models."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        if _has(row, name):
+            found.setdefault(row[1], []).append(row[2][name])
+    means = sorted(((fmean(each), benchmark) for benchmark, each in found.items()), reverse=True)
+    heading = next(heading for heading, each in _COLUMNS.items() if each == name)
+    if not means:
+        return f"No {heading} of {counted(len(rows), 'row')}."
+    best = ", ".join(f"{benchmark} {mean:.3f}" for mean, benchmark in means[:3])
+    models = counted(len({row[0] for row in rows}), "model")
+    return f"Highest {heading}, mean over {models}: {best} (of {counted(len(means), 'benchmark')})."
 
 
-def _shown(value: float) -> str:
-    return f"{value:.4f}"
+def _has(row: _Row, name: str) -> bool:
+    return row[2].get(name) is not None
 
 
-def _reasons(rows: list[tuple[str, str, Entry]]) -> Iterator[str]:
-    """Reasons why weighted scores are undefined, each with the first row that has it."""
-    places: dict[str, list[str]] = {}
-    for model, benchmark, entry in rows:
-        reason = entry["reasons"].get("weighted_score")
-        if reason:
-            places.setdefault(reason, []).append(f"{model}, {benchmark}")
-    for reason, found in list(places.items())[:MOST_REASONS]:
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        yield f"no weighted score for {found[0]}{more}: {reason}"
+def _cut(name: str, explain: bool) -> str:
+    return name if explain or len(name) <= 20 else f"{name[:19]}…"
 
 
-def _empty(rows: list[tuple[str, str, Entry]]) -> Iterator[str]:
-    """Reasons for columns without any value, and the stage and pairs of decision accuracies."""
+def _missing(rows: list[_Row]) -> Iterator[str]:
+    """Columns without any value, and why the first row has none."""
     empty: dict[str, list[str]] = {}
-    for heading, name in (("RC", "rc"), ("CS", "cs"), ("decides", "decision_accuracy")):
-        if all(entry.get(name) is None for _, _, entry in rows):
-            for reason in {entry["reasons"].get(name): None for _, _, entry in rows}:
-                empty.setdefault(reason or "undefined", []).append(heading)
-        elif heading == "decides":
-            pairs = {entry["decision_pairs"] for _, _, entry in rows if entry["decision_pairs"]}
-            least, most = min(pairs), max(pairs)
-            yield (
-                "decides: decision accuracy at the last early checkpoint (at the smallest size if "
-                "no two runs have several checkpoints); number of pairs: "
-                f"{f'{least:g} to ' * (least < most)}{most:g}"
-                + f"; with fewer than {FEWEST_PAIRS}, it is mostly chance"
-                * (least < FEWEST_PAIRS)
-            )
-    if all(entry.get("snr") is None for _, _, entry in rows):
-        reasons = rows[0][2]["reasons"]
-        known = (reasons.get(name) for name in ("noise_sd", "noise", "signal", "snr"))
-        empty.setdefault(next(filter(None, known), "undefined"), []).append("SNR")
-    for reason, headings in empty.items():
-        yield f"no value of {', '.join(headings)}: {reason}"
+    for heading, name in _COLUMNS.items():
+        if not any(_has(row, name) for row in rows):
+            empty.setdefault(rows[0][2]["reasons"].get(name, ""), []).append(heading)
+    if empty:
+        listed = (
+            f"{', '.join(names)} ({REASONS.get(code, code)})" for code, names in empty.items()
+        )
+        yield f"Undefined: {'; '.join(listed)}."
+
+
+def _few_pairs(rows: list[_Row]) -> Iterator[str]:
+    pairs = [row[2]["decision_pairs"] for row in rows if row[2].get("decision_pairs")]
+    if pairs and min(pairs) < FEWEST_PAIRS:
+        yield (
+            f"decides rests on {min(pairs):g} pairs of runs; with fewer than {FEWEST_PAIRS}, it is "
+            "mostly chance."
+        )
+
+
+def _tied(rows: list[_Row]) -> Iterator[str]:
+    """How much SQ depends on the order of equal scores."""
+    ranges = [
+        (entry["sq_high"] - entry["sq_low"], model, benchmark, entry)
+        for model, benchmark, entry in rows
+        if entry.get("sq_low") is not None and f"{entry['sq_low']:.4f}" != f"{entry['sq']:.4f}"
+    ]
+    if ranges:
+        _, model, benchmark, entry = max(ranges, key=lambda found: found[0])
+        yield (
+            f"SQ of {counted(len(ranges), 'row')} depends on the order of equal scores, which "
+            "numpy's sort leaves open; shown is the highest. Most: {model}, {benchmark}, "
+            f"{entry['sq_low']:.4f} to {entry['sq_high']:.4f}."
+        )
+
+
+def _every_reason(rows: list[_Row]) -> Iterator[str]:
+    """Each reason with its statistics and the number of rows."""
+    places: dict[str, dict[str, int]] = {}
+    for _, _, entry in rows:
+        for name, code in entry["reasons"].items():
+            places.setdefault(code, {}).setdefault(name, 0)
+            places[code][name] += 1
+    for code, names in places.items():
+        yield f"{', '.join(names)}: {REASONS.get(code, code)} ({max(names.values())} rows)"
 
 
 def _number(value: float | None) -> str:
     if value is None:
         return "–"
-    return f"{value:g}" if float(value).is_integer() else f"{value:.3g}"
+    return f"{value:g}" if float(value).is_integer() else f"{value:.3f}"

@@ -17,7 +17,7 @@ import duckdb
 import numpy as np
 
 from analysis.statistics.correlations import Flags, Floats
-from plugins.benchmarks.e2lm.scores import FEWEST_PAIRS, open_problem
+from plugins.benchmarks.e2lm.scores import open_problem
 from plugins.benchmarks.model_sql import ModelSql
 from plugins.benchmarks.scores.table_problem import TableProblem, find_table, read_table
 from warehouse.errors import TokenmartError
@@ -25,6 +25,10 @@ from warehouse.paths import Workspace
 from warehouse.terminal import counted
 
 LEVEL = 0.95
+FEWEST_UNITS = 6
+"""Fewest runs of an interval (fewest tasks of one over tasks alone): that from the smallest to the
+largest of 5 values covers their median with 1 - 2 / 2^5 = 94% at most."""
+
 SPLIT = re.compile("(_val|_test|_[0-9]+shot|_zeroshot|_fewshot)+$")
 """Endings of benchmark names; benchmarks that differ only in these are one task, and are resampled
 and held out together."""
@@ -70,10 +74,10 @@ def compare_scoring_methods(
 
     Returns:
         JSON-ready: for each stage and scoring method, the decision accuracy with its interval over
-        runs and benchmarks (None with fewer than `FEWEST_PAIRS` pairs of runs, or if all decisions
-        are right or all wrong), the difference from the target's scoring method, the decision
-        accuracy on pairs of one family, signal quality and signal-to-noise ratio. For each stage,
-        also the decision accuracy of the scoring method that was chosen on the other benchmarks.
+        runs and tasks (None with fewer than `FEWEST_UNITS` runs, or if all decisions are right or
+        all wrong), the difference from the target's scoring method, the decision accuracy on pairs
+        of one family, signal quality and signal-to-noise ratio. For each stage, also the decision
+        accuracy of the scoring method that was chosen on the other benchmarks.
 
     Raises:
         TokenmartError: the problem is unknown or not a table, or has nothing to compare.
@@ -264,22 +268,22 @@ def _quality_record(
     if quality is None:
         return record
     generator = np.random.default_rng(seed)
-    tasks = _draw(generator, int(decisions.task.max()) + 1, resamples)[:, decisions.task]
+    count = int(decisions.task.max()) + 1
+    tasks = _draw(generator, count, resamples)[:, decisions.task]
     known = np.isfinite(quality.sq)
     if known.any():
+        record["sq"] = _rounded(float(np.nanmean(quality.sq)))
         runs = _draw(generator, len(quality.sq), resamples)
         sums = ((runs @ np.nan_to_num(quality.sq)) * tasks).sum(axis=1)
         with np.errstate(invalid="ignore", divide="ignore"):
             means = sums / ((runs @ known) * tasks).sum(axis=1)
-        record |= {
-            "sq": _rounded(float(np.nanmean(quality.sq))),
-            "sq_interval": _percentiles(means),
-        }
+        if len(quality.sq) >= FEWEST_UNITS:
+            record["sq_interval"] = _percentiles(means)
     there = np.isfinite(quality.snr)
     if there.any():
-        medians = _medians(quality.snr[there], tasks[:, there])
-        record |= {"snr": _rounded(float(np.median(quality.snr[there])))}
-        record |= {"snr_interval": _percentiles(medians)}
+        record["snr"] = _rounded(float(np.median(quality.snr[there])))
+        if count >= FEWEST_UNITS:
+            record["snr_interval"] = _percentiles(_medians(quality.snr[there], tasks[:, there]))
     return record
 
 
@@ -331,10 +335,11 @@ def _stage_record(
         _draw(generator, decisions.runs, resamples),
         _draw(generator, tasks, resamples)[:, decisions.task],
     )
-    enough = len(decisions.first) >= FEWEST_PAIRS
+    enough = decisions.runs >= FEWEST_UNITS
     every = np.ones((1, len(decisions.benchmarks)))
     observed = _weighted(decisions, np.ones((1, decisions.runs)), every)[:, 0]
-    own = decisions.methods.index(target)
+    # at this stage, the target's scoring method may have too few benchmarks
+    own = decisions.methods.index(target) if target in decisions.methods else None
     within = decisions.agreement[:, :, decisions.related]
     rows = [
         {
@@ -343,8 +348,12 @@ def _stage_record(
             "decision_accuracy": round(float(observed[index]), 6),
             # resamples of decisions that are all right, or all wrong, are all equal
             "interval": _percentiles(drawn[index]) if enough and 0 < observed[index] < 1 else None,
-            "minus_target": round(float(observed[index] - observed[own]), 6),
-            "minus_target_interval": _percentiles(drawn[index] - drawn[own]) if enough else None,
+            "minus_target": None
+            if own is None
+            else round(float(observed[index] - observed[own]), 6),
+            "minus_target_interval": _percentiles(drawn[index] - drawn[own])
+            if enough and own is not None
+            else None,
             "within_families": _rounded(np.nanmean(within[index])) if within.size else None,
             **_quality_record(quality.get(method), decisions, seed, resamples),
         }
@@ -364,7 +373,7 @@ def _stage_record(
     }
 
 
-def _held_out(decisions: Decisions, own: int) -> dict[str, Any]:
+def _held_out(decisions: Decisions, own: int | None) -> dict[str, Any]:
     """Decision accuracy of each task with the scoring method that is best on all other tasks.
 
     If several are best, the first one by name is used."""
@@ -373,12 +382,12 @@ def _held_out(decisions: Decisions, own: int) -> dict[str, Any]:
     chosen = Counter[str]()
     for index, task in enumerate(decisions.task):
         others = by_benchmark[:, decisions.task != task]
-        best = int(np.argmax(others.mean(axis=1))) if others.size else own
+        best = int(np.argmax(others.mean(axis=1))) if others.size else own or 0
         reached[index] = by_benchmark[best, index]
         chosen[decisions.methods[best]] += 1
     return {
         "decision_accuracy": round(float(reached.mean()), 6),
-        "target_scoring_method": round(float(by_benchmark[own].mean()), 6),
+        "target_scoring_method": None if own is None else round(float(by_benchmark[own].mean()), 6),
         "chosen": dict(sorted(chosen.items())),
     }
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from plugins.benchmarks.e2lm.scores import FEWEST_PAIRS
+from plugins.benchmarks.e2lm.scoring_methods import FEWEST_UNITS
 from warehouse.terminal import (
     Column,
     left_out_notes,
@@ -39,7 +40,10 @@ def print_scoring_methods(found: list[dict[str, Any]], wide: bool = False) -> No
                 Column("scoring method", names, text=True),
                 Column("decision\naccuracy", [f"{row['decision_accuracy']:.3f}" for row in rows]),
                 Column("95% CI", [_interval(row["interval"], "") for row in rows]),
-                Column("minus\ntarget's", [f"{row['minus_target']:+.3f}" for row in rows]),
+                Column(
+                    "minus\ntarget's",
+                    ["–" if (m := row["minus_target"]) is None else f"{m:+.3f}" for row in rows],
+                ),
                 Column("95% CI", minus_target),
                 *(
                     Column(heading, [_or_dash(row[name]) for row in rows], extra=True)
@@ -73,9 +77,10 @@ def _held_out(found: list[dict[str, Any]]) -> Iterator[str]:
             if stage["tasks"] > 1 and len(evaluated) > 1:
                 held_out = stage["held_out"]
                 reached, own = held_out["decision_accuracy"], held_out["target_scoring_method"]
+                target = "has no value" if own is None else f"{own:.3f}"
                 yield (
                     f"{problem['problem']}, {stage['stage']}: held out, the scoring method that is "
-                    f"best on the other tasks: {reached:.3f} (target's: {own:.3f})"
+                    f"best on the other tasks: {reached:.3f} (target's: {target})"
                 )
 
 
@@ -115,16 +120,13 @@ def _few_runs(found: list[dict[str, Any]]) -> Iterator[str]:
         for stage in problem["stages"]:
             if stage["runs"] < FEW_RUNS:
                 pairs, tasks = stage["pairs"], stage["tasks"]
-                few = (
-                    f"; with fewer than {FEWEST_PAIRS} pairs, it is mostly chance and has no "
-                    "interval"
-                )
+                few = f"; with fewer than {FEWEST_UNITS} runs, it has no interval"
                 yield (
                     f"{problem['problem']}, {stage['stage']}: {stage['runs']} runs make {pairs} "
                     f"{'pair' if pairs == 1 else 'pairs'} on {tasks} "
                     f"{'task' if tasks == 1 else 'tasks'}: one pair on one task changes a decision "
                     f"accuracy by {1 / (pairs * tasks):.3f}, and one run by up to "
-                    f"{2 / stage['runs']:.3f}{few * (pairs < FEWEST_PAIRS)}"
+                    f"{2 / stage['runs']:.3f}{few * (stage['runs'] < FEWEST_UNITS)}"
                 )
 
 

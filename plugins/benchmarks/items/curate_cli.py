@@ -24,19 +24,16 @@ if TYPE_CHECKING:
 @click.option("--metric", help="Scoring method, if the table has several.")
 @click.option(
     "--method",
-    type=click.Choice(["signal", "rise", "easiest", "prompts"]),
+    type=click.Choice(["signal", "rise"]),
     default="signal",
     show_default=True,
-    help="Selection method: signal (rise divided by noise), rise (positive slope), easiest (half "
-    "with the highest confidence), prompts (without the tenth with the lowest prompt_score).",
+    help="Selection method: signal (rise divided by noise) or rise (positive slope).",
 )
 @click.option(
     "--subject", "subjects", multiple=True, help="Use only items of this subject; repeatable."
 )
 @WEIGHTS
-@click.option(
-    "--compare", is_flag=True, help="Also evaluate every other method whose columns the table has."
-)
+@click.option("--compare", is_flag=True, help="Also evaluate the other selection method.")
 @click.option(
     "--fewest",
     type=click.IntRange(2),
@@ -108,7 +105,7 @@ def curate(
         --task-items element_symbols/items.jsonl --chosen-items shorter/items.jsonl
     """
     from plugins.benchmarks.items.chosen_lines import chosen_lines
-    from plugins.benchmarks.items.curation import Choice, compare_methods
+    from plugins.benchmarks.items.curation import Choice, compare_methods, limit_note
     from plugins.benchmarks.items.curation import curate as choose
     from plugins.benchmarks.items.curation_view import print_curation, print_methods
     from plugins.benchmarks.items.item_scores import read_items
@@ -128,6 +125,8 @@ def curate(
     found = choose(scores, workspace, choice, seed)
     if found["reason"]:
         say([found["reason"]])
+    if binding := limit_note(found, choice):
+        say([binding])
     print_curation(found)
     if compare:
         found["methods"] = compare_methods(scores, workspace, choice, seed)

@@ -21,8 +21,8 @@ FEWEST_CHECKPOINTS = 8
 """SQ is undefined for fewer checkpoints."""
 
 FOLDS = 5
-METHODS = {"signal": None, "rise": None, "easiest": "confidence", "prompts": "prompt_score"}
-"""Selection method → the column that it needs."""
+METHODS = ("signal", "rise")
+"""Selection methods: see item_signal.sql."""
 
 _HALF = 2 * FEWEST_CHECKPOINTS
 
@@ -60,7 +60,8 @@ def curate(scores: ItemScores, workspace: Workspace, choice: Choice, seed: int) 
 
     Returns:
         JSON-ready: `items` (the chosen ones, best first), `signal` of every item, `held_out` by
-        statistic, `by_subject` and `by_length`, the settings, and `reason` why SQ is undefined.
+        statistic, `by_subject` and `by_length`, the settings, `unconstrained` (the number of items
+        that the method chooses without limits), and `reason` why SQ is undefined.
 
     Raises:
         TokenmartError: too few items, checkpoints or models, or a column is missing.
@@ -80,6 +81,7 @@ def curate(scores: ItemScores, workspace: Workspace, choice: Choice, seed: int) 
     return {
         "items": [row["item"] for row in chosen],
         "of": eligible,
+        "unconstrained": signal[0]["unconstrained"],
         "method": choice.method,
         "weights": dict(zip(("sq", "cs"), _weights(scores, choice), strict=True)),
         "models": len(scores.models),
@@ -103,12 +105,23 @@ def curate(scores: ItemScores, workspace: Workspace, choice: Choice, seed: int) 
 def compare_methods(
     scores: ItemScores, workspace: Workspace, choice: Choice, seed: int
 ) -> dict[str, dict[str, Any]]:
-    """Method → statistic → held-out value; methods whose column is missing are left out."""
+    """Method → statistic → held-out value."""
     return {
         method: curate(scores, workspace, replace(choice, method=method), seed)["held_out"]
-        for method, column in METHODS.items()
-        if column is None or column in scores.has
+        for method in METHODS
     }
+
+
+def limit_note(found: dict[str, Any], choice: Choice) -> str:
+    """A note if a limit on the number of items changes the choice; empty if none does."""
+    best, count = found["unconstrained"], len(found["items"])
+    if best == count:
+        return ""
+    option, what = ("--fewest", "added") if best < count else ("--most", "left out")
+    return (
+        f"{option} {choice.fewest if best < count else choice.most} decides the number of items: "
+        f"without it {best} are chosen, and {abs(count - best)} more are {what}"
+    )
 
 
 def has_both_recipes(scores: ItemScores) -> bool:
@@ -129,12 +142,6 @@ def _eligible(scores: ItemScores, choice: Choice) -> int:
             "whose scores rise; reverse the sign of the scores under another name of the metric, "
             "or choose another metric"
         )
-    column = METHODS[choice.method]
-    if column is not None and column not in scores.has:
-        raise TokenmartError(
-            f"--method {choice.method}: {scores.path} has no column {column!r}; add it, or choose "
-            "another method"
-        )
     count = scores.items
     if choice.subjects:
         known = dict(
@@ -147,7 +154,9 @@ def _eligible(scores: ItemScores, choice: Choice) -> int:
             if name not in known:
                 raise TokenmartError(
                     f"--subject {name}: not in {scores.path}; {did_you_mean(name, list(known))}"
-                    f"its subjects: {', '.join(known) or 'none'}"
+                    f"its subjects: {', '.join(known) or 'none'}",
+                    code="unknown-subject",
+                    where="--subject",
                 )
         count = sum(known[name] for name in set(choice.subjects))
     if count <= choice.fewest and not (choice.subjects and count == choice.fewest):

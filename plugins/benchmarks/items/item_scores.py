@@ -15,8 +15,7 @@ from warehouse.importers.table_rows import load_rows
 REQUIRED = ("model", "item", "score")
 PROGRESS = ("tokens", "step")
 OF_MODELS = ("recipe", "size", "architecture")
-NUMBERS = ("confidence", "prompt_score")
-OPTIONAL = ("subject", "characters", "metric", *OF_MODELS, *NUMBERS)
+OPTIONAL = ("subject", "characters", "metric", *OF_MODELS)
 
 
 @dataclass(frozen=True)
@@ -24,12 +23,11 @@ class ItemScores:
     """A database with `items`: a row per model, checkpoint and item.
 
     Columns: model, checkpoint, progress, item, score, subject, characters, recipe, shape (size and
-    architecture), confidence, prompt_score. Every item has a row for every checkpoint of every
-    model.
+    architecture). Every item has a row for every checkpoint of every model.
 
     path: where they were read. metric: its name, if the table gives one. models: their names.
         checkpoints: how many each has. shapes: model → its shape. recipes: those of the models.
-        has: which of `NUMBERS` the table has. notes: what was left out.
+        notes: what was left out.
     """
 
     path: Path
@@ -39,7 +37,6 @@ class ItemScores:
     checkpoints: dict[str, int]
     shapes: dict[str, str]
     recipes: frozenset[str]
-    has: frozenset[str]
     items: int
     notes: tuple[str, ...]
 
@@ -49,8 +46,8 @@ def read_items(path: Path, metric: str | None) -> ItemScores:
 
     Args:
         path: CSV, Parquet or JSON lines with `model`, `item`, `score`, and `tokens` or `step`;
-            `subject`, `characters` (of the right answer), `metric`, `recipe`, `size`,
-            `architecture`, `confidence` and `prompt_score` are optional.
+            `subject`, `characters` (of the right answer), `metric`, `recipe`, `size` and
+            `architecture` are optional.
         metric: scoring method to use, if the table has several.
 
     Raises:
@@ -66,7 +63,7 @@ def read_items(path: Path, metric: str | None) -> ItemScores:
     _type(database, path, progress, columns)
     if set(PROGRESS) <= set(columns):
         refuse_two_orders(database, path, "given")
-    return _complete(database, path, frozenset(columns).intersection(NUMBERS), metric)
+    return _complete(database, path, metric)
 
 
 def _check_columns(path: Path, columns: list[str]) -> str:
@@ -109,13 +106,10 @@ def _one_metric(
 def _type(
     database: duckdb.DuckDBPyConnection, path: Path, progress: str, columns: list[str]
 ) -> None:
-    numbers = ("score", *(name for name in NUMBERS if name in columns))
-    checked = [
-        *((name, "a finite number") for name in numbers),
-        (progress, "a number of at least 0"),
-    ]
-    for name, wanted in checked:
-        least = "" if name in numbers else f" or try_cast({name} as double) < 0"
+    for name, wanted, least in (
+        ("score", "a finite number", ""),
+        (progress, "a number of at least 0", f" or try_cast({progress} as double) < 0"),
+    ):
         bad = database.execute(
             f"select row_number, {name} from given where try_cast({name} as double) is null"
             f" or not isfinite(try_cast({name} as double)){least} order by 1 limit 1"
@@ -137,10 +131,6 @@ def _type(
         name: f"nullif(cast({name} as varchar), '')" if name in columns else "cast(null as varchar)"
         for name in OF_MODELS
     }
-    values = {
-        name: f"cast({name} as double)" if name in columns else "cast(null as double)"
-        for name in NUMBERS
-    }
     database.execute(
         f"""
         create table scores as
@@ -153,9 +143,7 @@ def _type(
             {subject} as subject,
             {length} as characters,
             {words["recipe"]} as recipe,
-            concat_ws(' ', {words["size"]}, {words["architecture"]}) as shape,
-            {values["confidence"]} as confidence,
-            {values["prompt_score"]} as prompt_score
+            concat_ws(' ', {words["size"]}, {words["architecture"]}) as shape
         from given
         """
     )
@@ -179,9 +167,7 @@ def _type(
         )
 
 
-def _complete(
-    database: duckdb.DuckDBPyConnection, path: Path, has: frozenset[str], metric: str | None
-) -> ItemScores:
+def _complete(database: duckdb.DuckDBPyConnection, path: Path, metric: str | None) -> ItemScores:
     """Keep the items that every model answered at each of its checkpoints."""
     database.execute(
         """
@@ -210,9 +196,7 @@ def _complete(
             scores.subject,
             scores.characters,
             scores.recipe,
-            scores.shape,
-            scores.confidence,
-            scores.prompt_score
+            scores.shape
         from scores
         inner join points
             on scores.model = points.model and scores.progress = points.progress
@@ -244,7 +228,6 @@ def _complete(
         checkpoints={row[0]: row[1] for row in rows},
         shapes={row[0]: row[2] for row in rows},
         recipes=frozenset(row[3] for row in rows if row[3]),
-        has=has,
         items=int(kept),
         notes=tuple(notes),
     )

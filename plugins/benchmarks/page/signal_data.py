@@ -7,6 +7,7 @@ from typing import Any
 
 import duckdb
 
+from plugins.benchmarks.e2lm.reasons import REASONS
 from plugins.benchmarks.e2lm.scores import FEWEST_PAIRS
 
 MOST_RUNS = 8
@@ -281,7 +282,7 @@ def _rows(database: duckdb.DuckDBPyConnection) -> list[SignalRow]:
     ).fetchall()
     found: dict[tuple[str, str], dict[str, Statistic]] = {}
     for benchmark, metric, statistic, value, reason, low, high in rows:
-        known = None if value is not None else reason
+        known = None if value is not None else REASONS.get(reason, reason)
         found.setdefault((benchmark, metric), {})[statistic] = Statistic(value, known, low, high)
     few = Statistic(None, f"fewer than {FEWEST_PAIRS} pairs")
     for statistics in found.values():

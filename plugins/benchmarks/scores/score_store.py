@@ -19,13 +19,11 @@ from plugins.benchmarks.scores.score_table import (
     tokens_notes,
 )
 from plugins.benchmarks.scores.table_notes import (
-    STAGES,
     EarlyWindow,
     early_ends,
     family_notes,
     recipe_notes,
     scale_notes,
-    stage_notes,
 )
 from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES, BENCHMARK_TABLES, MODEL_SCORES
 from warehouse.errors import TokenmartError, did_you_mean
@@ -102,7 +100,6 @@ def read_problem_scores(
     scores = read_scores(path, assumed=assumed)
     with duckdb.connect() as connection:
         connection.register("scores", scores)
-        shares = [*STAGES, *(float(name) for name in predict_from if _is_number(name))]
         notes = (
             *direction_notes(assumed),
             *tokens_notes(pc.max(scores["tokens"]).as_py()),
@@ -110,7 +107,6 @@ def read_problem_scores(
             *(() if target and target.size else family_notes(connection, "scores")),
             *scale_notes(connection, "scores"),
             *early_ends(scores),
-            *stage_notes(connection, "scores", early, shares),
         )
     sizes = set(scores["size"].to_pylist()) - {None}
     for name in predict_from:

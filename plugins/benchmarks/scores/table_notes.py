@@ -5,7 +5,6 @@ A note is one sentence. `data fetch` prints and records the notes of a table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -15,8 +14,6 @@ from warehouse.importers.scales import mixed_scales
 from warehouse.terminal import listed
 
 MOST_NOTES = 5
-STAGES = tuple(percent / 100 for percent in range(5, 100, 5))
-"""Shares of training with a decision accuracy in every table, as in `int_benchmark_stages`."""
 _ENDS = """
     with series as (
         select
@@ -99,133 +96,6 @@ def early_ends(scores: pa.Table) -> tuple[str, ...]:
 
 def _at(place: float, has_tokens: bool) -> str:
     return f"{place / 1e9:g} billion tokens" if has_tokens else f"step {place:g}"
-
-
-def stage_notes(
-    connection: duckdb.DuckDBPyConnection,
-    scores: str,
-    early: EarlyWindow,
-    shares: Sequence[float] = (),
-) -> tuple[str, ...]:
-    """Notes on runs that have an older score at a stage than most runs of the same length.
-
-    The older score is used all the same. Runs without any score up to a stage have no note: they
-    are left out there.
-
-    Args:
-        connection: with the table.
-        scores: name of a table with the columns of `BENCHMARK_SCORES`.
-        early: its last checkpoint is a stage.
-        shares: further stages, as shares of a run's training.
-    """
-    found = connection.execute(
-        f"""
-        with points as (
-            select
-                full_id,
-                benchmark,
-                metric,
-                step,
-                coalesce(tokens, step) as progress,
-                tokens is not null as has_tokens,
-                max(coalesce(tokens, step)) over (partition by full_id) as run_end,
-                count(*) over (partition by full_id, benchmark, metric) as checkpoints
-            from {scores}
-            where coalesce(tokens, step) is not null
-        ),
-
-        stages as (
-            select
-                unnest(cast($shares as double[])) as share,
-                cast(null as double) as tokens,
-                cast(null as bigint) as every_steps,
-                false as is_early
-            union all
-            select $until_share, $until_tokens, $every_steps, true
-        ),
-
-        used as (
-            select
-                stages.share,
-                stages.is_early,
-                points.full_id,
-                points.benchmark,
-                points.metric,
-                points.has_tokens,
-                least(stages.share * points.run_end, stages.tokens) as stage_end,
-                max(points.progress) as place
-            from points
-            inner join stages
-                -- 1e-9: as in int_benchmark_stages
-                on points.progress <= coalesce(
-                    least((stages.share + 1e-9) * points.run_end, stages.tokens), points.run_end
-                )
-                and coalesce(points.step % stages.every_steps = 0, true)
-            -- a window up to the end is no stage
-            where points.checkpoints > 1
-                and least(stages.share * points.run_end, stages.tokens) < points.run_end
-            group by all
-        ),
-
-        most as (
-            select
-                share,
-                is_early,
-                benchmark,
-                metric,
-                has_tokens,
-                stage_end,
-                place,
-                count(*) as there,
-                sum(count(*)) over (
-                    partition by share, is_early, benchmark, metric, has_tokens, stage_end
-                ) as runs
-            from used
-            group by share, is_early, benchmark, metric, has_tokens, stage_end, place
-            qualify 2 * count(*) > runs
-        )
-
-        select
-            used.full_id,
-            used.place,
-            most.place,
-            used.has_tokens,
-            max(most.there),
-            max(most.runs),
-            list(distinct used.benchmark order by used.benchmark),
-            list(distinct used.share order by used.share) filter (where not used.is_early),
-            bool_or(used.is_early)
-        from used
-        inner join most
-            on used.share is not distinct from most.share
-            and used.is_early = most.is_early
-            and used.benchmark = most.benchmark
-            and used.metric = most.metric
-            and used.has_tokens = most.has_tokens
-            and used.stage_end is not distinct from most.stage_end
-            and used.place < most.place
-        group by used.full_id, used.place, most.place, used.has_tokens
-        order by used.full_id, used.place
-        """,
-        {
-            "shares": sorted(set(shares)),
-            "until_share": early.until_share,
-            "until_tokens": early.until_tokens,
-            "every_steps": early.every_steps,
-        },
-    ).fetchall()
-    notes = []
-    for run, place, most, unit, there, runs, benchmarks, at_shares, is_early in found:
-        stages = [f"{100 * share:g}%" for share in at_shares or ()]
-        where = [f"at {listed(stages)} of training"] * bool(stages)
-        where += ["at the end of the early window"] * is_early
-        notes.append(
-            f"{run}: {' and '.join(where)}, its score on {listed(benchmarks)} at "
-            f"{_at(place, unit)} is compared with scores at {_at(most, unit)}, which {there:g} of "
-            f"{runs:g} runs have. Add the missing checkpoint"
-        )
-    more = [f"and {len(notes) - MOST_NOTES} more older scores like these"]
-    return (*notes[:MOST_NOTES], *more * (len(notes) > MOST_NOTES))
 
 
 def scale_notes(connection: duckdb.DuckDBPyConnection, scores: str) -> tuple[str, ...]:

@@ -197,12 +197,13 @@ def test_an_early_window_up_to_the_end_decides_nothing(workspace: Workspace) -> 
             ).fetchall()
         }
     assert found["decision_accuracy"][0] is found["decision_pairs"][0] is None
-    assert "6 of 6 runs have no checkpoint after the early window" in found["decision_accuracy"][1]
+    assert found["decision_accuracy"][1] == "no_later_checkpoints"
     assert found["decision_accuracy@50%"][0] == found["decision_accuracy@small>large"][0] == 1
     # three runs of several checkpoints that end later; three recipes at both sizes
     assert found["decision_pairs@50%"][0] == found["decision_pairs@small>large"][0] == 3
 
 
+PLANNED = "parameters_x_tokens"
 RUNS = PROBLEM.replace("{sizes: [small]}", "{shares: [0.15]}").replace(", size: large", "")
 
 
@@ -257,26 +258,6 @@ def fetched(workspace: Workspace, rows: list[str], text: str = RUNS) -> list[str
     return printed[1:]
 
 
-def test_a_run_without_the_checkpoint_of_a_stage_is_named(workspace: Workspace) -> None:
-    """Each run rises more from one checkpoint to the next than it leads by."""
-    rows = over_training()
-    rows = [*rows, *(row.replace(",q,", ",r,") for row in rows[1:])]
-    assert fetched(workspace, rows) == []
-    rows = [row for row in rows if not row.startswith(("m2,4,q", "m0,1,"))]
-    assert fetched(workspace, rows) == [
-        "m2: at 50%, 55%, 60% of training and at the end of the early window, its score on q at 3 "
-        "billion tokens is compared with scores at 4 billion tokens, which 3 of 4 runs have. Add "
-        "the missing checkpoint"
-    ]
-    tokens = "{until_tokens: 4.0e9}"
-    text = RUNS.replace("{until_share: 0.5, checkpoints: 2}", tokens)
-    assert text != RUNS and fetched(workspace, rows, text)[0].startswith(
-        "m2: at 50%, 55%, 60% of training and at the end of the early window, its score on q at 3"
-    )
-    # runs of other lengths have other stages, and half of all runs are not most of them
-    assert fetched(workspace, [row for row in rows if not re.match("m[01],[5-8],", row)]) == []
-
-
 def test_fractions_beside_percent_are_named(workspace: Workspace) -> None:
     rows = over_training(first=3)
     percent = [
@@ -316,10 +297,6 @@ def test_a_run_without_an_early_checkpoint_is_named(workspace: Workspace) -> Non
     rows = [row for row in over_training() if not row.startswith("m1,1,")]
     write(workspace, RUNS, rows)
     words = ["e2lm", "scoring-methods", "--problem", "runs", "--resamples", "100"]
-    shown = " ".join(CliRunner().invoke(cli, words).stdout.split())
-    assert "runs left out: m1 (no checkpoint that early, or no final score" in shown
-    assert "3 runs make 3 pairs" in shown
-    assert "with fewer than 10 pairs, it is mostly chance and has no interval" in shown
     (found,) = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)
     (stage,) = found["stages"]
     (row,) = stage["scoring_methods"]
@@ -327,16 +304,60 @@ def test_a_run_without_an_early_checkpoint_is_named(workspace: Workspace) -> Non
     assert row["interval"] is row["minus_target_interval"] is None
 
 
-def test_an_interval_needs_ten_pairs_of_two_orders(workspace: Workspace) -> None:
-    """5 runs make 10 pairs; resamples of decisions that are all right are all equal."""
+def test_an_interval_needs_six_runs_and_two_orders(workspace: Workspace) -> None:
+    """Resamples of decisions that are all right are all equal; SNR takes six tasks."""
     words = ["e2lm", "scoring-methods", "--problem", "runs", "--resamples", "100", "--json"]
-    for early, accuracy in ((0.95, 1.0), (0.0, 0.6)):  # m4 ends first, and begins first or last
-        write(workspace, RUNS, [*over_training(), f"m4,1,q,acc,{early}", "m4,8,q,acc,0.99"])
+    five = [*over_training(), "m4,1,q,acc,0.0", "m4,8,q,acc,0.99"]
+    six = [*five, "m5,1,q,acc,0.05", "m5,8,q,acc,1.0"]
+    right = [*over_training(), "m4,1,q,acc,0.95", "m4,8,q,acc,0.99"]
+    right += ["m5,1,q,acc,0.97", "m5,8,q,acc,1.0"]
+    for rows, has_interval in ((five, False), (six, True), (right, False)):
+        write(workspace, RUNS, rows)
         (found,) = json.loads(CliRunner().invoke(cli, words).stdout)
-        (row,) = found["stages"][0]["scoring_methods"]
-        assert (row["decision_accuracy"], row["minus_target_interval"]) == (accuracy, [0.0, 0.0])
-        low, high = row["interval"] or (None, None)
-        assert (low is None) if accuracy == 1 else (0 <= low < 0.6 < high <= 1)
+        (stage,) = found["stages"]
+        (row,) = stage["scoring_methods"]
+        assert (row["interval"] is not None) == has_interval
+        assert (row["minus_target_interval"] is not None) == (rows is not five)
+        assert row["snr_interval"] is None
+
+
+def test_a_stage_without_the_target_s_scoring_method_has_no_difference(
+    workspace: Workspace,
+) -> None:
+    """bpb on three benchmarks, acc on one of them: no difference from acc, and no traceback."""
+    lines = ["model,tokens_bt,benchmark,metric,score"]
+    for run in range(6):
+        for tokens in range(1, 9):
+            value = 1 / (tokens + run)
+            lines += [f"m{run},{tokens},{task},bpb,{value}" for task in "qrs"]
+        lines += [f"m{run},8,{task},acc,{0.1 * run}" for task in "qrs"]
+        lines += [f"m{run},1,q,acc,{0.05 * run}"]
+    write(workspace, RUNS, lines)
+    words = ["e2lm", "scoring-methods", "--problem", "runs", "--resamples", "100"]
+    done = CliRunner().invoke(cli, [*words, "--json"])
+    assert done.exit_code == 0, done.output
+    (found,) = json.loads(done.stdout)
+    (stage,) = found["stages"]
+    (row,) = stage["scoring_methods"]
+    assert (row["scoring_method"], row["minus_target"]) == ("bpb", None)
+    assert stage["held_out"]["target_scoring_method"] is None
+    assert CliRunner().invoke(cli, words).exit_code == 0
+
+
+def test_runs_with_steps_only_have_no_planned_tokens(workspace: Workspace) -> None:
+    """Steps of different batch sizes: parameters × steps would put the runs in the wrong order."""
+    for column, metrics in (("step", {"parameters"}), ("tokens", {"parameters", PLANNED})):
+        rows = [f"model,{column},benchmark,metric,score,parameters"]
+        rows += [
+            f"m{run},{at},q,acc,{0.1 * run + 0.01 * at},{run + 1}"
+            for run in range(4)
+            for at in range(1, 9)
+        ]
+        problem = find_own(write(workspace, RUNS, rows), workspace)
+        with open_problem("runs", read_table(problem, workspace)) as database:
+            planned = ModelSql(database, SHIPPED).build("int_planned_compute")
+            found = database.execute(f"select distinct metric from {planned}").fetchall()
+        assert {metric for (metric,) in found} == metrics
 
 
 def test_a_stage_before_the_first_checkpoint_is_named(workspace: Workspace) -> None:

@@ -1,6 +1,5 @@
 -- Signal of each item over training, and the choice of items. `tokenmart e2lm curate` runs this on
--- a table item_scores (model, checkpoint, progress, item, score, recipe, shape, confidence,
--- prompt_score).
+-- a table item_scores (model, checkpoint, progress, item, score, recipe, shape).
 --
 -- rise: change of the score from the first checkpoint to the last along a fitted straight line, mean
 --   over models.
@@ -16,13 +15,9 @@
 --   compared. Few checkpoints estimate the noise variance of an item poorly, so the mean over all
 --   items is added to each (steady_variance).
 -- rise: all items with a positive slope.
--- easiest: the half of the items with the highest confidence.
--- prompts: all items but the tenth with the lowest prompt_score.
+-- unconstrained: number of items that the method chooses without a minimum and maximum.
 
 {% set method = var('method', 'signal') %}
-{% set orders = {
-    'signal': 'merit', 'rise': 'rise', 'easiest': 'confidence', 'prompts': 'prompt_score',
-} %}
 
 with steps as (
     select
@@ -30,8 +25,6 @@ with steps as (
         item,
         checkpoint,
         score,
-        confidence,
-        prompt_score,
         score - lag(score) over (partition by model, item order by checkpoint) as change
     from item_scores
 ),
@@ -42,9 +35,7 @@ of_models as (
         item,
         regr_slope(score, checkpoint) * (max(checkpoint) - min(checkpoint)) as rise,
         avg(change ** 2) / 2 as noise_variance,
-        avg(score) as score,
-        avg(confidence) as confidence,
-        avg(prompt_score) as prompt_score
+        avg(score) as score
     from steps
     group by model, item
 ),
@@ -54,9 +45,7 @@ of_items as (
         item,
         avg(rise) as rise,
         avg(noise_variance) as noise_variance,
-        avg(score) as score,
-        avg(confidence) as confidence,
-        avg(prompt_score) as prompt_score
+        avg(score) as score
     from of_models
     group by item
 ),
@@ -97,7 +86,7 @@ ordered as (
 numbered as (
     select
         *,
-        row_number() over (order by {{ orders[method] }} desc nulls last, item asc) as place
+        row_number() over (order by {{ 'merit' if method == 'signal' else 'rise' }} desc nulls last, item asc) as place
     from ordered
 ),
 
@@ -112,15 +101,13 @@ prefixes as (
 wanted as (
     select
         {% if method == 'signal' %}
+            arg_max(place, prefix_snr) as unconstrained,
             arg_max(place, prefix_snr) filter (
                 where place between {{ var('fewest_items', 100) }} and {{ var('most_items', 15000) }}
             ) as size,
-        {% elif method == 'rise' %}
-            count(*) filter (where rise > 0) as size,
-        {% elif method == 'easiest' %}
-            ceil(count(*) / 2) as size,
         {% else %}
-            ceil(count(*) * 0.9) as size,
+            count(*) filter (where rise > 0) as unconstrained,
+            count(*) filter (where rise > 0) as size,
         {% endif %}
         count(*) as items
     from prefixes
@@ -128,6 +115,7 @@ wanted as (
 
 best as (
     select
+        coalesce(unconstrained, 0) as unconstrained,
         least(
             greatest(coalesce(size, 0), {{ var('fewest_items', 100) }}),
             {{ var('most_items', 15000) }},
@@ -142,10 +130,9 @@ select
     prefixes.noise_variance,
     prefixes.gap,
     prefixes.score,
-    prefixes.confidence,
-    prefixes.prompt_score,
     prefixes.merit,
     prefixes.place,
-    prefixes.place <= best.size as is_chosen
+    prefixes.place <= best.size as is_chosen,
+    best.unconstrained
 from prefixes
 cross join best

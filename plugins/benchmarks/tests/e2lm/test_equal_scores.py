@@ -67,9 +67,8 @@ def test_the_range_is_printed_where_it_matters(tmp_path: Path) -> None:
     shown = CliRunner().invoke(cli, ["e2lm", "score", "--scores", str(path)])
     entry = score_table(path, WORKSPACE).entries["m"]["tied"]
     said = " ".join(shown.stdout.split())
-    assert "SQ of 1 of 2 rows depends on the order of equal scores" in said
-    assert f"m, tied: {entry['sq_low']:.4f} to {entry['sq_high']:.4f}" in said
-    assert "m, distinct:" not in said
+    assert "SQ of 1 row" in said
+    assert f"m, tied, {entry['sq_low']:.4f} to {entry['sq_high']:.4f}" in said
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from signal_oracle import autocorrelation, monotonicity, order_agreement
 
+from plugins.benchmarks.e2lm.reasons import REASONS
 from plugins.benchmarks.e2lm.score import COLUMNS, score_table
 from plugins.benchmarks.e2lm.scores import open_scores
 from plugins.benchmarks.model_sql import ModelSql
@@ -134,13 +136,12 @@ def test_runs_are_ranked_at_checkpoints_that_both_have(
         assert (entry["rc"], entry["rc_last_early"], entry["rc_last"]) == (1, 1, 1)
 
 
-def test_the_number_of_pairs_of_a_decision_accuracy_is_printed(write: Write) -> None:
+def test_the_number_of_pairs_of_a_decision_accuracy(write: Write) -> None:
     table = made_up()
-    for printed, pairs in (("6", 6), ("3 to 6", 3)):
+    for pairs in (6, 3):
         words = ["e2lm", "score", "--scores", str(write(table, EARLY + LATER))]
         said = " ".join(CliRunner().invoke(cli, words).stdout.split())
-        few = f"{printed}; with fewer than 10, it is mostly chance"
-        assert f"several checkpoints); number of pairs: {few}" in said
+        assert f"rests on {pairs} pairs" in said
         found = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)
         assert found["m1"]["noise"]["decision_pairs"] == pairs
         table.pop(("m0", "noise"), None)
@@ -156,8 +157,7 @@ def test_a_ranking_that_changes_to_the_end_has_no_earliest_tokens(write: Write) 
     scores = {("a", "q"): [1.0] * 15 + [3.0], ("b", "q"): [2.0] * 16}
     entry = score_table(write(scores, EARLY + LATER), WORKSPACE).entries["a"]["q"]
     assert entry["earliest_tokens"] is None and entry["earliest_share"] is None
-    reason = "the ranking still changes up to the last checkpoint"
-    assert entry["reasons"]["earliest_tokens"] == reason
+    assert entry["reasons"]["earliest_tokens"] == "still_changes"
 
 
 def test_steps_are_no_tokens() -> None:
@@ -177,7 +177,7 @@ def test_steps_are_no_tokens() -> None:
             f"select value, reason from {signal} where statistic = 'earliest_tokens'"
             " order by benchmark"
         ).fetchall()
-    assert found == [(10.0, None), (None, "the table has steps, no tokens")]
+    assert found == [(10.0, None), (None, "no_tokens")]
 
 
 def test_what_a_collected_table_lacks_is_named(tmp_path: Path) -> None:
@@ -201,16 +201,17 @@ def test_one_late_swap_among_21_pairs_is_let_pass_at_95_percent(write: Write) ->
 @pytest.mark.parametrize(
     ("scores", "reason"),
     [
-        ([0.5] * 16, "the score is the same at every early checkpoint"),
-        ([0.5] * 13 + [0.6] * 3, "constant over all early checkpoints but the first or last"),
-        ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7], "7 of at least 8 early checkpoints"),
+        ([0.5] * 16, "constant_scores"),
+        ([0.5] * 13 + [0.6] * 3, "constant_lags"),
+        ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7], "few_early_checkpoints"),
     ],
 )
 def test_undefined_is_null_with_a_reason(write: Write, scores: list[float], reason: str) -> None:
     entry = score_table(write({("m", "q"): scores}, EARLY + LATER), WORKSPACE).entries["m"]["q"]
     assert entry["sq"] is None and entry["autocorrelation"] is None
-    assert reason in entry["reason"] == entry["reasons"]["autocorrelation"]
-    assert entry["snr"] is None and entry["reasons"]["snr"] == "only one run"
+    assert entry["reason"] == entry["reasons"]["autocorrelation"] == reason
+    assert entry["snr"] is None and entry["reasons"]["snr"] == "one_run"
+    assert entry["weighted_score"] is None and entry["reasons"]["weighted_score"] == "no_sq"
 
 
 def test_a_missing_checkpoint_and_another_schedule_are_noted(write: Write) -> None:
@@ -230,25 +231,12 @@ def test_a_missing_checkpoint_and_another_schedule_are_noted(write: Write) -> No
     assert "not those of the competition's schedule" in found.notes[1]
 
 
-def test_an_older_score_and_two_scales_are_noted(write: Write) -> None:
+def test_two_scales_are_noted(write: Write) -> None:
     scores = {(f"m{n}", "q"): [0.1 + 0.02 * k + 0.01 * n for k in range(16)] for n in range(3)}
-    path = write(scores, EARLY + LATER)
-    assert score_table(path, WORKSPACE).notes == (ASSUMED,)
-    lines = [
-        line for line in path.read_text().splitlines() if not line.startswith("m2,1b,arch1,205.9")
-    ]
-    path.write_text("\n".join(lines))
-    assert score_table(path, WORKSPACE).notes == (
-        ASSUMED,
-        "m2: at the end of the early window, its score on q at 189.215 billion tokens is compared "
-        "with scores at 205.992 billion tokens, which 2 of 3 runs have. Add the missing checkpoint",
-    )
+    assert score_table(write(scores, EARLY + LATER), WORKSPACE).notes == (ASSUMED,)
     scores["m1", "q"] = [100 * score for score in scores["m1", "q"]]
-    assert score_table(write(scores, EARLY + LATER), WORKSPACE).notes == (
-        ASSUMED,
-        "q, score: some scores are fractions and others percent, those of m1 unlike most; multiply "
-        "the fractions by 100, or divide the percent by 100",
-    )
+    (_, note) = score_table(write(scores, EARLY + LATER), WORKSPACE).notes
+    assert "m1" in note and "q, score" in note
 
 
 def test_the_direction_of_a_loss_follows_from_its_name(write: Write) -> None:
@@ -288,23 +276,15 @@ def test_cs_separates_science_from_web_and_enters_the_weighted_score(tmp_path: P
     assert entry["weighted_score"] == pytest.approx(weighted)
 
 
-@pytest.mark.parametrize(
-    ("recipe", "hint"),
-    [
-        ("Web", "; unknown recipe Web: did you mean web?"),
-        ("webb", "; unknown recipe webb: did you mean web?"),
-        ("books", ""),
-    ],
-)
-def test_a_misspelt_recipe_is_named(tmp_path: Path, recipe: str, hint: str) -> None:
+@pytest.mark.parametrize("recipe", ["Web", "books"])
+def test_cs_needs_both_recipes(tmp_path: Path, recipe: str) -> None:
     path = tmp_path / "recipes.csv"
     rows = [f"{','.join(COLUMNS)},recipe"]
     for run in ("science", recipe):
         rows += [f"{run},1b,arch1,{at},q,{at / 1000},{run}" for at in EARLY + LATER]
     path.write_text("\n".join(rows))
     entry = score_table(path, WORKSPACE).entries["science"]["q"]
-    reason = "no early window shared by runs of the recipes science and web"
-    assert entry["cs"] is None and entry["reasons"]["cs"] == reason + hint
+    assert entry["cs"] is None and entry["reasons"]["cs"] == "no_pair_of_recipes"
 
 
 def test_the_command_writes_what_it_prints(write: Write, tmp_path: Path) -> None:
@@ -316,9 +296,8 @@ def test_the_command_writes_what_it_prints(write: Write, tmp_path: Path) -> None
     assert list(entries) == ["m1"]
     assert entries["m1"]["smooth"]["weighted_score"] == entries["m1"]["smooth"]["sq"]
     shown = CliRunner().invoke(cli, [*arguments, "--model", "m1"])
-    assert shown.exit_code == 0 and "weighted" in shown.stdout.splitlines()[0], shown.output
-    (line,) = [line for line in shown.output.splitlines() if line.startswith("m1     smooth")]
-    assert f"{entries['m1']['smooth']['sq']:.3g}" in line
+    assert shown.exit_code == 0, shown.output
+    assert f"{entries['m1']['smooth']['sq']:.3f}" in shown.stdout
     for _ in range(2):  # its own result may be replaced
         done = CliRunner().invoke(cli, [*arguments, "--out", str(out)])
         assert done.exit_code == 0, done.output
@@ -328,73 +307,44 @@ def test_the_command_writes_what_it_prints(write: Write, tmp_path: Path) -> None
     assert refused.exit_code == 1 and out.read_text() == "mine"
 
 
-def test_what_has_no_sq_is_named_with_its_reason(write: Write, tmp_path: Path) -> None:
-    rows = {(f"m{n}", "b"): [0.1, 0.2, 0.3, 0.4] for n in range(7)}
-    path, out = write(rows, EARLY[:4]), tmp_path / "signal.json"
-    done = CliRunner().invoke(cli, ["e2lm", "score", "--scores", str(path), "--out", str(out)])
-    assert done.exit_code == 0, done.output
-    assert "m4, b: no SQ: 4 of at least 8 early checkpoints" in done.stderr
-    assert "m5, b" not in done.stderr and "and 2 more without SQ" in done.stderr
+def test_the_number_of_pairs_and_reasons_are_printed(write: Write) -> None:
+    path = write({(f"m{n}", "q"): [0.1, 0.2 + n] for n in range(3)}, EARLY[:2])
+    shown = " ".join(
+        CliRunner().invoke(cli, ["e2lm", "score", "--scores", str(path)]).stdout.split()
+    )
+    assert REASONS["no_sq"] in shown and "--explain" in shown
+    explained = ["e2lm", "score", "--scores", str(path), "--explain"]
+    said = " ".join(CliRunner().invoke(cli, explained).stdout.split())
+    assert REASONS["few_early_checkpoints"] in said and REASONS["no_pair_of_recipes"] in said
 
 
-def test_a_weighted_score_that_is_none_says_what_it_takes(write: Write) -> None:
-    path = write({("m0", "q"): [0.1, 0.2], ("m1", "q"): [0.2, 0.1]}, EARLY[:2])
-    shown = CliRunner().invoke(cli, ["e2lm", "score", "--scores", str(path)])
-    said = " ".join(shown.stdout.split())
-    assert "no weighted score for m0, q and 1 more: sq is undefined (it takes 8 early" in said
-    assert "cs is undefined (it takes runs with science and with web in the column recipe)" in said
-    assert "a weight of 0 leaves a part out, such as --weights 1,0,0" in said
-
-
-def test_each_empty_column_and_runs_off_the_schedule_have_one_note(write: Write) -> None:
-    rows = {(f"m{n}", "q"): [0.1 + 0.01 * k * (n + 1) for k in range(8)] for n in range(6)}
-    path = write(rows, [10.0 * k for k in range(1, 9)])
-    shown = CliRunner().invoke(cli, ["e2lm", "score", "--scores", str(path)])
-    (note,) = [line for line in shown.stderr.splitlines() if "schedule" in line]
-    assert note.startswith("note: m0, m1, m2 and 3 more: the checkpoints are not those of")
-    said = " ".join(shown.stdout.split())
-    for reason in (
-        "no value of RC, decides: 6 of 6 runs have no checkpoint after the early window; end it "
-        "earlier (`early` in a problem file of kind table), or add later checkpoints",
-        "no value of CS: no early window shared by runs of the recipes science and web",
-        "no value of SNR: 8 of at least 10 checkpoints; fewer are used with `tokenmart e2lm score "
-        "--last-checkpoints 8`",
-    ):
-        assert said.count(reason) == 1, said
+def test_every_reason_code_has_words() -> None:
+    models = ROOT / "plugins" / "benchmarks" / "dbt" / "models" / "benchmarks"
+    names = ("marts/benchmark_signal", "intermediate/int_series_order",
+             "intermediate/int_final_ranking")  # fmt: skip
+    sql = " ".join((models / f"{name}.sql").read_text() for name in names)
+    assert {code for code in REASONS if not code.startswith("no_s") or code == "no_shared"} <= {
+        *re.findall(r"'([a-z_]+)'", sql), "no_sq", "no_rc", "no_cs"
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("tokens", "statistic", "reason"),
     [
-        (EARLY[:6], "sq", "6 of at least 8 early checkpoints; add checkpoints: the run has 6 in"),
-        ([*EARLY[-4:], 210.0, 220.0, 230.0, 240.0], "sq", "8 early checkpoints; widen the early"),
-        (EARLY[:6], "rc", "2 of 2 runs have no checkpoint after the early window; end it earlier"),
-        ([210.0, 220.0], "rc", "fewer than two runs have a checkpoint in the early window; widen"),
-        (EARLY[:1], "decision_accuracy", "fewer than two runs have several checkpoints, and no"),
-        (EARLY[:6], "snr", "6 of at least 10 checkpoints; fewer are used with `tokenmart e2lm sc"),
-        (EARLY[:6], "noise", "`, or `tokenmart dbt run --vars '{last_checkpoints: 6}'`"),
+        (EARLY[:6], "sq", "few_early_checkpoints"),
+        (EARLY[:6], "rc", "no_later_checkpoints"),
+        ([210.0, 220.0], "rc", "few_runs_early"),
+        (EARLY[:1], "decision_accuracy", "few_runs_over_training"),
+        (EARLY[:6], "snr", "few_checkpoints"),
+        (EARLY[:6], "weighted_score", "no_sq"),
     ],
 )
-def test_a_reason_names_what_would_help(
+def test_a_value_that_is_undefined_has_a_code(
     write: Write, tokens: list[float], statistic: str, reason: str
 ) -> None:
     rows = {(f"m{n}", "q"): [0.1 + 0.01 * k * (n + 1) for k in range(len(tokens))] for n in (0, 1)}
     entry = score_table(write(rows, tokens), WORKSPACE).entries["m0"]["q"]
-    assert entry[statistic] is None and reason in entry["reasons"][statistic]
-
-
-def test_a_reason_names_missing_checkpoints_if_other_runs_have_them(write: Write) -> None:
-    rows = {(f"m{n}", "q"): [0.1 + 0.01 * k for k in range(9)] for n in (0, 1)}
-    path = write(rows, [*EARLY[:8], 210.0])
-    lines = [
-        x for x in path.read_text().splitlines() if not x.startswith(f"m1,1b,arch1,{EARLY[3]},")
-    ]
-    path.write_text("\n".join(lines))
-    entry = score_table(path, WORKSPACE).entries["m1"]["q"]
-    assert entry["sq"] is None and entry["reason"] == (
-        "7 of at least 8 early checkpoints; add missing checkpoints (other scores of the table "
-        "have 8), or widen the early window (`early` in a problem file of kind table)"
-    )
+    assert entry[statistic] is None and entry["reasons"][statistic] == reason
 
 
 def test_a_model_without_a_benchmark_is_named(write: Write) -> None:

@@ -24,7 +24,8 @@ shares as (
 runs as (
     select
         *,
-        coalesce(parameters, 1) * progress as compute,
+        -- sizes are ordered by it; steps of different batch sizes are not comparable
+        coalesce(parameters, 1) * coalesce(tokens, 1) as compute,
         checkpoint = checkpoints - 1 as is_last
     from series
 ),

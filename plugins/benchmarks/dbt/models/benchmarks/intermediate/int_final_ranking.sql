@@ -128,11 +128,11 @@ stated as (
         statistic,
         point,
         case
-            when not has_unit then 'the table has steps, no tokens'
+            when not has_unit then 'no_tokens'
             when statistic = 'earliest_tokens' and points = 1
-                then 'the runs share only one checkpoint'
+                then 'one_shared_checkpoint'
             when statistic = 'earliest_tokens' and point = last_point
-                then 'the ranking still changes up to the last checkpoint'
+                then 'still_changes'
         end as reason
     from earliest
 )

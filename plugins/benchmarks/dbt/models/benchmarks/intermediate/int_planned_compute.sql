@@ -1,4 +1,5 @@
--- What is known of a run (or recipe) before any evaluation: its size, and size × planned tokens.
+-- What is known of a run (or recipe) before any evaluation: its size, and size × planned tokens, where
+-- the table has tokens: steps of different batch sizes are not comparable.
 
 with series as (
     select * from {{ ref('int_benchmark_series') }}
@@ -11,7 +12,7 @@ runs as (
         any_value(replace(recipe, '/', '--')) as recipe,
         any_value(size) as size,
         any_value(parameters) as parameters,
-        any_value(parameters) * max(progress) as parameters_x_tokens
+        any_value(parameters) * max(tokens) as parameters_x_tokens
     from series
     where parameters is not null
     group by problem, model_id

@@ -99,14 +99,10 @@ judged as (
         monotonicity.reversed_squares,
         autocorrelation.autocorrelation,
         case
-            when coalesce(monotonicity.n, 0) < 8
-                then concat(coalesce(monotonicity.n, 0), ' of at least 8 early checkpoints')
-            when monotonicity.is_constant then 'the score is the same at every early checkpoint'
+            when coalesce(monotonicity.n, 0) < 8 then 'few_early_checkpoints'
+            when monotonicity.is_constant then 'constant_scores'
         end as order_reason,
-        case
-            when autocorrelation.is_constant
-                then 'the score is constant over all early checkpoints but the first or last'
-        end as lag_reason
+        case when autocorrelation.is_constant then 'constant_lags' end as lag_reason
     from every_series
     left join monotonicity
         on every_series.problem = monotonicity.problem

@@ -1,3 +1,5 @@
+-- `reason` is a code, in `reasons.py` in words; a value that is null has one.
+
 with tables as (
     select * from {{ ref('stg_benchmark_tables') }}
 ),
@@ -55,47 +57,6 @@ windows as (
     group by problem, model_id, benchmark, metric
 ),
 
-most_early as (
-    select
-        problem,
-        max(checkpoints) as checkpoints
-    from series_order
-    group by problem
-),
-
-remedied as (
-    select
-        series_order.*,
-        case
-            when series_order.checkpoints >= 8 then ''
-            when most_early.checkpoints >= 8 and windows.checkpoints >= 8
-                then concat(
-                        '; add missing checkpoints (other scores of the table have ',
-                        most_early.checkpoints,
-                        '), or widen the early window (`early` in a problem file of kind table)'
-                    )
-            when windows.checkpoints >= 8
-                then '; widen the early window (`early` in a problem file of kind table)'
-            else concat('; add checkpoints: the run has ', windows.checkpoints, ' in all')
-        end as remedy
-    from series_order
-    inner join windows
-        on series_order.problem = windows.problem
-        and series_order.model_id = windows.model_id
-        and series_order.benchmark = windows.benchmark
-        and series_order.metric = windows.metric
-    inner join most_early
-        on series_order.problem = most_early.problem
-),
-
-order_reasons as (
-    select
-        * exclude (order_reason, lag_reason),
-        concat(order_reason, remedy) as order_reason,
-        concat(lag_reason, remedy) as lag_reason
-    from remedied
-),
-
 run_noise as (
     select
         * exclude (noise_sd, sampling_error),
@@ -104,27 +65,8 @@ run_noise as (
         case
             when checkpoints >= wanted_checkpoints then noise_sd / nullif(abs(last_mean), 0)
         end as noise_relative,
-        case
-            when checkpoints < wanted_checkpoints
-                then concat(
-                        checkpoints,
-                        ' of at least ',
-                        wanted_checkpoints,
-                        ' checkpoints',
-                        case
-                            when checkpoints > 1
-                                then concat(
-                                        '; fewer are used with `tokenmart e2lm score '
-                                        '--last-checkpoints ',
-                                        checkpoints,
-                                        '`, or `tokenmart dbt run --vars ''{last_checkpoints: ',
-                                        checkpoints,
-                                        '}''`'
-                                    )
-                        end
-                    )
-        end as noise_reason,
-        case when checkpoints < 2 then 'only one checkpoint' end as step_reason
+        case when checkpoints < wanted_checkpoints then 'few_checkpoints' end as noise_reason,
+        case when checkpoints < 2 then 'one_checkpoint' end as step_reason
     from noise
 ),
 
@@ -137,7 +79,7 @@ of_order as (
         named.statistic,
         named.value,
         named.reason
-    from order_reasons as one
+    from series_order as one
     cross join lateral (
         values
         ('sq', one.sq, one.lag_reason),
@@ -167,12 +109,12 @@ of_noise as (
         (
             'noise_relative',
             one.noise_relative,
-            coalesce(one.noise_reason, 'the mean of the last checkpoints is 0')
+            coalesce(one.noise_reason, 'zero_mean')
         ),
         (
             'sampling_error',
             one.sampling_error,
-            coalesce(one.noise_reason, 'the table gives no standard error')
+            coalesce(one.noise_reason, 'no_standard_error')
         ),
         ('total_variation', one.total_variation, one.step_reason),
         ('rise_balance', one.rise_balance, one.step_reason)
@@ -192,7 +134,6 @@ spread as (
         count(*) filter (where windows.has_both) as runs_both,
         max(run_noise.checkpoints) as most_checkpoints,
         any_value(run_noise.wanted_checkpoints) as wanted_checkpoints,
-        arg_max(run_noise.noise_reason, run_noise.checkpoints) as few_checkpoints,
         case
             when count(*) > 1
                 then
@@ -209,55 +150,16 @@ spread as (
     group by run_noise.problem, run_noise.benchmark, run_noise.metric
 ),
 
--- recipes that may be misspelt
-
-near_recipes as (
-    select distinct
-        problem,
-        recipe,
-        case
-            when recipe in ('science', 'web') then null
-            when levenshtein(lower(recipe), 'science') <= 2 then 'science'
-            when levenshtein(lower(recipe), 'web') <= 1 then 'web'
-        end as near
-    from series
-),
-
-misspelt as (
-    select
-        problem,
-        string_agg(
-            concat('; unknown recipe ', recipe, ': did you mean ', near, '?'), '' order by recipe
-        ) as hint
-    from near_recipes
-    where near is not null
-    group by problem
-),
-
 explained as (
     select
         *,
+        if(
+            most_checkpoints >= wanted_checkpoints, 'zero_mean', 'few_checkpoints'
+        ) as noise_reason,
         case
-            when most_checkpoints >= wanted_checkpoints then 'the mean of the last checkpoints is 0'
-            else few_checkpoints
-        end as noise_reason,
-        case
-            when runs_over_training < 2
-                then
-                    'fewer than two runs have several checkpoints, and no two recipes have runs of '
-                    'two sizes'
-            when runs_early < 2
-                then
-                    'fewer than two runs have a checkpoint in the early window; widen it (`early` '
-                    'in a problem file of kind table)'
-            when runs_both < 2
-                then concat(
-                        runs_early - runs_both,
-                        ' of ',
-                        runs_early,
-                        ' runs have no checkpoint after the early window; end it earlier (`early` '
-                        'in a problem file of kind table), or add later checkpoints'
-                    )
+            when runs_over_training < 2 then 'few_runs_over_training'
+            when runs_early < 2 then 'few_runs_early'
+            when runs_both < 2 then 'no_later_checkpoints'
         end as window_reason
     from spread
 ),
@@ -334,76 +236,34 @@ expected as (
         explained.metric,
         named.statistic,
         case
-            when named.of_several and explained.runs < 2 then 'only one run'
+            when named.of_several and explained.runs < 2 then 'one_run'
             when starts_with(named.statistic, 'earliest_share') and explained.runs_over_training < 2
-                then 'no two runs have several checkpoints'
+                then 'few_runs_over_training'
             else named.reason
         end as reason
     from explained
-    left join misspelt
-        on explained.problem = misspelt.problem
     cross join lateral (
         values
-        ('signal', true, 'the mean of the final scores is 0'),
+        ('signal', true, 'zero_mean'),
         ('noise', false, explained.noise_reason),
         (
             'snr',
             true,
             case
-                when explained.noise = 0 then 'no noise: the last checkpoints are equal'
+                when explained.noise = 0 then 'no_noise'
                 when explained.noise is null then explained.noise_reason
-                else 'the mean of the final scores is 0'
+                else 'zero_mean'
             end
         ),
-        (
-            'rc',
-            false,
-            coalesce(
-                explained.window_reason,
-                'no two runs share a checkpoint in the early window and one after it'
-            )
-        ),
-        (
-            'rc_last_early',
-            false,
-            coalesce(
-                explained.window_reason,
-                'no two runs share a checkpoint in the early window and one after it'
-            )
-        ),
-        (
-            'rc_last',
-            false,
-            coalesce(
-                explained.window_reason,
-                'no two runs share a checkpoint between the early window and the end'
-            )
-        ),
-        (
-            'cs',
-            false,
-            concat(
-                'no early window shared by runs of the recipes science and web',
-                misspelt.hint
-            )
-        ),
-        ('earliest_tokens', true, 'the runs do not end at one checkpoint that they share'),
-        ('earliest_share', false, 'the ranking still changes in the last part of training'),
-        ('earliest_share_95', false, 'more than 5% of the pairs still change in the last part'),
-        (
-            'decision_accuracy',
-            true,
-            coalesce(
-                explained.window_reason, 'no two of the runs have a score at both stages'
-            )
-        ),
-        (
-            'decision_pairs',
-            true,
-            coalesce(
-                explained.window_reason, 'no two of the runs have a score at both stages'
-            )
-        )
+        ('rc', false, coalesce(explained.window_reason, 'no_shared_checkpoints')),
+        ('rc_last_early', false, coalesce(explained.window_reason, 'no_shared_checkpoints')),
+        ('rc_last', false, coalesce(explained.window_reason, 'no_shared_checkpoints')),
+        ('cs', false, 'no_pair_of_recipes'),
+        ('earliest_tokens', true, 'other_ends'),
+        ('earliest_share', false, 'still_changes'),
+        ('earliest_share_95', false, 'still_changes'),
+        ('decision_accuracy', true, coalesce(explained.window_reason, 'no_pairs')),
+        ('decision_pairs', true, coalesce(explained.window_reason, 'no_pairs'))
     ) as named (statistic, of_several, reason)
 ),
 
@@ -449,7 +309,6 @@ components as (
         'sq' as component,
         1 as place,
         {{ var('weight_sq', 0.5) }} as weight,
-        'it takes 8 early checkpoints with unequal scores' as needs,
         sq as value
     from series_order
     union all by name
@@ -463,10 +322,6 @@ components as (
         case of_benchmarks.statistic
             when 'rc' then {{ var('weight_rc', 0.1) }} else {{ var('weight_cs', 0.4) }}
         end as weight,
-        case of_benchmarks.statistic
-            when 'rc' then 'it takes two runs with checkpoints after the early window'
-            else 'it takes runs with science and with web in the column recipe'
-        end as needs,
         of_benchmarks.value
     from series_order
     inner join of_benchmarks
@@ -487,11 +342,7 @@ weighted as (
             when count(*) filter (where weight != 0 and value is null) = 0
                 then coalesce(sum(weight * value) filter (where weight != 0), 0)
         end as value,
-        concat(
-            string_agg(concat(component, ' is undefined (', needs, ')'), ', ' order by place)
-            filter (where weight != 0 and value is null),
-            '; a weight of 0 leaves a part out, such as --weights 1,0,0'
-        ) as reason
+        'no_' || arg_min(component, place) filter (where weight != 0 and value is null) as reason
     from components
     group by problem, model_id, benchmark, metric
 ),

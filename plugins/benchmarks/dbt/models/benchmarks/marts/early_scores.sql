@@ -91,10 +91,7 @@ of_evaluations as (
         concat(variants.benchmark, '@', variants.stage) as variant,
         subjects.subject as model_id,
         scored.score as value,
-        case
-            when scored.score is null
-                then concat('no score of ', variants.benchmark, ' at ', variants.stage)
-        end as reason
+        case when scored.score is null then 'no_score' end as reason
     from variants
     inner join subjects
         on variants.problem = subjects.problem

@@ -221,14 +221,9 @@ of_groups as (
         sum(members.items_cut) as items_cut,
         sum(members.clusters) as clusters,
         any_value(members.backend) as backend,
-        if(
-            count(members.value) < any_value(sizes.tasks),
-            concat(
-                count(members.value), ' of ', any_value(sizes.tasks),
-                ' tasks of the group have a value'
-            ),
-            null
-        ) as reason
+        case
+            when count(members.value) < any_value(sizes.tasks) then 'incomplete_group'
+        end as reason
     from members
     inner join sizes
         on members.problem = sizes.problem

@@ -38,7 +38,7 @@ select
     measured.value,
     cast(0 as bigint) as tokens,
     cast(coalesce(measured.documents, 0) as bigint) as documents,
-    case when measured.value is null then 'no score in the table' end as reason
+    case when measured.value is null then 'no_score' end as reason
 from variants
 inner join models
     on variants.problem = models.problem
