@@ -129,7 +129,7 @@ def _tied(rows: list[_Row]) -> Iterator[str]:
         _, model, benchmark, entry = max(ranges, key=lambda found: found[0])
         yield (
             f"SQ of {counted(len(ranges), 'row')} depends on the order of equal scores, which "
-            "numpy's sort leaves open; shown is the highest. Most: {model}, {benchmark}, "
+            f"numpy's sort leaves open; shown is the highest. Most: {model}, {benchmark}, "
             f"{entry['sq_low']:.4f} to {entry['sq_high']:.4f}."
         )
 

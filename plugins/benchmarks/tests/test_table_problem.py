@@ -330,7 +330,7 @@ def test_a_stage_without_the_target_s_scoring_method_has_no_difference(
         for tokens in range(1, 9):
             value = 1 / (tokens + run)
             lines += [f"m{run},{tokens},{task},bpb,{value}" for task in "qrs"]
-        lines += [f"m{run},8,{task},acc,{0.1 * run}" for task in "qrs"]
+        lines += [f"m{run},{at},{task},acc,{0.1 * run}" for task in "qrs" for at in (7, 8)]
         lines += [f"m{run},1,q,acc,{0.05 * run}"]
     write(workspace, RUNS, lines)
     words = ["e2lm", "scoring-methods", "--problem", "runs", "--resamples", "100"]
