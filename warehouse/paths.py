@@ -107,6 +107,11 @@ class Workspace:
         """The dbt project folder."""
         return self.root / "dbt_project"
 
+    @property
+    def metric_names(self) -> list[str]:
+        """Names of the metrics that SQL files of the dbt project define."""
+        return sorted(path.stem for path in self.dbt_project.glob("models/metrics/**/*.sql"))
+
     def environment(self) -> dict[str, str]:
         """Variables that point a dbt run at this workspace."""
         return {

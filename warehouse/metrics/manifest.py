@@ -54,11 +54,6 @@ class Metric:
         return json.dumps(settings, sort_keys=True)
 
 
-def metric_names(project: Path) -> list[str]:
-    """Names of a dbt project's metrics: its files in models/metrics."""
-    return sorted(path.stem for path in (project / "models" / "metrics").glob("**/*.sql"))
-
-
 def read_metrics(workspace: Workspace) -> dict[str, Metric]:
     """All metrics of the project's files, by name.
 

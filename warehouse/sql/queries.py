@@ -263,9 +263,7 @@ def _known(name: str, problem: str, workspace: Workspace) -> list[str]:
     if name in _CONDITIONS:
         folders = workspace.tokens.glob(f"problem={problem}/*/condition=*")
     elif name == "metric":
-        from warehouse.metrics.manifest import metric_names
-
-        return metric_names(workspace.dbt_project)
+        return workspace.metric_names
     elif name == "document":
         import pyarrow as pa
         import pyarrow.parquet as pq

@@ -26,7 +26,6 @@ from plugins.benchmarks.scores.score_store import (
 from plugins.benchmarks.scores.table_notes import EarlyWindow
 from warehouse.errors import TokenmartError
 from warehouse.frozen import Frozen
-from warehouse.metrics.manifest import metric_names
 from warehouse.paths import Workspace
 from warehouse.problem.problem_files import paths_start, read_problem_file
 from warehouse.problem.yaml_file import YamlTree, check
@@ -217,8 +216,7 @@ def read_table(problem: TableProblem, workspace: Workspace) -> BroughtScores:
     final = FinalScores(target.metric, target.benchmarks, target.size) if target else None
     predict = problem.predict
     if predict.metrics:
-        own = set(metric_names(workspace.dbt_project))
-        for name in own.intersection(predict.metrics):
+        for name in set(workspace.metric_names).intersection(predict.metrics):
             raise TokenmartError(
                 f"{path}: Tokenmart computes {name} from tokens; give the metric another name in "
                 "the table and in predict.metrics"

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from dbt_harness import PROJECT, Warehouse
+from dbt_harness import Warehouse
 from made_up_marts import Marts
 
 from warehouse.errors import TokenmartError
@@ -15,7 +15,6 @@ from warehouse.metrics.manifest import (
     Metric,
     current_manifest,
     manifest_path,
-    metric_names,
     read_metrics,
 )
 
@@ -23,7 +22,7 @@ from warehouse.metrics.manifest import (
 def test_what_ships_is_whole(built: Warehouse) -> None:
     with built.as_workspace() as workspace:
         found = read_metrics(workspace)
-    assert list(found) == metric_names(PROJECT)
+        assert list(found) == workspace.metric_names
     assert sum(len(metric.variants) for metric in found.values()) == 691
     assert all(any(row["core"] for row in metric.variants.values()) for metric in found.values())
     assert found["longppl"].variants["alpha_0.5_beta_-4_macro"] == {
