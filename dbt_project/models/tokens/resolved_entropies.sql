@@ -23,6 +23,17 @@ documents as (
     group by unit_id
 ),
 
+-- Few tokens: those above the lower threshold.
+uncertain as (
+    select
+        token_pairs.*,
+        documents.mean,
+        documents.deviation
+    from token_pairs
+    inner join documents using (unit_id)
+    where token_pairs.short_entropy > documents.mean + 1.5 * documents.deviation
+),
+
 thresholds as (
     select unnest([1.5, 2.0]) as alpha
 ),
@@ -36,13 +47,12 @@ resolved_entropies as (
         units.pair,
         cast(thresholds.alpha as double) as alpha,
         count(*) as tokens,
-        count_if(1 - token_pairs.entropy / token_pairs.short_entropy > 0.2) as resolved_20,
-        count_if(1 - token_pairs.entropy / token_pairs.short_entropy > 0.4) as resolved_40,
-        sum(1 - token_pairs.entropy / token_pairs.short_entropy) as decrease_sum
-    from token_pairs
-    inner join documents using (unit_id)
+        count_if(1 - uncertain.entropy / uncertain.short_entropy > 0.2) as resolved_20,
+        count_if(1 - uncertain.entropy / uncertain.short_entropy > 0.4) as resolved_40,
+        sum(1 - uncertain.entropy / uncertain.short_entropy) as decrease_sum
+    from uncertain
     inner join thresholds
-        on token_pairs.short_entropy > documents.mean + thresholds.alpha * documents.deviation
+        on uncertain.short_entropy > uncertain.mean + thresholds.alpha * uncertain.deviation
     inner join units using (unit_id)
     group by all
 )
