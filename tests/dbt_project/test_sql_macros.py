@@ -39,7 +39,7 @@ def test_macros_and_plain_names_work_in_ad_hoc_queries(
     assert answers[0]
     assert answers[0] == answers[1]
     monkeypatch.setenv("TOKENMART_DATABASE", str(built.database))
-    for name in ("metric_values", "perplexity", "token_units", "fct_tokens", "key_tokens"):
+    for name in ("metric_values", "perplexity", "token_units", "fct_tokens"):
         assert query(f"select count(*) > 0 as found from {name}").to_pylist() == [{"found": True}]
 
 
@@ -88,10 +88,7 @@ def test_paired_tokens_are_the_context_pairs(built: Warehouse) -> None:
     )
 
 
-def test_key_tokens_are_those_of_longppl(built: Warehouse) -> None:
-    assert built.rows("select count(*) > 0, min(gain) > 2, max(nll) < 2 from key_tokens") == [
-        (True, True, True)
-    ]
+def test_gains_are_differences_of_log_probabilities(built: Warehouse) -> None:
     assert math.isclose(
         built.rows("select avg(gain) from context_pairs where condition = 'window_64'")[0][0],
         built.rows(
