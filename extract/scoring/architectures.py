@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from extract.scoring.layers import has_length_dependent_rope
 from warehouse.errors import TokenmartError
 
 TAKES_MASKS: frozenset[str] = frozenset(
@@ -129,15 +130,26 @@ def is_stateful(model: Any) -> bool:
     return bool(getattr(model, "_is_stateful", False))
 
 
-def reason_for_separate_prefixes(model: Any, length_dependent: bool) -> str:
+def depends_on_length(config: Any) -> bool:
+    """Whether a text's first tokens have other log-probs where more tokens follow, or padding.
+
+    Dynamic RoPE has other frequencies then; an indexer (DeepSeek V3.2) chooses the keys that a
+    query sees among all keys.
+    """
+    return has_length_dependent_rope(config) or getattr(config, "index_topk", None) is not None
+
+
+def reason_for_separate_prefixes(model: Any) -> str:
     """Why suffixes of one prefix can't share its KV cache; empty if they can."""
-    if length_dependent:
+    config = model.config.get_text_config()
+    if has_length_dependent_rope(config):
         return "frequencies follow the length"
+    if depends_on_length(config):
+        return "its indexer chooses keys by the length"
     if is_stateful(model):
         return "its recurrent states can't be shared by suffixes"
-    kind = model.config.get_text_config().model_type
-    if kind not in TAKES_MASKS:
-        return f"masks of {kind} are not known"
+    if config.model_type not in TAKES_MASKS:
+        return f"masks of {config.model_type} are not known"
     return ""
 
 

@@ -115,8 +115,8 @@ class Engine:
             layers.compile_layers(self.backbone)
         elif layers.onednn_available(self.device, self.dtype):
             layers.pack_linear_layers(self.backbone)
-        self.length_dependent = layers.has_length_dependent_rope(self.config)
-        separate = architectures.reason_for_separate_prefixes(model, self.length_dependent)
+        self.length_dependent = architectures.depends_on_length(self.config)
+        separate = architectures.reason_for_separate_prefixes(model)
         self.prefixes = f"separate: {separate}" if separate else "shared"
         self.takes_pieces = not (self.length_dependent or architectures.is_stateful(model))
         if check:
