@@ -84,6 +84,9 @@ DEMO = click.option("--demo", is_flag=True, help="Use only the problem's small d
     help="Time budget: score documents in order, each with all models, and start none "
     "that would not finish in time.",
 )
+@click.option(
+    "--force", is_flag=True, help="Replace finished units that read more tokens than this run does."
+)
 @click.option("--as-worker", hidden=True, help="Be a worker of the run that started at this time.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and its cost, and compute nothing.")
 def extract(

@@ -127,7 +127,9 @@ class Extraction:
         left = sum(self.work.of(spec, task.document, task.missing) for task in plan.tasks)
         there = self.work.of_model(spec, self.documents) - left
         self.progress(f"{spec.full_id}: planned", plan.done, there, False)
-        self.outcome.failures += plan.failed
+        self.outcome.failures += dict.fromkeys(plan.failed)
+        self.outcome.there += plan.done - len(plan.failed)
+        self.outcome.longer += plan.longer
         return plan
 
     def _fail(self, job: Job, reason: str) -> None:
@@ -249,6 +251,11 @@ class Extraction:
         ledgers = {c.name: finished_units(*keys, c.name) for c in job.task.missing}
         return unsettled(job.task, ledgers, self.workspace, self.since, job.plan.recorded_only)
 
+    def _is_done(self, job: Job, condition: Condition) -> bool:
+        keys = self.workspace, self.problem.name, job.plan.spec.model_id
+        unit = finished_units(*keys, condition.name).get(job.task.document.doc_id)
+        return unit is not None and unit.status == "done"
+
     def _score(self, job: Job, together: Sequence[Condition]) -> list[ScoredUnit]:
         """Score conditions in one call; seconds are shared by the tokens that each processed.
 
@@ -288,7 +295,13 @@ class Extraction:
         return scored
 
     def _store(self, job: Job, scored: ScoredUnit) -> None:
-        """Store one unit; without a tokenised document it failed before it was tokenised."""
+        """Store one unit; without a tokenised document it failed before it was tokenised.
+
+        A failure doesn't replace a finished unit, which other settings may have given: it is
+        reported only.
+        """
+        if scored.reason and self._is_done(job, scored.condition):
+            return
         rows = TOKENS.empty_table()
         if not scored.reason and job.tokenized is not None:
             number = job.task.document.doc_id

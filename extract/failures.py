@@ -310,10 +310,16 @@ class _Keeper(logging.Handler):
 
 @dataclass
 class Outcome:
-    """Result of a run: units computed, failures, units left to other processes, warnings."""
+    """Result of a run: units computed, failures, units left to other processes, warnings.
+
+    `there` counts units that were finished before, `longer` those of them that read more tokens
+    than the command line asks for.
+    """
 
     units: int = 0
     tokens: int = 0
     failures: list[Failure] = field(default_factory=list)
     elsewhere: int = 0
+    there: int = 0
+    longer: int = 0
     messages: LibraryMessages = field(default_factory=LibraryMessages)

@@ -149,12 +149,19 @@ def extract_here(
     if hours is not None:
         click.echo(f"took {taken} of {counted(len(documents), 'document')} within {hours:g} h")
         outcome.failures = list(dict.fromkeys(outcome.failures))
-    there = max(0, total - outcome.units - outcome.elsewhere)
+    left = total - outcome.units - outcome.there - outcome.elsewhere
     click.echo(
         f"extracted {counted(outcome.units, 'unit')} ({outcome.tokens:,} tokens) in "
-        f"{time.monotonic() - started:.0f} s; {there} of {total} were there already or failed"
+        f"{time.monotonic() - started:.0f} s; {outcome.there} of {total} were there already"
         + (f"; {outcome.elsewhere} are being done by another process" if outcome.elsewhere else "")
+        + (f"; {left} failed" if left > 0 else "")
     )
+    if outcome.longer:
+        click.echo(
+            f"note: {counted(outcome.longer, 'finished unit')} read more tokens and stay; --force "
+            "replaces them",
+            err=True,
+        )
     print_lines("note", outcome.messages.lines())
     if not as_worker:
         # from the ledger, which includes what workers did

@@ -21,7 +21,7 @@ from extract.planning.memory import (
     model_size,
     refuse_too_large,
 )
-from extract.planning.plan import Document, Selection
+from extract.planning.plan import Document, Selection, most_tokens
 from extract.scoring.budgets import SUFFIX_TOKENS
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Condition, Reading
@@ -38,19 +38,6 @@ BYTES_PER_CHOICE = 6
 CPU_FLOPS_PER_CORE = {"float32": 6e10, "bfloat16": 1.2e11, "float16": 2e10}
 GPU_FLOPS = 1.2e14
 """Sustained speed assumed for estimates: a 2024 server processor's core, a GPU of unknown name."""
-
-
-def most_tokens(selection: Selection, spec: ModelSpec) -> int | None:
-    """Tokens of a document that a model reads at most.
-
-    None where the problem does not cut documents at the model's context, or where that context is
-    unknown until the model's files are here. One token of the context may be BOS.
-    """
-    problem = selection.problem
-    if problem.documents.too_long != "truncate":
-        return None
-    context = spec.context_limit(problem.place(selection.workspace))
-    return None if context is None else max(2, context - 1 - problem.documents.room)
 
 
 def read_lengths(lengths: Sequence[int], selection: Selection, spec: ModelSpec) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -34,7 +34,8 @@ class Selection:
     """The part of a problem to run, how, and where its files are.
 
     `documents` is the number of the first documents that are used, `max_tokens` of each the number
-    of its first tokens; None for all.
+    of its first tokens; None for all. `cut_here` says that the command line asks for fewer tokens
+    than the problem file, `force` that finished units which read more are replaced.
     """
 
     problem: Problem
@@ -48,6 +49,8 @@ class Selection:
     attention: str | None = None
     compiled: bool = False
     backend: str = DEFAULT
+    cut_here: bool = False
+    force: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,11 +66,19 @@ class Document:
 
 @dataclass(frozen=True)
 class Task:
-    """The missing conditions of one (model, document), scored together."""
+    """The missing conditions of one (model, document), scored together.
+
+    Attributes:
+        document: the text.
+        fingerprints: of each condition's unit.
+        missing: the conditions.
+        longer: fingerprints of units that are the same but read more tokens, by condition.
+    """
 
     document: Document
     fingerprints: dict[str, str]
     missing: tuple[Condition, ...]
+    longer: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -86,8 +97,9 @@ class ModelPlan:
         facts: what rows of this model depend on, for any document; a part of fingerprints.
         tasks: what is missing.
         done: number of settled units.
-        failed: which of them failed in this run, and why.
+        failed: those of them that failed in this run, and why.
         recorded_only: whether units without a record of complete weights are missing, too.
+        longer: how many settled units read more tokens than the command line asks for.
     """
 
     selection: Selection
@@ -100,6 +112,7 @@ class ModelPlan:
     done: int
     failed: tuple[Failure, ...]
     recorded_only: bool
+    longer: int = 0
 
     @cached_property
     def tokenizer(self) -> DocumentTokenizer:
@@ -159,6 +172,19 @@ class ModelPlan:
         return Reading(tokenized.ids, *spans, document.text, self.tokenizer.bos, foreign)
 
 
+def most_tokens(selection: Selection, spec: ModelSpec) -> int | None:
+    """Tokens of a document that a model reads at most.
+
+    None where the problem does not cut documents at the model's context, or where that context is
+    unknown until the model's files are here. One token of the context may be BOS.
+    """
+    problem = selection.problem
+    if problem.documents.too_long != "truncate":
+        return None
+    context = spec.context_limit(problem.place(selection.workspace))
+    return None if context is None else max(2, context - 1 - problem.documents.room)
+
+
 def describe_interventions(spec: ModelSpec) -> list[dict[str, Any]]:
     """Plain values for the fingerprint and the models table."""
     return [item.model_dump(exclude_none=True) for item in spec.interventions]
@@ -185,6 +211,7 @@ def select(
     compiled: bool = False,
     backend: str = DEFAULT,
     top_k: int | None = None,
+    force: bool = False,
 ) -> Selection:
     """Resolve the command line's words against the problem.
 
@@ -205,7 +232,8 @@ def select(
     conditions = [c for probe in dict.fromkeys(wanted) for c in probe.conditions()]
     if top_k is not None:
         conditions = [replace(condition, top_k=top_k) for condition in conditions]
-    limits = [n for n in (max_tokens, problem.documents.max_tokens) if n is not None]
+    in_file = problem.documents.max_tokens
+    limits = [n for n in (max_tokens, in_file) if n is not None]
     return Selection(
         problem=problem,
         workspace=workspace,
@@ -218,6 +246,8 @@ def select(
         attention=resolve_attention(attention, device),
         compiled=compiled,
         backend=find_backend(backend).kind,
+        cut_here=max_tokens is not None and (in_file is None or max_tokens < in_file),
+        force=force,
     )
 
 
@@ -258,10 +288,12 @@ def plan_model(
 ) -> ModelPlan:
     """Find a model's files and what is left to compute for it. Nothing heavy is loaded.
 
-    Units that failed after `since` are settled; without it failed units are repeated.
+    Units that failed after `since` are settled; without it failed units are repeated. So are units
+    that read more tokens than the command line asks for.
 
     Raises:
-        TokenmartError: files are missing or can't be read.
+        TokenmartError: files are missing or can't be read, or finished units would be replaced by
+            others that read fewer tokens.
         StorageError: a published file is damaged.
     """
     problem, workspace = selection.problem, selection.workspace
@@ -291,19 +323,29 @@ def plan_model(
     }
     unrecorded = any(lacks_record(unit) for units in ledgers.values() for unit in units.values())
     recorded_only = unrecorded and not has_all_tensors(checkpoint, spec, workspace)
-    tasks, failed, done = [], [], 0
+    lengths = _longer_limits(selection, ledgers)
+    tasks, failed, done, kept_longer = [], [], 0, 0
     for document in documents:
         fingerprints = {c.name: _fingerprint(facts, document, c) for c in selection.conditions}
-        everything = Task(document, fingerprints, selection.conditions)
+        longer = {
+            c.name: frozenset(
+                _fingerprint({**facts, "max_tokens": n}, document, c) for n in lengths
+            )
+            for c in selection.conditions
+        }
+        everything = Task(document, fingerprints, selection.conditions, longer)
         missing = unsettled(everything, ledgers, workspace, since, recorded_only)
         settled = [c for c in selection.conditions if c not in missing]
         done += len(settled)
         for condition in settled:
             unit = ledgers[condition.name][document.doc_id]
+            kept_longer += unit.fingerprint in longer[condition.name]
             if unit.status == "failed":
                 failed.append(Failure(spec.full_id, unit.reason, document.doc_id))
         if missing:
             tasks.append(replace(everything, missing=missing))
+    if not selection.force:
+        _refuse_less(selection, spec, tasks, ledgers)
     return ModelPlan(
         selection=selection,
         spec=spec,
@@ -313,9 +355,61 @@ def plan_model(
         facts=facts,
         tasks=tuple(tasks),
         done=done,
-        failed=tuple(dict.fromkeys(failed)),
+        failed=tuple(failed),
         recorded_only=recorded_only,
+        longer=kept_longer,
     )
+
+
+def _longer_limits(
+    selection: Selection, ledgers: Mapping[str, Mapping[int, UnitRecord]]
+) -> set[int | None]:
+    """Limits of tokens, larger than the command line's, under which units may have been scored."""
+    if not selection.cut_here or selection.force:
+        return set()
+    problem, limit = selection.problem, selection.max_tokens or 0
+    found: set[int | None] = {problem.documents.max_tokens}
+    if problem.demo is not None:
+        found.add(problem.demo.max_tokens)
+    for ledger in ledgers.values():
+        cut = (u for u in ledger.values() if u.document_tokens < u.document_tokens_total)
+        found |= {unit.document_tokens for unit in cut}
+    return {n for n in found if n is None or n > limit}
+
+
+def _refuse_less(
+    selection: Selection,
+    spec: ModelSpec,
+    tasks: Sequence[Task],
+    ledgers: Mapping[str, Mapping[int, UnitRecord]],
+) -> None:
+    """Stop before finished units are replaced by others of the same text that read less of it.
+
+    Raises:
+        TokenmartError: they would be.
+    """
+    context = most_tokens(selection, spec)
+    limits = [n for n in (selection.max_tokens, context) if n is not None]
+    if not limits:
+        return
+    found = [
+        unit
+        for task in tasks
+        for condition in task.missing
+        if (unit := ledgers[condition.name].get(task.document.doc_id)) is not None
+        and unit.status == "done"
+        and unit.document_sha256 == task.document.sha256
+        and unit.document_tokens > min(limits)
+    ]
+    if found:
+        most = max(unit.document_tokens for unit in found)
+        raise TokenmartError(
+            f"{spec.full_id}: {len(found)} finished units read up to {most:,} tokens of a document "
+            f"and would be replaced by others of at most {min(limits):,}; use --force to replace "
+            "them",
+            code="shorter-run",
+            where=spec.full_id,
+        )
 
 
 def _fingerprint(facts: dict[str, Any], document: Document, condition: Condition) -> str:
@@ -344,8 +438,14 @@ def unsettled(
 
     def is_settled(condition: Condition) -> bool:
         unit = ledgers[condition.name].get(task.document.doc_id)
-        if unit is None or unit.fingerprint != task.fingerprints[condition.name]:
+        if unit is None:
             return False
+        if unit.fingerprint != task.fingerprints[condition.name]:
+            longer = unit.status == "done" and unit.fingerprint in task.longer.get(
+                condition.name, ()
+            )
+            if not longer:
+                return False
         if unit.status == "failed":
             return since is not None and unit.finished_at >= since
         if condition.top_k and unit.rows and not has_top_tokens(workspace, unit, condition.top_k):

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 
 from extract.backends.backend import ENGINE_VERSION
 from extract.failures import Failure, summary
-from extract.planning.cost import PlannedWork, document_lengths, most_tokens, planned_memory
-from extract.planning.plan import Document, Selection
+from extract.planning.cost import PlannedWork, document_lengths, planned_memory
+from extract.planning.plan import Document, Selection, most_tokens
 from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.needs import notices, scored_models
@@ -54,7 +54,8 @@ def current_units(
             and documents[unit.doc_id] in ("", unit.document_sha256)
             and dtype in ("auto", unit.dtype)
             and (unit.engine, unit.backend) == (ENGINE_VERSION, selection.backend)
-            and fewest <= unit.document_tokens <= whole
+            and fewest <= unit.document_tokens
+            and (unit.document_tokens <= whole or (selection.cut_here and not selection.force))
         )
 
     ledger = finished_units(selection.workspace, problem.name, spec.model_id, condition.name)
