@@ -29,6 +29,8 @@ class Progress(Protocol):
 
 SECONDS_BEFORE_SHOWN = 2.0
 SECONDS_BETWEEN_LINES = 60.0
+SECONDS_OF_SPEED = 10.0
+"""Seconds of computing from which a speed, and with it the time left, is known."""
 
 
 def no_progress(what: str, units: int, work: float = 0.0, computed: bool = True) -> None:
@@ -94,8 +96,9 @@ class _Report:
     """What is done of a total; shown from `start` on.
 
     `work` is counted as passed to `Progress`, in units if no total of work is known; `computed` is
-    the part of it that took time. `there` is what of both earlier runs have done and the caller has
-    not reported yet.
+    the part of it that took time, since `computing`, when the first of it was reported: loading
+    and the first tokens say nothing of the speed. `there` is what of both earlier runs have done
+    and the caller has not reported yet.
     """
 
     def __init__(self, total: int, noun: str, work: float | None, there: tuple[int, float]) -> None:
@@ -104,6 +107,7 @@ class _Report:
         self.units, self.work, self.computed, self.what = 0, 0.0, 0.0, ""
         self.there = there
         self.begun = time.monotonic()
+        self.computing: float | None = None
         self.started = False
         self.lock = threading.Lock()
 
@@ -113,7 +117,9 @@ class _Report:
             self.what = what
             self.units += units
             self.work += done
-            if computed:
+            if computed and done and self.computing is None:
+                self.computing = time.monotonic()
+            elif computed:
                 self.computed += done
             else:
                 self.there = max(0, self.there[0] - units), max(0.0, self.there[1] - done)
@@ -138,10 +144,10 @@ class _Report:
 
     @property
     def left(self) -> str:
-        """The time left at the speed so far; empty before anything was computed."""
-        if self.computed <= 0:
+        """The time left at the measured speed; empty before there is one."""
+        passed = time.monotonic() - (self.computing or time.monotonic())
+        if self.computed <= 0 or passed < SECONDS_OF_SPEED:
             return ""
-        passed = time.monotonic() - self.begun
         seconds = (1 - self.share) * self.all_work * passed / self.computed
         minutes = round(seconds / 60)
         if minutes < 2:
@@ -188,9 +194,24 @@ class _Bar(_Report):
 
 
 class _Lines(_Report):
-    """A line for each new subject, and one a minute while it stays the same."""
+    """A line for each new subject, and one a minute while it stays the same, reported or not."""
 
     label, said_at = "", 0.0
+
+    def start(self) -> None:
+        self.ended = threading.Event()
+        threading.Thread(target=self._repeat, daemon=True).start()
+        super().start()
+
+    def _repeat(self) -> None:
+        while not self.ended.wait(min(1.0, SECONDS_BETWEEN_LINES)):
+            with self.lock:
+                if self.what:
+                    self.show()
+
+    def stop(self) -> None:
+        if self.started:
+            self.ended.set()
 
     def show(self) -> None:
         now, label = time.monotonic(), self.what.split(":")[0]

@@ -61,16 +61,21 @@ def test_a_terminal_gets_a_bar_after_a_while(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_share_and_the_time_left_follow_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nine of ten units were there already; the last one is half of the work, and half done."""
     monkeypatch.setattr(progress, "SECONDS_BEFORE_SHOWN", 0.05)
+    monkeypatch.setattr(progress, "SECONDS_OF_SPEED", 0.0)
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(progress._Lines, "_repeat", lambda _: None)
     shown = io.StringIO()
     monkeypatch.setattr("sys.stderr", shown)
     with progress_bar(10, "units", 100.0) as report:
         report("one: planned", 9, 50.0, False)
         wait_until_shown(shown)
-        report("one: document 9", 0, 25.0)
+        report("one: document 9", 0, 5.0)
+        report("one: document 9", 0, 20.0)
         report("one: document 9", 1, 25.0)
-    first, within, last = (line.partition("] ")[2] for line in shown.getvalue().splitlines())
+    first, begun, within, last = (line.partition("] ")[2] for line in shown.getvalue().splitlines())
     assert first == "50%, 9/10 units; now one: planned"
+    # the first tokens say nothing of the speed
+    assert begun == "55%, 9/10 units; now one: document 9"
     assert re.fullmatch(r"75%, 9/10 units, about \d+ s left; now one: document 9", within), within
     assert last == "100%, 10/10 units, about 0 s left; now one: document 9"
 
@@ -82,20 +87,50 @@ def test_what_is_there_already_takes_no_time_before_it_is_looked_at(
     clock = [0.0]
     monkeypatch.setattr(progress, "SECONDS_BEFORE_SHOWN", 3600.0)
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", -1.0)
+    monkeypatch.setattr(progress._Lines, "_repeat", lambda _: None)
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
     shown = io.StringIO()
     monkeypatch.setattr("sys.stderr", shown)
     with progress_bar(10, "units", 100.0, (8, 80.0)) as report:
         report.start()
         report("one: planned", 4, 40.0, False)
-        clock[0] = 60.0
-        report("one: document 9", 1, 10.0)
+        clock[0] = 600.0  # loading
+        report("one: document 9", 0, 5.0)
+        clock[0] = 660.0
+        report("one: document 9", 1, 5.0)
     told = [line.partition("] ")[2] for line in shown.getvalue().splitlines()]
-    # one more document of the other model takes as long as this one
+    # half a document took 60 s
     assert told == [
         "80%, 8/10 units; now one: planned",
-        "90%, 9/10 units, about 60 s left; now one: document 9",
+        "85%, 8/10 units; now one: document 9",
+        "90%, 9/10 units, about 2 min left; now one: document 9",
     ]
+
+
+def test_no_time_left_is_claimed_from_a_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    report = progress._Lines(10, "units", 100.0, (0, 0.0))
+    lefts = []
+    for second in (50, 51, 55, 60, 61):
+        clock[0] = float(second)
+        report("one: document 0", 0, 1.0)
+        lefts.append(report.left)
+    # 3 of the work in 10 s, 96 are left; then 4 in 11 s, and 95
+    assert lefts == ["", "", "", "about 5 min left", "about 4 min left"]
+
+
+def test_a_line_a_minute_also_where_nothing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "SECONDS_BEFORE_SHOWN", 0.0)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.02)
+    shown = io.StringIO()
+    monkeypatch.setattr("sys.stderr", shown)
+    with progress_bar(3, "units") as report:
+        report("one: tokenizing", 0)
+        until = time.monotonic() + 60
+        while shown.getvalue().count("now one: tokenizing") < 3:
+            assert time.monotonic() < until, "nothing is shown"
+            time.sleep(0.01)
 
 
 @pytest.mark.parametrize("shown", [True, False])
