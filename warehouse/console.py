@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 from io import StringIO
 from typing import NoReturn
@@ -36,7 +37,9 @@ def run(command: click.Command, name: str) -> NoReturn:
         # click exits with 1, and leaves its wrapper, when the reader has closed the pipe
         gone = isinstance(sys.stdout, PacifyFlushWrapper)
         code = 0 if gone else ended.code
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
+        # finished units are stored; a second Ctrl-C must not meet the interpreter at its end
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))
         click.echo("interrupted", err=True)
         code = 130
     except ModuleNotFoundError as error:

@@ -184,7 +184,7 @@ class FarProbe(Probe):
     replaced: tuple[Literal["shuffled", "foreign"], ...] = Field(
         default=("shuffled", "foreign"), min_length=1
     )
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, lt=2**63)
 
     def parameters(self) -> dict[str, Any]:
         """What the rows depend on: with another way to replace, the other conditions stay."""
@@ -293,7 +293,7 @@ class CopyProbe(Probe):
     lengths: Annotated[tuple[int, ...], Field(min_length=1), increasing(2)]
     passages: int = Field(default=1, ge=1)
     order: Literal["document", "random"] = "document"
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, lt=2**63)
 
     @model_validator(mode="after")
     def _seed_has_effect(self) -> CopyProbe:

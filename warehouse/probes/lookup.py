@@ -102,7 +102,7 @@ class RetrievalProbe(Probe):
     answer_characters: int | None = Field(default=None, ge=1)
     min_gap_characters: int | None = Field(default=None, ge=0)
     region: float = Field(default=0.66, gt=0, le=1)
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, lt=2**63)
     controls: tuple[Literal["foreign", "shuffled", "tail"], ...] = ()
 
     @model_validator(mode="after")
@@ -267,7 +267,7 @@ class NeedleProbe(Probe):
     min_characters: int = Field(default=80, ge=2)
     max_characters: int = Field(default=400, ge=2)
     cue: float = Field(default=0.5, gt=0, lt=1)
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, lt=2**63)
 
     @field_validator("depths")
     @classmethod

@@ -144,7 +144,7 @@ class NoiseIntervention(Frozen):
 
     kind: Literal["weight_noise"]
     scale: float = Field(gt=0)
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, lt=2**63)
 
 
 class DropLayersIntervention(Frozen):

@@ -89,7 +89,7 @@ class RecallTarget(Frozen):
     key_every: int = Field(ge=32)
     value_digits: int = Field(default=5, ge=1, le=12)
     score: Literal["token_accuracy", "first_token", "exact_match"] = "token_accuracy"
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, lt=2**63)
     tasks: Tasks = DEFAULT_TASKS
     overall: Overall = "all"
     control_keys: int = Field(default=4, ge=0)
