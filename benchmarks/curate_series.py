@@ -37,7 +37,7 @@ import yaml  # noqa: E402
 from warehouse.paths import find_workspace  # noqa: E402
 from warehouse.problem.spec import load_problem  # noqa: E402
 from warehouse.progress import Progress, progress_bar  # noqa: E402
-from warehouse.sources.documents import PinnedArchive  # noqa: E402
+from warehouse.sources.packages import PinnedArchive  # noqa: E402
 from warehouse.sources.place import Place  # noqa: E402
 
 if TYPE_CHECKING:

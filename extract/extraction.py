@@ -30,7 +30,7 @@ from warehouse.errors import TokenmartError
 from warehouse.probes.request import Condition, Request, with_bos
 from warehouse.problem.models import ModelSpec
 from warehouse.progress import Progress
-from warehouse.sources.document_files import text_size
+from warehouse.sources.documents import text_size
 from warehouse.store.schema import TOKENS
 from warehouse.store.token_files import finished_units, publish, write_top_tokens, write_unit
 

@@ -166,7 +166,7 @@ def test_torch_is_imported_in_extract_and_plugins_only() -> None:
         if module.split(".")[0] in heavy
         and path.relative_to(ROOT).parts[0] not in ("extract", "plugins")
     ]
-    reader = "warehouse/sources/document_files.py"
+    reader = "warehouse/sources/json_documents.py"
     tokenizer_of_a_proxy_file = [hit for hit in found if reader in hit]
     assert found == tokenizer_of_a_proxy_file
     assert len(found) <= 1

@@ -56,7 +56,7 @@ class Frozen(BaseModel):
     @classmethod
     def _fits_its_machine(cls, value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, Path):
-            return _placed(value, (info.context or {}).get("folder"))
+            return from_folder(value, info)
         if info.field_name not in cls.may_be_huge:
             for each in value if isinstance(value, tuple) else (value,):
                 if type(each) is int and abs(each) > LARGEST_NUMBER:
@@ -77,7 +77,13 @@ def _types(annotation: Any) -> Iterator[Any]:
         yield from _types(part)
 
 
-def _placed(path: Path, folder: Path | None) -> Path:
+def from_folder(path: Path, info: ValidationInfo) -> Path:
+    """A path of a problem file, which starts at the folder of the file.
+
+    Raises:
+        ValueError: a part of it is too long, or `~` isn't known.
+    """
+    folder: Path | None = (info.context or {}).get("folder")
     if any(len(part.encode()) > _LONGEST_NAME for part in path.parts):
         raise ValueError(f"a name of more than {_LONGEST_NAME} bytes can't be that of a file")
     try:

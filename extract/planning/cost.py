@@ -27,7 +27,7 @@ from warehouse.errors import TokenmartError
 from warehouse.probes.request import Condition, Reading
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.tables import documents_path, whole_characters
-from warehouse.sources.document_files import BYTES_PER_TOKEN, TextSize, text_size
+from warehouse.sources.documents import BYTES_PER_TOKEN, TextSize, text_size
 from warehouse.store.parquet_files import read_table
 from warehouse.terminal import counted
 

@@ -18,8 +18,8 @@ from extract.planning.memory import ModelSize, model_size
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelShape, ModelSpec
 from warehouse.problem.spec import load_problem
+from warehouse.sources.packages import PackageSource
 from warehouse.sources.place import Place
-from warehouse.sources.weights import PackageSource
 
 WIDTH, LAYERS, WORDS = 64, 2, 5000
 SHAPE = ModelShape(

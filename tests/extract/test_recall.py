@@ -39,7 +39,7 @@ from warehouse.probes.request import Request
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import RecallTarget, RecallTask, load_problem
 from warehouse.progress import no_progress
-from warehouse.sources.documents import PinnedArchive
+from warehouse.sources.packages import PinnedArchive
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM
 

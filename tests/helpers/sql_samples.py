@@ -12,8 +12,7 @@ from click.testing import CliRunner
 
 from tokenmart import cli
 from warehouse.paths import Workspace
-from warehouse.sources.document_files import Document
-from warehouse.sources.documents import documents_table
+from warehouse.sources.documents import Document, documents_table
 from warehouse.store.ledger import UnitRecord, with_units
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM, MODELS, TOKENS

@@ -14,7 +14,6 @@ from warehouse.child_process import NOT_FROM_HERE, inherited, python_module
 from warehouse.errors import TokenmartError
 from warehouse.files import refuse_protected
 from warehouse.paths import Workspace
-from warehouse.sources import packages
 from warehouse.store.provenance import code_revision, last_commit_of
 
 ROOT = Path(__file__).parents[2]
@@ -105,15 +104,3 @@ def test_a_tracked_file_is_kept_while_a_hook_of_another_runs(repositories: Path)
     place = Workspace(repositories, repositories / "data", repositories / "t.duckdb")
     with pytest.raises(TokenmartError, match="git tracks it"):
         refuse_protected(repositories / "warehouse" / "store" / "provenance.py", place, force=True)
-
-
-def test_variables_that_choose_another_package_do_not_reach_pip(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name in ("REQUIREMENT", "PLATFORM", "NO_BINARY", "INDEX_URL", "CERT"):
-        monkeypatch.setenv(f"PIP_{name}", "x")
-    monkeypatch.setenv("PYTHONINSPECT", "1")
-    found = inherited("PIP_", packages.OF_THE_INDEX)
-    assert {name for name in found if name.startswith("PIP_")} <= {*packages.OF_THE_INDEX}
-    assert found["PIP_INDEX_URL"] == found["PIP_CERT"] == "x"
-    assert "PYTHONINSPECT" not in found and found["PATH"] == os.environ["PATH"]

@@ -10,23 +10,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import click
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from warehouse.errors import TokenmartError, did_you_mean, visible
 from warehouse.files import sha256_file
-from warehouse.frozen import LARGEST_NUMBER, Frozen
-from warehouse.importers.plain_table import check_columns
-from warehouse.importers.table_rows import load_rows
+from warehouse.frozen import LARGEST_NUMBER
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
 from warehouse.store.parquet_files import read_table, write_table
 from warehouse.store.schema import DOWNSTREAM
+from warehouse.table_file import parse_row, read_rows
 from warehouse.text_file import refuse_no_file
 
 IMPORT_KEY = b"tokenmart.import"
@@ -127,14 +125,16 @@ class Importer(StoringImporter):
         items = _checked(row for file in files for row in self.read(file))
         if not items:
             names = ", ".join(str(file) for file in files)
-            raise TokenmartError(f"{names}: contains no scored item; nothing was imported")
+            raise TokenmartError(f"{names}: contains no scored item", code="no-rows", where=names)
         if path.is_file() and not to.force:
             found = import_record(path)
             if found is not None and {name: found.get(name) for name in record} == record:
                 return Counter(item.task for item in items)
             how = f"imported from {', '.join(found['files'])}" if found else "measured"
             raise TokenmartError(
-                f"{path}: the model has scores already, {how}; --force replaces them"
+                f"{path}: the model has scores already, {how}; --force replaces them",
+                code="scored-already",
+                where=path,
             )
         if notes and not to.force:
             raise TokenmartError(
@@ -162,26 +162,26 @@ class ItemsImporter(Importer):
     def read(self, path: Path) -> Iterator[Row]:
         """The rows of the file, counted from 1 without a header."""
         if self.metric is not None:
-            raise TokenmartError("--metric: a file of items has one score a row; leave it out")
-        ordered = "select * exclude (row_number) from given order by row_number"
-        with duckdb.connect() as connection:
-            columns = load_rows(connection, path, "given")
-            rows = connection.execute(ordered).fetchall()
-        required = ("task", "item", "score")
-        check_columns(path, columns, [*required, "cluster", "context_tokens"], required)
-        for number, values in enumerate(rows, start=1):
-            fields = dict(zip(columns, values, strict=True))
-            if isinstance(score := fields["score"], str):
-                fields["score"] = {"true": 1.0, "false": 0.0}.get(score.lower(), score)
-            yield Row(f"{path}: row {number}", fields)
+            raise TokenmartError(
+                "--metric: a file of items has one score a row; leave it out", code="no-metrics"
+            )
+        for number, item in enumerate(read_rows(path, ItemScore), start=1):
+            yield Row(f"{path}: row {number}", item.model_dump())
 
 
-class Item(Frozen):
+def _score(value: Any) -> Any:
+    """Truth values as Python, pandas and JSON write them are scores."""
+    return {"true": 1.0, "false": 0.0}.get(str(value).strip().lower(), value)
+
+
+class ItemScore(BaseModel):
     """One scored item; items that share a context share a `cluster` (for standard errors)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
 
     task: str = Field(min_length=1)
     item: int = Field(ge=0, le=LARGEST_NUMBER)
-    score: float = Field(allow_inf_nan=False)
+    score: Annotated[float, BeforeValidator(_score)] = Field(allow_inf_nan=False)
     cluster: int | None = Field(default=None, ge=0, le=LARGEST_NUMBER)
     context_tokens: int | None = Field(default=None, ge=0, le=LARGEST_NUMBER)
 
@@ -196,8 +196,10 @@ def importer(kind: str, metric: str | None = None) -> StoringImporter:
     known = kinds(StoringImporter, "importers")  # type: ignore[type-abstract]
     if kind not in known:
         raise TokenmartError(
-            f"--format {kind}: no such format; {did_you_mean(kind, known)}"
-            f"formats: {', '.join(known)}"
+            f"--format {kind}: no such format; {did_you_mean(kind, known)}formats: "
+            f"{', '.join(known)}",
+            code="unknown-format",
+            where=kind,
         )
     found = known[kind]
     if issubclass(found, Importer):
@@ -207,37 +209,28 @@ def importer(kind: str, metric: str | None = None) -> StoringImporter:
     return found()
 
 
-def _checked(rows: Iterable[Row]) -> list[Item]:
+def _checked(rows: Iterable[Row]) -> list[ItemScore]:
     """The rows as items.
 
     Raises:
-        TokenmartError: a row is wrong, or repeats an item; with file, line, field and value.
+        TokenmartError: a row is wrong, or repeats an item (`item-twice`); with file and row.
     """
-    items: list[Item] = []
+    items: list[ItemScore] = []
     seen: dict[tuple[str, int], str] = {}
     for row in rows:
-        try:
-            item = Item.model_validate({k: v for k, v in row.fields.items() if v is not None})
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = first["loc"][0]
-            found = "is missing" if first["type"] == "missing" else f"is {first['input']!r}"
-            wanted = first["msg"].removeprefix("Input should be ")
-            hint = "" if first["type"] == "missing" else f", expected {wanted}"
-            raise TokenmartError(
-                f"{row.place}: {field} {found}{hint}; correct the row (nothing was imported)"
-            ) from error
+        item = parse_row(row.fields, ItemScore, row.place)
         earlier = seen.setdefault((item.task, item.item), row.place)
         if earlier != row.place:
             raise TokenmartError(
-                f"{row.place}: task {item.task!r}, item {item.item} was given before, at "
-                f"{earlier}; keep one (nothing was imported)"
+                f"{row.place}: task {item.task!r}, item {item.item} was given before, at {earlier}",
+                code="item-twice",
+                where=row.place,
             )
         items.append(item)
     return items
 
 
-def _table(items: list[Item]) -> pa.Table:
+def _table(items: list[ItemScore]) -> pa.Table:
     """The items in the DOWNSTREAM schema; one without a cluster is a cluster of its own."""
     fresh = count(1 + max((item.cluster for item in items if item.cluster is not None), default=-1))
     rows = [
@@ -257,7 +250,8 @@ def refuse_missing_or_twice(files: Sequence[Path]) -> None:
     for file in files:
         refuse_no_file(file)
         if (found := file.resolve()) in seen:
-            raise TokenmartError(f"{file}: was given before; name it once (nothing was imported)")
+            what = f"{file}: given twice; name it once"
+            raise TokenmartError(what, code="file-twice", where=file)
         seen.add(found)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +17,10 @@ if TYPE_CHECKING:
 
     from warehouse.paths import Workspace
     from warehouse.problem.models import ModelSpec
-    from warehouse.problem.new_problem import NewProblem
     from warehouse.problem.spec import Problem
     from warehouse.sources.place import Place
 
+MOST_NAMED = 10
 NO_TARGET = "target: none; the problem is for `tokenmart extract` and `tokenmart sql`"
 
 
@@ -31,17 +30,19 @@ def data() -> None:
 
 
 @data.command(short_help="Write a problem file for texts and models of your own.")
-@click.argument("name", required=False)
+@click.argument("name")
 @click.option(
     "--texts",
     type=FILE,
-    help="Documents: a folder of .txt and .md files, one such file, or a .json or .jsonl "
-    "file; .gz files are decompressed.",
+    required=True,
+    help="Documents: a folder of .txt and .md files, one such file, or a .json, .jsonl, .csv or "
+    ".parquet file with a column `text`.",
 )
 @click.option(
     "--model",
     "models",
     multiple=True,
+    required=True,
     help="Model: its id on the hub, its folder, or its GGUF file; repeatable.",
 )
 @click.option(
@@ -49,10 +50,10 @@ def data() -> None:
     type=FILE,
     help="Write the problem file to this path instead of NAME.yml.",
 )
-def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path | None) -> None:
+def new(name: str, texts: Path, models: tuple[str, ...], out: Path | None) -> None:
     """Write a problem file for your own texts and models. It runs without changes.
 
-    In a terminal, the command prompts for missing arguments. It downloads and loads nothing.
+    It downloads and loads nothing.
 
     \b
     tokenmart data new mine --texts texts --model models/my-checkpoint
@@ -61,85 +62,33 @@ def new(name: str | None, texts: Path | None, models: tuple[str, ...], out: Path
     from warehouse.files import refuse_protected
     from warehouse.problem.new_problem import write_problem
 
-    asks = sys.stdin.isatty()
-    given = {"NAME": name, "--texts": texts, "--model": models}
-    missing = [what for what, got in given.items() if not got]
-    if missing and not asks:
-        raise click.UsageError(
-            f"{', '.join(missing)} missing; tokenmart data new NAME --texts DIR --model ID|DIR"
-        )
-    name = name or click.prompt("name of the problem (lower-case letters, digits, - and _)")
-    texts = texts or Path(click.prompt("folder or file with the texts")).expanduser()
-    while not models or (asks and "--model" in missing):
-        more = click.prompt(
-            "another model (Enter for no more)" if models else "model (id on the hub, or folder)",
-            default="" if models else None,
-            show_default=False,
-        )
-        if not more:
-            break
-        models = (*models, more)
     workspace = find_workspace()
     out = out or Path(f"{name}.yml")
     refuse_protected(out, workspace, force=True)  # what is there is never replaced: see below
-    made = write_problem(workspace, str(name), texts, models, out)
-    asked = made.problem.asked
+    made = write_problem(workspace, name, texts, models, out)
+    problem = made.problem.asked
+    tokens = sum(tokens for _, tokens in made.documents)
     click.echo(
-        f"wrote {out}: {counted(len(made.lengths), 'document')} (about {sum(made.lengths):,} "
-        f"tokens), {counted(len(models), 'model')}, no target"
+        f"wrote {out}: {counted(len(made.documents), 'document')} (about {tokens:,} tokens are "
+        f"read), {counted(len(models), 'model')}, no target"
     )
-    for model in made.problem.models:
-        need = model.need(made.problem.place(workspace))
-        here = need.present or need.source == "local"
-        where = "this machine" if here else f"{need.source}, when it is first needed"
-        click.echo(f"  model {model.full_id} comes from {where}")
-    for note in _texts_notes(made):
-        click.echo(visible(f"  {note}"))
+    for document, length in made.too_short[:MOST_NAMED]:
+        click.echo(
+            visible(
+                f"  {document}: about {length:,} tokens; window_{made.window} scores tokens from "
+                f"{2 * made.window:,} on: none"
+            )
+        )
+    if (more := len(made.too_short) - MOST_NAMED) > 0:
+        click.echo(f"  and {counted(more, 'further document')} without a token of the window")
     click.echo("next:")
-    click.echo(f"  tokenmart extract --problem {asked} --dry-run   # what it costs")
-    click.echo(f"  tokenmart extract --problem {asked}")
+    click.echo(f"  tokenmart extract --problem {problem} --dry-run   # what it costs")
+    click.echo(f"  tokenmart extract --problem {problem}")
     click.echo("  tokenmart dbt build")
     click.echo(
         '  tokenmart sql "select metric, variant, model_id, value, documents from metric_values '
         f"where problem = '{made.problem.name}' order by all\""
     )
-
-
-def _texts_notes(made: NewProblem) -> list[str]:
-    """Notes on text that isn't read, or isn't compared with a shorter context."""
-    from warehouse.problem.new_problem import BYTES_PER_TOKEN_OF_A_CUT
-
-    notes = []
-    longer = sum(whole > read for whole, read in zip(made.lengths, made.read, strict=True))
-    at = made.problem.documents.max_characters
-    if longer:
-        notes.append(
-            f"cut: {longer} of {counted(len(made.lengths), 'document')} to the context of "
-            f"{made.context_of} ({made.context:,} tokens): about {sum(made.read):,} of "
-            f"{sum(made.lengths):,} tokens are read"
-            + (
-                f"; max_characters cuts at {at:,} characters for every model: a tokenizer with "
-                f"fewer than {BYTES_PER_TOKEN_OF_A_CUT} bytes a token reads less, see "
-                "`tokenmart status`"
-                if at
-                else ""
-            )
-        )
-    place = made.problem.place(find_workspace())
-    unknown = [m.full_id for m in made.problem.models if m.context_limit(place) is None]
-    if unknown:
-        notes.append(
-            f"context unknown until the files are here: {', '.join(unknown)}; longer documents "
-            "will be cut to it in tokens, at another word for each tokenizer: set max_characters "
-            "to compare models"
-        )
-    if made.without_window:
-        notes.append(
-            f"short: {made.without_window} of {counted(len(made.lengths), 'document')} "
-            f"{'has' if made.without_window == 1 else 'have'} fewer than {2 * made.window:,} "
-            f"tokens: no gain over window_{made.window} is measured there"
-        )
-    return notes
 
 
 @data.command(short_help="Download a problem's files and verify their checksums.")

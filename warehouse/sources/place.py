@@ -5,10 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
-
-from packaging.requirements import InvalidRequirement, Requirement
-from pydantic import AfterValidator
+from typing import Literal
 
 from warehouse.files import locked
 from warehouse.paths import Workspace
@@ -72,17 +69,3 @@ class Need:
     remedy: str
     download_bytes: int | None = 0
     copy_bytes: int = 0
-
-
-def _pinned(text: str) -> str:
-    try:
-        pins = [pin.operator for pin in Requirement(text).specifier]
-    except InvalidRequirement:
-        pins = []
-    if pins != ["=="] or "*" in text:
-        raise ValueError("expected one release, name==version")
-    return text
-
-
-Pinned = Annotated[str, AfterValidator(_pinned)]
-"""A requirement of one release: `name==version`."""

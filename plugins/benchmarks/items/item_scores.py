@@ -7,10 +7,10 @@ from pathlib import Path
 
 import duckdb
 
-from plugins.benchmarks.scores.score_table import VARIANTS, refuse_two_orders
+from plugins.benchmarks.scores.score_table import refuse_two_orders
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.importers.plain_table import check_columns
-from warehouse.importers.table_rows import load_rows
+from warehouse.table_file import load_rows
 
 REQUIRED = ("model", "item", "score")
 PROGRESS = ("tokens", "step")
@@ -67,12 +67,8 @@ def read_items(path: Path, metric: str | None) -> ItemScores:
 
 
 def _check_columns(path: Path, columns: list[str]) -> str:
-    remedy = "write the rows of each value to a file of its own, without this column"
-    remedies = dict.fromkeys(
-        ("benchmark", "task", *VARIANTS), f"items are of one benchmark: {remedy}"
-    )
     known = [*REQUIRED, *PROGRESS, *OPTIONAL]
-    check_columns(path, columns, known, REQUIRED, remedies=remedies)
+    check_columns(path, columns, known, REQUIRED)
     progress = [name for name in PROGRESS if name in columns]
     if not progress:
         raise TokenmartError(f"{path}: neither a column 'tokens' nor 'step'; add one")

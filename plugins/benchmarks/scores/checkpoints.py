@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 from warehouse.errors import TokenmartError
 from warehouse.files import write_whole
 from warehouse.frozen import Frozen
-from warehouse.importers.table_rows import load_rows
+from warehouse.table_file import load_rows
 
 _STEP = re.compile(
     r"[-_/=,]?(?<![A-Za-z0-9])(?:global_?)?(?:step|checkpoint|iter|ckpt)[-_]?(?P<step>\d+)"

@@ -18,9 +18,6 @@ from warehouse.errors import TokenmartError
 from warehouse.importers.plain_table import read_plain
 
 REQUIRED = ("model", "benchmark", "score")
-LONG = ("benchmark", "metric", "score")
-"""Columns for the names and the value of a score, where tables are often wide instead."""
-
 COLUMNS = {
     "model": "varchar",
     "family": "varchar",
@@ -51,24 +48,6 @@ OTHER_NAMES = {"arch": ("architecture", "{}"), "tokens_bt": ("tokens", "{} * 1e9
 MOST_TOKENS = 1e14
 """More billions of tokens than any model is trained on: `tokens_bt` then contains tokens."""
 
-VARIANTS = (
-    "version",
-    "task_version",
-    "n_shot",
-    "num_fewshot",
-    "shots",
-    "split",
-    "subset",
-    "prompt",
-)
-"""Columns of other tables whose values make different benchmarks of one."""
-
-REMEDIES = {
-    name: "rows that differ in it are of different benchmarks: add its value to the names in the "
-    f"column 'benchmark' (such as arc-{name}2), then remove the column"
-    for name in VARIANTS
-}
-
 _RUN = ("family", "size", "architecture", "recipe", "parameters")
 _PLACE = ("tokens", "step")
 _POINT = ("model", "benchmark", "metric", *_PLACE)
@@ -79,7 +58,6 @@ _SLUG = "replace(model, '/', '--')"
 def read_scores(
     path: Path,
     required: Sequence[str] = REQUIRED,
-    contents: Mapping[str, str] | None = None,
     assumed: dict[str, Direction] | None = None,
 ) -> pa.Table:
     """A plain table of scores, in the columns of `BENCHMARK_SCORES`, sorted.
@@ -87,7 +65,6 @@ def read_scores(
     Args:
         path: CSV, TSV, JSON lines or Parquet.
         required: required columns, under any of their names.
-        contents: required column → what to write into it, for the message if it is missing.
         assumed: receives metric → direction for the directions that are not in the table.
 
     Raises:
@@ -95,7 +72,7 @@ def read_scores(
             has file, row, column, value and remedy.
     """
     with duckdb.connect() as connection:
-        read_plain(connection, path, COLUMNS, required, OTHER_NAMES, LONG, contents, REMEDIES)
+        read_plain(connection, path, COLUMNS, required, OTHER_NAMES)
         _refuse_plain_counts(connection, path)
         connection.execute("alter table plain rename to scores")
         connection.execute("update scores set metric = coalesce(metric, 'score')")
@@ -136,7 +113,7 @@ def read_model_scores(path: Path, assumed: dict[str, Direction] | None = None) -
     """
     with duckdb.connect() as connection:
         columns = {**COLUMNS, "document": "varchar"}
-        read_plain(connection, path, columns, REQUIRED, OTHER_NAMES, LONG, remedies=REMEDIES)
+        read_plain(connection, path, columns, REQUIRED, OTHER_NAMES)
         _refuse_plain_counts(connection, path)
         connection.execute("alter table plain rename to scores")
         connection.execute("update scores set metric = coalesce(metric, 'score')")

@@ -85,7 +85,7 @@ def read_ranking(path: Path, noted: str | None = None) -> RankingTable:
             has file, row, column, value and remedy.
     """
     with duckdb.connect() as connection:
-        read_plain(connection, path, COLUMNS, REQUIRED, long=("task", "value"))
+        read_plain(connection, path, COLUMNS, REQUIRED)
         lower = _take_directions_of_names(connection, noted)
         notes = (*lower, *_notes(connection, noted), *_same_names(connection, noted))
         for column, default in _DEFAULTS.items():

@@ -19,8 +19,7 @@ from warehouse_samples import KEYS, make_rows, make_text, make_unit
 from warehouse.maintenance.cli import data as commands
 from warehouse.maintenance.garbage import find_garbage, remove_garbage
 from warehouse.paths import Workspace
-from warehouse.sources.document_files import Document
-from warehouse.sources.documents import documents_table
+from warehouse.sources.documents import Document, documents_table
 from warehouse.store import token_files as store
 from warehouse.store.ledger import content_sha256, read_units
 from warehouse.store.parquet_files import write_table

@@ -26,7 +26,7 @@ def test_the_ranked_checkpoints_of_a_problem_are_a_table(workspace: Workspace) -
     (workspace.problems / "tiny.yml").write_text(PROBLEM)
     store_lineup(load_problem("tiny", workspace), workspace)
     with duckdb.connect() as connection:
-        create_views(connection, workspace.data)
+        create_views(connection, workspace)
         rows = connection.execute("from lineup order by all").fetchall()
     assert rows == [("tiny", "org--base", 7), ("tiny", "org--unknown", None)]
     path = workspace.data / "lineup" / "problem=tiny" / "lineup.parquet"

@@ -34,7 +34,7 @@ def load(workspace: Workspace, more: str):  # type: ignore[no-untyped-def]
 
 def stored(workspace: Workspace) -> list[tuple[str, ...]]:
     with duckdb.connect() as connection:
-        create_views(connection, workspace.data)
+        create_views(connection, workspace)
         return connection.execute("from condition_pairs order by all").fetchall()
 
 

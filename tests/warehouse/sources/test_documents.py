@@ -1,4 +1,4 @@
-"""The proxy file's formats: what is read, what is refused, and how it is said."""
+"""Documents: the formats that are read, what is refused, and the table that they become."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from warehouse.errors import LockedFileError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.tables import ensure_documents
-from warehouse.sources.document_files import Document, parse_documents
-from warehouse.sources.documents import FolderDocuments, JsonDocuments, documents_table
+from warehouse.sources import documents as sources
+from warehouse.sources.documents import (
+    Document,
+    FolderDocuments,
+    TableDocuments,
+    documents_table,
+    text_size,
+)
+from warehouse.sources.json_documents import parse_documents
 from warehouse.sources.place import Place
 from warehouse.store.schema import DOCUMENTS
 
@@ -40,58 +49,45 @@ def parse(content: Any) -> list[tuple[str, str]]:
         ({"version": 1, "data": [{"text": "one"}]}, [("0", "one")]),
         ({"govreport": ["one"], "max_tokens": 32768}, [("0", "one")]),
         ([{"text": "one", "input_ids": [1, 2]}], [("0", "one")]),
-        (["  kept as it is \n"], [("0", "  kept as it is \n")]),
+        (["  kept as it is \r\n"], [("0", "  kept as it is \r\n")]),
     ],
 )
-def test_accepted_formats(content: Any, expected: list[tuple[str, str]]) -> None:
+def test_accepted_formats_of_the_proxy_file(content: Any, expected: list[tuple[str, str]]) -> None:
     assert parse(content) == expected
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ([], "expected a list with documents"),
-        ("text", "expected a list with documents"),
-        ({"a": ["x"], "b": ["y"]}, r"exactly one list of documents, found 2 \(a, b\)"),
-        ({"a": "x"}, r"exactly one list of documents, found 0 \(none\)"),
-        (["one", " \n\t"], "document 1: empty"),
-        ([{"id": "r7", "text": ""}], r"document 0 \(id 'r7'\): empty"),
-        (["one", 2], "document 1: expected a text, found int"),
-        (["one", None], "document 1: expected a text, found NoneType"),
-        ([{"text": ["a"]}], "document 0: expected a text, found list"),
-        ([{"body": "one"}], "document 0: no text field; expected one of text, .* found body"),
-        ([{"input_ids": [1, 2]}], "document 0: token ids without the name of their tokenizer"),
-        ([{"input_ids": [1, "2"]}], "document 0: no text field"),
-        (["one", "\ud800"], "document 1: character 0 is half a surrogate pair"),
-    ],
-)
-def test_refused_formats_name_the_document(content: Any, message: str) -> None:
-    with pytest.raises(LockedFileError, match=message) as caught:
-        parse(content)
-    assert str(PATH) in caught.value.format_message()
-    assert caught.value.exit_code == 3
+REFUSED = [
+    (b"[]", "document-format", ""),
+    (b'"text"', "document-format", ""),
+    (b'{"a": ["x"], "b": ["y"]}', "document-format", ""),
+    (b'{"a": "x"}', "document-format", ""),
+    (b'["one", " \\n\\t"]', "document-format", ": document 1"),
+    (b'[{"id": "r7", "text": ""}]', "document-format", ": document 0 (id 'r7')"),
+    (b'["one", 2]', "document-format", ": document 1"),
+    (b'["one", null]', "document-format", ": document 1"),
+    (b'[{"text": ["a"]}]', "document-format", ": document 0"),
+    (b'[{"body": "one"}]', "document-format", ": document 0"),
+    (b'[{"input_ids": [1, 2]}]', "document-format", ": document 0"),
+    (b'[{"input_ids": [1, "2"]}]', "document-format", ": document 0"),
+    (b'["one", "\\ud800"]', "document-format", ": document 1"),
+    (b"", "not-json", ""),
+    (b"<html>", "not-json", ""),
+    (b'["a"', "not-json", ""),
+    (b"\xff\xfe", "not-json", ""),
+    (b'{"a":1}\n{"b":2}', "not-json", ""),
+    (b'[{"id": 1, "text": "one", "text": "two"}]', "not-json", ""),
+    (b'["one", NaN]', "not-json", ""),
+    (b"[" * 500_000, "not-json", ""),
+]
+"""Content, code and place: a document that is refused is named."""
 
 
-@pytest.mark.parametrize("content", [b"", b"<html>", b'["a"', b"\xff\xfe", b'{"a":1}\n{"b":2}'])
-def test_what_is_not_json_is_refused(content: bytes) -> None:
-    with pytest.raises(LockedFileError, match="not valid JSON"):
+@pytest.mark.parametrize(("content", "code", "document"), REFUSED)
+def test_refused_formats_of_the_proxy_file(content: bytes, code: str, document: str) -> None:
+    with pytest.raises(LockedFileError) as caught:
         parse_documents(content, PATH)
-
-
-@pytest.mark.parametrize("name", ["documents.json", "documents.jsonl"])
-def test_a_field_that_is_given_twice_drops_no_text(name: str) -> None:
-    row = b'{"id": 1, "text": "one", "text": "two"}'
-    content = row if name.endswith("l") else b"[" + row + b"]"
-    with pytest.raises(LockedFileError, match="an object has the field 'text' twice"):
-        parse_documents(content, Path(name))
-
-
-def test_a_file_s_name_that_is_no_text_is_refused(tmp_path: Path, workspace: Workspace) -> None:
-    (tmp_path / "a.txt").write_text("one")
-    (tmp_path / os.fsdecode(b"bad\xff.txt")).write_text("two")
-    source = FolderDocuments(kind="folder", path=tmp_path)
-    with pytest.raises(TokenmartError, match="its name is not UTF-8; rename the file"):
-        source.read(Place(workspace, "mine"))
+    assert (caught.value.code, caught.value.where) == (code, f"{PATH}{document}")
+    assert caught.value.exit_code == 3 and "\n" not in caught.value.message
 
 
 def test_token_ids_are_decoded_by_the_tokenizer_they_name(tmp_path: Path) -> None:
@@ -105,14 +101,177 @@ def test_token_ids_are_decoded_by_the_tokenizer_they_name(tmp_path: Path) -> Non
     name = str(tmp_path / "tok")
     assert parse([{"id": 5, "input_ids": [2, 0, 1], "tokenizer": name}]) == [("5", "cab")]
     assert parse({"tokenizer": name, "rows": [{"tokens": [0, 0]}]}) == [("0", "aa")]
-    with pytest.raises(LockedFileError, match="its tokenizer '/nowhere/tok' can't be loaded"):
+    with pytest.raises(LockedFileError) as caught:
         parse([{"input_ids": [1], "tokenizer": "/nowhere/tok"}])
+    assert caught.value.where == f"{PATH}: document 0"
 
 
-def test_groups_from_a_field_and_from_names(tmp_path: Path, workspace: Workspace) -> None:
-    rows = [{"text": "one", "source": "web"}, {"text": "two", "source": "code"}]
-    found = parse_documents(json.dumps(rows).encode(), PATH, "source")
-    assert documents_table(found)["document_group"].to_pylist() == ["web", "code"]
+# Folders of text
+
+
+def folder(top: Path, **texts: bytes) -> FolderDocuments:
+    for name, content in texts.items():
+        (top / name).write_bytes(content)
+    return FolderDocuments(kind="folder", path=top)
+
+
+def test_texts_of_a_folder_are_sorted_and_kept_as_they_are(
+    tmp_path: Path, workspace: Workspace
+) -> None:
+    (tmp_path / "deep").mkdir()
+    source = folder(
+        tmp_path,
+        **{"b.txt": b"\xef\xbb\xbftwo\r\n", "a.MD": b" one ", "deep/c.txt": "é".encode()},
+        **{".hidden.txt": b"no", "picture.png": b"\x89PNG"},
+    )
+    place = Place(workspace, "mine")
+    texts = {"a.MD": " one ", "b.txt": "two\r\n", "deep/c.txt": "é"}
+    assert {each.name: each.text for each in source.read(place)} == texts
+    assert list(texts) == [each.name for each in source.read(place)]
+    assert source.sizes(place) == [text_size(text) for text in texts.values()]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code"),
+    [
+        ("a.txt", b"\xff\xfeh", "not-utf-8"),
+        ("a.txt", b" \n", "no-text"),
+        ("a.txt", b"x" * 2048, "too-large"),
+        (os.fsdecode(b"bad\xff.txt"), b"two", "not-utf-8"),
+    ],
+)
+def test_a_text_that_cant_be_read_is_named(
+    tmp_path: Path,
+    workspace: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    content: bytes,
+    code: str,
+) -> None:
+    monkeypatch.setattr(sources, "LARGEST_TEXT_BYTES", 1024)
+    source = folder(tmp_path, **{name: content, "b.txt": b"two"})
+    with pytest.raises(TokenmartError) as caught:
+        source.read(Place(workspace, "mine"))
+    assert (caught.value.code, caught.value.where) == (code, str(tmp_path / name))
+
+
+def test_a_folder_without_texts_is_named(tmp_path: Path, workspace: Workspace) -> None:
+    for path in (tmp_path, tmp_path / "none"):
+        source = FolderDocuments(kind="folder", path=path)
+        with pytest.raises(TokenmartError) as caught:
+            source.read(Place(workspace, "mine"))
+        assert (caught.value.code, caught.value.where) == ("no-documents", str(path))
+
+
+def test_another_text_makes_other_documents(tmp_path: Path, workspace: Workspace) -> None:
+    source, place = folder(tmp_path, **{"a.txt": b"one", "b.txt": b"two"}), Place(workspace, "mine")
+    hashes = {source.source_sha256(place)}
+    (tmp_path / "b.txt").write_text("other")
+    hashes.add(source.source_sha256(place))
+    (tmp_path / "b.txt").rename(tmp_path / "bb.txt")
+    hashes.add(source.source_sha256(place))
+    (tmp_path / "bb.txt").unlink()
+    hashes.add(source.source_sha256(place))
+    assert len(hashes) == 4
+
+
+# Tables
+
+ROWS = [
+    {"key": "a", "body": "one, #1\n", "source": "web"},
+    {"key": None, "body": "  'two'  ", "source": None},
+]
+
+
+def written(top: Path, name: str, rows: list[dict[str, str | None]] = ROWS) -> Path:
+    path = top / name
+    if name.endswith(".parquet"):
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif name.endswith(".csv"):
+        quoted = "".join(
+            f'{row["key"] or ""},"{row["body"]}",{row["source"] or ""}\n' for row in rows
+        )
+        path.write_text(f"key,body,source\n{quoted}")
+    elif name.endswith(".json"):
+        path.write_text(json.dumps(rows))
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("name", ["[t].parquet", "t.jsonl", "t.ndjson", "t.json", "t.csv"])
+def test_every_table_gives_the_same_documents(
+    tmp_path: Path, workspace: Workspace, name: str
+) -> None:
+    path = str(written(tmp_path, name))
+    source = TableDocuments(kind="table", path=path, text="body", id="key", group="source")
+    place = Place(workspace, "mine")
+    found = source.read(place)
+    assert found == [Document("a", "one, #1\n", "web"), Document("1", "  'two'  ", None)]
+    assert source.sizes(place) == [text_size(each.text) for each in found]
+    before = source.source_sha256(place)
+    written(tmp_path, name, ROWS[:1])
+    assert source.source_sha256(place) != before
+    assert source.model_copy(update={"text": "source"}).source_sha256(place) != before
+
+
+def test_a_pattern_reads_files_in_the_order_of_their_names(
+    tmp_path: Path, workspace: Workspace
+) -> None:
+    for name, text in (("b.jsonl", "two"), ("a.jsonl", "one"), ("c.txt", "three")):
+        (tmp_path / name).write_text(json.dumps({"text": text}))
+    source = TableDocuments(kind="table", path=str(tmp_path / "*.jsonl"))
+    texts = [(each.name, each.text) for each in source.read(Place(workspace, "mine"))]
+    assert texts == [("0", "one"), ("1", "two")]
+
+
+@pytest.mark.parametrize(
+    ("settings", "content", "code", "where"),
+    [
+        ({"text": "words"}, '{"text": "x"}', "no-column", "documents.text"),
+        ({"id": "key"}, '{"text": "x"}', "no-column", "documents.id"),
+        ({}, '{"text": "x"}\n{"text": " "}', "no-text", ": row 2"),
+        ({}, '{"text": "x"}\n{"other": 1}', "no-text", ": row 2"),
+        ({}, '{"text": "x"}\n{"text"', "unreadable-table", ""),
+        ({}, None, "no-documents", ""),
+    ],
+)
+def test_a_table_that_has_no_texts_is_refused(
+    tmp_path: Path,
+    workspace: Workspace,
+    settings: dict[str, str],
+    content: str | None,
+    code: str,
+    where: str,
+) -> None:
+    path = tmp_path / "t.jsonl"
+    if content is not None:
+        path.write_text(content)
+    source = TableDocuments(kind="table", path=str(path), **settings)
+    with pytest.raises(TokenmartError) as caught:
+        source.read(Place(workspace, "mine"))
+    place = where if where.startswith("documents") else f"{path}{where}"
+    assert (caught.value.code, caught.value.where) == (code, place)
+
+
+def test_an_address_is_no_path_of_this_machine(workspace: Workspace) -> None:
+    source = TableDocuments.model_validate(
+        {"kind": "table", "path": "hf://datasets/org/name@v1/*.parquet"},
+        context={"folder": workspace.root},
+    )
+    place = Place(workspace, "mine")
+    assert source.path == "hf://datasets/org/name@v1/*.parquet"
+    assert source.need(place).present and source.sizes(place) is None
+    local = TableDocuments.model_validate(
+        {"kind": "table", "path": "t.csv"}, context={"folder": workspace.root}
+    )
+    assert local.path == str(workspace.root / "t.csv")
+
+
+# Groups and the table
+
+
+def test_groups_from_names(tmp_path: Path, workspace: Workspace) -> None:
     for name in ("src/a.txt", "src/deep/b.txt", "doc/c.md"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
@@ -123,7 +282,6 @@ def test_groups_from_a_field_and_from_names(tmp_path: Path, workspace: Workspace
     plain = FolderDocuments(kind="folder", path=tmp_path)
     table = documents_table(plain.grouped(plain.read(place)))
     assert table["document_group"].to_pylist() == [None] * 3
-    assert (plain.grouping, source.grouping == "") == ("", False)
 
 
 def test_another_grouping_writes_the_table_again(tmp_path: Path, workspace: Workspace) -> None:
@@ -137,40 +295,17 @@ def test_another_grouping_writes_the_table_again(tmp_path: Path, workspace: Work
     assert [group(each) for each in ({}, {"x": "*"}, {"y": "*"})] == [[None], ["x"], ["y"]]
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({"text": "two"}, "document 1: field 'source' must be a text, .* found no such field"),
-        ({"text": "two", "source": 3}, "document 1: field 'source' must be a text, .* found 3"),
-        ({"text": "two", "source": " "}, "document 1: field 'source' must be a text, .* found ' '"),
-        (
-            "two",
-            "document 1: field 'source' must be a text, .* correct the file, or documents.group",
-        ),
-    ],
-)
-def test_a_document_without_its_group_is_refused(row: Any, message: str) -> None:
-    content = json.dumps([{"text": "one", "source": "web"}, row]).encode()
-    with pytest.raises(LockedFileError, match=message):
-        parse_documents(content, PATH, "source")
-
-
-@pytest.mark.parametrize(
-    ("groups", "message"),
-    [
-        ({"a": "x*"}, "documents.groups: 'y' fits the pattern of no group; correct the patterns"),
-        ({"a": "*", "b": "y"}, "documents.groups: 'y' fits the pattern of a and b; correct"),
-    ],
-)
-def test_a_document_has_one_group(groups: dict[str, str], message: str) -> None:
+@pytest.mark.parametrize("groups", [{"a": "x*"}, {"a": "*", "b": "y"}])
+def test_a_document_has_one_group(groups: dict[str, str]) -> None:
     source = FolderDocuments(kind="folder", path=PATH, groups=groups)
-    with pytest.raises(TokenmartError, match=message):
+    with pytest.raises(TokenmartError) as caught:
         source.grouped([Document("x", "one"), Document("y", "two")])
+    assert (caught.value.code, caught.value.where) == ("document-group", "y")
 
 
 def test_groups_come_from_one_place() -> None:
-    with pytest.raises(ValueError, match="give groups or group_field, not both"):
-        JsonDocuments(kind="json", path=PATH, groups={"a": "*"}, group_field="source")
+    with pytest.raises(ValueError, match="give groups or group"):
+        TableDocuments(kind="table", path="t.csv", groups={"a": "*"}, group="source")
 
 
 def test_the_table_counts_characters_and_bytes() -> None:

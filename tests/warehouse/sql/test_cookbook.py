@@ -13,8 +13,7 @@ from scipy.stats import ttest_rel
 from sql_samples import ask, build_mart, rounded
 
 from warehouse.paths import Workspace
-from warehouse.sources.document_files import Document
-from warehouse.sources.documents import documents_table
+from warehouse.sources.documents import Document, documents_table
 from warehouse.sql.dataframes import cookbook, query
 from warehouse.sql.queries import list_queries
 from warehouse.store.parquet_files import write_table

@@ -9,8 +9,7 @@ import pytest
 from sql_samples import ask, failure, fill, tokens, unit
 
 from warehouse.paths import Workspace
-from warehouse.sources.document_files import Document
-from warehouse.sources.documents import documents_table
+from warehouse.sources.documents import Document, documents_table
 from warehouse.store.ledger import with_units
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import TOKENS

@@ -1,0 +1,150 @@
+"""Tables that users bring: read by their format's rules, whatever the first rows look like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+from pydantic import BaseModel, Field
+
+from warehouse.errors import TokenmartError
+from warehouse.table_file import load_rows, read_rows
+
+Rows = list[tuple[str | None, ...]]
+
+
+def loaded(path: Path, content: str | bytes) -> tuple[list[str], Rows]:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with duckdb.connect() as connection:
+        names = load_rows(connection, path, "t")
+        rows = connection.execute("select * exclude (row_number) from t order by row_number")
+        return names, rows.fetchall()
+
+
+MANY = "".join(f"m{n},1\n" for n in range(21_000))
+
+READ: dict[str, tuple[str, str | bytes, Rows]] = {
+    "a number sign is no comment": ("csv", "a,b\n#1,2\nx,#\n", [("#1", "2"), ("x", "#")]),
+    "an apostrophe is no quote": ("csv", "a,b\n'x','y'\n", [("'x'", "'y'")]),
+    "a backslash escapes nothing": ("csv", "a,b\nx\\,y\n", [("x\\", "y")]),
+    "quotes hold separators and line ends": ("csv", 'a,b\n"x,\n""y""",2\n', [('x,\n"y"', "2")]),
+    "line ends of Windows, a blank line": (
+        "csv", "a,b\r\n1,2\r\n\r\n3,4", [("1", "2"), ("3", "4")],
+    ),
+    "a byte-order mark; spaces stay": ("csv", "\ufeffa , b\n x ,y\n", [(" x ", "y")]),
+    "an empty field is missing, NA is a name": ("csv", "a,b\nNA,\nnull,nan\n",
+                                                [("NA", None), ("null", "nan")]),
+    "tabs": ("tsv", "a\tb\nx,y\t2\n", [("x,y", "2")]),
+    "dates and identifiers stay as they are": (
+        "jsonl",
+        '{"a": "2026-1-2", "b": "AAAAAAAA-0000-4000-8000-000000000000"}\n',
+        [("2026-1-2", "AAAAAAAA-0000-4000-8000-000000000000")],
+    ),
+    "numbers beside texts": ("jsonl", '{"a": 1, "b": 0.5}\n{"a": "x", "b": "0.25"}\n',
+                             [("1", "0.5"), ("x", "0.25")]),
+    "a field that comes late, a null": ("jsonl", '{"a": 1}\n\n{"b": true, "a": null}\n',
+                                        [("1", None), (None, "true")]),
+    "whole numbers of any size": ("jsonl", '{"a": 12345678901234567890123, "b": 1e3}\n',
+                                  [("12345678901234567890123", "1000.0")]),
+    "a list": ("json", '[{"a": 1, "b": 2}]', [("1", "2")]),
+    "lines that are called .json": ("json", '{"a": 1, "b": 2}\n', [("1", "2")]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", READ)
+def test_rows_equal_the_file(name: str, tmp_path: Path) -> None:
+    suffix, content, rows = READ[name]
+    names, found = loaded(tmp_path / f"[t]*.{suffix}", content)
+    assert names == ["a", "b"] and found == rows
+
+
+def test_a_quote_after_many_rows_is_one(tmp_path: Path) -> None:
+    """Beyond the rows that a reader would guess from, and beyond one batch."""
+    names, found = loaded(tmp_path / "t.csv", f'a,b\n{MANY}{MANY}{MANY}"x,y",2\n#z,3\n')
+    assert len(found) == 63_002 and found[-2:] == [("x,y", "2"), ("#z", "3")]
+    lines = '{"a": 1}\n' * 50_001 + '{"a": 2, "late": 3}\n'
+    names, found = loaded(tmp_path / "t.jsonl", lines)
+    assert names == ["a", "late"] and found[-1] == ("2", "3") and found[0] == ("1", None)
+
+
+UNREADABLE = [
+    ("csv", f"a,b\n{MANY}x,1,2\n", "Line: 21002"),
+    ("csv", "a,b\nx,1\nWEIRD\n", "Line: 3"),
+    ("csv", "# made today\na,b\nx,1\n", "Line: 2"),
+    ("csv", 'a,b\n"x,1\ny,2\n', "Line: 2"),
+    ("csv", 'a,b\n"x"y,1\n', "Line: 2"),
+    ("csv", "a;b\n1;0,5\n", "Line: 2"),
+    ("csv", "a,b\ncafé,1\n".encode("latin-1"), "Line: 2"),
+    ("csv", "a,b\nx,1\n".encode("utf-16"), ""),
+    ("jsonl", '{"a": 1, "a": 2}\n', "row 1"),
+    ("jsonl", '{"a": 1}\n{"a"', "line 3"),
+    ("jsonl", '{"a": 1},\n', "line 2"),
+    ("jsonl", '[{"a": 1}]\n', "row 1"),
+    ("jsonl", '{"a": "\\ud800"}\n', "line 2"),
+    ("jsonl", '{"a":' * 100_000, "line 2"),
+    ("json", "[1]", "row 1"),
+    ("parquet", "x", ""),
+]
+"""Suffix, content, and the line or row that the message has."""
+
+
+@pytest.mark.parametrize(("suffix", "content", "line"), UNREADABLE)
+def test_a_broken_table_is_refused_with_its_line(
+    suffix: str, content: str | bytes, line: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"t.{suffix}"
+    with pytest.raises(TokenmartError) as caught:
+        loaded(path, content)
+    assert caught.value.code == "unreadable-table" and caught.value.where.startswith(str(path))
+    assert line in caught.value.message and "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code", "line"),
+    [
+        ("t.csv", "a,a\n1,2\n", "bad-header", ":1"),
+        ("t.csv", ",a\n1,2\n", "bad-header", ":1"),
+        ("t.csv", "a,A\n1,2\n", "bad-header", ":1"),
+        ("t.csv", "", "bad-header", ":1"),
+        ("t.xls", "a,b\n", "unknown-suffix", ""),
+    ],
+)
+def test_a_table_without_names_is_refused(
+    name: str, content: str, code: str, line: str, tmp_path: Path
+) -> None:
+    with pytest.raises(TokenmartError) as caught:
+        loaded(tmp_path / name, content)
+    assert (caught.value.code, caught.value.where) == (code, f"{tmp_path / name}{line}")
+
+
+class Point(BaseModel):
+    name: str
+    score: float = Field(ge=0)
+    note: str | None = None
+
+
+def test_rows_are_parsed_as_a_model(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("name,score,note\na,1,\nb,0.5,x\n")
+    found = [(row.name, row.score, row.note) for row in read_rows(path, Point)]
+    assert found == [("a", 1.0, None), ("b", 0.5, "x")]
+
+
+@pytest.mark.parametrize(
+    ("row", "code", "field"),
+    [
+        ("a,high,", "float-parsing", "score"),
+        ("a,-1,", "greater-than-equal", "score"),
+        ("a,,", "missing", "score"),
+        (",1,", "missing", "name"),
+    ],
+)
+def test_a_wrong_row_has_a_code_and_a_place(
+    row: str, code: str, field: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"name,score,note\na,1,\n{row}\n")
+    with pytest.raises(TokenmartError) as caught:
+        read_rows(path, Point)
+    assert (caught.value.code, caught.value.where) == (code, f"{path}: row 2: {field}")
