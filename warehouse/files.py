@@ -7,7 +7,6 @@ import hashlib
 import json
 import math
 import os
-import subprocess
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,13 +14,11 @@ from pathlib import Path
 
 import click
 
-from warehouse.child_process import inherited
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 
 _CHUNK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 14
-_CODE = {"analysis", "benchmarks", "dbt_project", "extract", "scripts", "tests", "warehouse"}
 _AGAIN = "then run the same command again"
 _REMEDIES = {
     errno.ENOSPC: "the disk is full; free some space",
@@ -231,9 +228,8 @@ def refuse_protected(
 ) -> None:
     """Stop before a user's output replaces what the project must keep, or any other file.
 
-    Protected: lock files, the files they record, problem files, pre-registrations, the folders of
-    locked files, the token store and the database; of the checkout what git tracks, but for earlier
-    outputs of the same kind outside the folders of the code.
+    Protected: lock files, the files they record, problem files, preregistrations, the folders of
+    locked files, the token store and the database.
 
     Args:
         option: names the output in the message.
@@ -241,40 +237,32 @@ def refuse_protected(
         own: what a file of the same kind has in its first bytes; such a file is replaced.
 
     Raises:
-        TokenmartError: the path is one of these.
+        TokenmartError: the path is one of these (`protected-file`), or a file is there
+            (`file-exists`).
     """
     place = Path(os.path.realpath(path))
     root = Path(os.path.realpath(workspace.root))
-    folders = {
-        workspace.lock_files: "contains the lock files",
-        workspace.problems: "contains the problem files",
-        workspace.preregistered: "contains preregistrations",
-        root / "data" / "proxy": "contains locked files",
-        root / "results" / "downstream": "contains locked files",
-        **dict.fromkeys(workspace.store_folders, "is the token store"),
-    }
-    reasons = [
-        f"{folder} {why}"
-        for folder, why in folders.items()
-        if place.is_relative_to(os.path.realpath(folder))
-    ]
-    if place == Path(os.path.realpath(workspace.database)):
-        reasons.append("it is the database that dbt builds")
-    if place in _locked_files(workspace, root):
-        reasons.append("it is a locked file")
-    if reasons:
-        raise TokenmartError(f"{option} {path}: not written, {reasons[0]}; choose another place")
-    foreign = _is_foreign(place, own)
-    inside = place.is_relative_to(root) and place.is_file()
-    # the code that writes a mark holds it, too
-    if inside and (foreign or place.relative_to(root).parts[0] in _CODE) and _is_tracked(place):
+    folders = (
+        workspace.lock_files,
+        workspace.problems,
+        workspace.preregistered,
+        root / "data" / "proxy",
+        root / "results" / "downstream",
+        *workspace.store_folders,
+    )
+    kept = {Path(os.path.realpath(workspace.database)), *_locked_files(workspace, root)}
+    if place in kept or any(place.is_relative_to(os.path.realpath(each)) for each in folders):
         raise TokenmartError(
-            f"{option} {path}: not written, git tracks it; choose another place, or remove it first"
+            f"{option} {path}: not written, Tokenmart keeps this file; choose another place",
+            code="protected-file",
+            where=path,
         )
-    if not force and foreign:
+    if not force and _is_foreign(place, own):
         raise TokenmartError(
             f"{option} {path}: not written, the file is there already; choose another place, or "
-            "replace it with --force"
+            "replace it with --force",
+            code="file-exists",
+            where=path,
         )
 
 
@@ -286,20 +274,6 @@ def _is_foreign(path: Path, mark: bytes | None) -> bool:
                 head = file.read(_HEAD_BYTES)
             return bool(head) and (mark is None or mark not in head)
     return False
-
-
-def _is_tracked(path: Path) -> bool:
-    """Whether git tracks a file; False where there is no git."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", path.parent, "ls-files", "--error-unmatch", "--", path.name],
-            capture_output=True,
-            check=False,
-            env=inherited("GIT_"),
-        )
-    except OSError:
-        return False
-    return done.returncode == 0
 
 
 def _locked_files(workspace: Workspace, root: Path) -> set[Path]:

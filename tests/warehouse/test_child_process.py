@@ -11,9 +11,6 @@ from pathlib import Path
 import pytest
 
 from warehouse.child_process import NOT_FROM_HERE, inherited, python_module
-from warehouse.errors import TokenmartError
-from warehouse.files import refuse_protected
-from warehouse.paths import Workspace
 from warehouse.store.provenance import code_revision, last_commit_of
 
 ROOT = Path(__file__).parents[2]
@@ -98,9 +95,3 @@ def test_git_answers_for_its_folder_while_a_hook_of_another_runs(repositories: P
     assert code_revision(repositories) == {"revision": commit, "dirty": False}
     found = last_commit_of(repositories, [Path("warehouse/store/provenance.py")])
     assert found and commit.startswith(found)
-
-
-def test_a_tracked_file_is_kept_while_a_hook_of_another_runs(repositories: Path) -> None:
-    place = Workspace(repositories, repositories / "data", repositories / "t.duckdb")
-    with pytest.raises(TokenmartError, match="git tracks it"):
-        refuse_protected(repositories / "warehouse" / "store" / "provenance.py", place, force=True)

@@ -198,7 +198,7 @@ class HubSource(WeightSource):
         except TokenmartError:
             raise
         except Exception as error:  # the hub client raises unrelated classes for one event
-            raise _explained(full_id, self.revision, place, error) from error
+            raise _explained(full_id, place, error) from error
         found = self._here(repository, commit)
         if found is None:
             who = f"{full_id}: commit {commit}"
@@ -277,23 +277,14 @@ class HubSource(WeightSource):
         return [prefix + pattern for pattern in (*weights, *_WANTED, *code)]
 
 
-def _explained(full_id: str, revision: str, place: Place, error: Exception) -> TokenmartError:
-    """An error of the hub's client as one line with what to do."""
+def _explained(full_id: str, place: Place, error: Exception) -> TokenmartError:
+    """An error of the hub's client, or of the disk, as one line."""
     if isinstance(error, OSError) and is_explained(error):
         return explained(error)
-    name = type(error).__name__
-    if name == "GatedRepoError":
-        what = "gated; accept its licence on the hub and log in with `hf auth login`"
-    elif name in ("RepositoryNotFoundError", "HFValidationError"):
-        what = (
-            "no such model on the hub (or it is private); correct `full_id`, or the `repository` "
-            "of its source"
-        )
-    elif name == "RevisionNotFoundError":
-        what = f"no revision {revision!r}; correct `revision`"
-    else:
-        what = (
-            f"can't be fetched from the hub ({first_line(error)}); check the network, then run "
-            f"`{place.fetch_command} --model {full_id}`"
-        )
-    return TokenmartError(f"{full_id}: {what}")
+    reason = first_line(error, 200) or type(error).__name__
+    return TokenmartError(
+        f"{full_id}: can't be fetched from the hub ({type(error).__name__}: {reason}); then run "
+        f"`{place.fetch_command} --model {full_id}`",
+        code="hub",
+        where=full_id,
+    )

@@ -85,13 +85,13 @@ def test_the_next_address_is_tried(workspace: Workspace, serve: Serve) -> None:
 @pytest.mark.parametrize(
     ("page", "reason"),
     [
-        ((404, {}, b""), "HTTP 404"),
-        ((500, {}, b""), "HTTP 500"),
-        (b"<html>log in</html>", "what came is not JSON"),
+        ((404, {}, b""), "404"),
+        ((500, {}, b""), "500"),
+        (b"<html>log in</html>", "not JSON"),
         ((200, {"Content-Length": "99"}, b'["cut'), "(cut short at 5 of 99|IncompleteRead)"),
         ((200, {"Content-Length": "9999"}, b'["one"]'), "larger than 1,000 bytes"),
         (b'["' + b"x" * 2000 + b'"]', "larger than 1,000 bytes"),
-        ((302, {"Location": "file:///etc/hostname"}, b""), "(no answer|HTTP 302)"),
+        ((302, {"Location": "file:///etc/hostname"}, b""), "302"),
     ],
 )
 def test_a_bad_answer_leaves_nothing(
@@ -106,14 +106,14 @@ def test_a_bad_answer_leaves_nothing(
     with pytest.raises(LockedFileError, match=reason) as caught:
         ensure_documents(problem(), workspace)
     assert f"place the file at {workspace.root}/data/proxy/docs.json" in str(caught.value)
-    assert list((workspace.root / "data" / "proxy").iterdir()) == []
+    assert not (workspace.root / "data" / "proxy").exists()
     assert not workspace.lock_files.exists()
 
 
 @pytest.mark.parametrize(
     ("urls", "offline", "reason"),
     [
-        (["http://127.0.0.1:9/docs.json"], False, "no answer"),
+        (["http://127.0.0.1:9/docs.json"], False, "refused"),
         (["ftp://127.0.0.1/docs.json"], False, "not an http"),
         (["http://127.0.0.1:9/docs.json"], True, r"\(offline\)"),
         ([], False, r"no address in data/sources\.yml"),
@@ -151,14 +151,14 @@ def test_a_copy_of_a_problem_has_the_addresses_of_its_files(
     assert (code, "documents: 2" in output) == (0, True), output
     code, output = run("--problem", "mine.yml", "--only", "target")
     assert code == 3 and "no address in data/sources.yml" in output
-    assert "or give its address there, or as `url` in the problem file" in output
 
 
 @pytest.mark.parametrize("text", ["- a\n", "tiny: [a]\n", "tiny: {\n"])
 def test_a_broken_sources_file_is_named(workspace: Workspace, text: str) -> None:
     (workspace.root / "data" / "sources.yml").write_text(text)
-    with pytest.raises(TokenmartError, match=r"sources\.yml: expected problem → path"):
+    with pytest.raises(TokenmartError) as caught:
         ensure_documents(problem(), workspace)
+    assert caught.value.code == "bad-sources"
 
 
 # Hub
@@ -301,21 +301,21 @@ def test_a_missing_shard_is_noticed(workspace: Workspace, hub: SimpleNamespace) 
 
 
 @pytest.mark.parametrize(
-    ("error", "message"),
+    "error",
     [
-        (ConnectionError("[Errno -2] Name or service not known"), "check the network"),
-        (type("GatedRepoError", (Exception,), {})(), "gated; accept its licence"),
-        (type("RepositoryNotFoundError", (Exception,), {})(), "no such model on the hub"),
-        (type("RevisionNotFoundError", (Exception,), {})(), "no revision 'main'"),
+        ConnectionError("[Errno -2] Name or service not known"),
+        type("GatedRepoError", (Exception,), {})("Access is restricted.\nLog in."),
+        type("RevisionNotFoundError", (Exception,), {})(),
     ],
 )
 def test_hub_failures_are_one_line(
-    workspace: Workspace, hub: SimpleNamespace, error: Exception, message: str
+    workspace: Workspace, hub: SimpleNamespace, error: Exception
 ) -> None:
     hub.main = error
-    with pytest.raises(TokenmartError, match=message) as caught:
+    with pytest.raises(TokenmartError) as caught:
         located(workspace)
-    assert "\n" not in str(caught.value)
+    assert (caught.value.code, caught.value.where) == ("hub", "org/model")
+    assert "\n" not in caught.value.message and type(error).__name__ in caught.value.message
 
 
 # The command
