@@ -47,7 +47,9 @@ class Target:
         if missing:
             raise LockedFileError(
                 f"{self.path}: no {SCORE_KEY} score for {', '.join(missing)}; "
-                "use the target file that belongs to this problem"
+                "use the target file that belongs to this problem",
+                code="target-models",
+                where=", ".join(missing),
             )
         return {model: self.scores[model] for model in wanted}
 
@@ -59,16 +61,19 @@ def read_target(path: Path, how_to_get: str = "place it there") -> Target:
         how_to_get: what to do where it is missing.
 
     Raises:
-        LockedFileError: missing, malformed, or not in an accepted format.
+        LockedFileError: missing (`locked-file-missing`), or not in an accepted format
+            (`target-format`).
     """
+    if not path.exists():
+        what = f"{path}: target file is missing; {how_to_get}"
+        raise LockedFileError(what, code="locked-file-missing", where=path)
     try:
         file = read_json(path, MAXIMUM_BYTES)
     except StrictJsonError as error:
-        remedy = "restore the original file" if path.exists() else how_to_get
-        raise LockedFileError(f"{path}: target file {error}; {remedy}") from error
+        raise _refused(path, str(error)) from error
     scores = _scores(path, _unwrap(path, file.content))
     if not scores:
-        raise LockedFileError(f"{path}: target file contains no model; restore the original file")
+        raise _refused(path, "contains no model")
     return Target(path=path, sha256=file.sha256, scores=scores)
 
 
@@ -105,21 +110,20 @@ def read_locked_target(
     return replace(target, first_use=check_sha256(workspace, problem, path, target.sha256))
 
 
+def _refused(path: Path, what: str, place: str = "") -> LockedFileError:
+    where = f"{path}: {place}" if place else str(path)
+    return LockedFileError(f"{where}: target file {what}", code="target-format", where=where)
+
+
 def _unwrap(path: Path, content: Any) -> Any:
     """Step into a wrapper object: one that contains exactly one known key with a container."""
     if not isinstance(content, dict):
         return content
     if content.get("lower_is_better") is True or content.get("higher_is_better") is False:
-        raise LockedFileError(
-            f"{path}: target file states that lower scores are better, and a target is read as "
-            "higher is better; reverse the sign of its scores"
-        )
+        raise _refused(path, "states that lower scores are better; reverse their sign")
     held = [key for key in WRAPPER_KEYS if isinstance(content.get(key), dict | list)]
     if len(held) > 1:
-        raise LockedFileError(
-            f"{path}: target file has several candidates for the scores: {', '.join(held)}; "
-            "keep one"
-        )
+        raise _refused(path, f"has scores under {' and '.join(held)}; keep one")
     return content[held[0]] if held else content
 
 
@@ -127,36 +131,25 @@ def _scores(path: Path, content: Any) -> dict[str, float]:
     if isinstance(content, dict):
         return {model: _score(path, model, value) for model, value in content.items()}
     if not isinstance(content, list):
-        raise LockedFileError(
-            f"{path}: target file must be an object or a list of rows, found {kind(content)}"
-        )
+        raise _refused(path, f"must be an object or a list of rows, found {kind(content)}")
     scores: dict[str, float] = {}
     for index, row in enumerate(content):
-        if not isinstance(row, dict) or not isinstance(row.get(MODEL_KEY), str):
-            raise LockedFileError(
-                f"{path}: row {index} must be an object with a string under "
-                f"{shown(MODEL_KEY)}, found {shown(row)}"
-            )
-        model = row[MODEL_KEY]
+        model = row.get(MODEL_KEY) if isinstance(row, dict) else None
+        if not isinstance(model, str):
+            what = f"needs an object with a string under {MODEL_KEY!r}, found {shown(row)}"
+            raise _refused(path, what, f"row {index}")
         if model in scores:
-            raise LockedFileError(f"{path}: row {index} repeats the model {shown(model)}")
+            raise _refused(path, f"repeats {shown(model)}", f"row {index}")
         scores[model] = _score(path, model, row)
     return scores
 
 
 def _score(path: Path, model: str, value: Any) -> float:
     if isinstance(value, dict):
-        if SCORE_KEY not in value:
-            raise LockedFileError(
-                f"{path}: {shown(model)} has no {shown(SCORE_KEY)} field, "
-                f"found {shown(sorted(value))}"
-            )
-        value = value[SCORE_KEY]
+        value = value.get(SCORE_KEY)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise LockedFileError(
-            f"{path}: score of {shown(model)} must be a number, found {kind(value)} {shown(value)}"
-        )
+        raise _refused(path, f"needs a number, found {kind(value)} {shown(value)}", shown(model))
     try:
         return float(value)
     except OverflowError as error:
-        raise LockedFileError(f"{path}: score of {shown(model)} is too large") from error
+        raise _refused(path, "has a number that is too large", shown(model)) from error

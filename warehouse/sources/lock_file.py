@@ -57,7 +57,9 @@ def check_sha256(workspace: Workspace, problem: str, path: Path, sha256: str) ->
         raise LockedFileError(
             f"{name}: changed since it was locked: expected sha256 {expected}, found {sha256}; "
             f"restore the file, or remove its entry from {lock_path(workspace, problem)} "
-            "if the change is meant"
+            "if the change is meant",
+            code="locked-file-changed",
+            where=name,
         )
     return first_use
 
@@ -85,7 +87,9 @@ def record_revision(workspace: Workspace, problem: str, full_id: str, commit: st
         raise LockedFileError(
             f"{full_id}: revision changed since it was locked: expected {expected}, found "
             f"{commit}; pin `revision: {expected}` in the problem file, or remove its entry "
-            f"from {lock_path(workspace, problem)} if the change is meant"
+            f"from {lock_path(workspace, problem)} if the change is meant",
+            code="revision-changed",
+            where=full_id,
         )
     return first_use
 

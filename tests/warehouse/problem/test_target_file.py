@@ -35,41 +35,44 @@ def test_accepted_formats(tmp_path, content):
 
 
 REFUSED = [
-    ("{}", "contains no model"),
-    ("[]", "contains no model"),
-    ("3", "found a number"),
-    ('"text"', "found a string"),
-    ('{"lab/a": "1.5"}', "must be a number, found a string"),
-    ('{"lab/a": true}', "must be a number, found a boolean"),
-    ('{"lab/a": null}', "must be a number, found null"),
-    ('{"lab/a": [1]}', "must be a number, found a list"),
-    ('{"lab/a": {"score": 1}}', 'no "overall" field'),
-    ('{"lab/a": {"overall": NaN}}', "contains NaN"),
-    ('{"lab/a": 1, "lab/a": 2}', "twice"),
-    ('[{"model": "lab/a"}]', 'no "overall" field'),
-    ('[{"overall": 1}]', "row 0 must be an object with a string"),
-    ("[1]", "row 0 must be an object"),
-    ('[{"model": "a", "overall": 1}, {"model": "a", "overall": 1}]', "row 1 repeats"),
-    ('{"models": {"a": 1}, "scores": {"a": 2}}', "several candidates"),
-    ("", "is empty"),
-    ('{"scores": {"lab/a": 1}, "lower_is_better": true}', "states that lower scores are better"),
+    ("{}", ""),
+    ("[]", ""),
+    ("3", ""),
+    ('"text"', ""),
+    ('{"lab/a": "1.5"}', ': "lab/a"'),
+    ('{"lab/a": true}', ': "lab/a"'),
+    ('{"lab/a": null}', ': "lab/a"'),
+    ('{"lab/a": [1]}', ': "lab/a"'),
+    ('{"lab/a": {"score": 1}}', ': "lab/a"'),
+    ('{"lab/a": {"overall": NaN}}', ""),
+    ('{"lab/a": {"overall": 1e999}}', ""),
+    ('{"lab/a": 1, "lab/a": 2}', ""),
+    ('[{"model": "lab/a"}]', ': "lab/a"'),
+    ('[{"overall": 1}]', ": row 0"),
+    ("[1]", ": row 0"),
+    ('[{"model": "a", "overall": 1}, {"model": "a", "overall": 1}]', ": row 1"),
+    ('{"models": {"a": 1}, "scores": {"a": 2}}', ""),
+    ("", ""),
+    ('{"scores": {"lab/a": 1}, "lower_is_better": true}', ""),
 ]
+"""A file that isn't in an accepted format, and the place in it."""
 
 
-@pytest.mark.parametrize(("text", "words"), REFUSED)
-def test_refused_with_one_line(tmp_path, text, words):
+@pytest.mark.parametrize(("text", "place"), REFUSED)
+def test_refused_with_one_line(tmp_path, text, place):
     path = tmp_path / "target.json"
     path.write_text(text)
     with pytest.raises(LockedFileError) as refusal:
         read_target(path)
-    assert words in refusal.value.message
-    assert str(path) in refusal.value.message and "\n" not in refusal.value.message
+    assert (refusal.value.code, refusal.value.where) == ("target-format", f"{path}{place}")
+    assert "\n" not in refusal.value.message
     assert refusal.value.exit_code == 3
 
 
 def test_a_missing_file_says_how_to_get_it(workspace):
     with pytest.raises(LockedFileError) as refusal:
         read_locked_target(workspace, "mine", Path("t.json"), SCORES, asked="~/mine.yml")
+    assert refusal.value.code == "locked-file-missing"
     assert "`tokenmart data fetch --problem ~/mine.yml --only target`" in refusal.value.message
     assert "first run `tokenmart preregister --problem ~/mine.yml`" in refusal.value.message
 
@@ -79,8 +82,9 @@ def test_rubbish_is_not_locked(workspace, content):
     """What lacks the models of the problem is another file; the right one is taken after it."""
     file = workspace.root / "t.json"
     file.write_text(json.dumps(content))
-    with pytest.raises(LockedFileError, match=r"contains no model|no overall score for"):
+    with pytest.raises(LockedFileError) as refusal:
         read_locked_target(workspace, "mine", Path("t.json"), SCORES)
+    assert refusal.value.code in ("target-format", "target-models")
     assert recorded_files(workspace, "mine") == {}
     file.write_text(json.dumps(SCORES))
     assert read_locked_target(workspace, "mine", Path("t.json"), SCORES).first_use
@@ -89,8 +93,9 @@ def test_rubbish_is_not_locked(workspace, content):
 def test_a_ranking_needs_a_score_for_some_model(workspace):
     file = workspace.root / "t.json"
     file.write_text('{"x": 1.0}')
-    with pytest.raises(LockedFileError, match="no overall score for"):
+    with pytest.raises(LockedFileError) as refusal:
         read_locked_target(workspace, "mine", Path("t.json"), SCORES, some=True)
+    assert refusal.value.code == "target-models"
     file.write_text('{"lab/a": 1.0}')
     assert read_locked_target(workspace, "mine", Path("t.json"), SCORES, some=True).first_use
 
@@ -98,5 +103,6 @@ def test_a_ranking_needs_a_score_for_some_model(workspace):
 def test_a_missing_model_is_named(tmp_path):
     path = tmp_path / "target.json"
     path.write_text(json.dumps(SCORES))
-    with pytest.raises(LockedFileError, match="no overall score for lab/c"):
+    with pytest.raises(LockedFileError) as refusal:
         read_target(path).only(["lab/a", "lab/c"])
+    assert (refusal.value.code, refusal.value.where) == ("target-models", "lab/c")

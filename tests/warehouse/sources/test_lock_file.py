@@ -54,6 +54,10 @@ def test_a_changed_file_is_refused_with_file_expected_and_found(workspace, file)
         check_file(workspace, "p", file)
     for word in ("results/target.json", expected, file_sha256(file)):
         assert word in refusal.value.message
+    assert (refusal.value.code, refusal.value.where) == (
+        "locked-file-changed",
+        "results/target.json",
+    )
     assert refusal.value.exit_code == 3
     assert recorded_files(workspace, "p") == {"results/target.json": expected}
 
@@ -69,8 +73,9 @@ def test_revisions(workspace):
     assert record_revision(workspace, "p", "lab/a", "c0ffee")
     assert recorded_revision(workspace, "p", "lab/a") == "c0ffee"
     assert not record_revision(workspace, "p", "lab/a", "c0ffee")
-    with pytest.raises(LockedFileError, match="expected c0ffee, found decade"):
+    with pytest.raises(LockedFileError) as refusal:
         record_revision(workspace, "p", "lab/a", "decade")
+    assert (refusal.value.code, refusal.value.where) == ("revision-changed", "lab/a")
 
 
 @pytest.mark.parametrize(
