@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 MAXIMUM_DEPTH = 32
+_TOO_DEEP = f"is nested deeper than {MAXIMUM_DEPTH} levels"
 _LONGEST_INTEGER = 309
 """Digits: a longer one is infinite as a float."""
 
@@ -51,10 +52,19 @@ def read_json(path: Path, maximum_bytes: int) -> JsonFile:
     return JsonFile(content=parse_json(data), sha256=hashlib.sha256(data).hexdigest())
 
 
+@dataclass(frozen=True)
+class _Refused:
+    """A number that is refused once its key is known, and why."""
+
+    why: str
+
+
 def parse_json(data: bytes) -> Any:
     """Parse UTF-8 bytes as JSON; see `StrictJsonError` for what is refused."""
     if not data.strip():
         raise StrictJsonError("is empty")
+    if data.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
+        raise StrictJsonError("starts with a byte-order mark; save it as plain UTF-8")
     try:
         content = json.loads(
             data.decode("utf-8"),
@@ -70,17 +80,27 @@ def parse_json(data: bytes) -> Any:
             f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
         ) from error
     except RecursionError as error:
-        raise StrictJsonError("is nested too deeply") from error
-    if _depth_exceeds(content, MAXIMUM_DEPTH):
-        raise StrictJsonError(f"is nested deeper than {MAXIMUM_DEPTH} levels")
+        raise StrictJsonError(_TOO_DEEP) from error
+    _check([content], MAXIMUM_DEPTH + 1)
     return content
 
 
-def _depth_exceeds(value: object, levels: int) -> bool:
-    if not isinstance(value, dict | list):
-        return False
-    parts = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(_depth_exceeds(part, levels - 1) for part in parts)
+def _check(container: dict[str, Any] | list[Any], levels: int) -> None:
+    """Stop at a refused number, with what is beside it, and below this number of levels."""
+    if levels < 0:
+        raise StrictJsonError(_TOO_DEEP)
+    for value in container.values() if isinstance(container, dict) else container:
+        if isinstance(value, dict | list):
+            _check(value, levels - 1)
+        elif isinstance(value, _Refused):
+            where = ""
+            if isinstance(container, dict):
+                keys = [key for key, each in container.items() if each is value]
+                texts = {key: each for key, each in container.items() if isinstance(each, str)}
+                where = f", under {shown(keys[0], 200)}" + (
+                    f", next to {shown(texts, 200)}" if texts else ""
+                )
+            raise StrictJsonError(f"contains {value.why}{where}")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -92,17 +112,17 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
-def _finite(literal: str) -> float:
+def _finite(literal: str) -> float | _Refused:
     value = float(literal)
-    if not math.isfinite(value):
-        raise StrictJsonError(f"contains {literal[:40]}, which is not a finite number")
-    return value
+    if math.isfinite(value):
+        return value
+    return _Refused(f"{literal[:40]}, which is not a finite number")
 
 
-def _whole(literal: str) -> int:
-    if len(literal) > _LONGEST_INTEGER:
-        raise StrictJsonError(f"contains an integer of {len(literal)} digits")
-    return int(literal)
+def _whole(literal: str) -> int | _Refused:
+    if len(literal) <= _LONGEST_INTEGER:
+        return int(literal)
+    return _Refused(f"an integer of {len(literal)} digits")
 
 
 def shown(value: object, limit: int = 60) -> str:

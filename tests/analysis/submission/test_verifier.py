@@ -155,7 +155,7 @@ def test_out_never_overwrites_a_lock_file_and_a_long_name_is_one_line(
     lock = lock_path(workspace, locked.PROBLEM)
     before = lock.read_bytes()
     result = run("--submission", path, "--out", lock, "--resamples", 100)
-    assert result.exit_code == 1 and "contains the lock files" in result.stderr
+    assert result.exit_code == 1 and "Tokenmart keeps this file" in result.stderr
     assert lock.read_bytes() == before
     long = run("--submission", path, "--out", tmp_path / ("x" * 300), "--resamples", 100)
     assert long.exit_code == 4 and "name is too long" in long.stderr
