@@ -106,6 +106,7 @@ class DocumentTokenizer:
         ids = np.asarray(batch["input_ids"], dtype=np.int32)
         spans = np.asarray(batch["offset_mapping"], dtype=np.int32).reshape(-1, 2)
         self._refuse_other_ids(text, ids, spans)
+        _refuse_lost_text(text, spans)
         return TokenizedDocument(ids, spans[:, 0], spans[:, 1], len(ids))
 
     def _refuse_other_ids(self, text: str, ids: Ids, spans: NDArray[np.int32]) -> None:
@@ -123,6 +124,28 @@ class DocumentTokenizer:
                 "of its tokenizer.model reads the text otherwise than the library that gives the "
                 "tokens' places; remove the combining character there, or leave this text out"
             )
+
+
+def _refuse_lost_text(text: str, spans: NDArray[np.int32]) -> None:
+    """Stop at letters and digits that no token's span has: text is matched by its characters.
+
+    Some versions of `tokenizers` gave spans of no length (its issues 1553 and 1688: Llama 3).
+
+    Raises:
+        TokenmartError: there are such characters (code `lost-text`).
+    """
+    steps = np.zeros(len(text) + 1, dtype=np.int32)
+    np.add.at(steps, spans[:, 0], 1)
+    np.add.at(steps, spans[:, 1], -1)
+    outside = np.flatnonzero(np.cumsum(steps[:-1]) <= 0)
+    lost = next((int(at) for at in outside if text[at].isalnum()), None)
+    if lost is not None:
+        raise TokenmartError(
+            f"character {lost} ({text[max(0, lost - 8) : lost + 8]!r}) is in no token's span, so "
+            "its tokenizer can't match tokens with text; update the package tokenizers",
+            code="lost-text",
+            where=f"character {lost}",
+        )
 
 
 def load_tokenizer(checkpoint: Checkpoint, spec: ModelSpec) -> DocumentTokenizer:
