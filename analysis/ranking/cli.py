@@ -12,7 +12,11 @@ from analysis.options import RESAMPLES, SEED
 from warehouse.options import FILE, JSON, LAST_PROBLEM, WIDE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from analysis.ranking.metric_table import Direction
+    from analysis.ranking.results import Ranking, Row
+    from warehouse.paths import Workspace
 
 METRIC = click.option(
     "--metric",
@@ -21,12 +25,15 @@ METRIC = click.option(
     help="Show only this METRIC or METRIC/VARIANT; repeatable. p-values stay adjusted for all "
     "metrics tested.",
 )
-ROWS = 20
+ROWS = 10
 TOP = click.option(
     "--top",
     type=click.IntRange(1),
-    help=f"Number of rows to show (default: {ROWS}); with `correlate --json`, of rows that get "
-    "bootstrap intervals (default: all).",
+    help=f"Number of rows to show (default: {ROWS}, fewer where lines don't suffice); with --json, "
+    "of rows that get bootstrap intervals (default: the best and the baseline).",
+)
+EXPLAIN = click.option(
+    "--explain", is_flag=True, help="Also print definitions of columns and all notes."
 )
 
 
@@ -35,6 +42,7 @@ TOP = click.option(
 @METRIC
 @TOP
 @WIDE
+@EXPLAIN
 @click.option(
     "--sql",
     metavar="TEXT",
@@ -59,7 +67,6 @@ TOP = click.option(
     type=click.Choice(["higher", "lower"]),
     help="Which values of the metric given by --sql or --values are better.",
 )
-@click.option("--clustered", is_flag=True, help="Resample model families instead of models.")
 @RESAMPLES
 @SEED
 @JSON
@@ -68,11 +75,11 @@ def correlate(
     metrics: tuple[str, ...],
     top: int | None,
     wide: bool,
+    explain: bool,
     sql: str | None,
     values: Path | None,
     name: str,
     better: Direction,
-    clustered: bool,
     resamples: int,
     seed: int,
     as_json: bool,
@@ -93,12 +100,11 @@ def correlate(
         where problem = 'minilong' and condition = 'full' and position > 1000 group by model_id"
     """
     from analysis.ranking.ideas import idea_from_file, idea_from_sql
-    from analysis.ranking.leaderboard import leaderboard_record, rank_metrics
-    from analysis.ranking.leaderboard_view import print_leaderboard
-    from analysis.ranking.loading import load_table, parts_reader
+    from analysis.ranking.loading import load_table
+    from analysis.ranking.results import rank_metrics
+    from analysis.ranking.view import print_ranking
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
-    from warehouse.progress import progress_bar
 
     if sql is not None and values is not None:
         raise click.UsageError("give one of: --sql, --values")
@@ -110,27 +116,14 @@ def correlate(
     elif values is not None:
         ideas = idea_from_file(values, chosen, name)
     table = load_table(chosen, workspace, ideas, better, record=True)
-    ranked = len(ideas) + sum(c.kind == "variant" for c in table.named(metrics))
-    most = top or (ranked if as_json else ROWS)
-    detailed = min(most + len(ideas) + 1, ranked)
-    with progress_bar(detailed, "variants", detailed) as progress:
-        board = rank_metrics(
-            table,
-            seed,
-            resamples,
-            detailed,
-            clustered,
-            progress=progress,
-            shown=metrics,
-            parts_of=parts_reader(workspace, table),
-        )
-    if not as_json:
-        print_leaderboard(board, most, wide)
-        return
-    bootstrapped = sum(row.coefficients is not None for row in board.rows)
-    with progress_bar(bootstrapped, "variants", bootstrapped) as progress:
-        record = leaderboard_record(board, progress)
-    click.echo(json.dumps(record, indent=2, allow_nan=False))
+    table.named(metrics)
+    ranking = rank_metrics(table, seed, resamples)
+    rows = ranking.shown(metrics)
+    if as_json:
+        _print_json(ranking, rows, top, workspace)
+    else:
+        follow = f"`tokenmart select --problem {table.option}`"
+        print_ranking(ranking, rows, top or ROWS, follow, wide=wide, explain=explain)
 
 
 @click.command()
@@ -138,6 +131,7 @@ def correlate(
 @METRIC
 @TOP
 @WIDE
+@EXPLAIN
 @click.option(
     "--splits",
     default=500,
@@ -153,25 +147,25 @@ def select(
     metrics: tuple[str, ...],
     top: int | None,
     wide: bool,
+    explain: bool,
     splits: int,
     seed: int,
     unofficial: bool,
     as_json: bool,
 ) -> None:
-    """List the metrics that track the target, and those not distinguishable from the best.
+    """List the metrics that may be chosen, and those not distinguishable from the best.
 
-    Preregistered metrics come first and are tested separately. Of all others, a metric tracks the
-    target when its 95% CI, simultaneous for all metrics tested, excludes 0 over all models or
-    within families. A second list has the metrics that are not distinguishable from the best.
-    --metric and --top only filter the display; selection uses all metrics.
+    Only admissible metrics with a value for every model may be chosen; what is concluded about
+    each is what `correlate` concludes. The choice itself is evaluated on families that are left
+    out. --metric and --top only filter the display.
 
     \b
     tokenmart select --problem minilong
     tokenmart select --problem minilong --json > selection.json
     """
-    from analysis.ranking.loading import load_table, parts_reader
-    from analysis.ranking.metric_selection import select_metric
-    from analysis.ranking.selection_view import print_selection, selection_record
+    from analysis.ranking.loading import load_table
+    from analysis.ranking.results import rank_metrics
+    from analysis.ranking.view import print_ranking
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
 
@@ -180,9 +174,36 @@ def select(
     if metrics:
         load_table(ranked, workspace).named(metrics)  # a wrong name is refused before the record
     table = load_table(ranked, workspace, record=True)
-    parts_of = parts_reader(workspace, table)
-    selection = select_metric(table, seed, splits, unofficial, parts_of=parts_of)
+    ranking = rank_metrics(table, seed, splits=splits, unofficial=unofficial)
+    named = {id(row.column) for row in ranking.shown(metrics)}
+    rows = [row for row in ranking.candidates if id(row.column) in named]
     if as_json:
-        click.echo(json.dumps(selection_record(selection, metrics), indent=2, allow_nan=False))
-    else:
-        print_selection(selection, top or ROWS, metrics, wide)
+        _print_json(ranking, rows, top, workspace)
+        return
+    best = ranking.best
+    follow = f"`tokenmart report --problem {table.option}`"
+    if best and not ranking.registered and ranking.answer in ("tracks", "none-tracks"):
+        follow = (
+            "on models without labels, `tokenmart preregister --problem PROBLEM --metric "
+            f"{best.column.name}`"
+        )
+    print_ranking(ranking, rows, top or ROWS, follow, choosing=True, wide=wide, explain=explain)
+
+
+def _print_json(
+    ranking: Ranking, rows: Sequence[Row], top: int | None, workspace: Workspace
+) -> None:
+    """The record of these rows; ideas, the baseline and the first `top` get bootstrap intervals."""
+    from analysis.ranking.loading import parts_reader
+    from analysis.ranking.results import detailed, ranking_record
+    from warehouse.progress import progress_bar
+
+    variants = [row for row in rows if row.column.kind == "variant"]
+    wanted = [*(row for row in rows if row.column.kind != "variant"), *variants[: top or 1]]
+    wanted += [row for row in rows if ranking.baseline and row.column is ranking.baseline.column]
+    columns = list({id(row.column): row.column for row in wanted}.values())
+    with progress_bar(len(columns), "variants", len(columns)) as progress:
+        found = detailed(ranking, columns, parts_reader(workspace, ranking.table), progress)
+    of_column = {id(row.column): row for row in found.rows}
+    record = ranking_record(found, [of_column[id(row.column)] for row in rows])
+    click.echo(json.dumps(record, indent=2, allow_nan=False))

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from analysis.ranking.leaderboard import rank_metrics, row_record
 from analysis.ranking.loading import load_table
 from analysis.ranking.metric_table import Direction
+from analysis.ranking.results import rank_metrics, row_record
 from analysis.statistics.correlations import MINIMUM_POINTS, number
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.metrics.tries import Kind, Try
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("model_id", "value", "variant")
 _MEASURES = (
-    "spearman", "ci95_low", "ci95_high", "p_adjusted", "p_single", "held_out",
+    "spearman", "ci95_low", "ci95_high", "p_adjusted",
     "spearman_within_families", "p_adjusted_within_families",
 )  # fmt: skip
 SCHEMA = pa.schema(
     [
-        *((name, pa.string()) for name in ("metric", "variant", "kind", "direction")),
+        *((name, pa.string()) for name in ("metric", "variant", "kind", "direction", "verdict")),
         ("admissible", pa.bool_()),
         ("n", pa.int64()),
         *((name, pa.float64()) for name in _MEASURES),
@@ -151,15 +151,15 @@ def correlate(
         target: the problem whose target is used: its name, or the path of its problem file.
         name: of the metric given by `values`.
         better: which of `values` are better, `higher` or `lower`; lower ones are negated first.
-        seed: of the random splits behind `held_out`.
+        seed: of the random numbers behind intervals and p-values.
         into: `arrow`, `pandas`, `polars` or `relation`; see `query`.
 
     Returns:
         A row per metric variant: first those of `values` (kind `values`), then those of the build
         (kind `variant`), by decreasing Spearman correlation. `n` counts models. `ci95_low`,
-        `ci95_high` and `p_adjusted` are simultaneous for all metrics tested; `p_single` is not
-        adjusted. `held_out` is the mean correlation over random splits of the models.
-        `tracks_target`: the interval excludes 0 over all models or within families. `baseline`
+        `ci95_high` and `p_adjusted` are simultaneous for all metrics tested. `verdict` is what is
+        concluded (`tracks`, `not-distinguishable`, `too-few`, …); `tracks_target`: it is `tracks`,
+        that is, the interval over all models or within families lies above 0. `baseline`
         marks the row that others are compared with. An undefined number is null.
 
     Raises:
@@ -177,7 +177,7 @@ def correlate(
         table = _table(values)
         ideas = idea_from_rows(table.to_pylist(), table.column_names, problem, name)
     columns = load_table(problem, workspace, ideas, better, record=True)
-    board = rank_metrics(columns, seed, resamples=1, top=0)
+    board = rank_metrics(columns, seed)
     rows = [
         row_record(row)
         | {"ci95_low": number(row.interval.low), "ci95_high": number(row.interval.high)}

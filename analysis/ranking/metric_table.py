@@ -200,6 +200,19 @@ class MetricTable:
         return tuple(f"{f}/{k}" for f, k in zip(self.families, self.kinds, strict=True))
 
     @property
+    def developers(self) -> tuple[str, ...]:
+        """Who published each model: what its id has before the `/`; without one, its family."""
+        return tuple(
+            model.full_id.partition("/")[0] if "/" in model.full_id else model.family
+            for model in self.models
+        )
+
+    @property
+    def groupings(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Groups of models beside families: series and developers."""
+        return self.kinds, self.developers
+
+    @property
     def target_errors(self) -> Floats:
         """`[models]` standard error of the target, NaN where unknown."""
         known = self.target_source.get("stderr") or {}

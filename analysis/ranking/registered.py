@@ -1,34 +1,32 @@
 """Preregistered metrics, tested apart and together: nothing was chosen afterwards.
 
-Their p comes from permuting whole series within families, so it respects both. Neither it nor their
-lead over the baseline is adjusted for other metrics tested.
+`decide` tests them as it tests all metrics, with as many metrics as were registered and at the
+level that was registered. The sign is part of the prediction: only an interval above 0 confirms.
+Neither p nor the lead over the baseline is adjusted for other metrics tested.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from analysis.ranking.metric_table import MetricColumn, MetricTable, fewer_text
-from analysis.statistics.correlations import Interval, number, settled, spearman
-from analysis.statistics.families import family_interval
-from analysis.statistics.formats import signed, span
-from analysis.statistics.preregistered_tests import (
-    Lead,
-    arrangements,
-    directed_test,
-    exchangeable_strata,
-    lead_over,
-)
+from analysis.ranking.metric_table import MetricColumn, MetricTable
+from analysis.statistics.correlations import Interval, number, settled
+from analysis.statistics.decisions import Decisions, decide
+from analysis.statistics.lead import Lead, lead_over
 
 if TYPE_CHECKING:
     from analysis.preregistration.entries import PreregisteredMetric
 
-LEAD_LEVEL = 0.05
-"""Of the one-sided test that a metric leads the baseline."""
+Code = Literal[
+    "confirmed", "not-confirmed", "known-labels", "changed", "models-without-target",
+    "uneven-documents", "missing-models", "constant", "constant-target", "too-few",
+]  # fmt: skip
+"""The outcome, or the reason why there is none: known-labels: written when the labels were known;
+changed: the definition did since; the others as `decisions.Verdict`."""
 
 
 @dataclass(frozen=True)
@@ -36,76 +34,34 @@ class RegisteredResult:
     """One preregistered metric against the target, with the sign it was registered with.
 
     rho: Spearman, positive in the registered direction; NaN without a value for every model.
-    p: one-sided, adjusted for all metrics registered for the problem.
-    arrangements: of series, among which the test compares the one found: p is at least one over it.
+    interval: of rho; within_rho, within_interval: within families. All belong to the decision.
+    p: one-sided, adjusted for all metrics registered for the problem, the smaller one of the two.
     models: behind rho.
     unscored: how many of the registered models have no target score: a part of them, a demo for
         instance, is not what was registered.
     lead: over the baseline; None without one, or where the metric is the baseline.
     baseline: its name, empty without.
-    fewer: full id → documents, of the models whose value rests on fewer than that of another;
-        uneven: the same in words.
+    fewer: full id → documents, of the models whose value rests on fewer than that of another.
     """
 
     said: PreregisteredMetric
+    code: Code
     rho: float
     interval: Interval
+    within_rho: float
+    within_interval: Interval
+    evidence: tuple[str, ...]
     p: float
-    arrangements: int
     models: int
     unscored: int
     lead: Lead | None
     baseline: str
     fewer: dict[str, int]
-    uneven: str
 
     @property
     def holds(self) -> bool:
         """Whether it may be called confirmed."""
-        whole = not self.unscored and not self.fewer
-        return self.said.counts and whole and self.p < self.said.entry.level
-
-    @property
-    def text(self) -> str:
-        """The result in one line."""
-        entry, metric = self.said.entry, self.said.metric
-        name = f"{metric.name} (preregistration {entry.number}, {metric.direction} is better)"
-        if not entry.before_labels:
-            return f"{name}: written when labels were known ({entry.target}); exploratory"
-        if self.said.changed:
-            return f"{name}: since then {self.said.changed[0]}; exploratory"
-        if self.unscored:
-            return (
-                f"{name}: {self.unscored} of its {len(entry.models)} models have no target score; "
-                "exploratory"
-            )
-        if self.fewer:
-            return (
-                f"{name}: models were compared on different documents ({self.uneven}); exploratory"
-            )
-        if math.isnan(self.p):
-            return f"{name}: no value for every model, so it can't be tested"
-        if self.arrangements * entry.level < 1:
-            return (
-                f"{name}: can't be tested, because the series of its {self.models} models have "
-                f"{self.arrangements} arrangements only (whole series change places with those of "
-                f"as many models in their family) and p is at least {1 / self.arrangements:.2g}"
-            )
-        ruling = "confirmed" if self.holds else "not confirmed"
-        return (
-            f"{name}: {ruling}, rho {signed(self.rho)} (95% CI {span(self.interval)}, "
-            f"n = {self.models}), one-sided p {self.p:.4f} at level {entry.level:g}"
-            f"{self._lead_text}"
-        )
-
-    @property
-    def _lead_text(self) -> str:
-        if self.lead is None:
-            return ""
-        text = f"; rho minus that of {self.baseline} {signed(self.lead.value)} ({self.lead.text}"
-        if math.isnan(self.lead.p):
-            return f"{text})"
-        return f"{text}: {'is ahead' if self.lead.p < LEAD_LEVEL else 'not distinguishable'})"
+        return self.code == "confirmed"
 
     @property
     def record(self) -> dict[str, Any]:
@@ -120,7 +76,12 @@ class RegisteredResult:
             "changed_since": list(self.said.changed),
             "models_without_target": self.unscored,
             "models_with_fewer_documents": self.fewer,
-            "spearman": None if math.isnan(self.p) else number(self.rho),
+            "code": self.code,
+            "spearman": number(self.rho),
+            "spearman_ci": self.interval.record,
+            "spearman_within_families": number(self.within_rho),
+            "spearman_within_families_ci": self.within_interval.record,
+            "evidence": list(self.evidence),
             "p_one_sided": number(self.p),
             "level": entry.level,
             "holds": self.holds,
@@ -132,8 +93,6 @@ def registered_results(
     table: MetricTable, baseline: MetricColumn | None
 ) -> tuple[RegisteredResult, ...]:
     """Test every metric that was registered for the problem, together and against the baseline."""
-    series = list(zip(table.families, table.kinds, strict=True))
-    strata = exchangeable_strata(table.families, series)
     built = {column.name: column for column in table.columns if column.kind == "variant"}
     found = [built.get(said.metric.name) for said in table.registered]
     values = np.full((len(found), len(table.models)), np.nan)
@@ -141,38 +100,62 @@ def registered_results(
         if column is not None:
             higher = said.metric.direction == "higher"
             row[:] = settled(column.values if higher else -column.values)
-    complete = np.isfinite(values).all(axis=1)
-    p = np.full(len(values), np.nan)
-    if complete.any():
-        seed = table.registered[int(complete.argmax())].entry.seed
-        p[complete] = directed_test(
-            values[complete], table.target, seed, strata=strata, blocks=series
-        )
+    of_level: dict[float, Decisions] = {}
     results = []
-    for said, column, own, own_p in zip(table.registered, found, values, p, strict=True):
-        rho, interval, lead = math.nan, Interval(math.nan, math.nan, "family"), None
-        if np.isfinite(own).all():
-            rho = spearman(own, table.target)
-            interval = family_interval(own, table.target, table.families)
-            if baseline is not None and baseline is not column:
-                lead = lead_over(
-                    *(own, baseline.oriented, table.target, table.families, table.series),
-                    said.entry.seed,
-                )
+    for place, (said, column) in enumerate(zip(table.registered, found, strict=True)):
+        level = said.entry.level
+        if level not in of_level:
+            of_level[level] = decide(
+                *(values, table.target, table.families, table.groupings, said.entry.seed, level)
+            )
+        decisions, own = of_level[level], values[place]
+        lead = None
+        if np.isfinite(own).all() and baseline is not None and baseline is not column:
+            lead = lead_over(
+                *(own, baseline.oriented, table.target, table.families, table.series),
+                said.entry.seed,
+            )
+        unscored = sum(m.full_id in table.without_target for m in said.entry.models)
         fewer = table.fewer_documents(column) if column else {}
+        known = bool(np.isfinite(own).all())
         results.append(
             RegisteredResult(
                 said=said,
-                rho=rho,
-                interval=interval,
-                p=float(own_p),
-                arrangements=arrangements(strata, series),
+                code=_code(said, unscored, fewer, decisions, place),
+                rho=float(decisions.overall.rho[place]) if known else math.nan,
+                interval=decisions.overall.interval(place),
+                within_rho=float(decisions.within.rho[place]),
+                within_interval=decisions.within.interval(place),
+                evidence=decisions.evidence(place),
+                p=decisions.p(place),
                 models=len(table.models),
-                unscored=sum(m.full_id in table.without_target for m in said.entry.models),
+                unscored=unscored,
                 lead=lead,
                 baseline="" if baseline is None else baseline.name,
                 fewer=fewer,
-                uneven=fewer_text(column, fewer) if column else "",
             )
         )
     return tuple(results)
+
+
+def _code(
+    said: PreregisteredMetric,
+    unscored: int,
+    fewer: dict[str, int],
+    decisions: Decisions,
+    place: int,
+) -> Code:
+    if not said.entry.before_labels:
+        return "known-labels"
+    if said.changed:
+        return "changed"
+    if unscored:
+        return "models-without-target"
+    if fewer:
+        return "uneven-documents"
+    if not decisions.complete[place]:
+        return "missing-models"
+    verdict = decisions.verdict(place)
+    if verdict == "too-few" or verdict == "constant" or verdict == "constant-target":
+        return verdict
+    return "confirmed" if verdict == "tracks" else "not-confirmed"

@@ -9,17 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.ranking.leaderboard import (
-    MINIMUM_MODELS,
-    Leaderboard,
-    LeaderboardRow,
-    rank_metrics,
-)
 from analysis.ranking.loading import parts_reader
-from analysis.ranking.metric_selection import Candidate, MetricSelection, select_metric
 from analysis.ranking.metric_table import MetricColumn, MetricTable
+from analysis.ranking.results import Ranking, Row, detailed, rank_metrics
 from analysis.report.overview import short_name
 from analysis.statistics.correlations import Floats, spearman
+from analysis.statistics.resampling import DEFAULT_SPLITS
 from warehouse.targets import connect_to_targets
 
 if TYPE_CHECKING:
@@ -63,20 +58,14 @@ class ReportData:
     """One problem's metrics against its target."""
 
     table: MetricTable
-    board: Leaderboard
-    selection: MetricSelection | None
+    ranking: Ranking
     depths: tuple[DepthCell, ...]
     metric_correlations: MetricCorrelations
 
     @property
-    def best(self) -> LeaderboardRow:
-        """The admissible row with the largest |rho|."""
-        return next((row for row in self.board.rows if row.column.admissible), self.board.rows[0])
-
-    def candidate(self, column: MetricColumn) -> Candidate | None:
-        """The selection's result for a column; None if it may not be chosen."""
-        found = self.selection.candidates if self.selection else ()
-        return next((c for c in found if c.column is column), None)
+    def best(self) -> Row:
+        """The candidate with the largest rho; the first row where there is no candidate."""
+        return self.ranking.best or self.ranking.rows[0]
 
 
 def detailed_rows(table: MetricTable) -> int:
@@ -97,17 +86,19 @@ def gather(
     `progress` is called for each of `detailed_rows`.
     """
     parts_of = parts_reader(workspace, table)
-    board = rank_metrics(
-        table, seed, resamples, per_metric=DETAILED, progress=progress, parts_of=parts_of
-    )
-    enough = len(table.models) >= MINIMUM_MODELS
-    selection = select_metric(table, seed, parts_of=parts_of) if enough else None
+    ranking = rank_metrics(table, seed, resamples, splits=DEFAULT_SPLITS)
+    of_metric: Counter[str] = Counter()
+    shown = []
+    for row in ranking.rows:
+        of_metric[row.column.metric] += 1
+        if of_metric[row.column.metric] <= DETAILED or row is ranking.baseline:
+            shown.append(row.column)
+    ranking = detailed(ranking, shown, parts_of, progress)
     return ReportData(
         table=table,
-        board=board,
-        selection=selection,
+        ranking=ranking,
         depths=_depths(table, workspace),
-        metric_correlations=_metric_correlations(table, board),
+        metric_correlations=_metric_correlations(table, ranking),
     )
 
 
@@ -136,10 +127,10 @@ def _depths(table: MetricTable, workspace: Workspace) -> tuple[DepthCell, ...]:
     )
 
 
-def _metric_correlations(table: MetricTable, board: Leaderboard) -> MetricCorrelations:
+def _metric_correlations(table: MetricTable, ranking: Ranking) -> MetricCorrelations:
     """One variant per metric, the best; Spearman of each pair over the models both cover."""
     columns: dict[str, MetricColumn] = {}
-    for row in board.rows:
+    for row in ranking.rows:
         if not math.isnan(row.rho):
             columns.setdefault(row.column.metric, row.column)
     names = (*columns, "target")

@@ -13,9 +13,9 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from analysis.ranking.leaderboard import LeaderboardRow
-from analysis.ranking.leaderboard_view import FEW_TOKENS
 from analysis.ranking.metric_table import MetricColumn
+from analysis.ranking.results import Row
+from analysis.ranking.view import FEW_TOKENS
 from analysis.report.data import DepthCell, MetricCorrelations, ReportData, point_labels
 from analysis.report.drawing import (
     BARE_AXIS,
@@ -58,13 +58,13 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down"
 
 
 def leaderboard_figure(data: ReportData, width: int) -> Chart:
-    """Spearman of each variant with its 95% intervals, and its held-out value."""
+    """Spearman of each variant with its 95% intervals."""
     narrow = width < NARROW
     rows = [_leaderboard_point(row) for row in _shown(data)]
     order = [row["variant"] for row in rows]
     labels: dict[str, Any] = {"labels": False} if narrow else {"labelLimit": 0, "labelPadding": 8}
     y = alt.Y("variant:N", sort=order, axis=alt.Axis(**BARE_AXIS, **labels))
-    chance = float(np.nan_to_num(data.board.inference.overall.least_rho))
+    chance = float(np.nan_to_num(data.ranking.decisions.overall.least_rho))
     ends = [row[end] for row in rows for end in ("low", "after_low") if row[end] is not None]
     lowest = min([-chance, *ends])
     x = alt.X(
@@ -89,10 +89,6 @@ def leaderboard_figure(data: ReportData, width: int) -> Chart:
         base.mark_point(filled=True, size=80, color=CATEGORIES[0], opacity=1).encode(
             x=x, description="description:N"
         ),
-        base.mark_point(
-            size=65, shape="diamond", color=CATEGORIES[1], strokeWidth=2, fill=SURFACE, opacity=1,
-            aria=False,
-        ).encode(x="held_out:Q"),
     ]  # fmt: skip
     if narrow:
         names = base.mark_text(align="left", dx=2, dy=-14, color=INK, fontSize=12, aria=False)
@@ -101,9 +97,7 @@ def leaderboard_figure(data: ReportData, width: int) -> Chart:
     return alt.layer(*layers).properties(width=width, height=step * max(len(rows), 1))
 
 
-def scatter_figure(
-    all_families: Sequence[str], data: ReportData, shown: LeaderboardRow, width: int
-) -> Chart:
+def scatter_figure(all_families: Sequence[str], data: ReportData, shown: Row, width: int) -> Chart:
     """One metric against the target: a named point per model, dropped points hollow."""
     families = family_colours(all_families)
     rows = _scatter_points(data, shown.column)
@@ -319,23 +313,22 @@ def _family_colour(families: dict[str, str]) -> alt.Color:
     return alt.Color("family:N", scale=scale, legend=None)
 
 
-def _shown(data: ReportData) -> list[LeaderboardRow]:
+def _shown(data: ReportData) -> list[Row]:
     """Rows with intervals; with many metrics only the best variant of each, and the baseline."""
-    detailed = [row for row in data.board.rows if row.coefficients]
-    first: dict[str, LeaderboardRow] = {}
+    detailed = [row for row in data.ranking.rows if row.coefficients]
+    first: dict[str, Row] = {}
     for row in detailed:
         first.setdefault(row.column.metric, row)
     if len(first) <= MANY_METRICS:
         return detailed
-    base = data.board.baseline
+    base = data.ranking.baseline
     return [row for row in detailed if row is first[row.column.metric] or row is base]
 
 
-def _leaderboard_point(row: LeaderboardRow) -> dict[str, Any]:
+def _leaderboard_point(row: Row) -> dict[str, Any]:
     assert row.coefficients is not None
     noise, after = row.documents, row.interval
     drawn = noise.new_documents_and_models if noise else row.coefficients.spearman.percentile
-    said = "" if math.isnan(row.held_out) else f"held out {signed(row.held_out)}, in sample "
     return {
         "variant": row.column.name + ("" if row.column.admissible else " †"),
         "rho": row.rho,
@@ -343,15 +336,14 @@ def _leaderboard_point(row: LeaderboardRow) -> dict[str, Any]:
         "high": _or_none(drawn.high),
         "after_low": _or_none(after.low),
         "after_high": _or_none(after.high),
-        "held_out": _or_none(row.held_out),
-        "description": f"{row.column.name}: {said}{signed(row.rho)}, 95% CI {span(after)}, "
+        "description": f"{row.column.name}: {signed(row.rho)}, 95% CI {span(after)}, "
         f"bootstrap {span(drawn)}",
     }
 
 
 def _scatter_points(data: ReportData, column: MetricColumn) -> list[dict[str, Any]]:
     table, present = data.table, np.flatnonzero(column.present)
-    filtered = mcd_skipped(column.values[present], table.target[present], data.board.seed)
+    filtered = mcd_skipped(column.values[present], table.target[present], data.ranking.seed)
     rows = []
     for place, keep in zip(present, filtered.keep.tolist(), strict=True):
         model, value, target = table.models[place], column.values[place], table.target[place]

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from analysis.ranking.leaderboard import BASELINES
-from analysis.ranking.leaderboard_view import lengths_warnings
 from analysis.ranking.loading import lengths_read, models_by, outdated_note, records
+from analysis.ranking.results import BASELINES
+from analysis.ranking.view import lengths_note
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import Problem
 from warehouse.sql.connection import connect_read_only
@@ -310,7 +310,8 @@ def _notes(
         for (cut, documents, tokens, whole), ids in models_by(rows, among).items()
     ]
     lengths = lengths_read(connection, problem)
-    warnings = lengths_warnings(models_by(lengths, among), problem.asked)
+    read = models_by(lengths, among)
+    warnings = [lengths_note(read, problem.asked)] if len(read) > 1 else []
     warnings += [outdated] if outdated else []
     return (*lines, *(f"Warning: {warning}." for warning in warnings))
 

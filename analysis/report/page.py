@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from analysis.ranking.leaderboard_view import exploratory_line
-from analysis.ranking.registered import LEAD_LEVEL
-from analysis.ranking.selection_view import answer_lines
+from analysis.ranking.results import LEAD_LEVEL
+from analysis.ranking.view import answer_lines, exploratory_line
 from analysis.report import figures
 from analysis.report.data import ReportData
 from analysis.report.drawing import (
@@ -38,15 +37,14 @@ class Figure:
 def report_page(overview: Overview, data: ReportData | None, progress: Progress) -> str:
     """The whole page; without `data`, models and metrics only."""
     pages = html_pages()
-    selection = data.selection if data else None
     return pages.get_template("report.html.j2").render(
         overview=overview,
         data=data,
-        selection=selection,
+        ranking=data.ranking if data else None,
         drawings=_drawings(overview, data, progress),
         family_keys=_family_keys(overview),
-        answers=answer_lines(selection) if selection else [],
-        exploratory=exploratory_line(data.board.registered) if data else "",
+        answers=answer_lines(data.ranking) if data else [],
+        exploratory=exploratory_line(data.ranking.registered) if data else "",
         LEAD_LEVEL=LEAD_LEVEL,
     )
 
@@ -61,7 +59,7 @@ def _drawings(
 ) -> dict[str, Drawing]:
     found = {}
     for figure in _figures(overview, data):
-        if data and figure.name == "best_metric" and data.best is data.board.baseline:
+        if data and figure.name == "best_metric" and data.best is data.ranking.baseline:
             continue  # the page shows the two side by side
         progress(f"figures: {figure.name}", 1)
         name = f"{figure.name}-title"
@@ -99,7 +97,7 @@ def _target_figures(families: Sequence[str], data: ReportData) -> list[Figure]:
             partial(figures.metric_correlations_figure, data.metric_correlations),
         ),
     ]
-    for name, row in (("baseline", data.board.baseline), ("best_metric", data.best)):
+    for name, row in (("baseline", data.ranking.baseline), ("best_metric", data.best)):
         if row is not None:
             title = f"{row.column.name} against the target, one point per model"
             draw_points = partial(figures.scatter_figure, families, data, row)

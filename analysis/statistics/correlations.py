@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.stats
+from scipy.stats import rankdata
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.intp]
-
-SORTED_FROM = 12
-"""Points from which ranks by sorting are faster than by comparing all pairs."""
 
 MINIMUM_POINTS = 3
 """Two points correlate perfectly whatever they are: below three the result is undefined."""
@@ -78,38 +77,7 @@ def settled(values: Floats) -> Floats:
 
 def masked_ranks(values: Floats, keep: Flags) -> Floats:
     """`[rows, points]` ranks from 1 among each row's kept points, 0 outside; ties share a mean."""
-    if keep.all():
-        order = np.argsort(values, axis=1)
-        ordered = np.take_along_axis(values, order, axis=1)
-        if (ordered[:, 1:] > ordered[:, :-1]).all():  # neither ties nor NaN
-            ranks = np.empty(values.shape)
-            places = np.arange(1.0, values.shape[1] + 1.0)
-            np.put_along_axis(ranks, order, np.broadcast_to(places, values.shape), axis=1)
-            return ranks
-    if values.shape[1] >= SORTED_FROM and not np.isnan(values).any():
-        return _sorted_ranks(values, keep)
-    others = values[:, None, :]
-    own = values[:, :, None]
-    below = np.matmul((others < own).astype(np.float64), keep[:, :, None])[:, :, 0]
-    level = np.matmul((others == own).astype(np.float64), keep[:, :, None])[:, :, 0]
-    return np.where(keep, below + 0.5 * (level + 1.0), 0.0)
-
-
-def _sorted_ranks(values: Floats, keep: Flags) -> Floats:
-    """`masked_ranks` of values without NaN by sorting, in n log n steps instead of n²."""
-    order = np.lexsort((values, ~keep), axis=1)  # kept points first
-    ordered = np.take_along_axis(values, order, axis=1)
-    kept = np.take_along_axis(keep, order, axis=1)
-    places = np.arange(values.shape[1])
-    new = np.ones(values.shape, dtype=np.bool_)
-    new[:, 1:] = (ordered[:, 1:] != ordered[:, :-1]) | (kept[:, 1:] != kept[:, :-1])
-    first = np.maximum.accumulate(np.where(new, places, 0), axis=1)
-    ends = np.ones(values.shape, dtype=np.bool_)
-    ends[:, :-1] = new[:, 1:]
-    last = np.minimum.accumulate(np.where(ends, places, places[-1])[:, ::-1], axis=1)[:, ::-1]
-    ranks = np.empty(values.shape)
-    np.put_along_axis(ranks, order, np.where(kept, 0.5 * (first + last) + 1.0, 0.0), axis=1)
-    return ranks
+    return np.where(keep, rankdata(np.where(keep, values, np.inf), axis=1), 0.0)
 
 
 def unit_ranks(values: Floats, keep: Flags) -> Floats:
@@ -153,24 +121,22 @@ def spearman_rows(x: Floats, y: Floats, keep: Flags | None = None) -> Floats:
 
 
 def pearson(x: Floats, y: Floats) -> float:
-    """Pearson's r of two columns of n points; NaN where undefined."""
-    return float(pearson_rows(_unit_scale(x)[None, :], _unit_scale(y)[None, :])[0])
+    """Pearson's r of two columns of n points, scipy's; NaN where undefined."""
+    if not _defined(x, y) or math.isnan(
+        float(pearson_rows(_unit_scale(x)[None], _unit_scale(y)[None])[0])
+    ):
+        return math.nan
+    return float(scipy.stats.pearsonr(_unit_scale(x), _unit_scale(y)).statistic)
 
 
 def spearman(x: Floats, y: Floats) -> float:
-    """Spearman's rho of two columns of n points; NaN where undefined."""
-    return float(spearman_rows(x[None, :], y[None, :])[0])
+    """Spearman's rho of two columns of n points, scipy's; NaN where undefined."""
+    return float(scipy.stats.spearmanr(x, y).statistic) if _defined(x, y) else math.nan
 
 
 def kendall(x: Floats, y: Floats) -> float:
-    """Kendall's tau-b of two columns of n points; NaN where undefined."""
-    upper = np.triu_indices(x.size, k=1)
-    sign_x = np.sign(x[:, None] - x[None, :])[upper]
-    sign_y = np.sign(y[:, None] - y[None, :])[upper]
-    untied = np.sqrt(float((sign_x != 0).sum())) * np.sqrt(float((sign_y != 0).sum()))
-    if x.size < MINIMUM_POINTS or untied == 0:
-        return float("nan")
-    return float(np.clip((sign_x * sign_y).sum() / untied, -1.0, 1.0))
+    """Kendall's tau-b of two columns of n points, scipy's; NaN where undefined."""
+    return float(scipy.stats.kendalltau(x, y).statistic) if _defined(x, y) else math.nan
 
 
 def partial_spearman(x: Floats, y: Floats, control: Floats) -> float:
@@ -183,6 +149,10 @@ def partial_spearman(x: Floats, y: Floats, control: Floats) -> float:
     if not spread > 1e-12:
         return math.nan
     return float(np.clip((xy - xz * yz) / math.sqrt(spread), -1.0, 1.0))
+
+
+def _defined(x: Floats, y: Floats) -> bool:
+    return x.size >= MINIMUM_POINTS and bool(np.ptp(x) > 0 and np.ptp(y) > 0)
 
 
 def _unit_scale(values: Floats) -> Floats:

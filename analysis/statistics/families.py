@@ -1,20 +1,11 @@
-"""Models come in families and series: intervals for Spearman's rho that allow for it.
+"""Models come in families and series: how much less they are worth than independent ones.
 
-Models of one family resemble each other, so n models carry less information than n independent
-ones. The bootstrap over models ignores that and its interval is too short; the bootstrap over
-families needs more than a handful of them (both: see benchmarks/statistics_coverage.py).
-
-`family_interval` is for the correlation over all models. It widens the usual interval (Fisher's
-z with the standard error of Bonett & Wright 2000) by the square root of a design effect
-(Moulton 1986; Dutilleul 1993 for correlations): 1 + (sum of squared family sizes / n − 1) ×
-product of two intraclass correlations. The product is the largest of metric × target,
-metric × what it leaves unexplained of the target, and target × what it leaves of the metric: a
-single estimate from few families is often too small. It holds its level when metric and target are
-related equally within and between families. Where these two relations differ, rho itself depends on
-which families were drawn, and four families can't say how much.
-
-`within_families` is for another number, the correlation of differences inside families, and
-holds its level whatever happens between them.
+**Design effect** (Moulton 1986; Dutilleul 1993 for correlations): the variance of a correlation of
+n models over that of n independent ones is 1 + (sum of squared group sizes / n − 1) × product of
+two intraclass correlations. The product is the largest of metric × target, metric × what it leaves
+unexplained of the target, and target × what it leaves of the metric: a single estimate from few
+groups is often too small. It holds when metric and target are related equally within and between
+groups.
 
 `new_family` is the rank correlation to expect for a model of another family. Models are near-copies
 of each other: doses of one treatment, checkpoints of one base. Counted one by one, the largest
@@ -30,8 +21,7 @@ are as alike as their metric values times as their targets are. `R` has these li
 linear unbiased mean then weighs models by R⁻¹1, and 1ᵀR⁻¹1 is the number of independent models that
 all of them are worth: from the number of families to the number of models. The estimate is
 Spearman's rho with these weights, also inside the ranks, so that copies count on the scale by their
-weight only. Of the same three products as above the likeness with the highest cost is used. What it
-covers: benchmarks/statistics_selection.py.
+weight only. Of the same three products as above the likeness with the highest cost is used.
 """
 
 from __future__ import annotations
@@ -64,14 +54,6 @@ Shares = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class WithinFamilies:
-    """Correlation of the ranks inside families, pooled; NaN where undefined."""
-
-    value: float
-    interval: Interval
-
-
-@dataclass(frozen=True)
 class NewFamily:
     """Rank agreement with the target to be expected for a model of another family.
 
@@ -97,73 +79,43 @@ class NewFamily:
         }
 
 
-def family_interval(x: Floats, y: Floats, families: Sequence[str]) -> Interval:
-    """95% interval for Spearman's rho of `[n]` columns, metric and target, over all models.
-
-    NaN bounds with a constant column, fewer than `MINIMUM_MODELS` models or a single family, which
-    carries no information about another.
-    """
-    labels = codes(families)
-    rank_x, rank_y = _centred_ranks(x), _centred_ranks(y)
-    rho = _cosine(rank_x, rank_y)
-    if x.size < MINIMUM_MODELS or labels.max() == 0 or math.isnan(rho):
-        return Interval(math.nan, math.nan, "family")
-    effect = float(design_effects(rank_x[None, :], rank_y, labels)[0])
-    return _fisher_interval(rho, x.size, "family", effect=effect)
-
-
-def within_families(x: Floats, y: Floats, families: Sequence[str]) -> WithinFamilies:
-    """Partial correlation of the ranks of `[n]` columns given the family, with its interval."""
-    unknown = Interval(math.nan, math.nan, "family")
-    if not x.size:
-        return WithinFamilies(math.nan, unknown)
-    labels = codes(families)
-    rank_x, rank_y = _centred_ranks(x), _centred_ranks(y)
-    rho = _cosine(rank_x - _family_means(rank_x, labels), rank_y - _family_means(rank_y, labels))
-    # Each family takes one mean away, as the grand mean does in the plain correlation.
-    count = x.size - int(labels.max())
-    if count < MINIMUM_MODELS or math.isnan(rho):
-        return WithinFamilies(rho, unknown)
-    return WithinFamilies(rho, _fisher_interval(rho, count, "family"))
-
-
 def design_effects(x: Floats, y: Floats, groups: Indices) -> Floats:
-    """`[K]` factors by which correlations' variances exceed those of independent models.
+    """`[K, T]` factors by which correlations' variances exceed those of independent models.
 
-    From `[K, n]` and `[n]` centred ranks and the `[n]` codes of the models' groups.
+    Args:
+        x: `[K, n]` centred ranks of unit length, of metrics.
+        y: `[T, n]`, of targets.
+        groups: `[n]` codes of the models' groups.
     """
     sizes = np.bincount(groups)
-    excess = float((sizes**2).sum()) / y.size - 1.0
-    targets = np.broadcast_to(y, x.shape)
-    slope = (x * targets).sum(axis=1, keepdims=True)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        rest_x = x - slope / (y @ y) * targets
-        rest_y = targets - slope / (x * x).sum(axis=1, keepdims=True) * x
-    in_x, in_y, in_rest_x, in_rest_y = (
-        intraclass(rows, groups) for rows in (x, targets, rest_x, rest_y)
-    )
+    if sizes.size in (1, groups.size):
+        return np.ones((len(x), len(y)))
+    member = (np.arange(sizes.size)[:, None] == groups) / np.sqrt(sizes)[:, None]
+    mean_x, mean_y = x @ member.T, y @ member.T
+    rho, between = x @ y.T, mean_x @ mean_y.T
+    of_x, of_y = (mean_x**2).sum(axis=1)[:, None], (mean_y**2).sum(axis=1)
+    # a residual has the variance 1 − rho², and a quadratic form of the two between groups
+    rest = np.maximum(1.0 - rho**2, ROUNDING)
+    in_rest_x = intraclass((of_x - 2.0 * rho * between + rho**2 * of_y) / rest, sizes)
+    in_rest_y = intraclass((of_y - 2.0 * rho * between + rho**2 * of_x) / rest, sizes)
+    in_x, in_y = intraclass(of_x, sizes), intraclass(of_y, sizes)
     product = np.maximum(in_x * in_y, np.maximum(in_x * in_rest_y, in_y * in_rest_x))
-    return np.asarray(1.0 + excess * product)
+    return np.asarray(1.0 + (float((sizes**2).sum()) / groups.size - 1.0) * product)
 
 
-def intraclass(values: Floats, groups: Indices) -> Floats:
-    """Share of the variance between families of each row of `[K, n]` values.
+def intraclass(between: Floats, sizes: Indices) -> Floats:
+    """Share of the variance between groups, the ANOVA estimate, 0 to 1.
 
-    The ANOVA estimate, 0 to 1; 0 where every model is a family of its own: there is nothing to
-    share.
+    Args:
+        between: sum of squares between groups, of a column whose sum of squares is 1.
+        sizes: of the groups, at least two, and one of several members.
     """
-    sizes = np.bincount(groups)
-    count, families = values.shape[1], sizes.size
-    if families < 2 or count == families:
-        return np.zeros(len(values))
-    member = (np.arange(families)[:, None] == groups).astype(np.float64)
-    means = ((values @ member.T) / sizes)[:, groups]
-    inside = ((values - means) ** 2).sum(axis=1) / (count - families)
-    overall = values.mean(axis=1, keepdims=True)
-    between = ((means - overall) ** 2).sum(axis=1) / (families - 1)
-    typical = (count - float((sizes**2).sum()) / count) / (families - 1)
-    total = between + (typical - 1.0) * inside
-    share = (between - inside) / np.where(total > 0, total, 1.0)
+    count, groups = int(sizes.sum()), sizes.size
+    inside = (1.0 - between) / (count - groups)
+    among = between / (groups - 1)
+    typical = (count - float((sizes**2).sum()) / count) / (groups - 1)
+    total = among + (typical - 1.0) * inside
+    share = (among - inside) / np.where(total > 0, total, 1.0)
     return np.where(total > 0, np.clip(share, 0.0, 1.0), 0.0)
 
 
@@ -258,20 +210,6 @@ def _standardised(values: Floats, weights: Floats) -> Floats:
     below = np.sign(values[:, None] - values) @ weights
     centred = below - float(weights @ below)
     return np.asarray(centred / math.sqrt(float(weights @ centred**2)))
-
-
-def _centred_ranks(values: Floats) -> Floats:
-    """Ranks less their mean: half of (how many values lie below − how many lie above)."""
-    return np.asarray(np.sign(values[:, None] - values).sum(axis=1) / 2)
-
-
-def _family_means(values: Floats, labels: Indices) -> Floats:
-    return np.asarray((np.bincount(labels, values) / np.bincount(labels))[labels])
-
-
-def _cosine(x: Floats, y: Floats) -> float:
-    length = math.sqrt(float(x @ x) * float(y @ y))
-    return min(max(float(x @ y) / length, -1.0), 1.0) if length > 1e-9 else math.nan
 
 
 def half_swap(rho: float, count: int) -> float:

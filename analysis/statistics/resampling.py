@@ -1,31 +1,36 @@
-"""Resampling of models: paired bootstrap intervals, by point or by family, and hold-out splits.
+"""Resampling of models: bootstrap intervals, and splits that estimate what a choice is worth.
 
-A statistic takes `[rows, points]` columns and returns `[rows]` values, NaN where undefined.
-Resamples with an undefined statistic are left out of the interval and counted.
+Intervals of models resampled one by one are scipy's (percentile; BCa, Efron 1987). Whole series are
+drawn by `draw` and `replicate`. A statistic takes `[rows, points]` columns and returns `[rows]`
+values, NaN where undefined; resamples with an undefined statistic are left out and counted.
 
-`repeated_splits` chooses the best of many metrics on a part of the models and scores it on the
-others. Directions are declared, so the choice on the training models is the metric with the largest
-signed Spearman. What it is worth is measured on models the choice never saw: the mean over random
-splits (repeated hold-out; Burman 1989). It describes the procedure of choosing; inference on the
-chosen metric is in `analysis.statistics.simultaneous`.
+`choice_procedure` chooses the best of many metrics on a part of the models and scores it on the
+others, whole families at once: a family that is on both sides would tell the choice about the test.
+The mean describes the procedure of choosing, not one metric; inference on metrics is in
+`analysis.statistics.decisions`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import NormalDist
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import scipy.stats
 
 from analysis.statistics.correlations import (
     Flags,
     Floats,
     Indices,
     Interval,
+    codes,
     kendall,
+    number,
     pearson,
     spearman,
     spearman_rows,
@@ -38,9 +43,9 @@ Statistic = Callable[[Floats, Floats], Floats]
 DEFAULT_RESAMPLES = 10_000
 DEFAULT_SPLITS = 500
 MINIMUM_TRAINING = 5
+MINIMUM_TEST = 4
 TEST_SHARE = 1 / 3
 
-_TAILS = ((1.0 - 0.95) / 2.0, 1.0 - (1.0 - 0.95) / 2.0)
 _ROWS_AT_ONCE = 4096
 _DIGITS = 10
 """Correlations equal to this many digits are equal: the rest is rounding of the processor."""
@@ -61,14 +66,12 @@ class Correlations:
 
     x: `[n]`, the metric; y: `[n]`, the target; seed: of the bootstrap and of the MCD filter.
     resamples: of each interval; all intervals use the same resamples.
-    clusters: families to resample as wholes; None resamples models.
     """
 
     x: Floats = field(repr=False)
     y: Floats = field(repr=False)
     seed: int
     resamples: int = DEFAULT_RESAMPLES
-    clusters: Sequence[str] | None = None
 
     @cached_property
     def pearson(self) -> float:
@@ -93,7 +96,8 @@ class Correlations:
     @cached_property
     def spearman(self) -> Estimate:
         """Spearman's rho with its intervals."""
-        return self._estimate(spearman(self.x, self.y), spearman_rows)
+        value = spearman(self.x, self.y)
+        return bootstrap(value, spearman_rows, self.x, self.y, self.seed, self.resamples)
 
     @cached_property
     def skipped_spearman(self) -> Estimate:
@@ -102,18 +106,50 @@ class Correlations:
         def skipped_rows(x: Floats, y: Floats) -> Floats:
             return mcd_skipped_rows(x, y, self.seed)
 
-        return self._estimate(self.skipped.value, skipped_rows)
+        value = self.skipped.value
+        return bootstrap(value, skipped_rows, self.x, self.y, self.seed, self.resamples)
 
-    @cached_property
-    def _draws(self) -> list[Indices]:
-        return draw(self.x.size, self.resamples, self.seed, self.clusters)
 
-    def _estimate(self, value: float, statistic: Statistic) -> Estimate:
-        replicates = replicate(statistic, self.x, self.y, self._draws)
-        left_out = jackknife(statistic, self.x, self.y, self.clusters)
-        return Estimate(
-            value, percentile_interval(replicates), bca_interval(value, replicates, left_out)
+def bootstrap(
+    value: float, statistic: Statistic, x: Floats, y: Floats, seed: int, resamples: int
+) -> Estimate:
+    """scipy's percentile and BCa intervals at 95% of a statistic of `[n]` columns.
+
+    Bounds are NaN where the value is undefined, and those of BCa where a jackknife value is.
+    """
+
+    def on_rows(x: Floats, y: Floats, axis: int) -> Floats:  # scipy gives [rows, n] or [n]
+        wide = np.atleast_2d(x), np.atleast_2d(y)
+        found = statistic(*wide)
+        return found if x.ndim > 1 else found[0]
+
+    def interval(method: str, **options: Any) -> Any:
+        return scipy.stats.bootstrap(
+            (x, y), on_rows, paired=True, vectorized=True, axis=-1, method=method, **options
         )
+
+    with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an undefined BCa interval is NaN
+        first = interval(
+            "percentile", n_resamples=resamples, batch=_ROWS_AT_ONCE,
+            rng=np.random.default_rng(seed),
+        )  # fmt: skip
+        drawn = first.bootstrap_distribution
+        defined = SimpleNamespace(bootstrap_distribution=drawn[~np.isnan(drawn)])
+        bounds: dict[str, tuple[float, float]] = {}
+        for method in ("percentile", "BCa"):
+            if math.isnan(value) or not defined.bootstrap_distribution.size:
+                bounds[method] = (math.nan, math.nan)
+            else:
+                found = interval(method, n_resamples=0, bootstrap_result=defined)
+                low, high = found.confidence_interval
+                bounds[method] = (float(low), float(high))
+    undefined = int(np.isnan(drawn).sum())
+    return Estimate(
+        value,
+        Interval(*bounds["percentile"], "percentile", undefined),
+        Interval(*bounds["BCa"], "bca", undefined),
+    )
 
 
 def draw(
@@ -157,136 +193,97 @@ def replicate(statistic: Statistic, x: Floats, y: Floats, draws: list[Indices]) 
 def percentile_interval(replicates: Floats) -> Interval:
     """95% interval between the outer quantiles of the defined replicates."""
     defined = replicates[~np.isnan(replicates)]
-    low, high = np.quantile(defined, _TAILS) if defined.size else (math.nan, math.nan)
+    low, high = np.quantile(defined, (0.025, 0.975)) if defined.size else (math.nan, math.nan)
     undefined = int(replicates.size - defined.size)
     return Interval(float(low), float(high), "percentile", undefined)
 
 
-def bca_interval(estimate: float, replicates: Floats, jackknife: Floats) -> Interval:
-    """Bias-corrected and accelerated 95% interval (Efron 1987).
-
-    Args:
-        estimate: the statistic on the data.
-        replicates: `[resamples]`.
-        jackknife: `[n or clusters]`, the statistic with one point or cluster left out.
-
-    Returns:
-        The interval; bounds are NaN when the estimate or the jackknife is undefined.
-    """
-    defined = replicates[~np.isnan(replicates)]
-    left = jackknife[~np.isnan(jackknife)]
-    normal = NormalDist()
-    low = high = math.nan
-    if defined.size and left.size > 2 and not math.isnan(estimate):
-        # Ties with the estimate count half: resamples often repeat it exactly.
-        tolerance = 1e-12
-        below = float((defined < estimate - tolerance).mean())
-        level_share = float((np.abs(defined - estimate) <= tolerance).mean())
-        share = min(max(below + level_share / 2, 0.5 / defined.size), 1 - 0.5 / defined.size)
-        bias = normal.inv_cdf(share)
-        push = left.mean() - left
-        scale = float((push**2).sum()) ** 1.5
-        acceleration = float((push**3).sum()) / (6.0 * scale) if scale > 0 else 0.0
-        bounds = []
-        for probability in _TAILS:
-            z = bias + normal.inv_cdf(probability)
-            bounds.append(normal.cdf(bias + z / (1.0 - acceleration * z)))
-        low, high = (float(bound) for bound in np.quantile(defined, bounds))
-    return Interval(low, high, "bca", int(replicates.size - defined.size))
-
-
-def jackknife(
-    statistic: Statistic, x: Floats, y: Floats, clusters: Sequence[str] | None = None
-) -> Floats:
-    """The statistic with each point (or each cluster) left out in turn."""
-    of_point = np.arange(x.size) if clusters is None else np.array(clusters)
-    values = []
-    for label in np.unique(of_point):
-        rest = of_point != label
-        if rest.any():  # with a single cluster nothing is left
-            values.append(statistic(x[rest][None, :], y[rest][None, :])[0])
-    return np.array(values)
-
-
 @dataclass(frozen=True)
-class Splits:
-    """Repeated random train/test splits.
+class ChoiceProcedure:
+    """What choosing the metric with the largest rho is worth, by splits of the families.
 
-    tested: models in each test part; the choice is made on the others.
-    chosen: `[K, splits]` variants with the largest rho on the training part, mostly one.
-    train: `[splits]` rho of the choice there; test: `[splits]` its rho on the rest, the mean over
-        equal ones: which of them comes first is no reason to choose it.
-    variant_test: `[K]` mean test rho of each variant.
-    baseline_test: `[splits]` test rho of the baseline variant, NaN without one.
+    splits: how many different ones; 0 where no two parts of the families are large enough.
+    in_sample: mean rho of the chosen metric on the models it was chosen by.
+    held_out: its mean rho on the others, the mean over equal ones.
+    baseline: mean rho of the baseline on these; NaN without one.
     """
 
-    tested: int
-    chosen: Flags
-    train: Floats
-    test: Floats
-    variant_test: Floats
-    baseline_test: Floats
+    splits: int
+    in_sample: float
+    held_out: float
+    baseline: float
 
     @property
-    def held_out(self) -> float:
-        """Mean test correlation of the procedure."""
-        return float(self.test.mean())
-
-    @property
-    def baseline_held_out(self) -> float:
-        """Mean test correlation of the baseline; NaN without one."""
-        return float(self.baseline_test.mean())
-
-    @property
-    def beats_baseline(self) -> float:
-        """Share of the splits in which the choice does better than the baseline; ties half."""
-        ahead = np.round(self.test - self.baseline_test, _DIGITS)
-        return float((1.0 + np.sign(ahead)).mean() / 2)
-
-    @property
-    def optimism(self) -> float:
-        """Mean training correlation minus mean test correlation of what was chosen."""
-        return float(self.train.mean() - self.test.mean())
+    def record(self) -> dict[str, Any]:
+        """As JSON-ready values."""
+        return {
+            "splits": self.splits,
+            "in_sample_mean": number(self.in_sample),
+            "held_out_mean": number(self.held_out),
+            "baseline_held_out_mean": number(self.baseline),
+        }
 
 
-def repeated_splits(
+def choice_procedure(
     metrics: Floats,
     target: Floats,
+    groupings: Sequence[Sequence[Hashable]],
     seed: int,
     splits: int = DEFAULT_SPLITS,
     baseline: int | None = None,
-) -> Splits:
+) -> ChoiceProcedure:
     """Choose on a part of the models, score on the rest, many times.
 
-    The test part is a third of the models, but at least four, as long as five are left to
-    train on: a correlation of fewer models is hardly informative.
+    The test part is a third of the models or more, at least four, as long as five are left to
+    train on. Models that share a label of any grouping are on one side.
 
     Args:
         metrics: `[K, n]`, oriented, complete.
         target: `[n]`.
+        groupings: `[n]` labels each.
         seed: of the splits.
-        splits: how many.
+        splits: how many to draw; those that are drawn twice count twice.
         baseline: a variant scored on the same test models as the chosen one.
     """
-    count = target.size
-    test_size = min(max(4, round(count * TEST_SHARE)), count - MINIMUM_TRAINING)
-    generator = np.random.default_rng(seed)
-    order = np.argsort(generator.random((splits, count)), axis=1)
-    train = np.zeros((splits, count), dtype=np.bool_)
-    np.put_along_axis(train, order[:, test_size:], True, axis=1)
+    train = _training_parts(target.size, groupings, seed, splits)
+    if not len(train):
+        return ChoiceProcedure(0, math.nan, math.nan, math.nan)
     # a metric that is constant on a part of the models ranks them not at all: 0, not unknown
     train_rho = np.nan_to_num(_rho_of_parts(metrics, target, train))
     test_rho = np.nan_to_num(_rho_of_parts(metrics, target, ~train))
     rounded = np.round(train_rho, _DIGITS)
     chosen = rounded == rounded.max(axis=0)
-    return Splits(
-        tested=test_size,
-        chosen=chosen,
-        train=train_rho.max(axis=0),
-        test=(test_rho * chosen).sum(axis=0) / chosen.sum(axis=0),
-        variant_test=test_rho.mean(axis=1),
-        baseline_test=np.full(splits, np.nan) if baseline is None else test_rho[baseline],
+    held_out = (test_rho * chosen).sum(axis=0) / chosen.sum(axis=0)
+    return ChoiceProcedure(
+        splits=len(np.unique(train, axis=0)),
+        in_sample=float(train_rho.max(axis=0).mean()),
+        held_out=float(held_out.mean()),
+        baseline=math.nan if baseline is None else float(test_rho[baseline].mean()),
     )
+
+
+def _training_parts(
+    count: int, groupings: Sequence[Sequence[Hashable]], seed: int, splits: int
+) -> Flags:
+    """`[splits, n]`, which models train: whole groups, drawn in random order into the test part."""
+    groups = codes(range(count))
+    for labels in groupings:  # joined: models that share a label of any grouping
+        for members in (np.flatnonzero(codes(labels) == c) for c in set(codes(labels).tolist())):
+            groups[np.isin(groups, groups[members])] = groups[members[0]]
+    names = np.unique(groups)
+    sizes = np.array([(groups == name).sum() for name in names])
+    wanted, most = max(MINIMUM_TEST, round(count * TEST_SHARE)), count - MINIMUM_TRAINING
+    generator = np.random.default_rng(seed)
+    found = []
+    for _ in range(splits):
+        test, size = [], 0
+        for group in generator.permutation(names.size):
+            if size < wanted and size + sizes[group] <= most:
+                test.append(names[group])
+                size += sizes[group]
+        if size >= MINIMUM_TEST:
+            found.append(~np.isin(groups, test))
+    return np.array(found, dtype=np.bool_).reshape(-1, count)
 
 
 def _rho_of_parts(metrics: Floats, target: Floats, part: Flags) -> Floats:

@@ -16,7 +16,7 @@ import numpy as np
 from analysis.ranking.loading import records
 from analysis.ranking.metric_table import MetricColumn, MetricTable
 from analysis.statistics.correlations import number, settled
-from analysis.statistics.simultaneous import infer
+from analysis.statistics.decisions import decide
 from analysis.submission import verifier as locked
 from analysis.templates import environment
 from warehouse.metrics.lineage import Lineage
@@ -139,13 +139,14 @@ def claims_record(subject: Subject, as_of: str) -> dict[str, Any]:
         values = [entry.values.get(model.model_id, np.nan) for model in table.models]
         sign = -1.0 if (entry.metric, entry.variant) in lower else 1.0
         rows.append(settled(sign * np.array(values)))
-    inference = infer(np.stack(rows), table.target, table.families, table.kinds)
+    found = decide(np.stack(rows), table.target, table.families, table.groupings)
     return {
         "as_of": moment,
         "tried": len(tried),
-        "p_adjusted": number(float(inference.overall.p[0])),
-        "p_adjusted_within_families": number(float(inference.within.p[0])),
-        "spearman_ci95_after_choice": inference.overall.interval(0).record,
+        "verdict": found.verdict(0),
+        "p_adjusted": number(float(found.overall.p[0])),
+        "p_adjusted_within_families": number(float(found.within.p[0])),
+        "spearman_ci95_after_choice": found.overall.interval(0).record,
         "families": len(set(table.families)),
         "kinds": len(set(table.kinds)),
         "preregistration": _preregistration(subject, moment),

@@ -1,0 +1,464 @@
+"""All metrics of a problem against its target: one record, which commands and report show.
+
+`decide` says what is concluded about each metric, of all metrics ever tested. Comparisons, with the
+best metric and with the baseline, are among the candidates: admissible variants of this build that
+have a value for every model. Only they may be chosen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
+from typing import Any, Literal
+
+import numpy as np
+
+from analysis.ranking.metric_table import MetricColumn, MetricTable, PartsOf
+from analysis.ranking.registered import RegisteredResult, registered_results
+from analysis.statistics.correlations import Interval, number, partial_spearman, spearman
+from analysis.statistics.decisions import Decisions, Verdict, decide
+from analysis.statistics.document_noise import DocumentNoise, document_noise, noise_ceiling
+from analysis.statistics.families import NewFamily, new_family
+from analysis.statistics.resampling import (
+    DEFAULT_RESAMPLES,
+    ChoiceProcedure,
+    Correlations,
+    choice_procedure,
+)
+from analysis.statistics.simultaneous import indistinguishable, joint_errors, p_above
+from warehouse.progress import Progress, no_progress
+
+BASELINES = ("perplexity", "no_evaluation")
+"""Metrics that others are compared with; the second one, where scores were made elsewhere, is what
+is known of a run without evaluating it."""
+
+LEAD_LEVEL = 0.05
+"""Of the one-sided test that a metric leads the baseline."""
+
+MINIMUM_OF_PARTIAL = 8
+"""Models of known size, from which a correlation given size is computed."""
+
+Answer = Literal["tracks", "none-tracks", "too-few", "constant-target"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One metric with its sign, in the inference on all metrics ever tested.
+
+    rho: Spearman over all models with a value.
+    interval, p_adjusted: simultaneous for all metrics tested; NaN where it isn't tested.
+    within_rho, within_interval, p_within: the same within families.
+    verdict, evidence: see `decisions.Verdict` and `Decisions.evidence`.
+    fewer: full id → documents, of the models whose value rests on fewer than that of another.
+    near_best: whether it is a candidate that can't be distinguished from the best one.
+    minus_baseline: rho minus that of the baseline; p_beats_baseline: one-sided, adjusted for all
+        complete columns. NaN for others, and where the models are too few for any claim.
+    partial: Spearman given log parameters.
+    new_family: expected rho in another family, its interval allowing for the choice.
+    alike: the columns with the most similar ranking (Spearman, with its sign); of ideas only.
+    coefficients, documents: with bootstrap intervals, where these were asked for.
+    """
+
+    column: MetricColumn
+    rho: float
+    interval: Interval
+    p_adjusted: float
+    within_rho: float
+    within_interval: Interval
+    p_within: float
+    verdict: Verdict
+    evidence: tuple[str, ...]
+    fewer: dict[str, int]
+    near_best: bool
+    minus_baseline: float
+    p_beats_baseline: float
+    partial: float
+    new_family: NewFamily
+    alike: tuple[tuple[MetricColumn, float], ...] = ()
+    coefficients: Correlations | None = None
+    documents: DocumentNoise | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of models with a value."""
+        return int(self.column.present.sum())
+
+    @property
+    def tracks(self) -> bool:
+        """Whether it tracks the target."""
+        return self.verdict == "tracks"
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Ideas first, then variants by decreasing rho, undefined ones last.
+
+    decisions: about all metrics ever tested, in the order of `table.everything`.
+    candidates: rows that may be chosen, largest rho first.
+    baseline: the row that others are compared with; None if there is none.
+    registered: the preregistered metrics, tested apart.
+    choice: what choosing among the candidates is worth; None where it wasn't asked for.
+    noise_ceiling: what a perfect metric may reach against this target, NaN where unknown.
+    """
+
+    table: MetricTable
+    rows: tuple[Row, ...]
+    candidates: tuple[Row, ...]
+    baseline: Row | None
+    decisions: Decisions
+    registered: tuple[RegisteredResult, ...]
+    choice: ChoiceProcedure | None
+    noise_ceiling: float
+    seed: int
+    resamples: int
+
+    @property
+    def answer(self) -> Answer:
+        """The conclusion in one code."""
+        if self.decisions.constant_target:
+            return "constant-target"
+        if self.decisions.too_few:
+            return "too-few"
+        return "tracks" if self.tracking else "none-tracks"
+
+    @property
+    def best(self) -> Row | None:
+        """The candidate with the largest rho."""
+        return self.candidates[0] if self.candidates else None
+
+    @property
+    def tracking(self) -> tuple[Row, ...]:
+        """What tracks the target, largest rho first."""
+        return tuple(sorted((row for row in self.rows if row.tracks), key=best_first))
+
+    @property
+    def near_best(self) -> tuple[Row, ...]:
+        """Candidates that can't be distinguished from the best, largest rho first."""
+        return tuple(row for row in self.candidates if row.near_best)
+
+    def shown(self, metrics: Sequence[str]) -> tuple[Row, ...]:
+        """The rows of these METRICs or METRIC/VARIANTs, ideas always; all when none is named."""
+        named = {id(column) for column in self.table.named(metrics)}
+        return tuple(r for r in self.rows if r.column.kind != "variant" or id(r.column) in named)
+
+
+def best_first(row: Row) -> tuple[float, str]:
+    """Sort key: largest rho first, undefined last; equal ones by name, not by order of columns."""
+    return 2.0 if math.isnan(row.rho) else -round(row.rho, 10), row.column.name
+
+
+def decide_all(table: MetricTable, columns: Sequence[MetricColumn], seed: int = 0) -> Decisions:
+    """`decide` under every grouping of a problem's models: family, series, developer."""
+    metrics = np.stack([column.oriented for column in columns])
+    return decide(metrics, table.target, table.families, table.groupings, seed)
+
+
+def rank_metrics(
+    table: MetricTable,
+    seed: int,
+    resamples: int = DEFAULT_RESAMPLES,
+    splits: int = 0,
+    unofficial: bool = False,
+) -> Ranking:
+    """Decide on every metric and compare the candidates.
+
+    'Lower is better' metrics are negated first, so that a positive rho means that the metric
+    behaves as its catalogue entry expects.
+
+    Args:
+        table: of the problem.
+        seed: of all that is drawn.
+        resamples: of the intervals that `detailed` adds.
+        splits: random splits that estimate what the choice is worth; none with 0.
+        unofficial: let variants compete that need a second model.
+    """
+    decisions = decide_all(table, table.everything, seed)
+    complete = [c for c in table.columns if c.present.all() and np.ptp(c.values) > 0]
+    candidates = [c for c in complete if c.kind == "variant" and (c.admissible or unofficial)]
+    base = default_baseline(complete, table.baseline)
+    comparable = bool(np.ptp(table.target) > 0) and not decisions.too_few
+    near, gaps = _compared(table, candidates, complete, base, comparable)
+    critical = decisions.overall.critical
+    rows = []
+    for place, column in enumerate(table.columns):
+        x, y = column.oriented[column.present], table.target[column.present]
+        fewer = table.fewer_documents(column)
+        verdict = decisions.verdict(place)
+        minus, p_beats = gaps.get(id(column), (math.nan, math.nan))
+        rows.append(
+            Row(
+                column=column,
+                rho=spearman(x, y),
+                interval=decisions.overall.interval(place),
+                p_adjusted=float(decisions.overall.p[place]),
+                within_rho=float(decisions.within.rho[place]),
+                within_interval=decisions.within.interval(place),
+                p_within=float(decisions.within.p[place]),
+                verdict="uneven-documents" if fewer and verdict == "tracks" else verdict,
+                evidence=decisions.evidence(place),
+                fewer=fewer,
+                near_best=id(column) in near,
+                minus_baseline=minus,
+                p_beats_baseline=p_beats,
+                partial=_partial(table, column),
+                new_family=new_family(
+                    *(x, y),
+                    list(compress(table.families, column.present)),
+                    list(compress(table.kinds, column.present)),
+                    critical,
+                ),
+                alike=() if column.kind == "variant" else _most_alike(column, table),
+            )
+        )
+    rows.sort(key=lambda row: (row.column.kind == "variant", best_first(row)))
+    allowed = {id(column) for column in candidates}
+    # built once and no longer there: they can't win, but choices were made among them, too
+    earlier = [c for c in table.tried if c.kind == "variant" and (c.admissible or unofficial)]
+    every = [*candidates, *(c for c in earlier if c.present.all() and np.ptp(c.values) > 0)]
+    choice = None
+    if splits and candidates:
+        of_base = next((i for i, column in enumerate(candidates) if column is base), None)
+        choice = choice_procedure(
+            np.stack([column.oriented for column in every]),
+            *(table.target, [table.families, table.developers], seed, splits, of_base),
+        )
+    return Ranking(
+        table=table,
+        rows=tuple(rows),
+        candidates=tuple(row for row in rows if id(row.column) in allowed),
+        baseline=next((row for row in rows if row.column is base), None),
+        decisions=decisions,
+        registered=registered_results(table, base),
+        choice=choice,
+        noise_ceiling=noise_ceiling(table.target, table.target_errors),
+        seed=seed,
+        resamples=resamples,
+    )
+
+
+def detailed(
+    ranking: Ranking,
+    columns: Collection[MetricColumn],
+    parts_of: PartsOf | None = None,
+    progress: Progress = no_progress,
+) -> Ranking:
+    """The ranking with every coefficient and bootstrap intervals for the rows of some columns.
+
+    Args:
+        ranking: without them.
+        columns: of the table.
+        parts_of: reads a column's documents; None for no intervals over documents.
+        progress: called for each column.
+    """
+    table, wanted = ranking.table, {id(column) for column in columns}
+
+    def with_details(row: Row) -> Row:
+        column = row.column
+        if id(column) not in wanted or math.isnan(row.rho):
+            return row
+        x, y = column.oriented[column.present], table.target[column.present]
+        parts = parts_of(column) if parts_of else None
+        noise = None
+        if parts is not None:
+            noise = document_noise(
+                *(parts, column.oriented, table.target, table.target_errors, table.series),
+                ranking.seed,
+            )
+        found = Correlations(x, y, ranking.seed, ranking.resamples)
+        progress(f"bootstrap: {column.metric}", 1, 1.0)
+        return replace(row, coefficients=found, documents=noise)
+
+    rows = tuple(map(with_details, ranking.rows))
+    of_column = {id(row.column): row for row in rows}
+    return replace(
+        ranking,
+        rows=rows,
+        candidates=tuple(of_column[id(row.column)] for row in ranking.candidates),
+        baseline=ranking.baseline and of_column[id(ranking.baseline.column)],
+    )
+
+
+def default_baseline(columns: Sequence[MetricColumn], named: str = "") -> MetricColumn | None:
+    """The baseline that the problem names; else a perplexity variant with all values.
+
+    Of perplexity's variants the first by name, preferably one that is comparable across
+    tokenizers. Without perplexity, parameters × tokens.
+    """
+    possible = [column for column in columns if column.kind == "variant"]
+    if named:
+        return next((c for c in possible if c.name == named), None)
+    for metric in BASELINES:
+        found = [c for c in possible if c.metric == metric]
+        preferred = [c for c in found if "byte" in c.variant or "tokens" in c.variant]
+        if found:
+            return min(preferred or found, key=lambda column: column.name)
+    return None
+
+
+def _compared(
+    table: MetricTable,
+    candidates: Sequence[MetricColumn],
+    complete: Sequence[MetricColumn],
+    base: MetricColumn | None,
+    comparable: bool,
+) -> tuple[set[int], dict[int, tuple[float, float]]]:
+    """Which candidates may be the best, and by column the lead over the baseline with its p.
+
+    Where the models are too few for any claim, every candidate may be the best.
+    """
+    if not (comparable and candidates):
+        return {id(column) for column in candidates}, {}
+    groupings = [table.families, *table.groupings]
+
+    def errors(columns: Sequence[MetricColumn]) -> Any:
+        return joint_errors(
+            np.stack([column.oriented for column in columns]), table.target, groupings
+        )
+
+    near = compress(candidates, indistinguishable(errors(candidates)))
+    gaps: dict[int, tuple[float, float]] = {}
+    if base is not None:
+        place = next(i for i, column in enumerate(complete) if column is base)
+        own = errors(complete)
+        for column, rho, p in zip(complete, own.rho, p_above(own, place), strict=True):
+            gaps[id(column)] = float(rho - own.rho[place]), float(p)
+    return {id(column) for column in near}, gaps
+
+
+def _partial(table: MetricTable, column: MetricColumn) -> float:
+    known = np.isfinite(table.log_parameters) & column.present
+    if known.sum() < MINIMUM_OF_PARTIAL:
+        return math.nan
+    return partial_spearman(
+        column.oriented[known], table.target[known], table.log_parameters[known]
+    )
+
+
+def _most_alike(
+    column: MetricColumn, table: MetricTable, most: int = 3
+) -> tuple[tuple[MetricColumn, float], ...]:
+    """The variants whose Spearman with a column is largest in size, over the models of both."""
+    found = []
+    for other in table.columns:
+        both = column.present & other.present
+        rho = spearman(column.oriented[both], other.oriented[both])
+        if other.kind == "variant" and not math.isnan(rho):
+            found.append((other, rho))
+    return tuple(sorted(found, key=lambda pair: (-round(abs(pair[1]), 10), pair[0].name))[:most])
+
+
+def ranking_record(ranking: Ranking, rows: Sequence[Row]) -> dict[str, Any]:
+    """The ranking as JSON-ready values, with these rows; undefined numbers become None.
+
+    The keys are described in docs/explanation/statistics.md.
+    """
+    table, decisions = ranking.table, ranking.decisions
+    full_ids = [model.full_id for model in table.models]
+    candidates = {id(row.column) for row in ranking.candidates}
+    of_build = [row for row in ranking.rows if row.column.kind == "variant"]
+    left_out = [row for row in of_build if id(row.column) not in candidates]
+    attainable = min(decisions.overall.attainable, decisions.within.attainable)
+    return {
+        "problem": table.problem,
+        "answer": ranking.answer,
+        "models": full_ids,
+        "groups": {
+            "families": len(set(table.families)),
+            "kinds": len(set(table.kinds)),
+            "series": len(set(table.series)),
+            "developers": len(set(table.developers)),
+            "orders": decisions.orders,
+        },
+        "attainable_p": None if math.isinf(attainable) else number(attainable),
+        "without_target": list(table.without_target),
+        "baseline": ranking.baseline.column.name if ranking.baseline else None,
+        "best": ranking.best.column.name if ranking.best else None,
+        "tried": table.tries,
+        "tested": decisions.tested,
+        "outdated": table.outdated,
+        "document_lengths": {str(length): list(ids) for length, ids in table.lengths.items()},
+        "preregistered": [result.record for result in ranking.registered],
+        "tracks_target": [row.column.name for row in ranking.tracking],
+        "not_distinguishable_from_best": [row.column.name for row in ranking.near_best],
+        "incomplete": [r.column.name for r in left_out if r.n < len(full_ids)],
+        "inadmissible": [r.column.name for r in left_out if not r.column.admissible],
+        "least_spearman_that_excludes_0": number(decisions.overall.least_rho),
+        "critical": number(decisions.overall.critical),
+        "critical_within_families": number(decisions.within.critical),
+        "design_effect": number(decisions.overall.design_effect),
+        "choice": ranking.choice.record if ranking.choice else None,
+        "noise_ceiling_pearson": number(ranking.noise_ceiling),
+        "seed": ranking.seed,
+        "resamples": ranking.resamples,
+        "rows": [row_record(row) | _details(row, full_ids) for row in rows],
+    }
+
+
+def row_record(row: Row) -> dict[str, Any]:
+    """What is decided about a row, as JSON-ready values."""
+    return {
+        "metric": row.column.metric,
+        "variant": row.column.variant,
+        "family": row.column.family,
+        "direction": row.column.direction,
+        "admissible": row.column.admissible,
+        "kind": row.column.kind,
+        "n": row.n,
+        "verdict": row.verdict,
+        "evidence": list(row.evidence),
+        "tracks_target": row.tracks,
+        "distinguishable_from_best": not row.near_best,
+        "spearman": number(row.rho),
+        "spearman_ci95_after_choice": row.interval.record,
+        "p_adjusted": number(row.p_adjusted),
+        "spearman_within_families": number(row.within_rho),
+        "spearman_within_families_ci95_after_choice": row.within_interval.record,
+        "p_adjusted_within_families": number(row.p_within),
+        "minus_baseline": number(row.minus_baseline),
+        "p_beats_baseline": number(row.p_beats_baseline),
+        "partial_given_log_parameters": number(row.partial),
+        "new_family": row.new_family.record,
+        "models_with_fewer_documents": row.fewer,
+    }
+
+
+def _details(row: Row, models: list[str]) -> dict[str, Any]:
+    """What a row has in addition: of ideas, of documents and of the bootstrap."""
+    record: dict[str, Any] = {"models_without_value": list(compress(models, ~row.column.present))}
+    if row.column.kind != "variant":
+        record |= {
+            "definition": row.column.formula,
+            "values": dict(zip(models, map(number, row.column.values), strict=True)),
+            "alike": {other.name: number(rho) for other, rho in row.alike},
+        }
+    if noise := row.documents:
+        record |= {
+            "documents": noise.documents,
+            "spearman_ci95_new_documents": noise.new_documents.record,
+            "spearman_ci95_new_documents_and_models": noise.new_documents_and_models.record,
+            "reliability_over_documents": number(noise.reliability),
+            "soft_pairwise_accuracy": number(noise.soft_pairs),
+        }
+        if pairs := noise.pairs:
+            record["pairs"] = {
+                "told_apart": pairs.told_apart,
+                "tossups": pairs.tossups,
+                "ties": pairs.ties,
+                "accuracy_of_those_told_apart": number(pairs.accuracy),
+            }
+    if found := row.coefficients:
+        record |= {
+            "spearman_ci95": found.spearman.percentile.record,
+            "spearman_ci95_bca": found.spearman.bca.record,
+            "pearson": number(found.pearson),
+            "kendall": number(found.kendall),
+            "skipped_spearman": number(found.skipped_spearman.value),
+            "skipped_spearman_ci95": found.skipped_spearman.percentile.record,
+            "skipped_spearman_ci95_bca": found.skipped_spearman.bca.record,
+            "skipped_kept": found.skipped.kept,
+            "projection_skipped_spearman": number(found.projection.value),
+            "projection_skipped_kept": found.projection.kept,
+        }
+    return record

@@ -1,0 +1,384 @@
+"""The ranking in words: reason codes become sentences here, for the terminal and the report."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
+from typing import NamedTuple
+
+from analysis.ranking.metric_table import NAMED_MODELS, MetricColumn, fewer_text
+from analysis.ranking.registered import RegisteredResult
+from analysis.ranking.results import LEAD_LEVEL, Ranking, Row
+from analysis.statistics.formats import signed, span, unsigned
+from analysis.statistics.lead import Lead
+from warehouse.terminal import (
+    Column,
+    counted,
+    listed,
+    print_columns,
+    print_notes,
+    terminal_console,
+)
+
+NAMED = 3
+"""Number of metrics that are named; the rest is counted."""
+
+MOST_LINES = 25
+"""Of the terminal, unless more is asked for."""
+
+MOST_NOTES = 3
+
+FEW_TOKENS = 100
+"""Below, a mean of per-token values has a standard error of a tenth of their spread or more."""
+
+
+def answer_lines(ranking: Ranking) -> list[str]:
+    """The conclusion: preregistered metrics, what tracks the target, the baseline, the best."""
+    lines = [registered_text(result) for result in ranking.registered]
+    lines.append(_answer(ranking))
+    if ranking.answer in ("tracks", "none-tracks") and ranking.best:
+        near = ranking.near_best
+        if len(near) > 1:
+            best = ranking.best.column.name
+            lines.append(f"Not distinguishable from {best} by these models: {_listed(near[1:])}.")
+    if ranking.baseline and ranking.baseline is not ranking.best:
+        lines.append(f"Baseline: {rho_text(ranking.baseline)}. {lead_text(ranking)}".strip())
+    return lines
+
+
+def _answer(ranking: Ranking) -> str:
+    table, decisions, best = ranking.table, ranking.decisions, ranking.best
+    models = f"{counted(len(table.models), 'model')} in {_counted_series(ranking)}"
+    tested = counted(decisions.tested, "metric")
+    if ranking.answer == "constant-target":
+        return "The target is the same for every model: no metric can be correlated with it."
+    if ranking.answer == "too-few":
+        return f"{models} are too few to test {tested}: correlations are described, none is tested."
+    if ranking.answer == "tracks":
+        tracking = ranking.tracking
+        first = rho_text(tracking[0])
+        where = "" if "all-models" in tracking[0].evidence else " (within families only: rho "
+        if where:
+            first += (
+                f"{where}{signed(tracking[0].within_rho)}, {span(tracking[0].within_interval)})"
+            )
+        if len(tracking) == 1:
+            return f"One metric tracks the target: {first}."
+        return f"{counted(len(tracking), 'metric')} track the target, the first is {first}."
+    text = f"No metric tracks the target: of {tested} tested, no 95% CI lies above 0."
+    opposite = sum(row.verdict == "opposite" for row in ranking.rows)
+    if opposite:
+        text += f" {counted(opposite, 'metric')} correlate in the opposite direction."
+    return f"{text} Largest rho: {rho_text(best)}." if best else text
+
+
+def _counted_series(ranking: Ranking) -> str:
+    return f"{len(set(ranking.table.series))} series"
+
+
+def rho_text(row: Row) -> str:
+    """A row's correlation with its interval and number of models."""
+    return (
+        f"{row.column.name}, rho {signed(row.rho)} "
+        f"(95% CI {span(row.interval, 'undefined')}, n = {row.n})"
+    )
+
+
+def lead_text(ranking: Ranking) -> str:
+    """Which candidates are ahead of the baseline, adjusted for all of them."""
+    if ranking.answer in ("too-few", "constant-target"):
+        return ""
+    ahead = [row for row in ranking.candidates if row.p_beats_baseline < LEAD_LEVEL]
+    if not ahead:
+        return "No metric is distinguishable from it."
+    return f"Ahead of it (one-sided adjusted p below {LEAD_LEVEL}): {_listed(ahead)}."
+
+
+def registered_text(result: RegisteredResult) -> str:
+    """A preregistered metric's outcome, or why there is none."""
+    entry, metric = result.said.entry, result.said.metric
+    name = f"Preregistered {metric.name} (entry {entry.number}, {metric.direction} is better)"
+    reasons: dict[str, Callable[[], str]] = {
+        "known-labels": lambda: f"written when labels were known ({entry.target}); exploratory",
+        "changed": lambda: f"since then {result.said.changed[0]}; exploratory",
+        "models-without-target": lambda: (
+            f"{result.unscored} of its {len(entry.models)} models have no target score; exploratory"
+        ),
+        "uneven-documents": lambda: (
+            "values of some models are from fewer documents "
+            f"({', '.join(f'{m} {count}' for m, count in result.fewer.items())}); exploratory"
+        ),
+        "missing-models": lambda: "no value for every model, so it can't be tested",
+        "constant": lambda: "the same value for every model, so it can't be tested",
+        "constant-target": lambda: "the target is constant, so it can't be tested",
+        "too-few": lambda: (
+            f"{result.models} models are too few for a test at level {entry.level:g}"
+        ),
+    }
+    if reason := reasons.get(result.code):
+        return f"{name}: {reason()}."
+    ruling = "confirmed" if result.holds else "not confirmed"
+    share = f"{100 * (1 - entry.level):g}% CI"
+    text = f"{name}: {ruling}, rho {signed(result.rho)} ({share} {span(result.interval)}"
+    if not math.isnan(result.within_rho):
+        text += f"; within families {signed(result.within_rho)}, {span(result.within_interval)}"
+    text += f"; n = {result.models}), one-sided p {result.p:.4f}, level {entry.level:g}"
+    if result.lead is not None:
+        gap = f"{signed(result.lead.value)} ({lead_numbers(result.lead)})"
+        text += f"; rho minus that of {result.baseline} {gap}"
+    return f"{text}."
+
+
+def lead_numbers(lead: Lead) -> str:
+    """Interval and p of a lead over the baseline, where there are enough series for them."""
+    if math.isnan(lead.p):
+        return f"{lead.series} series are too few for a CI or a p"
+    interval = f"95% CI {span(lead.interval, 'none')}, {lead.series} series"
+    ahead = "ahead" if lead.p < LEAD_LEVEL else "not distinguishable"
+    return f"{interval}; one-sided p {lead.p:.4f}: {ahead}"
+
+
+def exploratory_line(registered: Sequence[RegisteredResult]) -> str:
+    """The sentence on exploratory results."""
+    what = "Everything else" if registered else "No metric is preregistered; everything"
+    return f"{what} is exploratory: p and CI allow for the choice among all metrics tested."
+
+
+def _listed(rows: Sequence[Row]) -> str:
+    """The first metrics, each with its number of variants, and how many more there are."""
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row.column.metric].append(row)
+    names = [f"{metric} ({counted(len(of), 'variant')})" for metric, of in found.items()]
+    return listed(names, NAMED, "metric")
+
+
+def notes(ranking: Ranking, rows: Sequence[Row]) -> list[str]:
+    """What changes the conclusion that a reader draws from these rows, the gravest first."""
+    table = ranking.table
+    found = [lengths_note(table.lengths, table.option)] if len(table.lengths) > 1 else []
+    for verdict, reason in (
+        ("uneven-documents", "compares models on different documents"),
+        ("missing-models", "isn't claimed"),
+    ):
+        if named := [row for row in ranking.rows if row.verdict == verdict]:
+            first = named[0]
+            what = fewer_text(first.column, first.fewer) or f"{len(table.models) - first.n} models"
+            detail = what if verdict == "uneven-documents" else f"no value for {what}"
+            found.append(f"{first.column.name}{_more(named)} {reason} ({detail}): {table.remedy}")
+    if uneven := [row for row in rows if row.fewer and row.verdict != "uneven-documents"]:
+        found.append(
+            f"{uneven[0].column.name}{_more(uneven)} compares models on different documents "
+            f"({fewer_text(uneven[0].column, uneven[0].fewer)})"
+        )
+    if few := [row for row in rows if 0 < fewest_tokens(row.column) < FEW_TOKENS]:
+        least = min(few, key=lambda row: fewest_tokens(row.column))
+        found.append(
+            f"{counted(len(few), 'row')} with fewer than {FEW_TOKENS} tokens for some model "
+            f"({least.column.name}: {fewest_tokens(least.column)})"
+        )
+    if len(table.dtypes) > 1:
+        parts = (f"{len(ids)} in {dtype}" for dtype, ids in table.dtypes.items())
+        found.append(f"models were run in different number formats ({', '.join(parts)})")
+    unscored = [m for m in table.without_target if m.replace("/", "--") in table.extracted]
+    if unscored:
+        found.append(f"extracted, without a target score: {listed(unscored, NAMED_MODELS)}")
+    for row in rows:
+        if row.alike:
+            alike = ", ".join(f"{other.name} ({signed(rho, 3)})" for other, rho in row.alike)
+            found.append(f"{row.column.name} ranks the models most like {alike}")
+    return found
+
+
+def _more(rows: Sequence[Row]) -> str:
+    return f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+
+
+def fewest_tokens(column: MetricColumn) -> int:
+    """Tokens behind the value of the model that has fewest; 0 where none are counted."""
+    return min(compress(column.tokens, column.present), default=0)
+
+
+def lengths_note(lengths: Mapping[int, Sequence[str]], problem: str) -> str:
+    """That models read different `lengths` (tokens → models) of a cut document."""
+    parts = (f"{length:,} for {listed(ids, 1)}" for length, ids in lengths.items())
+    return (
+        "documents were cut at different lengths (of one, the tokens read are "
+        f"{', '.join(parts)}): run `tokenmart extract --problem {problem}` with one --max-tokens "
+        "for all"
+    )
+
+
+class Cells(NamedTuple):
+    """A column of the table: its heading, the cell of a row, and whether only --wide has it."""
+
+    heading: str
+    cell: Callable[[Row], str]
+    extra: bool = False
+
+
+_CELLS = (
+    Cells("rho", lambda row: signed(row.rho, 3)),
+    Cells("95% CI", lambda row: span(row.interval)),
+    Cells("p adj.", lambda row: unsigned(row.p_adjusted, 4)),
+    Cells("n", lambda row: str(row.n)),
+    Cells("verdict", lambda row: row.verdict, True),
+    Cells("within", lambda row: signed(row.within_rho, 3), True),
+    Cells("95% CI", lambda row: span(row.within_interval), True),
+    Cells("p adj.", lambda row: unsigned(row.p_within, 4), True),
+    Cells("- base", lambda row: signed(row.minus_baseline, 3), True),
+    Cells("p", lambda row: unsigned(row.p_beats_baseline, 4), True),
+    Cells("| size", lambda row: signed(row.partial, 3), True),
+    Cells("tokens", lambda row: f"{fewest_tokens(row.column):,}", True),
+)
+_BEST = Cells("best?", lambda row: "maybe" if row.near_best else "no")
+
+EXPLANATION = (
+    "rho: Spearman over the models; 'lower is better' metrics are negated first, so + means that "
+    "the metric behaves as its catalogue entry expects. n: models with a value.",
+    "95% CI, p adj.: simultaneous for all metrics tested (now and earlier), so valid for a chosen "
+    "one; the CI excludes 0 exactly where p is below .05. The upper end of the best metric is that "
+    "of a single metric, as selection only raises its rho.",
+    "A metric tracks the target when its CI over all models or within families lies above 0: each "
+    "errs in at most 2.5% of studies if the labels of families are right.",
+    "Null distribution: the target in random order, and drawn with groups of models (family, "
+    "series, developer) that share 50% or 90% of the variance; the largest p counts.",
+    "within: rho of the ranks less their family means. best? maybe: not distinguishable from the "
+    "candidate with the largest rho (95%).",
+    "- base: rho minus that of the baseline; p: one-sided, adjusted for all complete rows. "
+    "| size: partial correlation given log parameters. tokens: of the model with fewest.",
+    "† not admissible for an official submission: needs a second model, or is an idea. "
+    "* preregistered. = baseline.",
+    "Formulas, assumptions and simulated error rates: docs/explanation/statistics.md.",
+)
+
+
+def print_ranking(
+    ranking: Ranking,
+    rows: Sequence[Row],
+    top: int,
+    next_command: str,
+    choosing: bool = False,
+    wide: bool = False,
+    explain: bool = False,
+) -> None:
+    """Print the conclusion, the first rows and the gravest notes; all notes with `explain`.
+
+    Args:
+        ranking: all of it.
+        rows: of the table; the first `top` are printed, ideas, preregistered metrics and the
+            baseline in any case.
+        top: how many; fewer where the lines of a terminal don't suffice.
+        next_command: a line.
+        choosing: whether the table is about the choice of a metric.
+        wide: all columns, and no limit on the lines.
+        explain: definitions of columns, all notes, and no limit on the lines.
+    """
+    console = terminal_console()
+    said = notes(ranking, rows)
+    if choosing and ranking.choice:
+        said.append(_choice_text(ranking))
+    if choosing and explain:
+        said += _choice_notes(ranking)
+    if not explain:
+        said = said[:MOST_NOTES]
+    else:
+        said += [exploratory_line(ranking.registered), tested_text(ranking), *EXPLANATION]
+    cells = [*_CELLS[:4], *([_BEST] if choosing else []), *_CELLS[4:]]
+    for count in range(top, 0, -1):
+        shown = _leading(ranking, rows, count)
+        with console.capture() as capture:
+            print_notes(console, answer_lines(ranking), "bold")
+            console.print()
+            columns = [Column("metric/variant", [_name(ranking, r) for r in shown], text=True)]
+            columns += [
+                Column(c.heading, [c.cell(row) for row in shown], extra=c.extra) for c in cells
+            ]
+            print_columns(console, columns, wide=wide)
+            print_notes(console, said, "dim")
+            if len(shown) < len(rows):
+                more = f"{len(shown)} of {len(rows)} rows (--top, --wide, --explain). "
+            else:
+                more = "" if wide and explain else "More: --wide, --explain. "
+            print_notes(console, [f"{more}Next: {next_command}"])
+        text = capture.get()
+        if wide or explain or len(text.splitlines()) <= MOST_LINES:
+            break
+    console.file.write(text)
+
+
+def _name(ranking: Ranking, row: Row) -> str:
+    first = {r.said.metric.name for r in ranking.registered if r.said.counts}
+    marks = (
+        ("†", not row.column.admissible),
+        ("*", row.column.name in first),
+        ("=", ranking.baseline is not None and row.column is ranking.baseline.column),
+    )
+    found = "".join(mark for mark, there in marks if there)
+    return f"{row.column.name} {found}".strip()
+
+
+def _leading(ranking: Ranking, rows: Sequence[Row], top: int) -> list[Row]:
+    """Ideas, then the first `top` others, preregistered before others, and the baseline."""
+    first = {r.said.metric.name for r in ranking.registered if r.said.counts}
+    ideas = [row for row in rows if row.column.kind != "variant"]
+    variants = [row for row in rows if row.column.kind == "variant"]
+    shown = sorted(variants, key=lambda row: row.column.name not in first)[:top]
+    base = ranking.baseline
+    if base is not None and base.column not in [row.column for row in shown]:
+        shown.append(base)
+    return [*ideas, *shown]
+
+
+def tested_text(ranking: Ranking) -> str:
+    """On how many models and metrics the conclusion rests, and how alike models are."""
+    table, decisions = ranking.table, ranking.decisions
+    text = (
+        f"{len(table.models)} models, {len(set(table.families))} families, "
+        f"{_counted_series(ranking)}, {len(set(table.developers))} developers; {table.tries_text}"
+    )
+    if untested := len(table.everything) - decisions.tested:
+        text += f", {untested} without p (constant, or values for too few models)"
+    if decisions.tested:
+        text += (
+            f". Variances are typically {decisions.overall.design_effect:.2f} times those of "
+            "independent models; an interval over all models excludes 0 from rho "
+            f"{signed(decisions.overall.least_rho)} on"
+        )
+    return text
+
+
+def _choice_text(ranking: Ranking) -> str:
+    choice = ranking.choice
+    assert choice is not None
+    if not choice.splits:
+        return "choosing on a part of the families: too few families to hold some out"
+    return (
+        f"choosing the largest rho on a part of the families: there {signed(choice.in_sample)}, on "
+        f"the other families {signed(choice.held_out)} on average ({choice.splits} splits)"
+    )
+
+
+def _choice_notes(ranking: Ranking) -> list[str]:
+    lines = []
+    if (best := ranking.best) is not None and not math.isnan(best.new_family.value):
+        found = best.new_family
+        lines.append(
+            f"{best.column.name}: expected rho in a new family {signed(found.value, 3)}, 95% CI "
+            f"{span(found.interval, 'none')}; the {len(ranking.table.models)} models are worth "
+            f"{found.worth:.1f} independent ones"
+        )
+    if best is not None and (noise := best.documents):
+        lines.append(
+            f"{best.column.name}: 95% CI with {noise.documents} documents resampled "
+            f"{span(noise.new_documents)}, with documents and whole series of models "
+            f"{span(noise.new_documents_and_models)} (bootstrap, not adjusted for the choice)"
+        )
+    if not math.isnan(ranking.noise_ceiling):
+        lines.append(
+            "noise ceiling: by its standard errors, the target lets no metric reach more than "
+            f"{unsigned(ranking.noise_ceiling, 2)} (Pearson) on average"
+        )
+    return lines
