@@ -115,8 +115,9 @@ def correlate(
         ideas = idea_from_sql(sql, chosen, name)
     elif values is not None:
         ideas = idea_from_file(values, chosen, name)
+    if metrics:  # a wrong name is refused before the record
+        load_table(chosen, workspace, ideas, better).named(metrics)
     table = load_table(chosen, workspace, ideas, better, record=True)
-    table.named(metrics)
     ranking = rank_metrics(table, seed, resamples)
     rows = ranking.shown(metrics)
     if as_json:

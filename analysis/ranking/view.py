@@ -165,7 +165,8 @@ def notes(ranking: Ranking, rows: Sequence[Row]) -> list[str]:
     ):
         if named := [row for row in ranking.rows if row.verdict == verdict]:
             first = named[0]
-            what = fewer_text(first.column, first.fewer) or f"{len(table.models) - first.n} models"
+            missing = counted(len(table.models) - first.n, "model")
+            what = fewer_text(first.column, first.fewer) or missing
             detail = what if verdict == "uneven-documents" else f"no value for {what}"
             found.append(f"{first.column.name}{_more(named)} {reason} ({detail}): {table.remedy}")
     if uneven := [row for row in rows if row.fewer and row.verdict != "uneven-documents"]:
@@ -357,7 +358,8 @@ def _choice_text(ranking: Ranking) -> str:
         return "choosing on a part of the families: too few families to hold some out"
     return (
         f"choosing the largest rho on a part of the families: there {signed(choice.in_sample)}, on "
-        f"the other families {signed(choice.held_out)} on average ({choice.splits} splits)"
+        f"the other families {signed(choice.held_out)} on average "
+        f"({counted(choice.splits, 'split')})"
     )
 
 

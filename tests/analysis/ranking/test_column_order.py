@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.ranking.leaderboard import leaderboard_record, rank_metrics
-from analysis.ranking.metric_selection import select_metric
 from analysis.ranking.metric_table import MetricColumn, MetricTable, Model
-from analysis.ranking.selection_view import selection_record
+from analysis.ranking.results import detailed, rank_metrics, ranking_record
 
 FAMILIES = "q" * 9 + "l" * 5 + "mm" + "y"
 
@@ -30,12 +28,13 @@ def table(order):
     return MetricTable("p", models, target, shown, (), {}, {}, baseline="perplexity/v1")
 
 
-def test_select_and_correlate_report_the_same_in_any_order_of_columns():
+def test_the_record_is_the_same_in_any_order_of_columns():
     orders = [np.arange(20), np.arange(20)[::-1], np.random.default_rng(0).permutation(20)]
-    selections, boards = [], []
+    records = []
     for order in orders:
         made = table(order)
-        selections.append(selection_record(select_metric(made, 0, 50)))
-        boards.append(leaderboard_record(rank_metrics(made, 0, 20, top=3)))
-    assert selections[0] == selections[1] == selections[2]
-    assert boards[0] == boards[1] == boards[2]
+        ranking = detailed(rank_metrics(made, 0, 20, splits=50), made.columns[:0])
+        ranking = detailed(ranking, [row.column for row in ranking.rows[:3]])
+        records.append(ranking_record(ranking, ranking.rows))
+    assert records[0] == records[1] == records[2]
+    assert records[0]["best"] and records[0]["choice"]["splits"] > 1

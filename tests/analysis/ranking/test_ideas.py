@@ -31,7 +31,7 @@ def selected(*arguments):
 OF_PERPLEXITY = (
     "select model_id, value from metric_values where metric = 'perplexity' and problem = $problem"
 )
-NUMBERS = ("n", "held_out", "spearman", "p_single", "pearson", "skipped_kept")
+NUMBERS = ("n", "spearman", "p_adjusted", "minus_baseline", "pearson", "skipped_kept")
 
 
 def test_an_idea_gets_the_numbers_of_a_variant_with_its_values(minilong):
@@ -81,9 +81,10 @@ def test_narrowing_what_is_shown_changes_no_number(minilong):
     assert [row["variant"] for row in narrow["rows"]] == ["a"]
     assert narrow["rows"][0] == whole["a"]
     everything, of_noise = selected(), selected("--metric", "noise")
-    assert {c["metric"] for c in of_noise.pop("candidates")} == {"noise"}
-    candidates = everything.pop("candidates")
-    assert of_noise == everything and everything["tracks_target"] == ["good/a"]
+    assert {c["metric"] for c in of_noise.pop("rows")} == {"noise"}
+    candidates = everything.pop("rows")
+    assert of_noise == everything
+    assert everything["tracks_target"] == ["longppl/evaluator", "good/a"]
     p = {(row["metric"], row["variant"]): row["p_adjusted"] for row in correlated()["rows"]}
     for one in candidates:
         assert one["p_adjusted"] == p[one["metric"], one["variant"]]
@@ -96,9 +97,9 @@ def test_leaving_variants_out_of_the_build_does_not_help_those_that_stay(minilon
     after = selected()
     assert after["tried"]["variants_of_earlier_builds"] == 3
     assert after["tried"]["all"] == before["tried"]["all"]
-    for name in ("tracks_target", "critical", "held_out", "best"):
+    for name in ("tracks_target", "critical", "choice", "best"):
         assert after[name] == before[name]
-    assert len(after["candidates"]) == len(before["candidates"]) - 3
+    assert len(after["rows"]) == len(before["rows"]) - 3
 
 
 @pytest.mark.parametrize(
@@ -143,11 +144,10 @@ def test_numbers_made_elsewhere_come_from_a_file(minilong, tmp_path):
     up, down = sorted(correlated("--values", path)["rows"][:2], key=lambda row: -row["n"])
     assert (up["variant"], up["kind"], up["n"]) == ("up", "values", 23)
     assert (down["variant"], down["n"]) == ("down", 21)
-    shown = run(cli.correlate, "--values", path, "--top", 1, "--resamples", 100).stdout
-    assert "idea/up ranks the models most like:" in shown and "† not admissible" in shown
+    shown = run(cli.correlate, "--values", path, "--top", 1, "--explain").stdout
+    assert "idea/up ranks the models most like " in shown and "† not admissible" in shown
     left_out = [*full_ids.values()][-2:]
     assert down["models_without_value"] == left_out and up["models_without_value"] == []
-    assert f"idea/down: no value for {', '.join(left_out)}" in shown
     for given, words in (
         ("much", "value is 'much'; write a finite number, or nothing"),
         ("inf", "value is inf, expected a finite number; write one, or nothing where a model has"),

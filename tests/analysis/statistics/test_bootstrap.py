@@ -11,11 +11,11 @@ import scipy.stats
 from oracle import needs_min_cov_det
 from sklearn.covariance import MinCovDet
 
-from analysis.statistics.correlations import pearson, pearson_rows, spearman, spearman_rows
+from analysis.statistics.correlations import kendall, pearson, spearman, spearman_rows
 from analysis.statistics.resampling import (
-    bca_interval,
+    Correlations,
+    bootstrap,
     draw,
-    jackknife,
     percentile_interval,
     replicate,
 )
@@ -29,44 +29,31 @@ def data():
     return x, 0.6 * x + 0.8 * generator.normal(size=17)
 
 
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("method", ["percentile", "BCa"])
-def test_intervals_agree_with_scipy(data, method):
-    x, y = data
+def test_intervals_are_those_of_scipy_to_the_last_digit(seed, method):
+    generator = np.random.default_rng(seed)
+    x, y = np.round(generator.normal(size=(2, 17)), seed)  # with ties where seed is 0 or 1
+
+    def rows(x, y, axis):
+        found = spearman_rows(np.atleast_2d(x), np.atleast_2d(y))
+        return found if x.ndim > 1 else found[0]
+
     oracle = scipy.stats.bootstrap(
-        (x, y),
-        lambda a, b: scipy.stats.pearsonr(a, b)[0],
-        paired=True,
-        vectorized=False,
-        method=method,
-        n_resamples=4000,
-        rng=np.random.default_rng(1),
-    ).confidence_interval
-    replicates = replicate(pearson_rows, x, y, draw(17, 20_000, seed=0))
-    if method == "percentile":
-        ours = percentile_interval(replicates)
-    else:
-        ours = bca_interval(pearson(x, y), replicates, jackknife(pearson_rows, x, y))
-    assert ours.low == pytest.approx(oracle.low, abs=0.04)
-    assert ours.high == pytest.approx(oracle.high, abs=0.02)
+        (x, y), rows, paired=True, vectorized=True, axis=-1, method=method, n_resamples=2000,
+        rng=np.random.default_rng(seed),
+    ).confidence_interval  # fmt: skip
+    found = Correlations(x, y, seed, 2000).spearman
+    ours = found.percentile if method == "percentile" else found.bca
+    assert (ours.low, ours.high) == (oracle.low, oracle.high)
 
 
-def test_bca_agrees_with_scipy_on_the_same_replicates(data):
+def test_coefficients_are_those_of_scipy_to_the_last_digit(data):
     x, y = data
-
-    def oracle(**more):
-        return scipy.stats.bootstrap(
-            (x, y),
-            lambda a, b: scipy.stats.pearsonr(a, b)[0],
-            paired=True,
-            vectorized=False,
-            **more,
-        )
-
-    drawn = oracle(n_resamples=999, method="percentile", rng=np.random.default_rng(2))
-    expected = oracle(n_resamples=0, method="BCa", bootstrap_result=drawn).confidence_interval
-    ours = bca_interval(pearson(x, y), drawn.bootstrap_distribution, jackknife(pearson_rows, x, y))
-    assert ours.low == pytest.approx(expected.low, abs=1e-9)
-    assert ours.high == pytest.approx(expected.high, abs=1e-9)
+    scaled = [column / np.abs(column).max() for column in data]
+    assert spearman(x, y) == scipy.stats.spearmanr(x, y)[0]
+    assert kendall(x, y) == scipy.stats.kendalltau(x, y)[0]
+    assert pearson(x, y) == scipy.stats.pearsonr(*scaled)[0]
 
 
 @needs_min_cov_det
@@ -98,6 +85,8 @@ def test_degenerate_resamples_are_counted_not_hidden():
     y = np.array([1.0, 2.0, 3.0, 4.0])
     replicates = replicate(spearman_rows, x, y, draw(4, 2000, seed=0))
     interval = percentile_interval(replicates)
+    whole = bootstrap(spearman(x, y), spearman_rows, x, y, 0, 2000).percentile
+    assert whole == interval
     expected = 0.75**4 + 0.25**4
     assert interval.degenerate / 2000 == pytest.approx(expected, abs=0.05)
     assert not math.isnan(interval.low)
@@ -106,7 +95,8 @@ def test_degenerate_resamples_are_counted_not_hidden():
 def test_nothing_defined_gives_no_interval():
     interval = percentile_interval(np.full(10, np.nan))
     assert math.isnan(interval.low) and interval.degenerate == 10
-    assert math.isnan(bca_interval(0.5, np.full(10, np.nan), np.ones(5)).low)
+    constant = bootstrap(math.nan, spearman_rows, np.ones(9), np.arange(9.0), 0, 100)
+    assert math.isnan(constant.bca.low) and constant.percentile.degenerate == 100
 
 
 def test_clusters_are_drawn_whole():
@@ -125,11 +115,3 @@ def test_clusters_of_one_are_the_plain_bootstrap():
     labels = [f"m{index:02d}" for index in range(17)]
     plain, clustered = draw(17, 50, seed=9), draw(17, 50, seed=9, clusters=labels)
     np.testing.assert_array_equal(plain[0], clustered[0])
-
-
-def test_jackknife_leaves_out_points_or_families(data):
-    x, y = data
-    plain = jackknife(spearman_rows, x, y)
-    assert plain[4] == pytest.approx(spearman(np.delete(x, 4), np.delete(y, 4)))
-    families = ["q"] * 9 + ["l"] * 5 + ["a", "b", "c"]
-    assert jackknife(spearman_rows, x, y, families).size == 5

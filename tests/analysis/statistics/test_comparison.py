@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from analysis.statistics.preregistered_tests import (
+from analysis.statistics.lead import (
     MINIMUM_SERIES,
     MINIMUM_SERIES_OF_P,
     lead_over,

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from analysis.statistics import correlations
 from analysis.statistics.correlations import (
     kendall,
     masked_ranks,
@@ -47,18 +46,6 @@ def test_masked_ranks_are_ranks_among_the_kept(values, data):
         expected = np.zeros(7)
         expected[keep[row]] = scipy.stats.rankdata(values[row, keep[row]])
         np.testing.assert_array_equal(ranks[row], expected)
-
-
-@given(values=arrays(np.float64, (4, 14), elements=st.integers(0, 4).map(float)), data=st.data())
-def test_ranks_by_sorting_are_those_by_comparison(values, data):
-    """Exactly: half-integers, so that every statistic is the same to the last bit."""
-    keep = data.draw(arrays(np.bool_, (4, 14)))
-    with pytest.MonkeyPatch.context() as patch:
-        found = []
-        for first in (1, 100):
-            patch.setattr(correlations, "SORTED_FROM", first)
-            found.append(masked_ranks(values, keep))
-    np.testing.assert_array_equal(*found)
 
 
 def test_rows_are_independent_and_masks_apply():

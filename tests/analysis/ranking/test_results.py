@@ -1,0 +1,76 @@
+"""What is concluded about each row, over made-up columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from analysis.ranking.metric_table import MetricColumn, MetricTable, Model
+from analysis.ranking.results import rank_metrics
+
+MODELS = 17
+
+
+def column(values, number):
+    return MetricColumn("made_up", f"v{number}", "noise", {}, "higher", True, "", values)
+
+
+def table(values, target):
+    """Models of families of their own."""
+    models = tuple(Model(f"m{n}", f"a{n}/m{n}", f"f{n}", None) for n in range(target.size))
+    columns = tuple(column(row, number) for number, row in enumerate(values))
+    return MetricTable("made_up", models, target, columns, (), {}, {})
+
+
+def test_the_best_of_many_variants_that_lack_a_model_is_no_discovery_among_noise():
+    """Three complete variants and 150 that lack a model, 10 studies: the interval counts all."""
+    found = 0
+    for seed in range(10):
+        generator = np.random.default_rng(seed)
+        values = generator.normal(size=(153, MODELS))
+        values[3:, 0] = np.nan
+        ranking = rank_metrics(table(values, generator.normal(size=MODELS)), seed)
+        best = ranking.rows[0].interval
+        assert best.low < best.high
+        found += best.low > 0 or best.high < 0
+    assert found <= 1
+
+
+def test_comparisons_are_among_candidates_only():
+    """An idea or a metric that needs a second model is decided on, and never the best."""
+    target = np.arange(12.0)
+    generator = np.random.default_rng(0)
+    values = [target, target + 0.1, target + generator.normal(size=12), generator.normal(size=12)]
+    made = table(np.stack(values), target)
+    idea, other, *rest = made.columns
+    columns = (replace(idea, kind="sql", admissible=False), replace(other, admissible=False), *rest)
+    ranking = rank_metrics(replace(made, columns=columns), 0)
+    assert [row.column.name for row in ranking.rows if row.verdict == "tracks"] == [
+        "made_up/v0", "made_up/v1", "made_up/v2",
+    ]  # fmt: skip
+    assert ranking.best and ranking.best.column.name == "made_up/v2"
+    official = {row.column.name for row in ranking.candidates}
+    assert official == {"made_up/v2", "made_up/v3"}
+    unofficial = rank_metrics(replace(made, columns=columns), 0, unofficial=True)
+    assert unofficial.best and unofficial.best.column.name == "made_up/v1"
+
+
+def test_developers_are_read_from_the_ids():
+    made = table(np.zeros((1, 3)), np.arange(3.0))
+    assert made.developers == ("a0", "a1", "a2")
+    alone = tuple(replace(model, full_id=model.model_id) for model in made.models)
+    assert replace(made, models=alone).developers == ("f0", "f1", "f2")
+
+
+def test_what_completes_a_table_of_scores_is_no_extraction() -> None:
+    """`tokenmart extract` refuses a problem of kind `table`, of which no tokens are stored."""
+    table = MetricTable("mine", (), np.zeros(0), (), (), {}, {}, asked="my/mine.yml")
+    assert table.remedy == (
+        "add the missing scores to its table, then run `tokenmart data fetch --problem "
+        "my/mine.yml` and `tokenmart dbt build`"
+    )
+    extracted = replace(table, extracted=frozenset({"m"}))
+    assert extracted.remedy == (
+        "run `tokenmart extract --problem my/mine.yml` and `tokenmart dbt build`"
+    )
