@@ -95,7 +95,6 @@ bench: $(READY)  ## run the benchmarks (about an hour; figures in benchmarks/RES
 	$(TOKENMART) data fetch --problem minilong
 	$(BIN)/python benchmarks/bench_extract.py
 	$(BIN)/python benchmarks/statistics_speed.py
-	$(BIN)/python benchmarks/statistics_coverage.py --data-sets 600
 	$(BIN)/python benchmarks/warehouse_scale.py
 
 SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs

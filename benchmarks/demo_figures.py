@@ -17,10 +17,10 @@ from typing import Any
 
 import click
 
-from analysis.ranking.leaderboard import Leaderboard, LeaderboardRow, rank_metrics
 from analysis.ranking.loading import load_table
-from analysis.ranking.metric_selection import MetricSelection, select_metric
+from analysis.ranking.results import Ranking, Row, rank_metrics
 from analysis.statistics.correlations import number
+from analysis.statistics.resampling import DEFAULT_SPLITS
 from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.spec import load_ranked
 from warehouse.sql.connection import connect_read_only
@@ -40,16 +40,12 @@ the last two of {metrics} metrics. Each metric was computed on {documents} techn
 compared with the **measured** key-value recall of {models} small models at {lengths} tokens.
 """
 TERMS = """
-Held out: the correlation on test models drawn at random. The 95% CI is simultaneous for all
-metrics tested, so it is valid for the best of them. The p-value is adjusted for all metrics
-tested.
+The 95% CI is simultaneous for all metrics tested, so it is valid for the best of them. The p-value
+is adjusted for all metrics tested.
 """
 AFTER = """
-With {models} models in {kinds} series, {documents} documents and {tries} metrics tested, a
-correlation must reach {least} before its simultaneous 95% CI excludes 0. `tokenmart select`
-therefore reports that {verdict}, and that {near} of {variants} variants are not distinguishable
-from the best. Choosing the best variant on a part of the models gives {held_out} on the others; a
-table of plain correlations shows {plain}.
+With {models} models in {kinds} series, {documents} documents and {tries} metrics tested, {verdict}.
+{near} of {variants} variants may be the best. A table of plain correlations shows {plain}.
 """
 SOURCE = """
 The figures are in `docs/demo_figures.json`. `python benchmarks/demo_figures.py` writes them after
@@ -64,8 +60,7 @@ two otherwise idle cores. A second run is fully cached and took {second_run}.
 def demo_figures(workspace: Workspace, seed: int = 0) -> dict[str, Any]:
     """The figures of the finished demo in a workspace."""
     table = load_table(load_ranked(PROBLEM, workspace), workspace)
-    board = rank_metrics(table, seed, resamples=1, top=0)
-    selection = select_metric(table, seed)
+    ranking = rank_metrics(table, seed, splits=DEFAULT_SPLITS)
     with connect_read_only(workspace) as connection:
         documents = connection.execute(
             "select count(distinct doc_id) from units where problem = ? and status = 'done'",
@@ -80,7 +75,7 @@ def demo_figures(workspace: Workspace, seed: int = 0) -> dict[str, Any]:
     assert documents is not None
     best = [
         row
-        for row in _best_of_each(board)
+        for row in _best_of_each(ranking)
         if row.column.admissible and not math.isnan(row.p_adjusted)
     ]
     return {
@@ -94,40 +89,42 @@ def demo_figures(workspace: Workspace, seed: int = 0) -> dict[str, Any]:
         "recall_lengths": sorted(int(task.removeprefix("recall_")) for (task,) in tasks),
         "metrics": len(best),
         "tries": table.tries["all"],
-        "least_spearman": number(board.inference.overall.least_rho),
-        "tracks_target": [candidate.column.name for candidate in selection.tracking],
-        "variants": len(selection.candidates),
-        "not_distinguishable": len(selection.near_best),
-        "held_out_of_choice": number(selection.splits.held_out),
-        **_of_best(selection),
+        "least_spearman": number(ranking.decisions.overall.least_rho),
+        "answer": ranking.answer,
+        "tracks_target": [row.column.name for row in ranking.tracking],
+        "variants": len(ranking.candidates),
+        "not_distinguishable": len(ranking.near_best),
+        "choice": ranking.choice.record if ranking.choice else None,
+        **_of_best(ranking),
         "rows": [_row(row) for row in [*best[:SHOWN], *best[SHOWN:][-2:]]],
     }
 
 
-def _of_best(selection: MetricSelection) -> dict[str, Any]:
+def _of_best(ranking: Ranking) -> dict[str, Any]:
+    best = ranking.best
+    assert best is not None
     return {
-        "best": selection.best.column.name,
-        "best_spearman": number(selection.best.rho),
-        "noise_ceiling": number(selection.noise_ceiling),
-        "new_family": number(selection.new_family.value),
-        "models_worth": number(selection.new_family.worth),
+        "best": best.column.name,
+        "best_spearman": number(best.rho),
+        "noise_ceiling": number(ranking.noise_ceiling),
+        "new_family": number(best.new_family.value),
+        "models_worth": number(best.new_family.worth),
     }
 
 
-def _best_of_each(board: Leaderboard) -> list[LeaderboardRow]:
+def _best_of_each(ranking: Ranking) -> list[Row]:
     """The first variant of each metric, best metric first."""
-    found: dict[str, LeaderboardRow] = {}
-    for row in board.rows:
+    found: dict[str, Row] = {}
+    for row in ranking.rows:
         found.setdefault(row.column.metric, row)
     return list(found.values())
 
 
-def _row(row: LeaderboardRow) -> dict[str, Any]:
+def _row(row: Row) -> dict[str, Any]:
     return {
         "metric": row.column.metric,
         "variant": row.column.variant,
         "better": row.column.direction,
-        "held_out": number(row.held_out),
         "spearman": number(row.rho),
         "low": number(row.interval.low),
         "high": number(row.interval.high),
@@ -140,24 +137,24 @@ def page_block(figures: dict[str, Any]) -> str:
     said = figures | {
         "lengths": " and ".join(f"{length:,}" for length in figures["recall_lengths"]),
         "first": SHOWN,
-        "least": _signed(figures["least_spearman"]),
         "plain": _signed(figures["best_spearman"]),
-        "held_out": _signed(figures["held_out_of_choice"]),
         "near": figures["not_distinguishable"],
-        "verdict": f"{len(figures['tracks_target'])} variants track the target"
-        if figures["tracks_target"]
-        else "**no metric tracks the target**",
+        "verdict": {
+            "too-few": "**the models are too few to test any of them**",
+            "none-tracks": "**no metric tracks the target**",
+            "constant-target": "the target is the same for every model",
+        }.get(figures["answer"], f"{len(figures['tracks_target'])} variants track the target"),
     }
     table = [
-        f"| metric | variant | better | held out | Spearman | simultaneous 95% CI | "
+        f"| metric | variant | better | Spearman | simultaneous 95% CI | "
         f"p, adjusted for {figures['tries']} |",
-        "|---|---|---|---:|---:|---|---:|",
+        "|---|---|---|---:|---|---:|",
     ]
     for row in figures["rows"]:
-        numbers = [_signed(row["held_out"]), _signed(row["spearman"])]
+        rho = _signed(row["spearman"])
         span = f"{_signed(row['low'])} to {_signed(row['high'])}"
         names = [f"`{row['metric']}`", f"`{row['variant']}`", row["better"]]
-        table.append(f"| {' | '.join([*names, *numbers, span])} | {row['p_adjusted']:.2f} |")
+        table.append(f"| {' | '.join([*names, rho, span])} | {row['p_adjusted']:.2f} |")
     before, terms, after, source = (
         _paragraph(text.format_map(said)) for text in (BEFORE, TERMS, AFTER, SOURCE)
     )

@@ -97,9 +97,12 @@ CELLS = (
 
 def columns(generator: np.random.Generator, cell: Cell, groups: Indices, *shape: int) -> Floats:
     """`[..., n]` of variance 1 (before tails), families sharing a part of it."""
-    draw = (lambda size: generator.standard_t(2, size)) if cell.values == "heavy tails" else (
-        lambda size: generator.normal(size=size)
-    )  # fmt: skip
+
+    def draw(size: tuple[int, ...]) -> Floats:
+        if cell.values == "heavy tails":
+            return np.asarray(generator.standard_t(2, size))
+        return generator.normal(size=size)
+
     own = math.sqrt(1.0 - cell.shared) * draw((*shape, groups.size))
     levels = draw((*shape, int(groups.max()) + 1))
     return np.asarray(own + math.sqrt(cell.shared) * levels[..., groups])
@@ -189,10 +192,10 @@ def simulate(cell: Cell) -> dict[str, Any]:
             errors = joint_errors(metrics, target, [labels["f"], *groupings])
             near = indistinguishable(errors)
             tops = np.flatnonzero(truth == truth.max())
-            count("best_held", near[tops[0]])
+            count("best_held", bool(near[tops[0]]))
             if cell.signal in ("none", "all .6"):
                 lead = p_above(errors, len(metrics) - 1) < 0.05
-                count("false_lead", lead.any() and not result.too_few)
+                count("false_lead", bool(lead.any()) and not result.too_few)
             chosen = choice_procedure(
                 metrics, target, [labels["f"], labels["d"]], number, splits=20
             )

@@ -37,7 +37,7 @@ def of_benchmarks(name: str) -> Any:
 
 
 demo_figures = of_benchmarks("demo_figures")
-statistics_selection = of_benchmarks("statistics_selection")
+inference_simulation = of_benchmarks("inference_simulation")
 curate_series = of_benchmarks("curate_series")
 growth_table = of_benchmarks("growth_table")
 minimerge = of_benchmarks("minimerge")
@@ -311,13 +311,12 @@ def test_the_figures_of_the_demo_are_what_the_commands_print(
     for row in found["rows"]:
         printed = of_row[row["metric"], row["variant"]]
         interval = printed["spearman_ci95_after_choice"]
-        assert row["held_out"] == printed["held_out"]
         assert row["spearman"] == printed["spearman"]
         assert (row["low"], row["high"]) == (interval["low"], interval["high"])
         assert row["p_adjusted"] == printed["p_adjusted"]
     assert found["tracks_target"] == chosen["tracks_target"]
     assert found["not_distinguishable"] == len(chosen["not_distinguishable_from_best"])
-    assert found["held_out_of_choice"] == chosen["held_out"]["splits_mean"]
+    assert found["choice"]["held_out_mean"] == chosen["choice"]["held_out_mean"]
     assert found["tries"] == chosen["tried"]["all"]
     assert found["least_spearman"] == ranked["least_spearman_that_excludes_0"]
 
@@ -336,94 +335,23 @@ def test_the_table_beside_the_harness_is_that_of_its_output(eval_harness_table: 
         assert row["ratio_processor"] <= row["goal"], row
 
 
-COVERAGE = {
-    ("Spearman", "percentile"): "Spearman, percentile",
-    ("Spearman", "BCa"): "Spearman, BCa",
-    ("Spearman", "clustered"): "Spearman, bootstrap clustered by family",
-    ("Spearman", "family"): "Spearman, **family interval**",
-    ("Spearman", "within families"): "Spearman **within families**",
-    ("skipped Spearman", "percentile"): "skipped Spearman, percentile",
-    ("skipped Spearman", "BCa"): "skipped Spearman, BCa",
-}
-"""Method in statistics_coverage.txt → row of RESULTS.md."""
+def test_the_table_of_the_simulation_is_the_committed_one(inference_simulation: Any) -> None:
+    found = json.loads((ROOT / "benchmarks" / "inference_simulation.json").read_text("utf-8"))
+    assert inference_simulation.results_block(found) in RESULTS
 
 
-def test_the_coverage_of_intervals_is_that_of_the_committed_output() -> None:
-    output = (ROOT / "benchmarks" / "statistics_coverage.txt").read_text("utf-8")
-    independent, shared, *_ = output.split("family share of the variance")[1:]
-
-    def covered(part: str, statistic: str, method: str) -> str:
-        lines = re.findall(rf"of {statistic}, rho [\d.]+: (.*)", part)
-        found = [re.search(rf"(?:^|, ){method} ([\d.]+)%", line) for line in lines]
-        assert len(found) == 3
-        return " / ".join(one[1].replace("100.0", "100") for one in found if one) + "%"
-
-    for (statistic, method), row in COVERAGE.items():
-        cells = [covered(part, statistic, method) for part in (independent, shared)]
-        assert f"| {row} | {' | '.join(cells)} |" in RESULTS
-
-
-def test_the_tables_of_the_simulation_are_the_committed_ones(statistics_selection: Any) -> None:
-    tables = json.loads((ROOT / "benchmarks" / "statistics_selection.json").read_text("utf-8"))
-    assert statistics_selection.results_block(tables) in RESULTS
-    designs = statistics_selection.DESIGNS
-    cells = {(row["design"], row["metrics"]) for row in tables["select"]}
-    assert cells >= {(d.name, signal) for d in designs for signal in statistics_selection.SIGNALS}
-    named = {row["design"] for row in tables["named_beforehand"]}
-    assert named == {d.name for d in (*designs, *statistics_selection.FEW_SERIES)}
-
-
-def test_the_limits_with_17_models_are_the_committed_ones() -> None:
-    found = json.loads((ROOT / "benchmarks" / "statistics_limits.json").read_text("utf-8"))
-    text = (ROOT / "docs" / "explanation" / "statistics.md").read_text("utf-8")
-    page = " ".join(text.split())
-    low, usual = (found["largest_error"][level] for level in ("95.0%", "97.5%"))
-    power = found["power"]
-
-    def best(share: str, name: str = "spearman") -> str:
-        of = power[f"17 models, {share}"]
-        both = zip(of[name], of[f"{name} within families"], strict=True)
-        return " to ".join(f"{100 * max(pair):.0f}" for pair in both) + "%"
-
-    for claim in (
-        f"only if a ≥ {low:.2f},",
-        f"So a + b ≥ {low + 1.645:.2f} ",
-        f"is {usual:.2f} + 1.96 = {usual + 1.96:.2f},",
-        f"3.6 + 1.96 = {3.6 + 1.96:.2f} when",
-        f"Tokenmart's is {1 - (usual + 1.96) / 5.56:.0%} narrower, and no interval of this form "
-        f"can be more than {1 - (low + 1.645) / 5.56:.0%} narrower.",
-        f"more than {best('independent')} of studies",
-        f"it is {best('families share 30%')} and {best('families share 50%')}",
-        f"Pearson's r would allow {best('independent', 'pearson')},",
-    ):
-        assert claim in page, claim
-
-
-def test_the_simulation_keeps_its_promises(statistics_selection: Any) -> None:
-    """Errors at most 5% and coverage at least 95%, each but for three Monte-Carlo errors."""
-    tables = json.loads((ROOT / "benchmarks" / "statistics_selection.json").read_text("utf-8"))
-    held = sorted(tables["select"], key=lambda row: row["best_held"])
-    assert held[0]["metrics"] == "all .6"
-    assert (
-        f"in the set in {100 * held[0]['best_held']:.0f} to {100 * held[-1]['best_held']:.0f}%"
-    ) in (DOCS / "explanation" / "statistics.md").read_text("utf-8")
-
-    def beyond(studies: int) -> float:
-        return 3 * (0.05 * 0.95 / studies) ** 0.5
-
-    for row in tables["select"]:
-        assert row["false_claim"] <= 0.05 + beyond(row["studies"]), row
-        assert row["false_lead"] <= 0.05 + beyond(row["studies"]), row
-        assert row["covers"] >= 0.95 - beyond(row["studies"]), row
-        assert row["best_held"] >= 0.95 - beyond(row["sets"]), row
-        if row["new_family_covers"] is not None:
-            assert row["new_family_covers"] >= 0.95 - beyond(row["studies"]), row
-        if "17 models, families" in row["design"] or "independent" in row["design"]:
-            least = {"one .8": 0.5, "one .9": 0.8}.get(row["metrics"], 0.0)
-            assert row["best_tracks"] >= least, row
-    for row in tables["rank"]:
-        assert row["one_pair"] <= 0.05 + beyond(row["studies"])
-        assert row["any_pair_holm"] <= 0.05 + beyond(row["studies"])
+def test_the_simulation_keeps_its_promises(inference_simulation: Any) -> None:
+    """With right labels, and every distribution but outlying models: at most 5% false claims."""
+    found = json.loads((ROOT / "benchmarks" / "inference_simulation.json").read_text("utf-8"))
+    for row in found["cells"]:
+        assert row["contradiction"][0] == 0.0
+        if row["labels"] == "right" and row["values"] != "outliers":
+            for name in ("false_claim", "confirmed_null"):
+                if name in row:
+                    rate, _, studies = row[name]
+                    assert rate <= 0.05 + 2 * (0.05 * 0.95 / studies) ** 0.5, (name, row)
+        if "covers" in row and row["labels"] == "right" and row["values"] != "outliers":
+            assert row["covers"][0] >= 0.95 - 2 * (0.05 * 0.95 / row["covers"][2]) ** 0.5, row
 
 
 def test_the_tokens_of_the_demo_are_those_of_its_problem_file() -> None:

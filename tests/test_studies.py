@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from analysis.statistics.correlations import partial_spearman, spearman
-from analysis.statistics.families import within_families
+from analysis.statistics.decisions import decide
 
 ROOT = Path(__file__).parents[1]
 MINILONG = ROOT / "studies" / "minilong"
@@ -118,7 +118,7 @@ def test_the_product_agrees_with_the_study_of_models() -> None:
     known = np.isfinite(models.parameters)
     rho = partial_spearman(mean[known], target[known], np.log(models.parameters[known]))
     assert rho == pytest.approx(f["given"]["parameters"]["partial"], abs=1e-12)
-    rho = within_families(mean, target, models.families).value
+    rho = float(decide(mean[None], target, models.families).within.rho[0])
     assert rho == pytest.approx(f["within_families"]["rho"], abs=1e-12)
 
 
