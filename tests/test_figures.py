@@ -338,6 +338,8 @@ def test_the_table_beside_the_harness_is_that_of_its_output(eval_harness_table: 
 def test_the_table_of_the_simulation_is_the_committed_one(inference_simulation: Any) -> None:
     found = json.loads((ROOT / "benchmarks" / "inference_simulation.json").read_text("utf-8"))
     assert inference_simulation.results_block(found) in RESULTS
+    page = (DOCS / "explanation" / "statistics.md").read_text("utf-8")
+    assert inference_simulation.summary_block(found) in page
 
 
 def test_the_simulation_keeps_its_promises(inference_simulation: Any) -> None:

@@ -29,8 +29,9 @@ ROWS = 10
 TOP = click.option(
     "--top",
     type=click.IntRange(1),
-    help=f"Number of rows to show (default: {ROWS}, fewer where lines don't suffice); with --json, "
-    "of rows that get bootstrap intervals (default: the best and the baseline).",
+    help=f"Number of rows to show (default: {ROWS}, fewer where lines don't suffice); with "
+    "`correlate --json`, of rows that get bootstrap intervals (default: the best and the "
+    "baseline).",
 )
 EXPLAIN = click.option(
     "--explain", is_flag=True, help="Also print definitions of columns and all notes."
@@ -165,7 +166,7 @@ def select(
     tokenmart select --problem minilong --json > selection.json
     """
     from analysis.ranking.loading import load_table
-    from analysis.ranking.results import rank_metrics
+    from analysis.ranking.results import rank_metrics, ranking_record
     from analysis.ranking.view import print_ranking
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
@@ -179,7 +180,8 @@ def select(
     named = {id(row.column) for row in ranking.shown(metrics)}
     rows = [row for row in ranking.candidates if id(row.column) in named]
     if as_json:
-        _print_json(ranking, rows, top, workspace)
+        record = ranking_record(ranking, rows)
+        click.echo(json.dumps(record, indent=2, allow_nan=False))
         return
     best = ranking.best
     follow = f"`tokenmart report --problem {table.option}`"

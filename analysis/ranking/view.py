@@ -372,12 +372,6 @@ def _choice_notes(ranking: Ranking) -> list[str]:
             f"{span(found.interval, 'none')}; the {len(ranking.table.models)} models are worth "
             f"{found.worth:.1f} independent ones"
         )
-    if best is not None and (noise := best.documents):
-        lines.append(
-            f"{best.column.name}: 95% CI with {noise.documents} documents resampled "
-            f"{span(noise.new_documents)}, with documents and whole series of models "
-            f"{span(noise.new_documents_and_models)} (bootstrap, not adjusted for the choice)"
-        )
     if not math.isnan(ranking.noise_ceiling):
         lines.append(
             "noise ceiling: by its standard errors, the target lets no metric reach more than "
