@@ -9,9 +9,9 @@ from pathlib import Path
 import duckdb
 import pytest
 from click.testing import CliRunner
+from plugins.merging.next_steps.rankings import next_steps
 
 from plugins.merging.competition.ranking_table import same_names
-from plugins.merging.next_steps.rankings import next_steps
 from tokenmart import cli
 
 VALUES = {"anna": 0.412, "bert": 0.4, "cleo": 0.39, "dora": 0.3}
