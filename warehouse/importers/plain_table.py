@@ -7,7 +7,7 @@ from pathlib import Path
 
 import duckdb
 
-from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.errors import TokenmartError
 from warehouse.table_file import load_rows, quoted
 
 OtherNames = Mapping[str, tuple[str, str]]
@@ -36,9 +36,8 @@ def read_plain(
     given = load_rows(connection, path, "given")
     others = other_names or {}
     meant = {others.get(name, (name, ""))[0] for name in given}
-    check_columns(
-        path, given, [*columns, *others], [name for name in required if name not in meant]
-    )
+    missing = [name for name in required if others.get(name, (name, ""))[0] not in meant]
+    check_columns(path, given, [*columns, *others], missing)
     found: dict[str, tuple[str, str]] = {}
     for name in given:
         column, how = others.get(name, (name, "{}"))
@@ -86,14 +85,11 @@ def check_columns(
     Raises:
         TokenmartError: one line with the column and those that there are.
     """
-    listed = f"the columns are {', '.join(known)}"
-    unknown = [name for name in given if name not in known]
     for name in required:
         if name not in given:
-            close = did_you_mean(name, unknown)
-            what = f"{path}: column {name!r} is missing; {close}{listed}"
+            what = f"{path}: column {name!r} is missing; the file has {', '.join(given)}"
             raise TokenmartError(what, code="missing-column", where=name)
-    for name in unknown:
-        close = did_you_mean(name, known)
-        what = f"{path}: unknown column {name!r}; {close}{listed}"
-        raise TokenmartError(what, code="unknown-column", where=name)
+    for name in given:
+        if name not in known:
+            what = f"{path}: unknown column {name!r}; the columns are {', '.join(known)}"
+            raise TokenmartError(what, code="unknown-column", where=name)
