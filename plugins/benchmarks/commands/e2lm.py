@@ -29,8 +29,8 @@ e2lm.add_command(curate)
     "--scores",
     required=True,
     type=FILE,
-    help="Table with the columns model, size, arch, tokens_bt, benchmark and score, and direction "
-    "(lower) for losses.",
+    help="Table with the columns model, tokens_bt, benchmark and score, direction (lower) for "
+    "losses, and size and arch for CS.",
 )
 @click.option("--metric", help="Use only the scores of this metric; default: the only one.")
 @click.option("--model", help="Show only this model; the statistics use all models.")
@@ -123,7 +123,7 @@ def collect(
     RESULTS are files or folders with results_….json, one per checkpoint. With --problem, the table
     has the scores that `tokenmart eval` measured, after `tokenmart dbt run --select
     tag:benchmarks`. A problem of kind table reads the table; `tokenmart e2lm score` also needs the
-    columns size and arch, and the tokens of every checkpoint.
+    tokens of every checkpoint.
 
     Which model, step, tokens and parameters each checkpoint has stands in a second table, next to
     --out (scores.names.csv): correct it and run the same command again.

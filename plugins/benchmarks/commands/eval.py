@@ -135,6 +135,7 @@ def eval_command(
     from warehouse.progress import progress_bar, without_library_bars
 
     workspace, problem, selection = _selected(problem_name, models, device, dtype, backend)
+    click.echo("loading the tasks …", err=True)
     wanted = [name for each in names for name in each.split(",") if name]
     with without_library_bars():
         tasks, groups = load_tasks_and_groups(
@@ -180,7 +181,7 @@ def eval_command(
     started = time.monotonic()
     total = len(selection.models) * sum(len(task.units) for task in tasks)
     failures: list[Failure] = []
-    units = tokens = 0
+    units = there = tokens = 0
     with progress_bar(total, "units") as progress:
         for spec in selection.models:
             run, failed, notes = _run_model(
@@ -190,11 +191,12 @@ def eval_command(
                 click.echo(visible(f"note: {line}"), err=True)
             failures += failed
             units += run.units if run else 0
+            there += run.there if run else 0
             tokens += run.tokens if run else 0
     seconds = time.monotonic() - started
     click.echo(
-        f"evaluated {counted(units, 'unit')} ({tokens:,} tokens) in {seconds:.0f} s; "
-        f"{max(0, total - units)} of {total} were there already or failed"
+        f"evaluated {counted(units, 'unit')} ({tokens:,} tokens) in {seconds:.0f} s"
+        + f"; {there} of {total} were there already" * (there > 0)
     )
     if conditions:
         click.echo(visible(_next_step(problem.name, conditions)))

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -116,7 +117,7 @@ def package(wish: Wish, out: Path, say: Callable[[str], None]) -> Packaged:
         say(f"applying it to a clean clone ({len(patch.files)} files)")
         clean = apply_cleanly(patch, onto, revision, scratch)
         say(f"loading {name} there and running {wish.limit or 'all'} samples")
-        found = _run_harness(wish, clean, name, scratch, token)
+        found = _run_harness(wish, clean, name, scratch, token, say)
     metric, items, leaks = judge(name, wish, found)
     metadata = yaml.safe_dump(
         {"task_name": name, "task_metric": metric, "hf_token": token}, sort_keys=False
@@ -180,7 +181,38 @@ def _only_task(folder: Path) -> str:
     return names[0]
 
 
-def _run_harness(wish: Wish, clean: Path, name: str, scratch: Path, token: str) -> dict[str, Any]:
+HEARTBEAT_SECONDS = 15
+
+
+def _awaited(
+    done: subprocess.Popen[str], seconds: float, name: str, say: Callable[[str], None]
+) -> str:
+    """The errors that a program prints until it ends; `say` is called while it runs.
+
+    Raises:
+        TokenmartError: it runs longer than `seconds`, and is ended.
+    """
+    started = time.monotonic()
+    while True:
+        passed = time.monotonic() - started
+        try:
+            return done.communicate(timeout=max(0.1, min(HEARTBEAT_SECONDS, seconds - passed)))[1]
+        except subprocess.TimeoutExpired as error:
+            if time.monotonic() - started >= seconds:
+                done.kill()
+                done.communicate()
+                raise TokenmartError(
+                    f"{name}: the harness took over {seconds:g} s; lower --limit, or raise "
+                    "--seconds",
+                    code="too-slow",
+                    where=name,
+                ) from error
+            say(f"running {name} for {time.monotonic() - started:.0f} s")
+
+
+def _run_harness(
+    wish: Wish, clean: Path, name: str, scratch: Path, token: str, say: Callable[[str], None]
+) -> dict[str, Any]:
     """Findings of `harness_check` in the clean clone."""
     out = scratch / "found.json"
     source = Path(__file__).with_name("harness_check.py").read_text(encoding="utf-8")
@@ -192,23 +224,19 @@ def _run_harness(wish: Wish, clean: Path, name: str, scratch: Path, token: str) 
     }
     kept |= {"PYTHONPATH": str(clean), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        done = subprocess.run(
+        done = subprocess.Popen(
             [wish.python, "-c", source, name, str(wish.limit or 0), str(out)],
             cwd=clean,
             env=kept,
-            capture_output=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=wish.seconds,
-            check=False,
         )
     except FileNotFoundError as error:
         raise TokenmartError(f"--python {wish.python}: no such program; correct it") from error
-    except subprocess.TimeoutExpired as error:
-        raise TokenmartError(
-            f"{name}: the harness took over {wish.seconds} s; lower --limit, or raise --seconds"
-        ) from error
+    stderr = _awaited(done, wish.seconds, name, say)
     if not out.is_file():
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        last = (stderr.strip().splitlines() or ["no message"])[-1]
         raise TokenmartError(f"{name}: the harness ended without a result ({visible(last)[:300]})")
     found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     if found["failed"]:

@@ -18,6 +18,7 @@ from plugins.benchmarks.scores.metric_directions import Direction
 from plugins.benchmarks.scores.score_table import (
     direction_notes,
     read_scores,
+    refuse_without_tokens,
     tokens_notes,
 )
 from plugins.benchmarks.scores.table_notes import (
@@ -137,7 +138,7 @@ def open_table(path: Path, metric: str | None = None) -> duckdb.DuckDBPyConnecti
     """
     with plain_table(path) as table:
         assumed: dict[str, Direction] = {}
-        scores = read_scores(table, COLUMNS, assumed)
+        scores = read_scores(table, assumed)
     metrics = sorted(set(scores["metric"].to_pylist()))
     if metric is not None:
         if metric not in metrics:
@@ -153,14 +154,7 @@ def open_table(path: Path, metric: str | None = None) -> duckdb.DuckDBPyConnecti
             "command uses one; choose it with --metric, or name the file in a problem file of kind "
             "table, which reads all metrics"
         )
-    if scores["tokens"].null_count:
-        without = scores.filter(pc.is_null(scores["tokens"]))
-        names = sorted(set(without["full_id"].to_pylist()))
-        raise TokenmartError(
-            f"{path}: {', '.join(names[:3])}{' …' * (len(names) > 3)}: tokens are missing, and the "
-            "early window is one of tokens; write the number of tokens of each checkpoint (steps × "
-            "tokens of a step)"
-        )
+    refuse_without_tokens(path, scores)
     facts = {
         "path": path.name,
         "sha256": "",

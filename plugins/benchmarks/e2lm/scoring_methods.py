@@ -19,7 +19,8 @@ import numpy as np
 from analysis.statistics.correlations import Flags, Floats
 from plugins.benchmarks.e2lm.scores import open_problem
 from plugins.benchmarks.model_sql import ModelSql
-from plugins.benchmarks.scores.table_problem import TableProblem, find_table, read_table
+from plugins.benchmarks.scores.score_store import read_table
+from plugins.benchmarks.scores.table_problem import TableProblem, find_table
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.terminal import counted

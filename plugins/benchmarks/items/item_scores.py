@@ -4,18 +4,54 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import duckdb
+import pyarrow as pa
+from pydantic import Field, model_validator
 
-from plugins.benchmarks.scores.score_table import refuse_two_orders
-from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.importers.plain_table import check_columns
-from warehouse.table_file import load_rows
+from plugins.benchmarks.scores.plain_rows import (
+    Count,
+    Finite,
+    Name,
+    PlainRow,
+    as_table,
+    refuse_repeated,
+    refuse_two_orders,
+    refused,
+    rows_of,
+)
+from warehouse.errors import TokenmartError
 
-REQUIRED = ("model", "item", "score")
-PROGRESS = ("tokens", "step")
-OF_MODELS = ("recipe", "size", "architecture")
-OPTIONAL = ("subject", "characters", "metric", *OF_MODELS)
+
+class ItemRow(PlainRow):
+    """The score of one item of a benchmark for a model at a checkpoint.
+
+    characters: of the right answer.
+    """
+
+    model: Name
+    item: Name
+    score: Finite
+    tokens: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    step: Count | None = None
+    subject: str | None = None
+    characters: Count | None = None
+    metric: str | None = None
+    recipe: str | None = None
+    size: str | None = None
+    architecture: str | None = None
+
+    @model_validator(mode="after")
+    def _has_progress(self) -> ItemRow:
+        if self.tokens is None and self.step is None:
+            raise ValueError("tokens or step must be given")
+        return self
+
+
+_TYPES = {name: pa.string() for name in ItemRow.model_fields}
+_TYPES |= {"score": pa.float64(), "tokens": pa.float64(), "step": pa.int64()}
+_TYPES |= {"characters": pa.int64()}
 
 
 @dataclass(frozen=True)
@@ -45,122 +81,58 @@ def read_items(path: Path, metric: str | None) -> ItemScores:
     """A table with a row per model, checkpoint and item.
 
     Args:
-        path: CSV, Parquet or JSON lines with `model`, `item`, `score`, and `tokens` or `step`;
-            `subject`, `characters` (of the right answer), `metric`, `recipe`, `size` and
-            `architecture` are optional.
+        path: CSV, Parquet or JSON lines with the fields of `ItemRow`.
         metric: scoring method to use, if the table has several.
 
     Raises:
         TokenmartError: the table has other columns, an invalid value, a duplicate row, or no
             complete item.
     """
+    rows = rows_of(path, ItemRow)
+    known = sorted({row.metric for row in rows if row.metric is not None})
+    chosen = metric or (known[0] if len(known) == 1 else None)
+    if (chosen and chosen not in known) or (known and chosen is None):
+        raise TokenmartError(
+            f"{path}: --metric {metric}: its metrics are {', '.join(known) or 'not stated'}",
+            code="unknown-metric",
+            where="--metric",
+        )
     database = duckdb.connect()
-    columns = load_rows(database, path, "given")
-    if database.execute("select count(*) from given").fetchall() == [(0,)]:
-        raise TokenmartError(f"{path}: contains no row; nothing to choose from")
-    progress = _check_columns(path, columns)
-    metric = _one_metric(database, path, metric, columns)
-    _type(database, path, progress, columns)
-    if set(PROGRESS) <= set(columns):
-        refuse_two_orders(database, path, "given")
-    return _complete(database, path, metric)
-
-
-def _check_columns(path: Path, columns: list[str]) -> str:
-    known = [*REQUIRED, *PROGRESS, *OPTIONAL]
-    check_columns(path, columns, known, REQUIRED)
-    progress = [name for name in PROGRESS if name in columns]
-    if not progress:
-        raise TokenmartError(f"{path}: neither a column 'tokens' nor 'step'; add one")
-    return progress[0]
-
-
-def _one_metric(
-    database: duckdb.DuckDBPyConnection, path: Path, wanted: str | None, columns: list[str]
-) -> str | None:
-    """Keep the rows of one scoring method; its name, if the table has it."""
-    if "metric" not in columns:
-        if wanted is not None:
-            raise TokenmartError(f"--metric {wanted}: {path} has no column 'metric'; leave it out")
-        return None
-    rows = database.execute("select distinct metric from given order by 1").fetchall()
-    known = [str(name) for (name,) in rows]
-    if wanted is None and len(known) > 1:
-        raise TokenmartError(
-            f"{path}: read in several ways; choose with --metric: {', '.join(known)}"
-        )
-    if wanted is not None and wanted not in known:
-        raise TokenmartError(
-            f"--metric {wanted}: not in {path}; {did_you_mean(wanted, known)}it has "
-            f"{', '.join(known)}"
-        )
-    if wanted is not None:
-        database.execute("delete from given where metric is distinct from ?", [wanted])
-    return wanted or known[0]
-
-
-def _type(
-    database: duckdb.DuckDBPyConnection, path: Path, progress: str, columns: list[str]
-) -> None:
-    for name, wanted, least in (
-        ("score", "a finite number", ""),
-        (progress, "a number of at least 0", f" or try_cast({progress} as double) < 0"),
-    ):
-        bad = database.execute(
-            f"select row_number, {name} from given where try_cast({name} as double) is null"
-            f" or not isfinite(try_cast({name} as double)){least} order by 1 limit 1"
-        ).fetchone()
-        if bad:
-            raise TokenmartError(
-                f"{path}: row {bad[0]}: {name} is {bad[1]!r}, expected {wanted}; correct the row"
-            )
-    for name in ("model", "item"):
-        bad = database.execute(
-            f"select row_number from given where nullif(cast({name} as varchar), '') is null"
-            " order by 1 limit 1"
-        ).fetchone()
-        if bad:
-            raise TokenmartError(f"{path}: row {bad[0]}: {name} is missing; correct the row")
-    subject = "cast(subject as varchar)" if "subject" in columns else "cast(null as varchar)"
-    length = "try_cast(characters as integer)" if "characters" in columns else "cast(null as int)"
-    words = {
-        name: f"nullif(cast({name} as varchar), '')" if name in columns else "cast(null as varchar)"
-        for name in OF_MODELS
-    }
+    database.register("read", as_table(rows, pa.schema(list(_TYPES.items()))))
     database.execute(
-        f"""
+        """
+        create table given as
+        from read
+        where metric is not distinct from $metric
+        """,
+        {"metric": chosen},
+    )
+    refuse_two_orders(database, path, "given")
+    several = database.execute(
+        "select max(row), model from given group by model"
+        " having count(distinct (recipe, size, architecture)) > 1 order by 1 limit 1"
+    ).fetchone()
+    if several:
+        what = f"{several[1]} has several recipes, sizes or architectures"
+        raise refused(path, several[0], what, "contradiction")
+    database.execute(
+        """
         create table scores as
         select
-            row_number,
-            cast(model as varchar) as model,
-            cast({progress} as double) as progress,
-            cast(item as varchar) as item,
-            cast(score as double) as score,
-            {subject} as subject,
-            {length} as characters,
-            {words["recipe"]} as recipe,
-            concat_ws(' ', {words["size"]}, {words["architecture"]}) as shape
+            row,
+            model,
+            coalesce(tokens, step) as progress,
+            item,
+            score,
+            subject,
+            characters,
+            recipe,
+            concat_ws(' ', size, architecture) as shape
         from given
         """
     )
-    several = database.execute(
-        "select model, min(row_number) from scores group by model"
-        " having count(distinct (recipe, shape)) > 1 order by 2 limit 1"
-    ).fetchone()
-    if several:
-        raise TokenmartError(
-            f"{path}: {several[0]} has rows with different recipe, size or architecture; correct "
-            "them, or give each model a name of its own"
-        )
-    twice = database.execute(
-        "select min(row_number), max(row_number), model, item from scores"
-        " group by model, progress, item having count(*) > 1 order by 1 limit 1"
-    ).fetchone()
-    if twice:
-        raise TokenmartError(
-            f"{path}: rows {twice[0]} and {twice[1]} both score item {twice[3]!r} for {twice[2]} "
-            "at one checkpoint; remove one"
-        )
+    refuse_repeated(database, path, "scores", ("model", "item", "progress"))
+    return _complete(database, path, chosen)
 
 
 def _complete(database: duckdb.DuckDBPyConnection, path: Path, metric: str | None) -> ItemScores:
@@ -205,7 +177,9 @@ def _complete(database: duckdb.DuckDBPyConnection, path: Path, metric: str | Non
     ).fetchall()
     if not kept:
         raise TokenmartError(
-            f"{path}: no item was scored at every checkpoint of every model; complete the table"
+            f"{path}: no item was scored at every checkpoint of every model",
+            code="no-complete-item",
+            where=path,
         )
     rows = database.execute(
         "select model, count(distinct checkpoint), any_value(shape), any_value(recipe) from items"

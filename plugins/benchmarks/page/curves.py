@@ -8,7 +8,8 @@ from plugins.benchmarks.e2lm.score import open_table, table_notes
 from plugins.benchmarks.e2lm.scores import open_problem
 from plugins.benchmarks.model_sql import ModelSql
 from plugins.benchmarks.page.signal_data import SignalData, gather_signal
-from plugins.benchmarks.scores.table_problem import TableProblem, find_table, read_table
+from plugins.benchmarks.scores.score_store import read_table
+from plugins.benchmarks.scores.table_problem import TableProblem, find_table
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from plugins.benchmarks.e2lm.outputs import say
-from plugins.benchmarks.scores.score_store import store_scores, stored_scores
-from plugins.benchmarks.scores.table_problem import (
+from plugins.benchmarks.scores.score_store import (
     RankedTable,
-    TableProblem,
-    checked_table,
     ranked_table,
     read_table,
+    store_scores,
+    stored_scores,
 )
+from plugins.benchmarks.scores.table_problem import TableProblem, checked_table
 from warehouse.errors import ProblemFileError
 from warehouse.paths import recorded_file
 from warehouse.problem.problem_files import ProblemKind, record_file, with_keys

@@ -13,13 +13,10 @@ import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-import duckdb
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from warehouse.errors import TokenmartError
+from plugins.benchmarks.scores.plain_rows import Count, Name, PlainRow, rows_of
 from warehouse.files import write_whole
-from warehouse.frozen import Frozen
-from warehouse.table_file import load_rows
 
 _STEP = re.compile(
     r"[-_/=,]?(?<![A-Za-z0-9])(?:global_?)?(?:step|checkpoint|iter|ckpt)[-_]?(?P<step>\d+)"
@@ -30,16 +27,16 @@ _EMPTY = ("revision", "revision=main", "subfolder", "peft")
 """Arguments that say nothing more, once the step is taken out."""
 
 
-class Checkpoint(Frozen):
+class Checkpoint(PlainRow):
     """One checkpoint of a run.
 
     name: as the results name it. model: the run. tokens: that it was trained on. parameters: of the
     model. size, architecture, recipe: any text, the same for runs to compare (`1b`, `science`).
     """
 
-    name: str = Field(min_length=1)
-    model: str = Field(min_length=1)
-    step: int | None = Field(default=None, ge=0)
+    name: Name
+    model: Name
+    step: Count | None = None
     tokens: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     parameters: int | None = Field(default=None, gt=0)
     size: str | None = None
@@ -79,7 +76,7 @@ def checkpoints(path: Path, parameters: Mapping[str, int | None]) -> dict[str, C
         TokenmartError: a row of the table is wrong.
         StorageError: the table can't be written.
     """
-    known = {each.name: each for each in _rows(path)} if path.is_file() else {}
+    known = {e.name: e for e in rows_of(path, Checkpoint)} if path.is_file() else {}
     common = set.intersection(*(set(name.split(",")[1:]) for name in parameters))
     new = {
         name: stated(name, count, common) for name, count in parameters.items() if name not in known
@@ -91,20 +88,4 @@ def checkpoints(path: Path, parameters: Mapping[str, int | None]) -> dict[str, C
         writer.writeheader()
         writer.writerows(each.model_dump() for each in found.values())
         write_whole(path, text.getvalue())
-    return found
-
-
-def _rows(path: Path) -> list[Checkpoint]:
-    with duckdb.connect() as connection:
-        columns = load_rows(connection, path, "given")
-        rows = connection.execute("select * exclude (row_number) from given").fetchall()
-    found = []
-    for number, values in enumerate(rows, start=1):
-        given = {name: value for name, value in zip(columns, values, strict=True) if value}
-        try:
-            found.append(Checkpoint.model_validate(given))
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = f"{path}: row {number}: {'.'.join(map(str, first['loc']))}"
-            raise TokenmartError(f"{place}: {first['msg']}", code="bad-row", where=place) from error
     return found

@@ -1,4 +1,4 @@
-"""Store tables of scores: scores, provenance and target."""
+"""Read the tables of problems of kind `table`, and store scores, provenance and target."""
 
 from __future__ import annotations
 
@@ -19,44 +19,23 @@ from plugins.benchmarks.scores.score_table import (
     tokens_notes,
 )
 from plugins.benchmarks.scores.table_notes import (
-    EarlyWindow,
     early_ends,
     family_notes,
     recipe_notes,
     scale_notes,
 )
-from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES, BENCHMARK_TABLES, MODEL_SCORES
-from warehouse.errors import TokenmartError, did_you_mean
+from plugins.benchmarks.scores.table_problem import TableProblem, TableTarget
+from plugins.benchmarks.tables.benchmarks import BENCHMARK_TABLES, MODEL_SCORES
+from warehouse.errors import TokenmartError
 from warehouse.files import sha256_file, storage_errors
 from warehouse.paths import Workspace
-from warehouse.store.parquet_files import read_table, write_table
+from warehouse.sources.place import Place
+from warehouse.store.parquet_files import read_table as read_parquet
+from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM
 
 _NO_FOLDER = re.compile(r"[=%?\\\x00-\x1f\x7f]|__HIVE_DEFAULT_PARTITION__|^$")
 """Names that DuckDB changes when it reads them from a partition's folder."""
-
-
-@dataclass(frozen=True)
-class FinalScores:
-    """Target of early scores: the last score of each run in `metric`.
-
-    benchmarks: benchmarks of the target; if empty, all that have the metric.
-    size: runs of this size only, averaged by recipe; None if runs are ranked.
-    """
-
-    metric: str
-    benchmarks: tuple[str, ...] = ()
-    size: str | None = None
-
-
-@dataclass(frozen=True)
-class ScoreSource:
-    """Path of a plain table, and facts about it; `sha256` is the expected checksum, if any."""
-
-    path: Path
-    source: str | None = None
-    licence: str = "unknown"
-    sha256: str | None = None
 
 
 @dataclass(frozen=True)
@@ -75,90 +54,89 @@ class BroughtScores:
     notes: tuple[str, ...] = ()
 
 
-def read_problem_scores(
-    problem: str,
-    file: ScoreSource,
-    early: EarlyWindow,
-    predict_from: tuple[str, ...],
-    target: FinalScores | None,
-) -> BroughtScores:
-    """Read and check the plain table of a problem.
+def _refused(where: object, what: str, code: str) -> TokenmartError:
+    return TokenmartError(f"{where}: {what}", code=code, where=where)
 
-    Args:
-        problem: name of the problem, for messages.
-        file: see `score_table.read_scores`.
-        early: the early checkpoints.
-        predict_from: shares of training, or sizes, whose scores become metrics.
-        target: the target.
+
+def read_table(problem: TableProblem, workspace: Workspace) -> BroughtScores:
+    """The problem's table, read and checked.
+
+    If models are ranked, scores of the target are never among the predicting scores.
 
     Raises:
-        TokenmartError: the checksum differs, a row is invalid, the table has no target, or the name
-            of an entry is not valid for a folder.
+        TokenmartError: the checksum differs, a row is invalid, the table has nothing to predict
+            from or no target, or the name of an entry is not valid for a folder.
     """
-    path, found = file.path, _checked_sha256(problem, file)
+    path = Place(workspace, problem.name).resolve(problem.table.path)
+    if not path.is_file():
+        raise _refused(
+            path, f"no such file; correct table.path of problem {problem.asked}", "no-file"
+        )
+    sha256 = sha256_file(path)
+    if problem.table.sha256 not in (None, sha256):
+        raise _refused(
+            path,
+            f"sha256 is {sha256}, problem {problem.asked} expects {problem.table.sha256}",
+            "other-sha256",
+        )
+    target, ranks_models = problem.target, bool(problem.predict.metrics)
     assumed: dict[str, Direction] = {}
-    scores = read_scores(path, assumed=assumed)
+    scores = (read_model_scores if ranks_models else read_scores)(path, assumed)
     with duckdb.connect() as connection:
         connection.register("scores", scores)
-        notes = (
-            *direction_notes(assumed),
-            *tokens_notes(pc.max(scores["tokens"]).as_py()),
-            *recipe_notes(connection, "scores"),
-            *(() if target and target.size else family_notes(connection, "scores")),
-            *scale_notes(connection, "scores"),
-            *early_ends(scores),
-        )
-    sizes = set(scores["size"].to_pylist()) - {None}
-    for name in predict_from:
-        if not _is_number(name) and name not in sizes:
-            raise TokenmartError(
-                f"{path}: no run of size {name!r}, which problem {problem} predicts from; "
-                f"{did_you_mean(name, sizes)}its sizes: {', '.join(sorted(sizes)) or 'none'}"
-            )
+        notes = (*direction_notes(assumed), *scale_notes(connection, "scores"))
+        if not ranks_models:
+            notes += tokens_notes(pc.max(scores["tokens"]).as_py())
+            notes += recipe_notes(connection, "scores")
+            notes += () if target and target.size else family_notes(connection, "scores")
+            notes += early_ends(scores)
+    kept = _predicting(path, problem, workspace, scores) if ranks_models else scores
+    sizes = set() if ranks_models else set(scores["size"].to_pylist())
+    if unknown := set(problem.predict.sizes) - sizes:
+        listed = ", ".join(sorted(sizes - {None})) or "none"
+        raise _refused(path, f"no run of size {', '.join(unknown)} (sizes: {listed})", "no-size")
+    early = problem.early
+    facts = {
+        "path": path.name,
+        "sha256": sha256,
+        "source": problem.table.source,
+        "licence": problem.table.licence,
+        "early_until_tokens": early.until_tokens,
+        "early_until_share": early.until_share,
+        "early_every_steps": early.every_steps,
+        "early_checkpoints": early.checkpoints,
+        "predict_from": ",".join(problem.predict.names),
+        "target_metric": None if target is None else target.metric,
+        "target_size": None if target is None else target.size,
+        "notes": "\n".join(notes) or None,
+    }
     return BroughtScores(
-        scores=scores,
-        facts=_facts(file, found, predict_from, target, notes, early),
-        target={} if target is None else _final_scores(path, scores, target),
+        scores=kept,
+        facts=pa.Table.from_pylist([facts], BENCHMARK_TABLES),
+        target={} if target is None else _target(path, scores, target, ranks_models),
         notes=notes,
     )
 
 
-def read_model_problem(
-    problem: str,
-    file: ScoreSource,
-    metrics: tuple[str, ...],
-    each_document: bool,
-    target: FinalScores | None,
-) -> BroughtScores:
-    """Read and check the plain table of a problem that ranks models, not runs over training.
-
-    Scores of the target are never among the predicting scores.
-
-    Args:
-        problem: name of the problem, for messages.
-        file: see `score_table.read_model_scores`.
-        metrics: metrics of the predicting scores.
-        each_document: make each document of a score a separate metric too.
-        target: the target.
-
-    Raises:
-        TokenmartError: the checksum differs, a row is invalid, or the table has no predicting
-            scores.
-    """
-    path, found = file.path, _checked_sha256(problem, file)
-    assumed: dict[str, Direction] = {}
-    scores = read_model_scores(path, assumed)
-    with duckdb.connect() as connection:
-        connection.register("scores", scores)
-        notes = (*direction_notes(assumed), *scale_notes(connection, "scores"))
+def _predicting(
+    path: Path, problem: TableProblem, workspace: Workspace, scores: pa.Table
+) -> pa.Table:
+    """The scores of models that predict the target."""
+    metrics, target = problem.predict.metrics, problem.target
     known = set(scores["metric"].to_pylist())
-    for name in metrics:
-        if name not in known:
-            raise TokenmartError(
-                f"{path}: no {name} to predict from; {did_you_mean(name, known)}correct "
-                f"predict.metrics of problem {problem} (metrics in the file: "
-                f"{', '.join(sorted(known))})"
-            )
+    if unknown := set(metrics) - known:
+        raise _refused(
+            path,
+            f"no {', '.join(unknown)} to predict from (its metrics: {', '.join(sorted(known))})",
+            "no-metric",
+        )
+    if own := set(workspace.metric_names).intersection(metrics):
+        raise _refused(
+            path,
+            f"Tokenmart computes {', '.join(own)} from tokens; give the metric another name in the "
+            "table and in predict.metrics",
+            "own-metric",
+        )
     predicts = pc.is_in(scores["metric"], pa.array(metrics))
     if target is not None:
         asked = pc.equal(scores["metric"], target.metric)
@@ -167,57 +145,15 @@ def read_model_problem(
         predicts = pc.and_(predicts, pc.invert(asked))
     kept = scores.filter(predicts)
     if not len(kept):
-        raise TokenmartError(
-            f"{path}: problem {problem} predicts all scores that it predicts from; add metrics to "
-            "predict.metrics, or name target.benchmarks"
+        raise _refused(
+            path,
+            "all scores that it predicts from are the target's; add metrics to predict.metrics, or "
+            "name target.benchmarks",
+            "no-predictor",
         )
     place = kept.schema.get_field_index("each_document")
-    alone = pa.array([each_document] * len(kept))
-    return BroughtScores(
-        scores=kept.set_column(place, "each_document", alone).cast(MODEL_SCORES),
-        facts=_facts(file, found, metrics, target, notes),
-        target={} if target is None else _target_of_models(path, scores, target),
-        notes=notes,
-    )
-
-
-def _checked_sha256(problem: str, file: ScoreSource) -> str:
-    if not file.path.is_file():
-        raise TokenmartError(f"{file.path}: no such file; correct table.path of problem {problem}")
-    found = sha256_file(file.path)
-    if file.sha256 not in (None, found):
-        raise TokenmartError(
-            f"{file.path}: sha256 is {found}, problem {problem} expects {file.sha256}; restore the "
-            "file, or correct table.sha256"
-        )
-    return found
-
-
-def _facts(
-    file: ScoreSource,
-    sha256: str,
-    predict_from: tuple[str, ...],
-    target: FinalScores | None,
-    notes: Sequence[str],
-    early: EarlyWindow | None = None,
-) -> pa.Table:
-    """The row of `BENCHMARK_TABLES`."""
-    window = early or EarlyWindow()
-    facts = {
-        "path": file.path.name,
-        "sha256": sha256,
-        "source": file.source,
-        "licence": file.licence,
-        "early_until_tokens": window.until_tokens,
-        "early_until_share": window.until_share,
-        "early_every_steps": window.every_steps,
-        "early_checkpoints": window.checkpoints,
-        "predict_from": ",".join(predict_from),
-        "target_metric": None if target is None else target.metric,
-        "target_size": None if target is None else target.size,
-        "notes": "\n".join(notes) or None,
-    }
-    return pa.Table.from_pylist([facts], BENCHMARK_TABLES)
+    alone = pa.array([problem.predict.each_document] * len(kept))
+    return kept.set_column(place, "each_document", alone).cast(MODEL_SCORES)
 
 
 def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> None:
@@ -281,7 +217,7 @@ def scored_runs(scores: Path, sizes: Sequence[str] = ()) -> tuple[ScoredRun, ...
         sizes: rank the recipes that have a run of each of these sizes; if empty, rank runs.
     """
     columns = ["full_id", "family", "parameters", *(["size", "recipe"] if sizes else [])]
-    rows = read_table(scores, columns).group_by(columns)
+    rows = read_parquet(scores, columns).group_by(columns)
     runs = sorted(rows.aggregate([]).to_pylist(), key=lambda row: str(row["full_id"]))
     if sizes:
         trained = [{row["recipe"] for row in runs if row["size"] == size} for size in sizes]
@@ -290,46 +226,77 @@ def scored_runs(scores: Path, sizes: Sequence[str] = ()) -> tuple[ScoredRun, ...
     return tuple(ScoredRun(row["full_id"], row["family"], row["parameters"]) for row in runs)
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+@dataclass(frozen=True)
+class RankedTable:
+    """A table problem with what its stored table ranks."""
+
+    name: str
+    asked: str
+    title: str
+    description: str
+    target: TableTarget | None
+    baseline: str
+    ranked_models: tuple[ScoredRun, ...]
 
 
-def _final_scores(file: Path, scores: pa.Table, target: FinalScores) -> dict[str, pa.Table]:
-    """Items of the downstream table by ranked entry: one per benchmark, its last score."""
-    name = "full_id" if target.size is None else "recipe"
-    with duckdb.connect() as connection:
-        connection.register("scores", scores.cast(BENCHMARK_SCORES))
-        chosen = (
-            "select * from scores where metric = $metric and (size = $size or $size is null)"
-            " and (len($benchmarks) = 0 or benchmark in (select unnest($benchmarks)))"
+def ranked_table(problem: TableProblem, workspace: Workspace) -> RankedTable:
+    """A problem with the runs that its stored table ranks.
+
+    Raises:
+        TokenmartError: its table has not been fetched.
+    """
+    scores = stored_scores(workspace, problem.name)
+    if scores is None:
+        raise TokenmartError(
+            f"problem {problem.asked}: its scores are not in the data folder yet; run "
+            f"`{problem.command}` and `tokenmart dbt run --select 'fqn:*'`",
+            code="not-fetched",
+            where=problem.asked,
         )
-        parameters = {
-            "metric": target.metric,
-            "size": target.size,
-            "benchmarks": list(target.benchmarks),
-        }
-        rows = connection.execute(
-            f"with chosen as ({chosen}), last as (select {name} as ranked, model_id, benchmark,"
-            " arg_max(score, coalesce(tokens, step, 0)) as score from chosen group by all)"
-            " select ranked, benchmark, avg(score) from last where ranked is not null"
-            " group by all order by all",
-            parameters,
-        ).fetchall()
-    return _target_items(file, scores, target, rows)
+    return RankedTable(
+        name=problem.name,
+        asked=problem.asked,
+        title=problem.title,
+        description=problem.description,
+        target=problem.target,
+        baseline=problem.baseline,
+        ranked_models=scored_runs(scores, problem.sizes),
+    )
 
 
-def _target_of_models(file: Path, scores: pa.Table, target: FinalScores) -> dict[str, pa.Table]:
-    """The same for a table of models: one item per benchmark, the mean over its documents."""
+def _target(
+    file: Path, scores: pa.Table, target: TableTarget, ranks_models: bool
+) -> dict[str, pa.Table]:
+    """Items of the downstream table by ranked entry: one per benchmark.
+
+    Its last score; of recipes the mean over their runs; of models the mean over its documents.
+    """
+    ranked = "recipe" if target.size else "full_id"
+    at = "0" if ranks_models else "coalesce(tokens, step, 0)"
     with duckdb.connect() as connection:
         connection.register("scores", scores)
         rows = connection.execute(
-            "select full_id, benchmark, avg(score) from scores where metric = ?"
-            " and (len(?) = 0 or benchmark in (select unnest(?))) group by all order by all",
-            [target.metric, list(target.benchmarks), list(target.benchmarks)],
+            f"""
+            with chosen as (
+                select {ranked} as ranked, model_id, benchmark, score, {at} as progress
+                from scores
+                where metric = $metric
+                    and (len($benchmarks) = 0 or benchmark in (select unnest($benchmarks)))
+                    and {"size = $size" if target.size else "$size is null"}
+            ),
+
+            last as (
+                select * from chosen
+                qualify progress = max(progress) over (partition by model_id, benchmark)
+            )
+
+            select ranked, benchmark, avg(score)
+            from last
+            where ranked is not null
+            group by all
+            order by all
+            """,
+            {"metric": target.metric, "size": target.size, "benchmarks": list(target.benchmarks)},
         ).fetchall()
     return _target_items(file, scores, target, rows)
 
@@ -337,23 +304,19 @@ def _target_of_models(file: Path, scores: pa.Table, target: FinalScores) -> dict
 def _target_items(
     file: Path,
     scores: pa.Table,
-    target: FinalScores,
+    target: TableTarget,
     rows: list[tuple[str, str, float]],
 ) -> dict[str, pa.Table]:
     """Items of the downstream table; `rows`: ranked entry, benchmark and score."""
     directions = scores.filter(pc.equal(scores["metric"], target.metric))["direction"]
     if "lower" in directions.to_pylist():
-        raise TokenmartError(
-            f"{file}: lower {target.metric} is better; choose a target.metric of which higher is"
-        )
+        raise _refused(file, f"target.metric: lower {target.metric} is better", "lower-target")
     known = {benchmark for _, benchmark, _ in rows}
     for name in target.benchmarks or ([] if rows else ["any benchmark"]):
         if name not in known:
             metrics = ", ".join(sorted(set(scores["metric"].to_pylist())))
-            raise TokenmartError(
-                f"{file}: no {target.metric} of {name} to predict; correct target.metric or "
-                f"target.benchmarks (metrics in the file: {metrics})"
-            )
+            what = f"no {target.metric} of {name} to predict (its metrics: {metrics})"
+            raise _refused(file, what, "no-target")
     items: dict[str, list[dict[str, object]]] = {}
     for name, benchmark, score in rows:
         items.setdefault(name, []).append(
@@ -380,14 +343,10 @@ def _folders(file: Path, column: str, names: Iterable[str]) -> dict[str, str]:
     for name in names:
         if wrong := _NO_FOLDER.search(name):
             why = f"it has {wrong[0]!r}" if name else "it is empty"
-            raise TokenmartError(
-                f"{file}: {column} {name!r} can't name a folder ({why}); rename it in every row"
-            )
+            raise _refused(file, f"{column} {name!r} can't name a folder ({why})", "no-folder")
         folders[name] = name.replace("/", "--")
         other = seen.setdefault(folders[name].casefold(), name)
         if other != name:
-            raise TokenmartError(
-                f"{file}: {column} {other!r} and {name!r} would share the folder "
-                f"{folders[name]!r}; rename one in every row"
-            )
+            what = f"{column} {other!r} and {name!r} would share the folder {folders[name]!r}"
+            raise _refused(file, what, "no-folder")
     return folders

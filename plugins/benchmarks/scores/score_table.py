@@ -1,104 +1,100 @@
-"""Read plain tables of scores over training, check every row, and convert them to one schema.
+"""Read plain tables of scores, check every row, and convert them to one schema.
 
-A row is one score of one run at one checkpoint: CSV, JSON lines or Parquet with the columns of
-`COLUMNS`. A table with an invalid row is refused; the error describes the first one.
+A row is one score of one run at one checkpoint, or of one model: see `ScoreRow`. A table with an
+invalid row is refused; the error has the first one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import duckdb
 import pyarrow as pa
+from pydantic import Field, model_validator
 
 from plugins.benchmarks.scores.metric_directions import Direction, direction_of
+from plugins.benchmarks.scores.plain_rows import (
+    Count,
+    Finite,
+    Name,
+    PlainRow,
+    as_table,
+    refuse_repeated,
+    refuse_two_orders,
+    refused,
+    rows_of,
+)
 from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES, MODEL_SCORES
 from warehouse.errors import TokenmartError
-from warehouse.importers.plain_table import read_plain
 
-REQUIRED = ("model", "benchmark", "score")
-COLUMNS = {
-    "model": "varchar",
-    "family": "varchar",
-    "size": "varchar",
-    "architecture": "varchar",
-    "recipe": "varchar",
-    "parameters": "bigint",
-    "step": "bigint",
-    "tokens": "double",
-    "benchmark": "varchar",
-    "metric": "varchar",
-    "direction": "varchar",
-    "score": "double",
-    "stderr": "double",
-}
-"""Column → type. The default of `metric` is `score`; the default direction is that of the name: of
-the metric, or of the benchmarks if the metric is `score`."""
-
-ONE_DIRECTION = (
-    "a metric has one direction: name the losses in the column 'metric' (loss, perplexity, …), or "
-    "write one file per direction (a problem of kind table reads several metrics from one file, "
-    "`tokenmart e2lm score` that of --metric)"
-)
-
-OTHER_NAMES = {"arch": ("architecture", "{}"), "tokens_bt": ("tokens", "{} * 1e9")}
-"""Alternative column name → the column, and the function that converts its values."""
-
-MOST_TOKENS = 1e14
-"""More billions of tokens than any model is trained on: `tokens_bt` then contains tokens."""
+_Least0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 _RUN = ("family", "size", "architecture", "recipe", "parameters")
-_PLACE = ("tokens", "step")
-_POINT = ("model", "benchmark", "metric", *_PLACE)
-_MODEL_POINT = ("model", "benchmark", "metric", "document")
 _SLUG = "replace(model, '/', '--')"
+FEWEST_TOKENS = 1e5
+"""Fewer tokens than any model is trained on: they are probably billions."""
 
 
-def read_scores(
-    path: Path,
-    required: Sequence[str] = REQUIRED,
-    assumed: dict[str, Direction] | None = None,
-) -> pa.Table:
+class ScoreRow(PlainRow):
+    """One score of a run at a checkpoint, or of a model on a document.
+
+    The default direction is that of the metric's name, or of the benchmarks' names if the metric is
+    `score`. `arch` and `tokens_bt` (billions) are other names of `architecture` and `tokens`.
+    """
+
+    model: Name
+    family: str | None = None
+    size: str | None = None
+    architecture: str | None = None
+    recipe: str | None = None
+    parameters: Annotated[int, Field(gt=0)] | None = None
+    step: Count | None = None
+    tokens: _Least0 | None = None
+    benchmark: Name
+    metric: str = "score"
+    direction: Direction | None = None
+    score: Finite
+    stderr: _Least0 | None = None
+    document: str | None = None
+    arch: str | None = None
+    tokens_bt: Annotated[float, Field(ge=0, lt=FEWEST_TOKENS)] | None = None
+
+    @model_validator(mode="after")
+    def _one_name_each(self) -> ScoreRow:
+        if self.arch is not None and self.architecture is not None:
+            raise ValueError("arch and architecture are the same; remove one")
+        if self.tokens_bt is not None and self.tokens is not None:
+            raise ValueError("tokens_bt and tokens are the same; remove one")
+        return self
+
+
+_TYPES = {name: pa.string() for name in ScoreRow.model_fields}
+_TYPES |= dict.fromkeys(("tokens", "score", "stderr", "tokens_bt"), pa.float64())
+_TYPES |= dict.fromkeys(("parameters", "step"), pa.int64())
+
+
+def read_scores(path: Path, assumed: dict[str, Direction] | None = None) -> pa.Table:
     """A plain table of scores, in the columns of `BENCHMARK_SCORES`, sorted.
 
     Args:
         path: CSV, TSV, JSON lines or Parquet.
-        required: required columns, under any of their names.
         assumed: receives metric → direction for the directions that are not in the table.
 
     Raises:
-        TokenmartError: the file can't be read, has other columns, or a row is invalid; the message
-            has file, row, column, value and remedy.
+        TokenmartError: the file can't be read, has other columns, or a row is invalid; with file
+            and row.
     """
     with duckdb.connect() as connection:
-        read_plain(connection, path, COLUMNS, required, OTHER_NAMES)
-        _refuse_plain_counts(connection, path)
-        connection.execute("alter table plain rename to scores")
-        connection.execute("update scores set metric = coalesce(metric, 'score')")
-        directions = _check_rows(connection, path, _POINT)
-        if assumed is not None:
-            assumed |= directions
-        return _stored(connection)
-
-
-def direction_notes(assumed: Mapping[str, Direction]) -> tuple[str, ...]:
-    """A note on each metric whose direction is not in its table."""
-    return tuple(
-        f"{metric}: {direction} is taken as better, by name, because the table's column "
-        "'direction' is missing or empty; if that is wrong, fill it (higher or lower)"
-        for metric, direction in sorted(assumed.items())
-    )
-
-
-def tokens_notes(most: float | None) -> tuple[str, ...]:
-    """A note if `most` tokens of any checkpoint are so few that they may be billions."""
-    if not most or most >= MOST_TOKENS / 1e9:
-        return ()
-    return (
-        f"tokens: {most:.15g} at most, taken as single tokens; if these are billions, name the "
-        "column 'tokens_bt'",
-    )
+        _load(connection, path, ("model", "benchmark", "metric", "tokens", "step"), assumed)
+        table: pa.Table = connection.sql(
+            f"select {_SLUG} as model_id, model as full_id,"
+            " coalesce(family, recipe, model) as family, size, architecture, recipe, parameters,"
+            " step, tokens, benchmark, metric, direction, score, stderr from scores"
+            " order by benchmark, metric, model_id, tokens, step"
+        ).to_arrow_table()
+        return table.cast(BENCHMARK_SCORES)
 
 
 def read_model_scores(path: Path, assumed: dict[str, Direction] | None = None) -> pa.Table:
@@ -112,25 +108,14 @@ def read_model_scores(path: Path, assumed: dict[str, Direction] | None = None) -
             document.
     """
     with duckdb.connect() as connection:
-        columns = {**COLUMNS, "document": "varchar"}
-        read_plain(connection, path, columns, REQUIRED, OTHER_NAMES)
-        _refuse_plain_counts(connection, path)
-        connection.execute("alter table plain rename to scores")
-        connection.execute("update scores set metric = coalesce(metric, 'score')")
-        directions = _check_rows(connection, path, _MODEL_POINT)
-        if assumed is not None:
-            assumed |= directions
+        _load(connection, path, ("model", "benchmark", "metric", "document"), assumed)
         mixed = connection.execute(
-            "select min(row_number) filter (where document is null),"
-            " min(row_number) filter (where document is not null), metric, benchmark from scores"
-            " group by metric, benchmark having min(document is null) != max(document is null)"
-            " order by 1 limit 1"
+            "select max(row), metric, benchmark from scores group by metric, benchmark"
+            " having min(document is null) != max(document is null) order by 1 limit 1"
         ).fetchone()
         if mixed:
-            raise TokenmartError(
-                f"{path}: row {mixed[0]} gives {mixed[2]} of {mixed[3]} without a document and row "
-                f"{mixed[1]} with one; name a document in all of them or in none"
-            )
+            what = f"{mixed[1]} of {mixed[2]} has a document in some rows only"
+            raise refused(path, mixed[0], what, "some-documents")
         table: pa.Table = connection.sql(
             f"select {_SLUG} as model_id, model as full_id, coalesce(family, model) as family,"
             " parameters, benchmark, metric, document, false as each_document, direction, score"
@@ -139,209 +124,114 @@ def read_model_scores(path: Path, assumed: dict[str, Direction] | None = None) -
         return table.cast(MODEL_SCORES)
 
 
-def _check_rows(
-    connection: duckdb.DuckDBPyConnection, path: Path, point: Sequence[str]
-) -> dict[str, Direction]:
-    """Add missing directions and refuse invalid rows; `point`: columns that identify a score.
-
-    Returns:
-        The added directions by metric.
-    """
-    assumed = _complete_directions(connection, path)
-    _refuse_rows(connection, path, point)
-    _refuse_runs(connection, path, assumed)
-    refuse_two_orders(connection, path, "scores")
-    return assumed
-
-
-def refuse_two_orders(connection: duckdb.DuckDBPyConnection, path: Path, table: str) -> None:
-    """Refuse checkpoints that tokens and steps put into different orders.
-
-    Args:
-        connection: with the table.
-        path: for the message.
-        table: with row_number, model, tokens and step.
-
-    Raises:
-        TokenmartError: more steps have fewer tokens; the message names two rows.
-    """
-    found = connection.execute(
-        f"""
-        with points as (
-            select
-                model,
-                try_cast(step as double) as step,
-                try_cast(tokens as double) as tokens,
-                min(row_number) as row
-            from {table}
-            group by all
-        ),
-
-        pairs as (
-            select
-                model,
-                row,
-                tokens,
-                lag(row) over by_step as row_before,
-                lag(tokens) over by_step as tokens_before
-            from points
-            where step is not null and tokens is not null
-            window by_step as (partition by model order by step, tokens)
-        )
-
-        select model, row_before, row from pairs where tokens < tokens_before order by row limit 1
-        """
-    ).fetchone()
-    if found:
-        model, before, row = found
-        raise TokenmartError(
-            f"{path}: row {row} of {model} has more steps and fewer tokens than row {before}; "
-            "correct one of them"
-        )
-
-
-def _refuse_plain_counts(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Refuse numbers of tokens in the column for billions of tokens."""
-    bad = connection.execute(
-        f"select row_number, tokens / 1e9 from plain where tokens > {MOST_TOKENS}"
-        " order by row_number limit 1"
-    ).fetchone()
-    names = {str(row[0]) for row in connection.execute("describe given").fetchall()}
-    if bad and "tokens_bt" in names:
-        raise TokenmartError(
-            f"{path}: row {bad[0]}: tokens_bt is {bad[1]:.15g}, expected billions of tokens; "
-            "divide by 1e9, or name the column 'tokens'"
-        )
-
-
-def _complete_directions(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, Direction]:
-    """Set a missing direction from the metric's name, or from the benchmarks' if it is `score`.
-
-    Raises:
-        TokenmartError: a name without a direction, or benchmarks of two directions.
-    """
-    assumed: dict[str, Direction] = {}
-    rows = connection.execute(
-        "select metric, min(row_number) from scores where direction is null group by all order by 2"
-    ).fetchall()
-    for metric, row in rows:
-        direction = _direction_of_benchmarks(connection, path) if metric == "score" else None
-        direction = direction or direction_of(metric)
-        if direction is None:
-            raise TokenmartError(
-                f"{path}: row {row}: direction is missing, and doesn't follow from the name "
-                f"{metric!r}; write higher or lower into the column 'direction'"
-            )
-        connection.execute(
-            "update scores set direction = ? where direction is null and metric = ?",
-            [direction, metric],
-        )
-        assumed[metric] = direction
-    return assumed
-
-
-def _direction_of_benchmarks(connection: duckdb.DuckDBPyConnection, path: Path) -> Direction | None:
-    """Direction of scores without a metric, if their benchmarks are named after a loss."""
-    rows = connection.execute(
-        "select benchmark, min(row_number) from scores where direction is null"
-        " and metric = 'score' and benchmark is not null group by all order by 2"
-    ).fetchall()
-    of_loss = [(name, row) for name, row in rows if direction_of(name) == "lower"]
-    others = [(name, row) for name, row in rows if direction_of(name) != "lower"]
-    if of_loss and others:
-        (lower, row), (other, other_row) = of_loss[0], others[0]
-        raise TokenmartError(
-            f"{path}: row {row}: of {lower!r} lower is better by its name, and of {other!r} (row "
-            f"{other_row}) higher; {ONE_DIRECTION}. If a name misleads, fill the column 'direction'"
-        )
-    return "lower" if of_loss else None
-
-
-def _refuse_rows(connection: duckdb.DuckDBPyConnection, path: Path, point: Sequence[str]) -> None:
-    """Refuse the first row with an impossible value or a duplicate score."""
-    for column, wrong, wanted in (
-        ("model", "model is null", "a name"),
-        ("benchmark", "benchmark is null", "a name"),
-        ("score", "score is null or not isfinite(score)", "a finite number"),
-        ("stderr", "not isfinite(stderr) or stderr < 0", "a finite number of at least 0"),
-        ("tokens", "not isfinite(tokens) or tokens < 0", "a finite number of at least 0"),
-        ("step", "step < 0", "a whole number of at least 0"),
-        ("parameters", "parameters <= 0", "a whole number above 0"),
-        ("direction", "direction not in ('higher', 'lower')", "higher or lower"),
-    ):
-        bad = connection.execute(
-            f"select row_number, {column} from scores where {wrong} order by row_number limit 1"
-        ).fetchone()
-        if bad:
-            found = "is missing" if bad[1] is None else f"is {bad[1]}"
-            raise TokenmartError(
-                f"{path}: row {bad[0]}: {column} {found}, expected {wanted}; correct the row or "
-                "remove it"
-            )
-    twice = connection.execute(
-        f"select min(row_number), max(row_number), {', '.join(point)} from scores"
-        f" group by {', '.join(point)} having count(*) > 1 order by 1 limit 1"
-    ).fetchone()
-    if twice:
-        first, last, model, benchmark, metric, *rest = twice
-        over_training = tuple(point) == _POINT
-        where = " at one checkpoint" if over_training else f", document {rest[0]}" * bool(rest[0])
-        way_out = " (or give the checkpoints different tokens or steps)" if over_training else ""
-        raise TokenmartError(
-            f"{path}: rows {first} and {last} both give {metric} of {model} on {benchmark}{where}; "
-            f"remove one{way_out}"
-        )
-
-
-def _refuse_runs(
-    connection: duckdb.DuckDBPyConnection, path: Path, assumed: Mapping[str, Direction]
-) -> None:
-    """Refuse rows that contradict each other on a model, a metric or a folder."""
-    facts = [(column, "model", f"one {column}") for column in _RUN]
-    facts += [(f"{name} is null", "model", f"{name} in every row or in none") for name in _PLACE]
-    facts += [("direction", "metric", "one direction"), ("model", _SLUG, "one spelling")]
-    for fact, key, wanted in facts:
-        unequal = connection.execute(
-            f"select {key} from scores group by {key}"
-            f" having count(distinct {fact}) + bool_or({fact} is null)::int > 1"
-            " order by min(row_number) limit 1"
-        ).fetchone()
-        if unequal:
-            first, other = connection.execute(
-                f"select min(row_number), min(row_number) filter (where {fact} is distinct from"
-                f" (select {fact} from scores where {key} = $1 order by row_number limit 1))"
-                f" from scores where {key} = $1",
-                [unequal[0]],
-            ).fetchall()[0]
-            value, other_value = (_value(connection, fact, row) for row in (first, other))
-            remedy = "correct them"
-            if fact == "direction":
-                direction = assumed.get(unequal[0])
-                empty = f" (an empty one is {direction}, by name)" * (direction is not None)
-                wanted, remedy = wanted + empty, ONE_DIRECTION
-            raise TokenmartError(
-                f"{path}: rows {first} ({value}) and {other} ({other_value}) contradict each other "
-                f"on {unequal[0]}, expected {wanted}; {remedy}"
-            )
-
-
-def _value(connection: duckdb.DuckDBPyConnection, fact: str, row: int) -> str:
-    """The value of a row for an error message; `fact` is a column, or `COLUMN is null`."""
-    ((value,),) = connection.execute(
-        f"select {fact} from scores where row_number = ?", [row]
-    ).fetchall()
-    column = fact.removesuffix(" is null")
-    if column != fact:
-        return f"{'no ' * value}{column}"
-    return f"no {column}" if value is None else str(value)
-
-
-def _stored(connection: duckdb.DuckDBPyConnection) -> pa.Table:
-    rows = connection.sql(
-        f"select {_SLUG} as model_id, model as full_id,"
-        " coalesce(family, recipe, model) as family, size, architecture, recipe, parameters,"
-        " step, tokens, benchmark, metric, direction, score, stderr from scores"
-        " order by benchmark, metric, model_id, tokens, step"
+def direction_notes(assumed: Mapping[str, Direction]) -> tuple[str, ...]:
+    """A note on each metric whose direction is not in its table."""
+    return tuple(
+        f"{metric}: {direction} is taken as better, by name, because the table's column "
+        "'direction' is missing or empty; if that is wrong, fill it (higher or lower)"
+        for metric, direction in sorted(assumed.items())
     )
-    table: pa.Table = rows.to_arrow_table()
-    return table.cast(BENCHMARK_SCORES)
+
+
+def tokens_notes(most: float | None) -> tuple[str, ...]:
+    """A note if `most` tokens of any checkpoint are so few that they may be billions."""
+    if not most or most >= FEWEST_TOKENS:
+        return ()
+    return (
+        f"tokens: {most:.15g} at most, taken as single tokens; if these are billions, name the "
+        "column 'tokens_bt'",
+    )
+
+
+def _load(
+    connection: duckdb.DuckDBPyConnection,
+    path: Path,
+    point: Sequence[str],
+    assumed: dict[str, Direction] | None,
+) -> None:
+    """Make the table `scores` of a file's rows; `point`: columns that identify a score."""
+    rows = rows_of(path, ScoreRow)
+    better = _directions(path, rows)
+    if assumed is not None:
+        assumed |= better
+    given = as_table(rows, pa.schema(list(_TYPES.items())))
+    connection.register("given", given)
+    names = {"metric": list(better), "named": list(better.values())}
+    connection.register("better", pa.table(names, pa.schema(dict.fromkeys(names, pa.string()))))
+    connection.execute(
+        """
+        create table scores as
+        select
+            * exclude (arch, tokens_bt, named) replace (
+                coalesce(architecture, arch) as architecture,
+                coalesce(tokens, tokens_bt * 1e9) as tokens,
+                coalesce(direction, named) as direction
+            )
+        from given
+        left join better using (metric)
+        """
+    )
+    refuse_repeated(connection, path, "scores", tuple(point))
+    _refuse_contradictions(connection, path)
+    refuse_two_orders(connection, path, "scores")
+
+
+def _directions(path: Path, rows: Sequence[ScoreRow]) -> dict[str, Direction]:
+    """Metric → direction by name, of the metrics that have a row without one.
+
+    Raises:
+        TokenmartError: a name has no direction, or benchmarks of a metric `score` have two.
+    """
+    missing: dict[str, dict[str, int]] = {}
+    for number, row in enumerate(rows, start=1):
+        if row.direction is None:
+            missing.setdefault(row.metric, {}).setdefault(row.benchmark, number)
+    found: dict[str, Direction] = {}
+    for metric, benchmarks in missing.items():
+        lower = {name for name in benchmarks if direction_of(name) == "lower"}
+        direction = direction_of(metric)
+        if metric == "score" and lower:
+            direction = "lower" if len(lower) == len(benchmarks) else None
+        if direction is None:
+            raise refused(
+                path,
+                min(benchmarks.values()),
+                f"direction: doesn't follow from the names of {metric} and its benchmarks; write "
+                "higher or lower, and a metric's losses as a metric of their own",
+                "no-direction",
+            )
+        found[metric] = direction
+    return found
+
+
+def _refuse_contradictions(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Stop at rows that contradict each other on a model, a metric or a folder."""
+    facts = [(column, "model") for column in _RUN]
+    facts += [("tokens is null", "model"), ("step is null", "model")]
+    facts += [("direction", "metric"), ("model", _SLUG)]
+    for fact, key in facts:
+        found = connection.execute(
+            f"select max(row), {key}, list(distinct {fact} order by {fact}) from scores group by 2"
+            f" having count(distinct {fact}) + bool_or({fact} is null)::int > 1 order by 1 limit 1"
+        ).fetchone()
+        if found:
+            row, name, values = found
+            raise refused(
+                path, row, f"{name} has several values of {fact} ({values})", "contradiction"
+            )
+
+
+def refuse_without_tokens(path: Path, scores: pa.Table) -> None:
+    """Stop at a table of runs without tokens.
+
+    Raises:
+        TokenmartError: with the first run.
+    """
+    if scores["tokens"].null_count:
+        rows = scores.filter(scores["tokens"].is_null())
+        raise TokenmartError(
+            f"{path}: {rows['full_id'][0]}: tokens: missing, and the early window is one of "
+            "tokens; write those of each checkpoint (steps × tokens of a step)",
+            code="no-tokens",
+            where=f"{path}: tokens",
+        )

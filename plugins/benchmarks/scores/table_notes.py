@@ -5,8 +5,6 @@ A note is one sentence. `data fetch` prints and records the notes of a table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import duckdb
 import pyarrow as pa
 
@@ -35,22 +33,6 @@ _ENDS = """
         having max(checkpoints) > 1
     )
 """
-
-
-@dataclass(frozen=True)
-class EarlyWindow:
-    """The early checkpoints; a value of None sets no condition.
-
-    until_tokens, until_share: end of the window, in tokens or as a share of the run's training.
-    every_steps: only steps divisible by this number.
-    checkpoints: number of checkpoints, evenly spaced: with `until_share`, the last one in each of
-        this number of equal parts of the window.
-    """
-
-    until_tokens: float | None = None
-    until_share: float | None = None
-    every_steps: int | None = None
-    checkpoints: int | None = None
 
 
 def early_ends(scores: pa.Table) -> tuple[str, ...]:

@@ -7,29 +7,15 @@ metrics predict the score of another metric.
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from plugins.benchmarks.scores.score_store import (
-    BroughtScores,
-    FinalScores,
-    ScoredRun,
-    ScoreSource,
-    read_model_problem,
-    read_problem_scores,
-    scored_runs,
-    stored_scores,
-)
-from plugins.benchmarks.scores.table_notes import EarlyWindow
-from warehouse.errors import TokenmartError
 from warehouse.frozen import Frozen
 from warehouse.paths import Workspace
 from warehouse.problem.problem_files import paths_start, read_problem_file
 from warehouse.problem.yaml_file import YamlTree, check
-from warehouse.sources.place import Place
 
 
 class ScoreFile(Frozen):
@@ -70,6 +56,11 @@ class Predict(Frozen):
     sizes: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     each_document: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Shares, sizes or metrics, as text."""
+        return (*map(str, self.shares), *self.sizes, *self.metrics)
 
     @model_validator(mode="after")
     def _one_of_them(self) -> Predict:
@@ -140,19 +131,6 @@ class TableProblem(Frozen):
         return f"tokenmart data fetch --problem {self.asked}"
 
 
-@dataclass(frozen=True)
-class RankedTable:
-    """A table problem with what its stored table ranks."""
-
-    name: str
-    asked: str
-    title: str
-    description: str
-    target: TableTarget | None
-    baseline: str
-    ranked_models: tuple[ScoredRun, ...]
-
-
 def checked_table(name: str, tree: YamlTree, workspace: Workspace) -> TableProblem:
     """The problem that a parsed file describes.
 
@@ -179,55 +157,3 @@ def find_table(name: str, workspace: Workspace) -> TableProblem | None:
     if tree.value.get("kind") != "table":
         return None
     return checked_table(name, tree, workspace)
-
-
-def ranked_table(problem: TableProblem, workspace: Workspace) -> RankedTable:
-    """A problem with the runs that its stored table ranks.
-
-    Raises:
-        TokenmartError: its table has not been fetched.
-    """
-    scores = stored_scores(workspace, problem.name)
-    if scores is None:
-        raise TokenmartError(
-            f"problem {problem.asked}: its scores are not in the data folder yet; run "
-            f"`{problem.command}` and `tokenmart dbt run --select 'fqn:*'`"
-        )
-    return RankedTable(
-        name=problem.name,
-        asked=problem.asked,
-        title=problem.title,
-        description=problem.description,
-        target=problem.target,
-        baseline=problem.baseline,
-        ranked_models=scored_runs(scores, problem.sizes),
-    )
-
-
-def read_table(problem: TableProblem, workspace: Workspace) -> BroughtScores:
-    """The problem's table, read and checked.
-
-    Raises:
-        TokenmartError: see `read_problem_scores`.
-    """
-    file, target = problem.table, problem.target
-    path = Place(workspace, problem.name).resolve(file.path)
-    source = ScoreSource(path, file.source, file.licence, file.sha256)
-    final = FinalScores(target.metric, target.benchmarks, target.size) if target else None
-    predict = problem.predict
-    if predict.metrics:
-        for name in set(workspace.metric_names).intersection(predict.metrics):
-            raise TokenmartError(
-                f"{path}: Tokenmart computes {name} from tokens; give the metric another name in "
-                "the table and in predict.metrics"
-            )
-        return read_model_problem(
-            problem.asked, source, predict.metrics, predict.each_document, final
-        )
-    return read_problem_scores(
-        problem=problem.asked,
-        file=source,
-        early=EarlyWindow(**problem.early.model_dump()),
-        predict_from=(*map(str, predict.shares), *predict.sizes),
-        target=final,
-    )

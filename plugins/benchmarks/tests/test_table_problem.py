@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from plugins.benchmarks.e2lm.scores import open_problem
 from plugins.benchmarks.model_sql import ModelSql
 from plugins.benchmarks.page.curves import gather_page
-from plugins.benchmarks.scores.score_store import store_scores
+from plugins.benchmarks.scores.score_store import read_table, store_scores
 from plugins.benchmarks.scores.table_notes import early_ends
-from plugins.benchmarks.scores.table_problem import TableProblem, find_table, read_table
+from plugins.benchmarks.scores.table_problem import TableProblem, find_table
 from tokenmart import cli
 from warehouse.errors import OtherKindError, ProblemFileError, TokenmartError
 from warehouse.files import sha256_file
@@ -141,46 +141,35 @@ def test_a_narrower_target_leaves_nothing_of_the_earlier_one(workspace: Workspac
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("old", "new", "code"),
     [
-        ("licence: CC0}", f"sha256: {'a' * 64}}}", "problem runs expects aaaa"),
-        ("runs.csv", "none.csv", "no such file; correct table.path of problem runs"),
-        ("[small]", "[smal]", "no run of size 'smal', .*did you mean 'small'"),
-        ("metric: acc", "metric: f1", r"no f1 of any benchmark to predict; .*file: acc\)"),
-        ("acc, size", "acc, benchmarks: [s], size", "no acc of s to predict"),
-        ("{sizes: [small]}", "{shares: [0.5]}", "target.size and predict.sizes go together"),
-        ("{sizes: [small]}", "{shares: [1.5]}", "share 1.5 is not between 0 and 1"),
-        ("{sizes: [small]}", "{sizes: [large]}", "size 'large' can't predict itself"),
-        ("{sizes: [small]}", "{}", "give one of: shares"),
-        ("until_share: 0.5, ", "", "checkpoints needs until_share"),
+        ("licence: CC0}", f"sha256: {'a' * 64}}}", "other-sha256"),
+        ("runs.csv", "none.csv", "no-file"),
+        ("[small]", "[smal]", "no-size"),
+        ("metric: acc", "metric: f1", "no-target"),
+        ("acc, size", "acc, benchmarks: [s], size", "no-target"),
+        ("{sizes: [small]}", "{shares: [0.5]}", "problem-file"),
+        ("{sizes: [small]}", "{shares: [1.5]}", "problem-file"),
+        ("{sizes: [small]}", "{sizes: [large]}", "problem-file"),
+        ("{sizes: [small]}", "{}", "problem-file"),
+        ("until_share: 0.5, ", "", "problem-file"),
     ],
 )
-def test_mistakes(workspace: Workspace, old: str, new: str, message: str) -> None:
+def test_mistakes(workspace: Workspace, old: str, new: str, code: str) -> None:
     name = write(workspace, PROBLEM.replace(old, new, 1))
-    with pytest.raises(TokenmartError, match=message) as caught:
-        problem = find_table(name, workspace)
-        assert problem is not None
-        read_table(problem, workspace)
-    assert "\n" not in caught.value.format_message()
+    assert refused(workspace, name) == code
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("lr=1e-4", "recipe 'lr=1e-4' can't name a folder .it has '='.; rename it"),
-        ("a%20b", "recipe 'a%20b' can't name a folder .it has '%'.; rename it"),
-        ("a?", "recipe 'a\\?' can't name a folder .it has '\\?'.; rename it"),
-        ("a\\b", "can't name a folder .it has .*; rename it"),
-        ("X", "recipe 'X' and 'x' would share the folder 'x'; rename one"),
-    ],
-)
-def test_a_name_that_cant_be_a_folder_is_refused(
-    workspace: Workspace, name: str, message: str
-) -> None:
-    problem = find_table(write(workspace, rows=renamed("y", name)), workspace)
-    assert problem is not None
-    with pytest.raises(TokenmartError, match=f"runs.csv: .*{message}"):
-        read_table(problem, workspace)
+def refused(workspace: Workspace, name: str) -> str:
+    """Code of the error of a problem."""
+    with pytest.raises(TokenmartError) as caught:
+        read_table(find_own(name, workspace), workspace)
+    return caught.value.code
+
+
+@pytest.mark.parametrize("name", ["lr=1e-4", "a%20b", "a?", "a\\b", "X"])
+def test_a_name_that_cant_be_a_folder_is_refused(workspace: Workspace, name: str) -> None:
+    assert refused(workspace, write(workspace, rows=renamed("y", name))) == "no-folder"
 
 
 def test_an_early_window_up_to_the_end_decides_nothing(workspace: Workspace) -> None:
@@ -233,9 +222,7 @@ def test_a_run_that_ends_early_is_named(workspace: Workspace) -> None:
     assert done.exit_code == 0 and f"note: {note}" in done.stderr, done.output
     words = ["e2lm", "scoring-methods", "--problem", name, "--resamples", "100"]
     shown = CliRunner().invoke(cli, words)
-    said = " ".join(shown.stdout.split())
-    assert shown.exit_code == 0 and f"runs: {note}" in said, shown.output
-    assert "runs: acc: higher is taken as better, by name" in said
+    assert shown.exit_code == 0 and note in " ".join(shown.stdout.split()), shown.output
     extra = "m2,8,r,acc,0.5"  # another benchmark has the last checkpoint
     assert early_ends(
         read_table(find_own(write(workspace, RUNS, [*rows, extra]), workspace), workspace).scores
@@ -278,19 +265,13 @@ def test_fractions_beside_percent_are_named(workspace: Workspace) -> None:
         ]
 
 
-def test_recipes_taken_as_families_and_few_pairs_of_one_are_named(workspace: Workspace) -> None:
+def test_recipes_taken_as_families_are_named(workspace: Workspace) -> None:
     rows = over_training()
     of_recipe = [f"{rows[0]},recipe", *(f"{row},{'ab'[row < 'm2']}" for row in rows[1:])]
     (note,) = fetched(workspace, of_recipe)
     assert note.startswith("family: the family of each run is its recipe, as it is where the col")
-    words = ["e2lm", "scoring-methods", "--problem", "runs", "--resamples", "100", "--wide"]
-    shown = " ".join(CliRunner().invoke(cli, words).stdout.split())
-    assert f"runs: {note}" in shown
-    assert "15%: in family: 2 pairs; with fewer than 10, it is mostly chance" in shown
     own = [f"{of_recipe[0]},family", *(f"{row},{row[:2]}" for row in of_recipe[1:])]
     assert fetched(workspace, own) == []
-    shown = CliRunner().invoke(cli, words).stdout
-    assert "15%" in shown and "is its recipe" not in shown and "in family: 2" not in shown
 
 
 def test_a_run_without_an_early_checkpoint_is_named(workspace: Workspace) -> None:
@@ -370,10 +351,7 @@ def test_a_stage_before_the_first_checkpoint_is_named(workspace: Workspace) -> N
 
 def test_runs_whose_names_would_share_a_folder_are_refused(workspace: Workspace) -> None:
     text = PROBLEM.replace("{sizes: [small]}", "{shares: [0.5]}").replace(", size: large", "")
-    problem = find_table(write(workspace, text, renamed("y", "X")), workspace)
-    assert problem is not None
-    with pytest.raises(TokenmartError, match="model 'X-large' and 'x-large' would share"):
-        read_table(problem, workspace)
+    assert refused(workspace, write(workspace, text, renamed("y", "X"))) == "no-folder"
     # no folder is made of a name that isn't ranked
     problem = find_table(write(workspace, rows=[*ROWS, "lr=1,small,,1,q,acc,0.5"]), workspace)
     assert problem is not None and read_table(problem, workspace).target.keys() == {"x", "y", "z"}
@@ -394,10 +372,7 @@ def test_other_names_are_read_back_as_they_are(workspace: Workspace) -> None:
 
 def test_a_target_of_which_lower_is_better_is_refused(workspace: Workspace) -> None:
     rows = [f"{row},{'lower' if at else 'direction'}" for at, row in enumerate(ROWS)]
-    problem = find_table(write(workspace, PROBLEM, rows), workspace)
-    assert problem is not None
-    with pytest.raises(TokenmartError, match="lower acc is better"):
-        read_table(problem, workspace)
+    assert refused(workspace, write(workspace, PROBLEM, rows)) == "lower-target"
 
 
 def test_commands_about_models_say_what_it_is(workspace: Workspace) -> None:
@@ -431,9 +406,7 @@ def test_the_table_of_a_problem_elsewhere_is_in_its_folder_and_selected_by_path(
     monkeypatch.chdir(workspace.root)
     (folder / "mine.yml").write_text(PROBLEM.replace("name: runs", "name: mine"))
     asked = "'my tables/mine.yml'"
-    missing = f"{folder / 'runs.csv'}: no such file; correct table.path of problem {asked}"
-    with pytest.raises(TokenmartError, match=re.escape(missing)):
-        read_table(find_own("my tables/mine.yml", workspace), workspace)
+    assert refused(workspace, "my tables/mine.yml") == "no-file"
     (folder / "runs.csv").write_text("\n".join(ROWS))
     with pytest.raises(TokenmartError, match=re.escape(f"data fetch --problem {asked}`")):
         load_ranked("my tables/mine.yml", workspace)

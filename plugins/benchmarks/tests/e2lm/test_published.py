@@ -16,8 +16,8 @@ from signal_oracle import order_agreement
 from plugins.benchmarks.e2lm.scores import open_problem
 from plugins.benchmarks.e2lm.scoring_methods import _medians, compare_scoring_methods
 from plugins.benchmarks.model_sql import ModelSql
-from plugins.benchmarks.scores.score_store import store_scores
-from plugins.benchmarks.scores.table_problem import TableProblem, find_table, read_table
+from plugins.benchmarks.scores.score_store import read_table, store_scores
+from plugins.benchmarks.scores.table_problem import TableProblem, find_table
 from warehouse.paths import Workspace, find_workspace
 
 SHIPPED = find_workspace(Path(__file__))

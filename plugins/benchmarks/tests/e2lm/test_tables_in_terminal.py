@@ -74,14 +74,6 @@ def test_scoring_methods_fit_the_terminal(
     for row in (row for stage in problem["stages"] for row in stage["scoring_methods"]):
         low, high = row["interval"]
         assert f"{row['decision_accuracy']:.3f}  {low:.2f} to {high:.2f}" in text
-    flat = " ".join(text.split())
-    assert "pythia: scoring methods left out: ppl (on less than half of the benchmarks)" in flat
-    assert "pythia: benchmarks left out: lambada_openai, winogrande, wsc (not scored by" in flat
-    assert ("SQ: mean over runs and benchmarks; SNR: median over benchmarks." in flat) == (
-        width >= 115
-    )
     for stage in problem["stages"]:
-        reached = stage["held_out"]["decision_accuracy"]
-        said = f"pythia, {stage['stage']}: held out, the scoring method that is best on the other "
-        assert said + f"tasks: {reached:.3f}" in " ".join(text.split())
+        assert f": {stage['held_out']['decision_accuracy']:.3f} (target's" in " ".join(text.split())
     assert json.loads(printed(*words, "--json")) == [problem]
