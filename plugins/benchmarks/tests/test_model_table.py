@@ -90,9 +90,9 @@ def test_a_problem_that_no_longer_ranks_runs_leaves_none_of_their_scores(
     ("old", "new", "code"),
     [
         ("[bits_per_byte]", "[bits_per_bite]", "no-metric"),
-        ("[bits_per_byte]", "[bits_per_byte], shares: [0.5]", "problem-file"),
-        ("metrics: [bits_per_byte], ", "shares: [0.5], ", "problem-file"),
-        ("baseline", "early: {until_share: 0.5}\nbaseline", "problem-file"),
+        ("[bits_per_byte]", "[bits_per_byte], shares: [0.5]", "value-error"),
+        ("metrics: [bits_per_byte], ", "shares: [0.5], ", "value-error"),
+        ("baseline", "early: {until_share: 0.5}\nbaseline", "value-error"),
         ("acc, benchmarks: [q]", "bits_per_byte", "no-predictor"),
         ("acc, benchmarks: [q]", "acc, benchmarks: [s]", "no-target"),
     ],

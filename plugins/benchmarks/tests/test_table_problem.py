@@ -148,11 +148,11 @@ def test_a_narrower_target_leaves_nothing_of_the_earlier_one(workspace: Workspac
         ("[small]", "[smal]", "no-size"),
         ("metric: acc", "metric: f1", "no-target"),
         ("acc, size", "acc, benchmarks: [s], size", "no-target"),
-        ("{sizes: [small]}", "{shares: [0.5]}", "problem-file"),
-        ("{sizes: [small]}", "{shares: [1.5]}", "problem-file"),
-        ("{sizes: [small]}", "{sizes: [large]}", "problem-file"),
-        ("{sizes: [small]}", "{}", "problem-file"),
-        ("until_share: 0.5, ", "", "problem-file"),
+        ("{sizes: [small]}", "{shares: [0.5]}", "value-error"),
+        ("{sizes: [small]}", "{shares: [1.5]}", "value-error"),
+        ("{sizes: [small]}", "{sizes: [large]}", "value-error"),
+        ("{sizes: [small]}", "{}", "value-error"),
+        ("until_share: 0.5, ", "", "value-error"),
     ],
 )
 def test_mistakes(workspace: Workspace, old: str, new: str, code: str) -> None:
