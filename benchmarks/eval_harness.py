@@ -113,7 +113,7 @@ def compare(model: str, folder: Path, pairs: int, scratch: Path) -> dict[str, An
     from harness_forms import FORMS, GROUP, results_of_harness
     from lm_eval.models.huggingface import HFLM
 
-    from plugins.benchmarks.commands.eval import prepare_run
+    from plugins.benchmarks.cli.eval import prepare_run
     from plugins.benchmarks.harness.item_rows import item_rows
     from plugins.benchmarks.harness.stored_items import store_group, store_items
     from plugins.benchmarks.harness.tasks import load_tasks_and_groups

@@ -12,11 +12,11 @@ def commands() -> dict[str, tuple[str, str]]:
     """`eval` and `e2lm`."""
     return {
         "e2lm": (
-            f"{__name__}.commands.e2lm:e2lm",
+            f"{__name__}.cli.e2lm:e2lm",
             "Evaluate benchmarks by the signal of their scores early in training.",
         ),
         "eval": (
-            f"{__name__}.commands.eval:eval_command",
+            f"{__name__}.cli.eval:eval_command",
             "Run benchmarks of lm-evaluation-harness on models, token by token.",
         ),
     }
@@ -41,6 +41,6 @@ def classes(kind: str) -> list[type]:
 @hookimpl
 def tables() -> dict[str, Any]:
     """Scores over training, and answers of models to benchmarks."""
-    from plugins.benchmarks.tables.benchmarks import TABLES
+    from plugins.benchmarks.schema import TABLES
 
     return TABLES

@@ -39,7 +39,7 @@ def eval_until_killed(words: Sequence[str], units: int) -> int:
 
 
 def _eval(words: list[str], units: int, folder: str, environment: Mapping[str, str]) -> None:
-    from plugins.benchmarks.commands.eval import eval_command
+    from plugins.benchmarks.cli.eval import eval_command
     from plugins.benchmarks.harness import evaluation
 
     os.chdir(folder)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from plugins.benchmarks.e2lm.scores import open_scores
 from plugins.benchmarks.e2lm.site_scores import plain_table
 from plugins.benchmarks.model_sql import ModelSql
+from plugins.benchmarks.schema import BENCHMARK_TABLES
 from plugins.benchmarks.scores.metric_directions import Direction
 from plugins.benchmarks.scores.score_table import (
     direction_notes,
@@ -26,7 +27,6 @@ from plugins.benchmarks.scores.table_notes import (
     recipe_notes,
     scale_notes,
 )
-from plugins.benchmarks.tables.benchmarks import BENCHMARK_TABLES
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 from warehouse.terminal import listed

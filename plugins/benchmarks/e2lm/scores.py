@@ -5,8 +5,8 @@ from __future__ import annotations
 import duckdb
 import pyarrow as pa
 
+from plugins.benchmarks.schema import BENCHMARK_SCORES, BENCHMARK_TABLES
 from plugins.benchmarks.scores.score_store import BroughtScores
-from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES, BENCHMARK_TABLES
 
 FEWEST_PAIRS = 10
 """Minimum number of pairs of a decision accuracy; with fewer it is mostly chance."""

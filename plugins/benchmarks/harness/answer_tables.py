@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from plugins.benchmarks.harness.eval_answer import EvalAnswer
 from plugins.benchmarks.harness.stored_items import UNIT_ITEMS, eval_store, lengths_of
-from plugins.benchmarks.tables.benchmarks import EVAL_ANSWERS, EVAL_ITEMS, EVAL_SCORES
+from plugins.benchmarks.schema import EVAL_ANSWERS, EVAL_ITEMS, EVAL_SCORES
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 from warehouse.store.ledger import UnitRecord

@@ -34,7 +34,7 @@ from plugins.benchmarks.harness.results import (
 from plugins.benchmarks.harness.scoring import ScoredRequests, answer_text, named_items, score_unit
 from plugins.benchmarks.harness.stored_items import eval_store
 from plugins.benchmarks.harness.tasks import EvalTask, EvalUnit
-from plugins.benchmarks.tables.benchmarks import EVAL_ANSWERS, EVAL_SCORES
+from plugins.benchmarks.schema import EVAL_ANSWERS, EVAL_SCORES
 from warehouse.errors import StorageError
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace

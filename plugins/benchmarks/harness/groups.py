@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugins.benchmarks.harness.stored_items import condition_of
-from plugins.benchmarks.tables.benchmarks import EVAL_GROUPS
+from plugins.benchmarks.schema import EVAL_GROUPS
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from plugins.benchmarks.harness.stored_items import lengths_of
 from plugins.benchmarks.harness.tasks import EvalRequest, EvalTask
-from plugins.benchmarks.tables.benchmarks import EVAL_ITEMS
+from plugins.benchmarks.schema import EVAL_ITEMS
 from warehouse.errors import TokenmartError
 
 if TYPE_CHECKING:

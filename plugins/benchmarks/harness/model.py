@@ -16,7 +16,7 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import model_registry
 
 from extract.failures import summary
-from plugins.benchmarks.commands.eval import prepare_run
+from plugins.benchmarks.cli.eval import prepare_run
 from plugins.benchmarks.harness.chat import Chat, Messages, chat_of
 from plugins.benchmarks.harness.encoding import TooLong
 from plugins.benchmarks.harness.item_rows import item_rows

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from plugins.benchmarks.e2lm.scores import open_scores
 from plugins.benchmarks.model_sql import ModelSql
-from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES, BENCHMARK_TABLES
+from plugins.benchmarks.schema import BENCHMARK_SCORES, BENCHMARK_TABLES
 from warehouse.paths import Workspace
 
 DECISIONS = Path(__file__).parents[1] / "dbt" / "analyses" / "chosen_decisions.sql"

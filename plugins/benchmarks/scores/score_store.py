@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from plugins.benchmarks.schema import BENCHMARK_TABLES, MODEL_SCORES
 from plugins.benchmarks.scores.metric_directions import Direction
 from plugins.benchmarks.scores.score_table import (
     direction_notes,
@@ -25,7 +26,6 @@ from plugins.benchmarks.scores.table_notes import (
     scale_notes,
 )
 from plugins.benchmarks.scores.table_problem import TableProblem, TableTarget
-from plugins.benchmarks.tables.benchmarks import BENCHMARK_TABLES, MODEL_SCORES
 from warehouse.errors import TokenmartError
 from warehouse.files import sha256_file, storage_errors
 from warehouse.paths import Workspace

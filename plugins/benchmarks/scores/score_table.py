@@ -14,6 +14,7 @@ import duckdb
 import pyarrow as pa
 from pydantic import Field, model_validator
 
+from plugins.benchmarks.schema import BENCHMARK_SCORES, MODEL_SCORES
 from plugins.benchmarks.scores.metric_directions import Direction, direction_of
 from plugins.benchmarks.scores.plain_rows import (
     Count,
@@ -26,7 +27,6 @@ from plugins.benchmarks.scores.plain_rows import (
     refused,
     rows_of,
 )
-from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES, MODEL_SCORES
 from warehouse.errors import TokenmartError
 
 _Least0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -23,7 +23,7 @@ from fresh_process import eval_until_killed
 from published_tables import assert_same
 
 from extract.work_claims import claim
-from plugins.benchmarks.commands.eval import eval_command
+from plugins.benchmarks.cli.eval import eval_command
 from plugins.benchmarks.harness.evaluation import EvalRun
 from plugins.benchmarks.harness.stored_items import eval_store
 from tokenmart import cli

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from dbt_harness import Warehouse
 from harness_forms import FORMS, GROUP, results_of_harness, write_forms
 
-from plugins.benchmarks.commands.eval import eval_command
+from plugins.benchmarks.cli.eval import eval_command
 from tokenmart import cli
 from warehouse.paths import Workspace
 

@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from plugins.benchmarks.e2lm.scoring_methods import compare_scoring_methods
+from plugins.benchmarks.schema import MODEL_SCORES
 from plugins.benchmarks.scores.score_store import read_table, store_scores
 from plugins.benchmarks.scores.score_table import read_model_scores
 from plugins.benchmarks.scores.table_problem import find_table
-from plugins.benchmarks.tables.benchmarks import MODEL_SCORES
 from tests.helpers.dbt_harness import Warehouse
 from tokenmart import cli
 from warehouse.errors import TokenmartError

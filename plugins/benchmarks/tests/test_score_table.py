@@ -8,9 +8,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from plugins.benchmarks.schema import BENCHMARK_SCORES
 from plugins.benchmarks.scores.score_table import read_model_scores, read_scores, tokens_notes
 from plugins.benchmarks.scores.table_notes import recipe_notes
-from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES
 from warehouse.errors import TokenmartError
 
 HEADER = "model,size,arch,tokens_bt,benchmark,score"

@@ -18,7 +18,7 @@ from warehouse.paths import Workspace
 from warehouse.store.ledger import read_units
 
 pytest.importorskip("lm_eval")
-from plugins.benchmarks.commands.eval import eval_command
+from plugins.benchmarks.cli.eval import eval_command
 
 pytestmark = pytest.mark.slow
 TASK = "made_two"

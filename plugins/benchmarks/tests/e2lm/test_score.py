@@ -20,7 +20,7 @@ from plugins.benchmarks.e2lm.reasons import REASONS
 from plugins.benchmarks.e2lm.score import COLUMNS, score_table
 from plugins.benchmarks.e2lm.scores import open_scores
 from plugins.benchmarks.model_sql import ModelSql
-from plugins.benchmarks.tables.benchmarks import BENCHMARK_SCORES, BENCHMARK_TABLES
+from plugins.benchmarks.schema import BENCHMARK_SCORES, BENCHMARK_TABLES
 from tokenmart import cli
 from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace
