@@ -29,7 +29,6 @@ from analysis.submission.bundle import (
 from analysis.submission.verifier import verify_problem
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import refuse_protected, storage_errors
-from warehouse.maintenance.remaining import remaining
 from warehouse.metrics.lineage import Lineage, read_lineage
 from warehouse.metrics.manifest import manifest_path
 from warehouse.problem.spec import load_problem
@@ -157,14 +156,10 @@ def _check_coverage(subject: Subject) -> None:
     """Every model needs a target, a value, and every document under the conditions it rests on."""
     problem, table, column = subject.problem, subject.table, subject.column
     remedy = f"run `tokenmart extract --problem {problem.asked}` and `tokenmart dbt build`"
-    left = remaining(problem, subject.workspace)
-    if left.missing:
-        remedy = f"{left}; {remedy}"
     if table.without_target:
         raise TokenmartError(
             f"{problem.name}: no target score for {', '.join(table.without_target)}; "
             + remedy_without_target(problem)
-            + (f"; besides, {remedy}" if left.missing else "")
         )
     with connect_read_only(subject.workspace) as connection:
         rows = connection.execute(

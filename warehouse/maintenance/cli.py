@@ -6,12 +6,10 @@ import json
 import shlex
 import shutil
 import sys
-import time
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,7 +21,6 @@ from warehouse.problem.cli import data
 from warehouse.terminal import counted
 
 if TYPE_CHECKING:
-    from warehouse.maintenance.check import Defect, DocumentFacts
     from warehouse.paths import Workspace
 
 CODE = Path(__file__).parents[1]
@@ -125,80 +122,76 @@ def publish(problem_name: str | None) -> None:
     click.echo(f"published {counted(units, 'unit')}")
 
 
-@data.command(short_help="Verify every token file against its ledger.")
+@data.command(short_help="Check every file of the store, and every token against rules.")
 @ANY_PROBLEM
-@click.option("--repair", is_flag=True, help="Move damaged files away and drop damaged units.")
+@click.option("--repair", is_flag=True, help="Rename damaged files and drop damaged units.")
 @JSON
 def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
-    """Verify every token file against its ledger and list what to extract again.
+    """Check every file of the store, and every token against rules.
 
-    Checks row counts, content hashes, keys, order, value ranges, gaps and documents. --repair keeps
-    intact units, and the next `tokenmart extract` recomputes only the lost ones. Exits with 4 while
-    a defect is left.
+    Compares each file with its checksum and its place, and the rows of each unit with the ledger,
+    the documents and rules such as `logprob <= 0`. --repair keeps intact units; the next `tokenmart
+    extract` recomputes only the lost ones. Exits with 4 while a defect is left.
 
     \b
     tokenmart data check
     tokenmart data check --problem minilong --repair
     """
-    from warehouse.maintenance.check import check_documents, check_file, repair_file, token_files
+    from warehouse.maintenance.check import check_units, document_lengths, file_defects, token_files
+    from warehouse.maintenance.check import repair as mend
     from warehouse.progress import progress_bar
     from warehouse.store.token_files import partition_keys
 
     workspace = find_workspace()
     name = _name_of(problem_name, workspace)
-    files = [(store, each) for store in workspace.token_stores for each in token_files(store, name)]
-    started = time.monotonic()
-    documents: dict[str, dict[int, DocumentFacts] | None] = {}
-    defects: list[Defect] = []
-    repaired: dict[Path, str] = {}
+    defects = file_defects(workspace, name)
+    damaged = {defect.file for defect in defects}
+    files = [
+        path
+        for store in workspace.token_stores
+        for path in token_files(store, name)
+        if path not in damaged
+    ]
+    lengths: dict[str, dict[str, int]] = {}
     units = rows = 0
-    unrecorded: Counter[tuple[str, str]] = Counter()
     with progress_bar(len(files), "files") as progress:
-        for store, path in files:
-            problem, model_id, _ = partition_keys(path.parent)
-            if store == workspace and problem not in documents:
-                documents[problem], wrong = check_documents(workspace, problem)
-                defects += wrong
-            texts = documents[problem] if store == workspace else None
-            found = check_file(path, texts)
+        for path in files:
+            problem = partition_keys(path.parent)[0]
+            if problem not in lengths:
+                with suppress(StorageError):  # is among the defects
+                    lengths[problem] = document_lengths(workspace, problem)
+            found = check_units(path, lengths.get(problem, {}))
             units, rows = units + found.units, rows + found.rows
             defects += found.defects
-            if found.unrecorded:
-                unrecorded[problem, model_id] += found.unrecorded
-            if repair and found.defects and (done := repair_file(store, path, texts)):
-                repaired[path] = done
             progress("checking", 1)
-    seconds = time.monotonic() - started
-    asked = shlex.quote(problem_name) if problem_name else ""
-    defects = [replace(defect, asked=asked) for defect in defects]
-    left = [d for d in defects if d.file not in repaired or d.mend in ("superseded", "refetch")]
+    repaired: dict[str, str] = {}
+    for path in dict.fromkeys(defect.file for defect in defects) if repair else ():
+        repaired[str(path)] = mend(workspace, path, [d for d in defects if d.file == path])
     if as_json:
-        checked = {"files": len(files), "units": units, "rows": rows, "seconds": round(seconds, 3)}
-        found_defects = _as_json(defects, repaired)
-        click.echo(json.dumps({"checked": checked, "defects": found_defects}, indent=1))
+        listed = [{**asdict(d), "file": str(d.file)} for d in defects]
+        checked = {"files": len(files) + len(damaged), "units": units, "rows": rows}
+        click.echo(json.dumps({"checked": checked, "defects": listed, "repaired": repaired}))
     else:
-        _say(defects, repaired)
-        for (of, model), count in unrecorded.items():
-            click.echo(
-                f"note: {of}: {counted(count, 'unit')} of {model} were stored before it was "
-                "checked that the files contain all tensors of the model; `tokenmart extract "
-                f"--problem {of}` compares the files and scores again what was wrong"
-            )
+        for defect in defects:
+            unit = "" if defect.doc_id is None else f"document {defect.doc_id}: "
+            click.echo(visible(f"{defect.file}: {unit}{defect.what}"))
+        for file, done in repaired.items():
+            click.echo(visible(f"{file}: {done}"))
         click.echo(
-            f"checked {counted(len(files), 'file')}, {counted(units, 'unit')}, "
-            f"{rows:,} rows in {seconds:.1f} s: "
-            + (f"{len(defects)} defects" if defects else "no defects")
+            f"checked {counted(len(files) + len(damaged), 'file')}, {counted(units, 'unit')}, "
+            f"{rows:,} rows: {counted(len(defects), 'defect') if defects else 'no defects'}"
         )
-    if repaired:
-        lost = sorted({d.extract_command for d in defects if d.mend in ("move", "drop")})
-        for command in lost:
-            click.echo(f"next: {command}", err=as_json)
-    if left:
-        raise StorageError(f"{len(left)} defects left (listed above, each with its remedy)")
+    if defects and not repair:
+        raise StorageError(
+            f"{counted(len(defects), 'defect')}; run `tokenmart data check --repair`, then again "
+            "the commands that wrote the files (`tokenmart status` names missing units)",
+            code="defects",
+            where=defects[0].file,
+        )
 
 
 def _name_of(problem_name: str | None, workspace: Workspace) -> str | None:
-    """The problem's name; one without a problem file is taken at its word."""
+    """The problem's name; one without a problem file is used as it is."""
     from warehouse.problem.problem_files import problem_path
     from warehouse.problem.spec import load_problem
 
@@ -210,34 +203,6 @@ def _name_of(problem_name: str | None, workspace: Workspace) -> str | None:
     return load_problem(problem_name, workspace).name
 
 
-def _say(defects: Sequence[Defect], repaired: dict[Path, str]) -> None:
-    said: set[Path] = set()
-    for defect in defects:
-        unit = "" if defect.doc_id is None else f"document {defect.doc_id}: "
-        remedy = "" if defect.file in repaired else f"\n    → {defect.remedy}"
-        click.echo(visible(f"{defect.file}: {unit}{defect.what}{remedy}"))
-        if defect.file in repaired and defect.file not in said:
-            said.add(defect.file)
-            click.echo(f"    repaired: {repaired[defect.file]}")
-
-
-def _as_json(defects: Sequence[Defect], repaired: dict[Path, str]) -> list[dict[str, Any]]:
-    return [
-        {
-            "file": str(d.file),
-            "problem": d.problem,
-            "model_id": d.model_id,
-            "condition": d.condition,
-            "doc_id": d.doc_id,
-            "defect": d.what,
-            "remedy": d.remedy,
-            "extract": d.extract_command,
-            "repaired": repaired.get(d.file),
-        }
-        for d in defects
-    ]
-
-
 @data.command()
 @ANY_PROBLEM
 @click.option("--yes", is_flag=True, help="Remove without asking.")
@@ -247,11 +212,11 @@ def _as_json(defects: Sequence[Defect], repaired: dict[Path, str]) -> list[dict[
     help="List and remove nothing; the default outside a terminal.",
 )
 def gc(problem_name: str | None, yes: bool, dry_run: bool) -> None:
-    """Remove superseded and stray files, after confirmation.
+    """Remove what no problem file needs, after confirmation.
 
-    Removes units whose model, probe, parameters or document are no longer in the problem, or whose
-    benchmark task has changed; pending units that are merged; temporary files, claims and locks of
-    dead processes; damaged files moved away by `check --repair`. Nothing else.
+    Removes units whose model, probe, parameters or document are not in the problem file, and files
+    of other models; pending units that are merged; temporary files, claims and locks of dead
+    processes; damaged files renamed by `check --repair`. Nothing else.
 
     \b
     tokenmart data gc --problem minilong
@@ -269,9 +234,8 @@ def gc(problem_name: str | None, yes: bool, dry_run: bool) -> None:
     from warehouse.terminal import Column, print_columns, terminal_console
 
     columns = [
-        Column("what", [item.what for item in garbage], text=True),
         Column("where", [str(i.path.relative_to(workspace.store)) for i in garbage], text=True),
-        Column("rows", [f"{item.rows:,}" for item in garbage]),
+        Column("units", [str(len(item.units) or "") for item in garbage]),
         Column("bytes", [f"{item.bytes:,}" for item in garbage]),
         Column("why", [item.why for item in garbage], text=True),
     ]

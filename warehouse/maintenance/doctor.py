@@ -1,21 +1,25 @@
-"""Check the environment: what works, what is missing, and the exact remedy."""
+"""Check the environment: versions, devices, disk, and the files that a problem needs."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, Literal
 
+import psutil
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from warehouse.errors import TokenmartError
-from warehouse.maintenance.gpu_checks import Check, gpu_checks
+from warehouse.child_process import NOT_FROM_HERE
 from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
 from warehouse.problem.needs import (
@@ -26,15 +30,49 @@ from warehouse.problem.needs import (
     scored_models,
 )
 from warehouse.problem.problem_files import problem_kind, read_problem_file
-from warehouse.problem.spec import FileTarget, Problem, RecallTarget, load_problem
+from warehouse.problem.spec import FileTarget, Problem, load_problem
 from warehouse.sources.lock_file import changed, lock_path
 from warehouse.sources.place import Need
-from warehouse.sources.tokenizer_files import check_sentencepiece
 
 EXTRACTION_PACKAGES = ("torch", "transformers")
 """A light installation, which queries and builds, has none of them."""
 SHOWN_PACKAGES = ("torch", "transformers", "duckdb", "dbt-core", "dbt-duckdb", "pyarrow")
-LEAST_FREE_GB = 2.0
+LEAST_FREE_BYTES = 2_000_000_000
+LEAST_FREE_MEMORY_BYTES = 3_000_000_000
+DEVICE_TIMEOUT_SECONDS = 120
+NATIVE_BF16 = [8, 0]
+"""Compute capability from which bfloat16 is computed and not emulated in float32."""
+
+_DEVICES = """
+import json, warnings
+with warnings.catch_warnings(record=True) as warned:
+    warnings.simplefilter("always")
+    import torch
+    gpus = []
+    for i in range(torch.cuda.device_count()) if torch.cuda.is_available() else ():
+        found = torch.cuda.get_device_properties(i)
+        try:
+            free = torch.cuda.mem_get_info(i)[0]
+        except RuntimeError as error:
+            free = str(error).splitlines()[0]
+        gpus.append([found.name, found.total_memory, free, [found.major, found.minor]])
+print(json.dumps({
+    "gpus": gpus,
+    "mps": torch.backends.mps.is_available(),
+    "hip": bool(torch.version.hip),
+    "warned": [str(each.message) for each in warned if "CUDA" in str(each.message)],
+}))
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding; `missing` means something needed is not there, and makes doctor fail."""
+
+    name: str
+    level: Literal["ok", "note", "missing"]
+    finding: str
+    remedy: str = ""
 
 
 def examine(workspace: Workspace, problem_name: str | None) -> list[Check]:
@@ -43,10 +81,11 @@ def examine(workspace: Workspace, problem_name: str | None) -> list[Check]:
     Raises:
         ProblemFileError: the named problem does not parse.
     """
-    runs_models = find_spec("torch") is not None
-    gpus = gpu_checks() if runs_models else []
-    checks = [_python(), *_packages(workspace), *gpus, _memory(), _disk(workspace)]
-    checks += [_program("git", "code revisions can't be recorded"), _dbt(), _database(workspace)]
+    checks = [Check("Python", "ok", f"{sys.version.split()[0]} at {sys.executable}")]
+    checks += _packages(workspace)
+    if find_spec("torch") is not None:
+        checks += devices()
+    checks += [_memory(), _disk(workspace), _git(), _dbt(), _database(workspace)]
     if problem_name is not None:
         other = problem_kind(problem_name, read_problem_file(problem_name, workspace), workspace)
         if other is not None:
@@ -57,133 +96,110 @@ def examine(workspace: Workspace, problem_name: str | None) -> list[Check]:
     return checks
 
 
-def _python() -> Check:
-    return Check("Python", "ok", f"{sys.version.split()[0]} at {sys.executable}")
-
-
-def _packages(workspace: Workspace) -> list[Check]:
+def _packages(workspace: Workspace) -> Iterator[Check]:
     """Versions of the packages that matter, and every difference from the lock file."""
-    lock = workspace.root / "requirements.lock"
-    pinned = lock.read_text(encoding="utf-8").splitlines() if lock.is_file() else []
-    locked: dict[str, str] = {}
-    for line in pinned:
-        if line and not line.startswith(("#", "-")):
-            requirement = Requirement(line)
-            if requirement.marker is None or requirement.marker.evaluate():
-                (pin,) = requirement.specifier
-                locked[canonicalize_name(requirement.name)] = pin.version
-    installed, nameless = _installed()
-    checks = []
+    installed = {
+        canonicalize_name(each.metadata["Name"]): each.version
+        for each in metadata.distributions()
+        if each.metadata and "Name" in each.metadata and "Version" in each.metadata
+    }
     for name in SHOWN_PACKAGES:
-        version = installed.get(name)
-        if version is None and name in EXTRACTION_PACKAGES:
+        if name in installed:
+            yield Check(name, "ok", installed[name])
+        elif name in EXTRACTION_PACKAGES:
             finding = "not installed; queries, builds and correlations need none"
             remedy = "to run models: pip install 'tokenmart[extract]' (in a checkout: make setup)"
-            checks.append(Check(name, "note", finding, remedy))
-        elif version is None:
-            checks.append(Check(name, "missing", "not installed", "make setup"))
+            yield Check(name, "note", finding, remedy)
         else:
-            checks.append(Check(name, "ok", version))
-    try:
-        if "torch" in installed:
-            check_sentencepiece()
-    except TokenmartError as error:
-        finding, _, remedy = error.format_message().rpartition("; ")
-        checks.append(Check("sentencepiece", "missing", finding, remedy.strip("`")))
-    if nameless:
-        finding = f"no name and version in {', '.join(nameless)}, as an interrupted pip leaves it"
-        checks.append(Check("packages", "note", finding, "remove that folder, then make setup"))
-    different = [
-        f"{name} {installed[name]} (lock: {version})"
-        for name, version in sorted(locked.items())
-        if name in installed and Version(installed[name]).public != version
-    ]
+            yield Check(name, "missing", "not installed", "make setup")
+    lock = workspace.root / "requirements.lock"
+    if not lock.is_file():
+        return
+    different = []
+    for line in lock.read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith(("#", "-")):
+            pin = Requirement(line)
+            found = installed.get(canonicalize_name(pin.name))
+            applies = pin.marker is None or pin.marker.evaluate()
+            if found and applies and not pin.specifier.contains(Version(found).public):
+                different.append(f"{pin.name} {found} (lock: {str(pin.specifier)[2:]})")
     if different:
-        more = f" and {len(different) - 5} more" if len(different) > 5 else ""
-        finding = f"{', '.join(different[:5])}{more} differ from requirements.lock"
-        checks.append(Check("versions", "note", finding, "make setup"))
-    elif locked:
-        checks.append(Check("versions", "ok", "as in requirements.lock"))
-    return checks
+        yield Check("versions", "note", f"not as locked: {', '.join(different)}", "make setup")
+    else:
+        yield Check("versions", "ok", "as in requirements.lock")
 
 
-def _installed() -> tuple[dict[str, str], list[str]]:
-    """Versions of the installed packages by name, and the folders of those that have none."""
-    versions: dict[str, str] = {}
-    nameless = []
-    for package in metadata.distributions():
-        said = package.metadata
-        if said and "Name" in said and "Version" in said:
-            versions[canonicalize_name(said["Name"])] = said["Version"]
-        else:
-            nameless.append(str(getattr(package, "_path", package.locate_file(""))))
-    return versions, sorted(nameless)
+def devices() -> list[Check]:
+    """Each GPU that torch can use, or why there is none.
+
+    Torch is asked in another process: importing it here would slow everything down.
+    """
+    command = [sys.executable, "-c", NOT_FROM_HERE + _DEVICES]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=DEVICE_TIMEOUT_SECONDS, check=True
+        )
+        found = json.loads(done.stdout)
+    except (subprocess.SubprocessError, ValueError) as error:
+        stderr = getattr(error, "stderr", None) or str(error)
+        reason = stderr.strip().splitlines()[-1][:120]
+        return [Check("device", "missing", f"torch does not start ({reason})", "make setup")]
+    if found["gpus"]:
+        return [_card(n, *card, hip=found["hip"]) for n, card in enumerate(found["gpus"])]
+    if found["warned"]:  # such as a driver that is too old for this build of torch
+        remedy = "update the driver, or install a build of torch for an older CUDA (pytorch.org)"
+        return [Check("device", "missing", f"no GPU can be used: {found['warned'][0]}", remedy)]
+    if found["mps"]:
+        return [Check("device", "ok", "Apple GPU (mps)")]
+    remedy = "small problems run here (make demo); extract large models on a GPU machine"
+    if shutil.which("nvidia-smi"):
+        remedy = "nvidia-smi is here: install a build of torch for CUDA (pytorch.org)"
+    return [Check("device", "note", f"no GPU, {os.cpu_count()} cores", remedy)]
+
+
+def _card(number: int, name: str, total: int, free: Any, capability: list[int], hip: bool) -> Check:
+    what = f"GPU {number}"
+    if isinstance(free, str):
+        remedy = f"reset it, or leave it out: CUDA_VISIBLE_DEVICES without {number}"
+        return Check(what, "missing", f"{name} can't be used ({free[:120]})", remedy)
+    finding = f"{name}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free"
+    if not hip and capability < NATIVE_BF16:
+        remedy = "use --dtype float16 (the default there) or float32; a newer card for bfloat16"
+        return Check(what, "note", f"{finding}; bfloat16 would be emulated", remedy)
+    return Check(what, "ok", finding)
 
 
 def _memory() -> Check:
-    import psutil
-
     memory = psutil.virtual_memory()
     finding = f"{memory.available / 1e9:.1f} of {memory.total / 1e9:.1f} GB free"
-    if memory.available < 3e9:
+    if memory.available < LEAST_FREE_MEMORY_BYTES:
         return Check("memory", "note", finding, "close other programs: the demo needs about 3 GB")
     return Check("memory", "ok", finding)
 
 
 def _disk(workspace: Workspace) -> Check:
-    place = _nearest_existing(workspace.data)
-    free = shutil.disk_usage(place).free / 1e9
-    finding = f"{free:.1f} GB free at {workspace.data}"
-    if not os.access(place, os.W_OK):
+    folder = _nearest_existing(workspace.data)
+    free = shutil.disk_usage(folder).free
+    finding = f"{free / 1e9:.1f} GB free at {workspace.data}"
+    if not os.access(folder, os.W_OK):
         remedy = "make it writable or set TOKENMART_DATA"
-        return Check("disk", "missing", f"{place} is not writable", remedy)
-    if free < LEAST_FREE_GB:
+        return Check("disk", "missing", f"{folder} is not writable", remedy)
+    if free < LEAST_FREE_BYTES:
         remedy = "free some space or set TOKENMART_DATA to a larger disk"
-        return Check("disk", "missing", f"{finding}, {LEAST_FREE_GB:.0f} GB needed", remedy)
+        return Check("disk", "missing", f"{finding}, {LEAST_FREE_BYTES / 1e9:.0f} needed", remedy)
     return Check("disk", "ok", finding)
-
-
-def _room(absent: list[Need], workspace: Workspace) -> list[Check]:
-    """Whether the disks take the checkpoints that are still to be fetched, and converted copies."""
-    from huggingface_hub.constants import HF_HUB_CACHE
-
-    wanted = {
-        Path(HF_HUB_CACHE): sum(need.download_bytes or 0 for need in absent),
-        workspace.cache: sum(need.copy_bytes for need in absent),
-    }
-    finding, short = downloads_text(absent), False
-    if not finding:
-        return []
-    disks: dict[int, list[Path]] = {}
-    for folder, size in wanted.items():
-        if size:
-            disks.setdefault(_nearest_existing(folder).stat().st_dev, []).append(folder)
-    for folders in disks.values():
-        free = shutil.disk_usage(_nearest_existing(folders[0])).free
-        short |= free < sum(wanted[folder] for folder in folders)
-        finding += f"; {free / 1e9:.1f} GB free at {' and '.join(map(str, folders))}"
-    if not short:
-        return [Check("downloads", "ok", finding)]
-    remedy = (
-        "free some space, set HF_HOME (downloads) and TOKENMART_DATA (converted copies) to a "
-        "larger disk, or take a part of the models with --model"
-    )
-    return [Check("downloads", "missing", finding, remedy)]
 
 
 def _nearest_existing(path: Path) -> Path:
     """The path itself or its closest parent that exists."""
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    return path
+    return next(each for each in (path, *path.parents) if each.exists())
 
 
-def _program(name: str, without: str) -> Check:
-    found = shutil.which(name)
-    if found is None:
-        return Check(name, "note", f"not found: {without}", f"install {name}")
-    done = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
-    return Check(name, "ok", done.stdout.strip().removeprefix(f"{name} version "))
+def _git() -> Check:
+    if shutil.which("git") is None:
+        return Check("git", "note", "not found: code revisions can't be recorded", "install git")
+    done = subprocess.run(["git", "--version"], capture_output=True, text=True, check=False)
+    return Check("git", "ok", done.stdout.strip().removeprefix("git version "))
 
 
 def _dbt() -> Check:
@@ -197,31 +213,36 @@ def _database(workspace: Workspace) -> Check:
     path = workspace.database
     if not path.is_file():
         remedy = "tokenmart dbt build, once something is extracted"
-        return Check("warehouse", "note", f"{path} not built yet", remedy)
-    return Check("warehouse", "ok", f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
+        return Check("database", "note", f"{path} not built yet", remedy)
+    return Check("database", "ok", f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 
-def _problem(problem: Problem, workspace: Workspace) -> list[Check]:
-    checks = []
+def _problem(problem: Problem, workspace: Workspace) -> Iterator[Check]:
     needs = problem_needs(problem, workspace)
     for need in needs:
         name = f"{need.kind}: {need.name}"
         if need.present:
-            checks.append(_kept(name, need, problem, workspace))
+            yield _kept(name, need, problem, workspace)
         elif need.kind == "target" and later_target(problem, workspace):
-            checks.append(_later(name, need, problem))
+            finding = "not here yet; once it is, no metric can be preregistered"
+            yield Check(name, "note", finding, f"preregister a claim first; then {need.remedy}")
         elif need.kind != "models":
-            checks.append(Check(name, "missing", f"not here ({need.source})", need.remedy))
+            yield Check(name, "missing", f"not here ({need.source})", need.remedy)
     absent = [need for need in needs if need.kind == "models" and not need.present]
     if absent:
         finding = f"{len(absent)} not here: {', '.join(need.name for need in absent)}"
-        several = f"tokenmart data fetch --problem {problem.asked} --only models"
-        remedy = absent[0].remedy if len(absent) == 1 else several
-        checks.append(Check("models", "missing", finding, remedy))
-        checks += _room(absent, workspace)
-    found = notices(problem, problem.ranked_models).items()
-    checks += [Check(subject, "note", finding) for subject, finding in found]
-    return [*checks, *_scores(problem, workspace)]
+        remedy = f"tokenmart data fetch --problem {problem.asked} --only models"
+        yield Check("models", "missing", finding, absent[0].remedy if len(absent) == 1 else remedy)
+        yield from _downloads(absent, workspace)
+    for subject, finding in notices(problem, problem.ranked_models).items():
+        yield Check(subject, "note", finding)
+    if problem.target is not None and not isinstance(problem.target, FileTarget):
+        done, every = len(scored_models(problem, workspace)), len(problem.ranked_models)
+        finding = f"scores of {done} of {every} models are here"
+        verb = "recall" if problem.target.kind == "recall" else "data import"
+        remedy = f"tokenmart {verb} --problem {problem.asked}"
+        complete = done == every
+        yield Check("target", "ok" if complete else "note", finding, "" if complete else remedy)
 
 
 def _kept(name: str, need: Need, problem: Problem, workspace: Workspace) -> Check:
@@ -235,27 +256,12 @@ def _kept(name: str, need: Need, problem: Problem, workspace: Workspace) -> Chec
     return Check(name, "missing", difference, remedy)
 
 
-def _later(name: str, need: Need, problem: Problem) -> Check:
-    """Nothing lacks a target before a ranking, and a claim is registered without one."""
-    finding = "not here yet, a later step: when it is, no metric can be registered before labels"
-    first = f"tokenmart preregister --problem {problem.asked} --metric METRIC/VARIANT"
-    return Check(name, "note", finding, f"{first}, if you have a claim; then {need.remedy}")
-
-
-def _scores(problem: Problem, workspace: Workspace) -> list[Check]:
-    """For how many models scores are here, where they don't come from a locked file."""
-    if problem.target is None:
-        finding = "none; the problem is for `tokenmart extract` and `tokenmart sql`"
-        return [Check("target", "ok", finding)]
-    if isinstance(problem.target, FileTarget):
-        return []
-    done, all_ = len(scored_models(problem, workspace)), len(problem.ranked_models)
-    if isinstance(problem.target, RecallTarget):
-        name, finding = "target: measured", f"recall measured for {done} of {all_} models"
-        remedy = f"tokenmart recall --problem {problem.asked}"
-    else:
-        name, finding = "target: imported", f"scores imported for {done} of {all_} models"
-        remedy = f"tokenmart data import --problem {problem.asked}"
-    if done < all_:
-        return [Check(name, "note", finding, remedy)]
-    return [Check(name, "ok", finding)]
+def _downloads(absent: list[Need], workspace: Workspace) -> Iterator[Check]:
+    """Whether the disk of the data takes the checkpoints still to be fetched, and their copies."""
+    if finding := downloads_text(absent):
+        wanted = sum((need.download_bytes or 0) + need.copy_bytes for need in absent)
+        free = shutil.disk_usage(_nearest_existing(workspace.data)).free
+        finding += f"; {free / 1e9:.1f} GB free at {workspace.data}"
+        remedy = "set HF_HOME (downloads) and TOKENMART_DATA (converted copies) to a larger disk"
+        short = free < wanted
+        yield Check("downloads", "note" if short else "ok", finding, remedy if short else "")
