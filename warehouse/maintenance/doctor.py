@@ -98,7 +98,7 @@ def examine(workspace: Workspace, problem_name: str | None) -> list[Check]:
 
 def _packages(workspace: Workspace) -> Iterator[Check]:
     """Versions of the packages that matter, and every difference from the lock file."""
-    installed = {
+    installed: dict[str, str] = {
         canonicalize_name(each.metadata["Name"]): each.version
         for each in metadata.distributions()
         if each.metadata and "Name" in each.metadata and "Version" in each.metadata
@@ -145,7 +145,7 @@ def devices() -> list[Check]:
         reason = stderr.strip().splitlines()[-1][:120]
         return [Check("device", "missing", f"torch does not start ({reason})", "make setup")]
     if found["gpus"]:
-        return [_card(n, *card, hip=found["hip"]) for n, card in enumerate(found["gpus"])]
+        return [_card(n, found["hip"], *card) for n, card in enumerate(found["gpus"])]
     if found["warned"]:  # such as a driver that is too old for this build of torch
         remedy = "update the driver, or install a build of torch for an older CUDA (pytorch.org)"
         return [Check("device", "missing", f"no GPU can be used: {found['warned'][0]}", remedy)]
@@ -157,7 +157,7 @@ def devices() -> list[Check]:
     return [Check("device", "note", f"no GPU, {os.cpu_count()} cores", remedy)]
 
 
-def _card(number: int, name: str, total: int, free: Any, capability: list[int], hip: bool) -> Check:
+def _card(number: int, hip: bool, name: str, total: int, free: Any, capability: list[int]) -> Check:
     what = f"GPU {number}"
     if isinstance(free, str):
         remedy = f"reset it, or leave it out: CUDA_VISIBLE_DEVICES without {number}"

@@ -226,10 +226,14 @@ def remove_garbage(workspace: Workspace, garbage: list[Garbage]) -> int:
     for path, gone in units.items():
         before = _bytes(path)
         with publication_lock(workspace, *partition_keys(path.parent)):
-            keep_units(path, read_rows(path), lambda unit, gone=gone: _name(unit) not in gone)
+            keep_units(path, read_rows(path), _outside(gone))
         freed += before - _bytes(path)
         _remove_empty(path.parent, workspace.store)
     return freed
+
+
+def _outside(gone: set[tuple[int, str]]) -> Callable[[UnitRecord], bool]:
+    return lambda unit: _name(unit) not in gone
 
 
 def _remove_empty(folder: Path, top: Path) -> None:
