@@ -9,24 +9,23 @@ must fit its text.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import BaseModel
 
 from warehouse.errors import TokenmartError
 from warehouse.importers.importer import Destination, StoringImporter
-from warehouse.importers.plain_table import read_plain
-from warehouse.paths import Workspace
+from warehouse.paths import Workspace, asked_as
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import KEY_INTERVALS
+from warehouse.table_file import read_rows
 from warehouse.text_file import read_text
 
-COLUMNS = {"document_sha256": "varchar", "char_start": "bigint", "char_end": "bigint"}
 SLICE = re.compile(r"slice_(\d+)\.txt")
 INTERVAL = re.compile(r"\[\s*(\d+)\s*,\s*(\d+)\s*\]")
 
@@ -38,14 +37,21 @@ ENOUGH = 10
 """With fewer intervals nothing can be concluded from their edges."""
 
 
-@dataclass(frozen=True)
-class _Interval:
-    """One interval and its place in the file, for messages."""
+class KeyInterval(BaseModel):
+    """A row of a plain table."""
 
-    place: str
+    document_sha256: str
+    char_start: int
+    char_end: int
+
+
+class _Interval(NamedTuple):
+    """Document's number, first character, character behind the last, and the place in the file."""
+
     doc_id: int
     start: int
     end: int
+    place: str
 
 
 class KeyIntervals(StoringImporter):
@@ -60,40 +66,45 @@ class KeyIntervals(StoringImporter):
         found: list[_Interval] = []
         for path in files:
             named = SLICE.fullmatch(path.name)
-            of_file = list(
-                _of_slice(path, int(named[1]), documents) if named else _of_table(path, documents)
-            )
             if named:
-                _refuse_other_edges(path, documents[int(named[1])], of_file)
-            found += of_file
-        rows = [
-            {"doc_id": each.doc_id, "char_start": each.start, "char_end": each.end}
-            for each in _in_order(found, documents)
-        ]
+                found += _of_slice(path, int(named[1]), documents)
+            else:
+                found += _of_table(path, documents)
+        for each in found:
+            document = documents[each.doc_id]
+            if not 0 <= each.start < each.end <= document["characters"]:
+                what = f"[{each.start}, {each.end}] isn't in {document['name']}"
+                raise _refused(each.place, f"{what} ({document['characters']:,} characters)")
+        # tokens that share a character repeat an interval
+        kept = sorted({(each.doc_id, each.start, each.end) for each in found})
+        rows = [dict(zip(("doc_id", "char_start", "char_end"), each, strict=True)) for each in kept]
         stored = to.workspace.key_intervals / f"problem={to.problem}"
         path = stored / f"evaluator={to.model_id}" / "intervals.parquet"
         table = pa.Table.from_pylist(rows, KEY_INTERVALS)
-        if path.is_file() and not to.force:
-            before = pq.read_table(path, partitioning=None)
-            if not before.equals(table):
-                raise TokenmartError(
-                    f"{path}: other intervals of {to.model_id} are stored; --force replaces them"
-                )
+        others = path.is_file() and not pq.read_table(path, partitioning=None).equals(table)
+        if others and not to.force:
+            raise TokenmartError(
+                f"{path}: other intervals of {to.model_id} are stored; --force replaces them",
+                code="stored-already",
+                where=path,
+            )
         write_table(path, table)
-        names = {row["doc_id"]: str(row["name"]) for row in documents}
-        return {
-            names[doc_id]: sum(row["doc_id"] == doc_id for row in rows)
-            for doc_id in sorted({row["doc_id"] for row in rows})
-        }
+        return dict(Counter(str(documents[doc_id]["name"]) for doc_id, _, _ in kept))
+
+
+def _refused(place: str, what: str) -> TokenmartError:
+    return TokenmartError(f"{place}: {what}", code="wrong-interval", where=place)
 
 
 def _documents(workspace: Workspace, problem: str) -> list[dict[str, Any]]:
     """The problem's documents by number, with their texts."""
     path = workspace.documents / f"problem={problem}" / "documents.parquet"
     if not path.is_file():
+        asked = asked_as(problem, workspace) or problem
         raise TokenmartError(
-            f"{path}: no such file; run `tokenmart data fetch --problem {problem} --only "
-            "documents`: intervals are checked against the texts"
+            f"{path}: no such file; run `tokenmart data fetch --problem {asked} --only documents`",
+            code="no-documents",
+            where=path,
         )
     rows: list[dict[str, Any]] = pq.read_table(path, partitioning=None).to_pylist()
     return sorted(rows, key=lambda row: int(row["doc_id"]))
@@ -104,68 +115,31 @@ def _of_table(path: Path, documents: list[dict[str, Any]]) -> Iterator[_Interval
     by_hash: dict[str, list[int]] = {}  # several documents may have one text
     for row in documents:
         by_hash.setdefault(str(row["sha256"]), []).append(int(row["doc_id"]))
-    with duckdb.connect() as connection:
-        read_plain(connection, path, COLUMNS, tuple(COLUMNS))
-        rows = connection.execute(
-            f"select row_number, {', '.join(COLUMNS)} from plain order by row_number"
-        ).fetchall()
-    for number, sha256, start, end in rows:
+    for number, interval in enumerate(read_rows(path, KeyInterval), start=1):
         place = f"{path}: row {number}"
-        if sha256 not in by_hash:
-            raise TokenmartError(
-                f"{place}: document_sha256 is {sha256}, which is no document of the problem; the "
-                'intervals are of other texts (tokenmart sql "select name, sha256 from documents")'
-            )
-        if start is None or end is None:
-            raise TokenmartError(f"{place}: char_start or char_end is missing; complete the row")
-        for doc_id in by_hash[sha256]:
-            yield _Interval(place, doc_id, start, end)
+        if interval.document_sha256 not in by_hash:
+            raise _refused(place, f"{interval.document_sha256} is no document of the problem")
+        for doc_id in by_hash[interval.document_sha256]:
+            yield _Interval(doc_id, interval.char_start, interval.char_end, place)
 
 
-def _of_slice(path: Path, number: int, documents: list[dict[str, Any]]) -> Iterator[_Interval]:
-    """The intervals of one of LongPPL's files."""
+def _of_slice(path: Path, number: int, documents: list[dict[str, Any]]) -> list[_Interval]:
+    """The intervals of one of LongPPL's files, which must begin where words of the document do."""
     if number >= len(documents):
-        raise TokenmartError(
-            f"{path}: document {number}, and the problem has {len(documents)} (0 to "
-            f"{len(documents) - 1}); leave the file out, or choose the problem it belongs to"
-        )
+        raise _refused(str(path), f"document {number}, of {len(documents)} from 0 on")
+    found = []
     for position, part in enumerate(filter(None, map(str.strip, read_text(path).split(";")))):
-        found = INTERVAL.fullmatch(part)
-        if found is None:
-            raise TokenmartError(
-                f"{path}: interval {position + 1} is {part[:40]!r}; expected [start, end]"
-            )
-        place = f"{path}: interval {position + 1}"
-        yield _Interval(place, number, int(found[1]), int(found[2]))
-
-
-def _in_order(found: list[_Interval], documents: list[dict[str, Any]]) -> list[_Interval]:
-    """The intervals by document and start, each once: tokens that share a character repeat one."""
-    kept: dict[tuple[int, int, int], _Interval] = {}
-    for each in found:
-        document = documents[each.doc_id]
-        if not 0 <= each.start < each.end <= document["characters"]:
-            raise TokenmartError(
-                f"{each.place}: [{each.start}, {each.end}] doesn't lie in {document['name']} "
-                f"({document['characters']:,} characters); the intervals are of another text"
-            )
-        kept.setdefault((each.doc_id, each.start, each.end), each)
-    return [each for _, each in sorted(kept.items())]
-
-
-def _refuse_other_edges(
-    path: Path, document: dict[str, Any], intervals: Sequence[_Interval]
-) -> None:
-    """Refuse intervals that begin anywhere in words: they are of another text."""
-    text = str(document["text"])
-    inside = [each for each in intervals if each.end <= len(text)]
+        place, interval = f"{path}: interval {position + 1}", INTERVAL.fullmatch(part)
+        if interval is None:
+            raise _refused(place, f"{part[:40]!r}, expected [start, end]")
+        found.append(_Interval(number, int(interval[1]), int(interval[2]), place))
+    text = str(documents[number]["text"])
+    inside = [each for each in found if each.end <= len(text)]
     at_edge = sum(_is_edge(text, each.start) for each in inside)
     if len(inside) >= ENOUGH and at_edge < LEAST_EDGES * len(inside):
-        raise TokenmartError(
-            f"{path}: {at_edge} of {len(inside)} intervals begin where a word of "
-            f"{document['name']} does, expected at least {LEAST_EDGES:.0%}; the intervals are of "
-            "another text"
-        )
+        what = f"{at_edge} of {len(inside)} intervals begin with a word of document {number}"
+        raise _refused(str(path), f"{what}; they are of another text")
+    return found
 
 
 def _is_edge(text: str, start: int) -> bool:

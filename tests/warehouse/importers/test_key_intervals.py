@@ -11,6 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from tokenmart import cli
+from warehouse.errors import TokenmartError
+from warehouse.importers.importer import Destination
+from warehouse.importers.key_intervals import KeyIntervals
 from warehouse.paths import Workspace
 from warehouse.store.schema import DOCUMENTS, KEY_INTERVALS
 
@@ -53,6 +56,13 @@ def run(*files: Path, more: tuple[str, ...] = ()) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+def refused(workspace: Workspace, file: Path) -> tuple[str, str]:
+    """Code and place of the error of an import."""
+    with pytest.raises(TokenmartError) as caught:
+        KeyIntervals().import_files([file], Destination(workspace, "tiny", "evaluator"))
+    return caught.value.code, caught.value.where
+
+
 def stored(workspace: Workspace) -> list[tuple[int, int, int]]:
     path = workspace.key_intervals / "problem=tiny" / "evaluator=Qwen--Qwen2-72B-Instruct"
     table = pq.read_table(path / "intervals.parquet", partitioning=None)
@@ -89,22 +99,21 @@ def test_both_forms(workspace: Workspace, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("name", "content", "code", "place"),
     [
-        ("slice_2.txt", "[0, 3]", "document 2, and the problem has 2 (0 to 1)"),
-        ("slice_0.txt", "[0, 3];[4 10]", "interval 2 is '[4 10]'; expected [start, end]"),
-        ("slice_0.txt", "[0, 3];[290, 300]", "[290, 300] doesn't lie in d0 (296 characters)"),
-        ("slice_0.txt", "[5, 5]", "[5, 5] doesn't lie in d0"),
-        ("k.csv", "document_sha256,char_start,char_end\nff,0,3", "is no document of the problem"),
-        ("k.csv", "document_sha256,char_start\nff,0", "column 'char_end' is missing"),
+        ("slice_2.txt", "[0, 3]", "wrong-interval", ""),
+        ("slice_0.txt", "[0, 3];[4 10]", "wrong-interval", ": interval 2"),
+        ("slice_0.txt", "[0, 3];[290, 300]", "wrong-interval", ": interval 2"),
+        ("slice_0.txt", "[5, 5]", "wrong-interval", ": interval 1"),
+        ("k.csv", "document_sha256,char_start,char_end\nff,0,3", "wrong-interval", ": row 1"),
+        ("k.csv", "document_sha256,char_start\nff,0", "missing", ": row 1: char_end"),
     ],
 )
 def test_refusals(
-    workspace: Workspace, tmp_path: Path, name: str, content: str, message: str
+    workspace: Workspace, tmp_path: Path, name: str, content: str, code: str, place: str
 ) -> None:
     (tmp_path / name).write_text(content)
-    status, output = run(tmp_path / name)
-    assert status == 1 and message in " ".join(output.split()), output
+    assert refused(workspace, tmp_path / name) == (code, f"{tmp_path / name}{place}")
     assert not workspace.key_intervals.exists()
 
 
@@ -113,16 +122,16 @@ def test_intervals_of_another_text_are_refused_by_their_edges(
 ) -> None:
     (tmp_path / "slice_0.txt").write_text(words(0))
     assert run(tmp_path / "slice_0.txt")[0] == 0
-    (tmp_path / "slice_1.txt").write_text(words(0))
-    status, output = run(tmp_path / "slice_1.txt")
-    assert status == 1 and "intervals begin where a word of d1 does" in " ".join(output.split())
+    path = tmp_path / "slice_1.txt"
+    path.write_text(words(0))
+    assert refused(workspace, path) == ("wrong-interval", str(path))
 
 
 def test_documents_come_first(workspace: Workspace, tmp_path: Path) -> None:
-    (workspace.documents / "problem=tiny" / "documents.parquet").unlink()
+    path = workspace.documents / "problem=tiny" / "documents.parquet"
+    path.unlink()
     (tmp_path / "slice_0.txt").write_text("[0, 3]")
-    status, output = run(tmp_path / "slice_0.txt")
-    assert status == 1 and "tokenmart data fetch --problem tiny --only documents" in output
+    assert refused(workspace, tmp_path / "slice_0.txt") == ("no-documents", str(path))
 
 
 def test_documents_of_one_text_have_the_same_intervals(
