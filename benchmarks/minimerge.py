@@ -199,7 +199,9 @@ def alike(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
         name: {
             "pairs": len(rows),
             "alike": [
-                [r["entry"], r["other_entry"]] for r in rows if r["distinguishable"] is False
+                [r["entry"], r["other_entry"]]
+                for r in rows
+                if r["verdict"] == "not-distinguishable"
             ],
         }
         for name, rows in pairs.items()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import TokenmartError, visible
-from warehouse.options import FILE, FORCE, FORCE_OTHER, JSON, WIDE
+from warehouse.options import FILE, FORCE, FORCE_OTHER, JSON
 from warehouse.terminal import counted, file_size
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def import_(name: str, force: bool, file: Path) -> None:
     """
     from plugins.merging.competition.ranking_table import read_ranking, store_ranking
     from plugins.merging.competition.standings import BUILD, check_results
-    from plugins.merging.competition.standings_view import result_notes
+    from plugins.merging.competition.standings_view import missing_notes, scale_notes
     from warehouse.paths import find_workspace, list_problems
 
     workspace = find_workspace()
@@ -84,7 +84,8 @@ def import_(name: str, force: bool, file: Path) -> None:
         )
     for line in table.notes:
         click.echo(visible(line), err=True)
-    for line in result_notes(check_results(table, name, workspace)):
+    checks = check_results(table, name, workspace)
+    for line in scale_notes(checks["mixed_scales"]) + missing_notes(checks["ranking_missing"]):
         click.echo(visible(line), err=True)
     store_ranking(table, workspace, name)
     entries = len(table.results["entry"].unique())
@@ -109,7 +110,9 @@ def import_(name: str, force: bool, file: Path) -> None:
 @_ROUND
 @_DRAWS
 @_RANKING_SEED
-@WIDE
+@click.option(
+    "--explain", is_flag=True, help="Print every round with all columns, notes and definitions."
+)
 @JSON
 @click.option("--out", type=FILE, help="Also write JSON to this file.")
 @FORCE_OTHER
@@ -119,7 +122,7 @@ def show(
     round_name: str | None,
     draws: int,
     seed: int,
-    wide: bool,
+    explain: bool,
     as_json: bool,
     out: Path | None,
     force: bool,
@@ -128,7 +131,8 @@ def show(
 
     The win rate is HELM's. A round's score is the geometric mean of the mean win rates; the overall
     score is the weighted mean of the rounds. The product of the mean win rates is reported as well.
-    Intervals resample items, or groups of tasks if results have no items.
+    Intervals resample items, or groups of tasks if results have no items. Prints the overall
+    ranking, or the first round; --explain prints all rounds and notes.
 
     \b
     tokenmart rank show --results results.csv
@@ -148,7 +152,7 @@ def show(
     if as_json:
         click.echo(text)
     else:
-        print_standings(found, wide)
+        print_standings(found, explain)
     if out is not None:
         write_whole(out, text + "\n")
         click.echo(f"written {out}", err=as_json)

@@ -1,10 +1,11 @@
-"""Find the pairs of entries that are distinguishable.
+"""Find the pairs of entries that are distinguishable, and the ranks that they leave open.
 
-If items are resampled, a pair is distinguishable if its order is the same in more than 97.5% of the
-draws; this is not adjusted for the number of pairs. If only results of tasks are known, resampling
-a few groups of tasks would report too many equal pairs as different (16% with five groups, 12% with
-eight). These pairs are tested by exact sign flips of their differences in mean win rate per group,
-adjusted for the number of pairs of the round (Holm).
+With results of items, a pair is distinguishable if its order is the same in at least 97.5% of the
+draws and, below 30 clusters of items in a task, an exact sign test over clusters has p below 5%:
+neither is adjusted for the number of pairs. With results of tasks only, resampling a few groups
+would report too many equal pairs as different (16% with five groups): these pairs are tested by
+exact sign flips of their differences in mean win rate per group, adjusted for the number of pairs
+(Holm).
 """
 
 from __future__ import annotations
@@ -13,55 +14,110 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
+from scipy.stats import binomtest
 
 from plugins.merging.competition.sign_flip import LEVEL, holm, least_groups, sign_flip_p
 
 SAME_ORDER = 1 - LEVEL / 2
-"""Share of the draws above which a pair is distinguishable."""
+"""Share of the draws from which a pair is distinguishable."""
+
+ENOUGH_CLUSTERS = 30
+"""As in ranking_pairs.sql."""
+
+DISTINGUISHABLE, ALIKE = "distinguishable", "not-distinguishable"
+TOO_FEW, NO_DRAWS = "too-few", "no-draws"
 
 Row = dict[str, Any]
 
 
 def tested_pairs(marts: dict[str, list[Row]]) -> list[Row]:
-    """The rows of `ranking_pairs` with `distinguishable` and `p_adjusted`.
+    """The rows of `ranking_pairs` with `verdict` and `p`.
 
-    `distinguishable` is None if no test was possible: items without draws, or results without items
-    in fewer groups than a pair takes to be distinguishable, by `least_groups`. `p_adjusted` is None
-    in these cases, too, and if items were resampled.
+    `verdict` is distinguishable, not-distinguishable, too-few (items, or groups of tasks), or
+    no-draws. `p` is that of the exact test; None where there is none.
 
     Args:
         marts: `rankings`, `ranking_tasks` and `ranking_pairs` of one ranking.
     """
-    of_tasks = {row["round"] for row in marts["rankings"] if "tasks" in (row["resampled"] or "")}
-    weighted = {row["round"] for row in marts["rankings"] if row["round_weight"]}
-    rates: dict[tuple[str, str], dict[tuple[str, str], float]] = defaultdict(dict)
-    for row in marts["ranking_tasks"]:
-        if row["mean_win_rate"] is not None:
-            group = (row["round"], row["task_group"])
-            rates[row["round"], row["entry"]][group] = row["mean_win_rate"]
-            if row["round"] in weighted:
-                rates["overall", row["entry"]][group] = row["mean_win_rate"]
-    found = [
-        row | {"distinguishable": _same_order(row["above_share"]), "p_adjusted": None}
-        for row in marts["ranking_pairs"]
-    ]
-    for name in of_tasks:
-        rows = [row for row in found if row["round"] == name]
-        p = np.full(len(rows), np.nan)
-        alike: dict[tuple[tuple[str, str], ...], dict[int, list[float]]] = defaultdict(dict)
-        for place, row in enumerate(rows):
-            one, other = (rates[name, row[key]] for key in ("entry", "other_entry"))
-            shared = tuple(sorted(one.keys() & other.keys()))
-            alike[shared][place] = [one[group] - other[group] for group in shared]
-        least = least_groups(len(rows))
-        for shared, differences in alike.items():
-            if len(shared) >= least:
-                p[list(differences)] = sign_flip_p(np.array(list(differences.values())))
-        for row, adjusted in zip(rows, holm(p).tolist(), strict=True):
-            row["distinguishable"] = None if np.isnan(adjusted) else adjusted < LEVEL
-            row["p_adjusted"] = None if np.isnan(adjusted) else float(f"{adjusted:.12g}")
+    rounds = {row["round"]: row for row in marts["rankings"]}
+    found = []
+    for name, first in rounds.items():
+        rows = [row for row in marts["ranking_pairs"] if row["round"] == name]
+        if first["resampled"] == "items":
+            found += [row | _of_items(row, first["units"]) for row in rows]
+        else:
+            found += _of_groups(rows, marts)
     return found
 
 
-def _same_order(above: float | None) -> bool | None:
-    return None if above is None else max(above, 1 - above) > SAME_ORDER
+def _of_items(row: Row, units: int) -> Row:
+    if row["above_share"] is None:
+        return {"verdict": NO_DRAWS, "p": None}
+    same = max(row["above_share"], 1 - row["above_share"]) >= SAME_ORDER
+    p = None
+    if units < ENOUGH_CLUSTERS:
+        wins, decided = row["wins"] or 0, (row["wins"] or 0) + (row["losses"] or 0)
+        p = float(binomtest(wins, decided).pvalue) if decided else 1.0
+    told = same and (p is None or p < LEVEL)
+    return {"verdict": DISTINGUISHABLE if told else ALIKE, "p": p}
+
+
+def _of_groups(rows: list[Row], marts: dict[str, list[Row]]) -> list[Row]:
+    """Pairs of one round, whose differences are those of their common groups."""
+    rounds = {row["round"] for row in rows}
+    if "overall" in rounds:
+        rounds |= {row["round"] for row in marts["rankings"] if row["round_weight"]}
+    rates: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
+    for row in marts["ranking_tasks"]:
+        if row["round"] in rounds and row["mean_win_rate"] is not None:
+            rates[row["entry"]][row["round"], row["task_group"]] = row["mean_win_rate"]
+    p = np.full(len(rows), np.nan)
+    alike: dict[tuple[tuple[str, str], ...], dict[int, list[float]]] = defaultdict(dict)
+    for place, row in enumerate(rows):
+        one, other = rates[row["entry"]], rates[row["other_entry"]]
+        shared = tuple(sorted(one.keys() & other.keys()))
+        alike[shared][place] = [one[group] - other[group] for group in shared]
+    for shared, differences in alike.items():
+        if len(shared) >= least_groups(len(rows)):
+            p[list(differences)] = sign_flip_p(np.array(list(differences.values())))
+    found = []
+    for row, adjusted in zip(rows, holm(p).tolist(), strict=True):
+        if np.isnan(adjusted):
+            found.append(row | {"verdict": TOO_FEW, "p": None})
+        else:
+            verdict = DISTINGUISHABLE if adjusted < LEVEL else ALIKE
+            found.append(row | {"verdict": verdict, "p": float(f"{adjusted:.12g}")})
+    return found
+
+
+def with_ranks(rankings: list[Row], pairs: list[Row]) -> list[Row]:
+    """The rows of `rankings` with `rank_low` and `rank_high`, the ranks that the pairs leave open.
+
+    An entry's best rank is behind the entries that are distinguishable from it and above it, its
+    worst rank is before those below it. So an entry has the rank 1 to 1 only if it is
+    distinguishable from every other. Both are None where no pair was tested.
+    """
+    above: dict[tuple[str, str], int] = defaultdict(int)
+    below: dict[tuple[str, str], int] = defaultdict(int)
+    tested = set()
+    for row in pairs:
+        if row["verdict"] in (DISTINGUISHABLE, ALIKE):
+            tested.add(row["round"])
+        if row["verdict"] == DISTINGUISHABLE:
+            names = [row["entry"], row["other_entry"]]
+            better, worse = names if row["measured_above"] > 0.5 else names[::-1]
+            above[row["round"], worse] += 1
+            below[row["round"], better] += 1
+    ranked: dict[str, int] = defaultdict(int)
+    for row in rankings:
+        ranked[row["round"]] += row["rank"] is not None
+    found = []
+    for row in rankings:
+        key = row["round"], row["entry"]
+        low = high = None
+        if row["rank"] is not None and row["round"] in tested:
+            # the test over groups may contradict the order of two geometric means
+            low = min(1 + above[key], row["rank"])
+            high = max(ranked[row["round"]] - below[key], row["rank"])
+        found.append(row | {"rank_low": low, "rank_high": high})
+    return found

@@ -6,8 +6,6 @@ with an invalid row is refused; the error describes the first one.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,8 +43,6 @@ SCORE = "score"
 
 MEAN_WIN_RATE = "mean_win_rate"
 """The metric whose values are win rates computed by another program."""
-
-_SEPARATORS = re.compile(r"[\s_.-]+")
 
 _DEFAULTS = {
     "round": "'results'",
@@ -87,7 +83,7 @@ def read_ranking(path: Path, noted: str | None = None) -> RankingTable:
     with duckdb.connect() as connection:
         read_plain(connection, path, COLUMNS, REQUIRED)
         lower = _take_directions_of_names(connection, noted)
-        notes = (*lower, *_notes(connection, noted), *_same_names(connection, noted))
+        notes = (*lower, *_notes(connection, noted))
         for column, default in _DEFAULTS.items():
             connection.execute(f"update plain set {column} = coalesce({column}, {default})")
         _refuse_rows(connection, path)
@@ -175,43 +171,14 @@ def _notes(connection: duckdb.DuckDBPyConnection, noted: str | None) -> tuple[st
     return tuple(notes)
 
 
-def same_names(noun: str, names: Iterable[str], where: str = "") -> list[str]:
-    """Questions on names that differ only in case or separators, such as `Hidden` and `hidden`.
-
-    Names of entries are compared in SQL by the same rule: see int_ranking_gaps.sql.
-    """
-    alike: dict[str, list[str]] = {}
-    for name in sorted(set(names)):
-        alike.setdefault(_SEPARATORS.sub("", name.lower()), []).append(name)
-    return [
-        f"{noun} {first}{where}: is it the same as {' or '.join(others)}?"
-        for first, *others in alike.values()
-        if others
-    ]
-
-
-def _same_names(connection: duckdb.DuckDBPyConnection, noted: str | None) -> tuple[str, ...]:
-    """Questions on rounds that may be one, and in a round on tasks, metrics and groups."""
-    rows = connection.execute(
-        f"select distinct coalesce(round, {_DEFAULTS['round']}), task, metric, task_group"
-        f" from plain where {_OF_ROUND}",
-        [noted],
-    ).fetchall()
-    rounds = sorted({str(row[0]) for row in rows})
-    found = same_names("round", rounds)
-    for round_name in rounds:
-        for place, noun in enumerate(("task", "metric", "group"), start=1):
-            names = [row[place] for row in rows if row[0] == round_name and row[place] is not None]
-            found += same_names(noun, names, f", round {round_name}")
-    return tuple(found)
-
-
 def _refuse_nothing_ranked(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     ranking = f"direction != 'none' or metric = '{MEAN_WIN_RATE}'"
     if not connection.execute(f"select 1 from plain where {ranking} limit 1").fetchall():
         raise TokenmartError(
             f"{path}: direction is none in every row, so nothing is ranked; write higher or lower "
-            "for what entries are ranked by"
+            "for what entries are ranked by",
+            code="nothing-ranked",
+            where=path,
         )
 
 
@@ -243,7 +210,9 @@ def _refuse_rows(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
             found = "is missing" if bad[1] is None else f"is {bad[1]!r}"
             raise TokenmartError(
                 f"{path}: row {bad[0]}: {column} {found}, expected {wanted}; correct the row or "
-                "remove it"
+                "remove it",
+                code="bad-value",
+                where=f"{path}:{bad[0]}: {column}",
             )
     twice = connection.execute(
         "select min(row_number), max(row_number), entry, task, metric, round, item from plain"
@@ -252,10 +221,11 @@ def _refuse_rows(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     if twice:
         first, last, entry, task, metric, round_, item = twice
         what = "" if item is None else f", item {item},"
-        remedy = "remove one (or give each an item)" if item is None else "remove one"
         raise TokenmartError(
             f"{path}: rows {first} and {last} both give {metric} of {entry} on {task}{what} in "
-            f"round {round_}; {remedy}"
+            f"round {round_}; remove one",
+            code="repeated-row",
+            where=f"{path}:{last}",
         )
 
 
@@ -283,5 +253,7 @@ def _refuse_contradictions(connection: duckdb.DuckDBPyConnection, path: Path) ->
             ).fetchall()[0]
             raise TokenmartError(
                 f"{path}: rows {first} and {other} contradict each other, expected {wanted}; "
-                "correct them"
+                "correct them",
+                code="contradiction",
+                where=f"{path}:{other}",
             )

@@ -15,38 +15,23 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.special import erfc
 
 from analysis.statistics.correlations import Floats
 
 LEVEL = 0.05
 MOST_EXACT = 18
-"""Groups of which all patterns are counted; beyond, random ones."""
+"""Groups of which all patterns are counted; beyond, the sum is taken as normally distributed."""
 
-MOST_DRAWN = 2**18
-MANY_PAIRS, MOST_DRAWN_OF_MANY = 4096, 2**15
-"""With more pairs than this, fewer patterns are drawn: their adjusted p is small only below the
-bound.
-"""
-_FEWEST_DRAWN = 2**12
-_ENOUGH = 100
-"""Random patterns are drawn for a pair until this number reaches its sum (Besag and Clifford
-1991).
-"""
-
-_BATCH = 1024
 _SLACK = 0.5e-10
 """Tolerance for sums of the same differences in another order."""
 
 
-def sign_flip_p(differences: Floats, seed: int = 0) -> Floats:
+def sign_flip_p(differences: Floats) -> Floats:
     """Two-sided p-values that the sum of differences over groups is 0.
-
-    With more than `MOST_EXACT` groups the number of random patterns limits how small a p can be;
-    below, it is Hoeffding's bound of the exact one (1963), 2 exp(−s² / 2 Σ d²).
 
     Args:
         differences: `[pairs, groups]`.
-        seed: of random patterns.
 
     Returns:
         `[pairs]`; NaN without groups.
@@ -56,7 +41,9 @@ def sign_flip_p(differences: Floats, seed: int = 0) -> Floats:
         return np.full(pairs, np.nan)
     if groups <= MOST_EXACT:
         return np.array([_exact(difference) for difference in differences])
-    return _drawn(differences, np.random.default_rng(seed))
+    spread = np.sqrt(2 * (differences**2).sum(axis=1))
+    sums = np.abs(differences.sum(axis=1))
+    return np.asarray(erfc(np.divide(sums, spread, out=np.zeros(pairs), where=spread > 0)))
 
 
 def _exact(differences: Floats) -> float:
@@ -76,27 +63,6 @@ def _sums(differences: Floats) -> Floats:
     for difference in differences:
         sums = np.concatenate([sums - difference, sums + difference])
     return sums
-
-
-def _drawn(differences: Floats, generator: np.random.Generator) -> Floats:
-    most = MOST_DRAWN if len(differences) <= MANY_PAIRS else MOST_DRAWN_OF_MANY
-    observed = np.abs(differences.sum(axis=1)) - _SLACK
-    with np.errstate(divide="ignore", invalid="ignore"):
-        bound = 2 * np.exp(-(observed**2) / 2 / (differences**2).sum(axis=1))
-    reaching, drawn = np.ones(len(observed)), np.ones(len(observed))
-    left = np.flatnonzero(~(bound < 1 / most))
-    total = 0
-    while left.size and total < most:
-        count = min(max(total, _FEWEST_DRAWN), most - total, 2**14)
-        signs = generator.choice([-1.0, 1.0], size=(count, differences.shape[1]))
-        for start in range(0, left.size, _BATCH):
-            some = left[start : start + _BATCH]
-            sums = np.abs(signs @ differences[some].T)
-            reaching[some] += (sums >= observed[some]).sum(axis=0)
-        drawn[left] += count
-        total += count
-        left = left[reaching[left] < _ENOUGH]
-    return np.asarray(np.fmin(reaching / drawn, bound))
 
 
 def least_groups(pairs: int) -> int:

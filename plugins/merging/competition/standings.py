@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from plugins.benchmarks.model_sql import ModelSql
-from plugins.merging.competition.pairs import tested_pairs
+from plugins.merging.competition.pairs import tested_pairs, with_ranks
 from plugins.merging.competition.ranking_table import OVERALL, RankingTable, read_ranking
 from plugins.merging.competition.scales import mixed_columns
 from plugins.merging.tables.rankings import MERGE_RUNS, RANKING_COLUMNS, RANKING_RESULTS
@@ -39,9 +39,6 @@ _NO_RUNS = pa.schema([pa.field("model_id", pa.string()), *MERGE_RUNS]).empty_tab
 
 OPEN = "open"
 """The round whose items participants have and may tune on."""
-
-CHECKS = ("ranking_missing", "mixed_scales")
-"""What is noted on the results of a round."""
 
 BUILD = "tokenmart dbt run --select tag:benchmarks tag:rankings"
 """Builds the marts of rankings."""
@@ -78,7 +75,9 @@ class Standings:
         """
         if round_name not in self.rounds:
             raise TokenmartError(
-                f"--round {round_name}: no such round; there are: {', '.join(self.rounds)}"
+                f"--round {round_name}: no such round; there are: {', '.join(self.rounds)}",
+                code="unknown-round",
+                where="--round",
             )
         # a merge belongs to no round
         marts = {
@@ -89,7 +88,7 @@ class Standings:
         }
         if round_name == OVERALL:
             parts = {row["round"] for row in self.marts["rankings"] if row["round_weight"]}
-            for name in CHECKS:
+            for name in ("ranking_missing", "mixed_scales"):
                 marts[name] = [row for row in self.marts[name] if row["round"] in parts]
         return replace(self, marts=marts)
 
@@ -135,7 +134,7 @@ def rank_table(
 
 
 def check_results(table: RankingTable, name: str, workspace: Workspace) -> dict[str, list[Row]]:
-    """The rows of `CHECKS` for a table in memory."""
+    """Missing results and columns on two scales, for a table in memory."""
     with duckdb.connect() as connection:
         _build(connection, ["ranking_missing"], table, name, workspace, 0, 0)
         missing = _rows(connection, "ranking_missing", name)
@@ -188,12 +187,7 @@ def stored_standings(name: str, workspace: Workspace) -> Standings:
                 f"--problem {name}: no ranking of this name is built; {did_you_mean(name, known)}"
                 f"there are: {', '.join(known) or 'none'} (new results: `{BUILD}`)"
             )
-        try:
-            return replace(_read(connection, name), notes=_outdated(name, workspace))
-        except (duckdb.CatalogException, KeyError) as error:
-            raise TokenmartError(
-                f"{workspace.database}: rankings were built by an earlier version; run `{BUILD}`"
-            ) from error
+        return replace(_read(connection, name), notes=_outdated(name, workspace))
 
 
 def _outdated(name: str, workspace: Workspace) -> tuple[str, ...]:
@@ -206,6 +200,7 @@ def _outdated(name: str, workspace: Workspace) -> tuple[str, ...]:
 def _read(connection: duckdb.DuckDBPyConnection, name: str) -> Standings:
     marts = {mart: _rows(connection, mart, name) for mart in MARTS}
     marts["ranking_pairs"] = tested_pairs(marts)
+    marts["rankings"] = with_ranks(marts["rankings"], marts["ranking_pairs"])
     marts["mixed_scales"] = mixed_columns(connection, name)
     return Standings(name, marts)
 

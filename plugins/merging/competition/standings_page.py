@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from analysis.report.drawing import HALF, WIDE, Drawing, drawn, html_pages
 from plugins.merging.competition.ranking_table import OVERALL
 from plugins.merging.competition.standings import Row, Standings
 from plugins.merging.competition.standings_figures import front_figure, ranks_figure
 from plugins.merging.competition.standings_view import (
+    DEFINITIONS,
     drop_note,
-    first_of,
-    no_overall,
-    note,
+    limits_broken,
+    notes,
     number,
+    reason,
     rivals,
-    round_notes,
+    rows_of,
     span,
     stability,
-    untested,
+    verdict,
 )
 from warehouse.progress import Progress
 
@@ -30,28 +32,26 @@ class RoundView:
     Attributes:
         name: the round.
         rows: rows of `rankings`, in order.
-        first: sentence on the highest score; empty if no entry has one.
+        verdict: sentence on the highest score.
         alike: entry → entries that are not distinguishable from it.
-        untested: why its pairs were not tested; empty if they were.
+        reasons: entry without a score → why.
         groups: task groups, in order; groups of `overall` are shown with their rounds.
         win_rates: entry → task group → row of `ranking_tasks`.
-        ranks: figure of the ranks' intervals; None without a ranked entry.
+        ranks: figure of the ranks' intervals; None without a tested entry.
         fronts: figures of score against time and memory; none without costs.
-        results: sentences on missing results and on values on another scale.
-        note: description of the intervals.
+        notes: sentences that change how a reader takes the ranking.
     """
 
     name: str
     rows: list[Row]
-    first: str
+    verdict: str
     alike: dict[str, list[str]]
-    untested: str
+    reasons: dict[str, str]
     groups: list[str]
     win_rates: dict[str, dict[str, Row]]
     ranks: Drawing | None
     fronts: list[Drawing]
-    results: list[str]
-    note: str
+    notes: list[str]
 
 
 def standings_page(standings: Standings, progress: Progress) -> str:
@@ -68,10 +68,9 @@ def standings_page(standings: Standings, progress: Progress) -> str:
         costs=standings.marts["merge_costs"],
         drops=standings.drops,
         drop_notes={name: drop_note(standings, name) for name in standings.drops},
-        stability=[
-            *no_overall(standings),
-            *(stability(pair) for pair in standings.marts["ranking_stability"]),
-        ],
+        stability=[stability(pair) for pair in standings.marts["ranking_stability"]],
+        definitions=DEFINITIONS,
+        limits_broken=limits_broken,
         span=span,
     )
 
@@ -81,36 +80,32 @@ def _overall_first(rounds: list[str]) -> list[str]:
 
 
 def _round(standings: Standings, name: str, anchor: str) -> RoundView:
-    rows = [row for row in standings.marts["rankings"] if row["round"] == name]
+    rows = rows_of(standings, name)
     tasks = [row for row in standings.marts["ranking_tasks"] if row["round"] == name]
     win_rates: dict[str, dict[str, Row]] = {}
     for row in tasks:
         win_rates.setdefault(row["entry"], {})[row["task_group"]] = row
     costs = [row for row in standings.marts["ranking_fronts"] if row["round"] == name]
-    reason = untested(standings, name)
-    ranked = any(row["rank"] is not None for row in rows)
+    ranks = None
+    if any(row["rank_low"] is not None for row in rows):
+        ranks = drawn(lambda width: ranks_figure(rows, width), WIDE, f"{anchor}-ranks", "Ranks")
+    fronts = [
+        drawn(partial(front_figure, costs, cost), HALF, f"{anchor}-{end}", f"{title} front")
+        for cost, end, title in (("seconds", "time", "Time"), ("peak_bytes", "space", "Space"))
+        if costs
+    ]
     return RoundView(
         name=name,
         rows=rows,
-        first=first_of(rows) if ranked else "",
+        verdict=verdict(standings, name),
         alike=rivals(standings, name),
-        untested=reason,
+        reasons={row["entry"]: reason(row, standings) for row in rows if row["score"] is None},
         groups=sorted({row["task_group"] for row in tasks}),
         win_rates=win_rates,
-        ranks=drawn(lambda width: ranks_figure(rows, width), WIDE, f"{anchor}-ranks", "Ranks")
-        if ranked
-        else None,
-        fronts=[
-            drawn(lambda width: front_figure(costs, "seconds", width), HALF, f"{anchor}-time",
-                   "Time–quality front"),
-            drawn(lambda width: front_figure(costs, "peak_bytes", width), HALF, f"{anchor}-space",
-                   "Space–quality front"),
-        ]
-        if costs
-        else [],
-        results=round_notes(standings, name),
-        note=note(standings, name, reason),
-    )  # fmt: skip
+        ranks=ranks,
+        fronts=fronts,
+        notes=notes(standings, name),
+    )
 
 
 def _gigabytes(count: float | None) -> str:

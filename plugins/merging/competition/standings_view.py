@@ -1,102 +1,341 @@
-"""Print a ranking as a table, with notes on its interpretation."""
+"""A ranking in words: the verdict, the table, and notes that change how a reader takes it."""
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from plugins.merging.competition.ranking_table import OVERALL, SCORE, same_names
+from plugins.merging.competition.pairs import (
+    ALIKE,
+    DISTINGUISHABLE,
+    ENOUGH_CLUSTERS,
+    NO_DRAWS,
+    TOO_FEW,
+)
+from plugins.merging.competition.ranking_table import OVERALL, SCORE
 from plugins.merging.competition.scales import FRACTIONS, PERCENT
 from plugins.merging.competition.sign_flip import least_groups
-from plugins.merging.competition.standings import CHECKS, OPEN, Row, Standings
-from warehouse.terminal import (
-    Column,
-    counted,
-    left_out_notes,
-    print_columns,
-    print_notes,
-    terminal_console,
-)
+from plugins.merging.competition.standings import OPEN, Row, Standings
+from warehouse.terminal import Column, counted, listed, print_columns, print_notes, terminal_console
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-MOST_NAMES = 6
-MOST_MISSING = 5
-"""Missing results of a round that are listed; further ones are counted."""
-UNTESTED = "not tested"
-ALONE = "no other entry has a value to compare with"
-"""The cause in ranking_missing.sql of a value that doesn't count."""
-LEAST_GROUPS = 5
-"""As in int_ranking_draws.sql."""
+MOST_ROWS, MOST_NOTES, LONGEST_NAME = 10, 3, 22
+LEAST_UNITS = 6
+"""Items of each task, or groups of tasks, from which there are intervals; int_ranking_units.sql."""
+
+CAUSES = {
+    "no-result": "no result",
+    "empty": "an empty value",
+    "not-finite": "no finite value",
+    "items-missing": "{items_missing} items without a value",
+    "alone": "no other entry has a value to compare with",
+}
+"""Code of ranking_missing.sql → its words."""
+
+LIMITS = {
+    "seconds": "seconds",
+    "peak_bytes": "memory",
+    "gpu_bytes": "GPU memory",
+    "disk_bytes": "disk space",
+}
+
+DEFINITIONS = (
+    "score: geometric mean of the mean win rates in the groups of tasks; overall, the weighted "
+    "mean of the rounds' scores",
+    "mean win rate: arithmetic mean of the same rates; product: their product, the formula that "
+    "competitions publish",
+    "score 95% CI: items resampled, or groups of tasks where results have no items (approximate)",
+    "rank 95% CI: the ranks that the pair tests leave open; 1 to 1 is distinguishable from all",
+    "pairs of results with items: the same order in at least 97.5% of the draws and, below "
+    f"{ENOUGH_CLUSTERS} items in a task, an exact sign test over items; not adjusted for the "
+    "number of pairs",
+    "pairs of results without items: exact sign-flip test over groups of tasks, adjusted for the "
+    "number of pairs (Holm)",
+)
+
+
+def rows_of(standings: Standings, round_name: str) -> list[Row]:
+    """Rows of `rankings` of a round, best first."""
+    return [row for row in standings.marts["rankings"] if row["round"] == round_name]
+
+
+def pairs_of(standings: Standings, round_name: str) -> list[Row]:
+    """Rows of `ranking_pairs` of a round."""
+    return [row for row in standings.marts["ranking_pairs"] if row["round"] == round_name]
 
 
 def rivals(standings: Standings, round_name: str) -> dict[str, list[str]]:
     """Entry → names of the round's entries that are not distinguishable from it."""
     found: dict[str, list[str]] = {}
-    for pair in standings.marts["ranking_pairs"]:
-        if pair["round"] == round_name and pair["distinguishable"] is False:
+    for pair in pairs_of(standings, round_name):
+        if pair["verdict"] == ALIKE:
             found.setdefault(pair["entry"], []).append(pair["other_entry"])
             found.setdefault(pair["other_entry"], []).append(pair["entry"])
     return {entry: sorted(names) for entry, names in found.items()}
 
 
 def untested(standings: Standings, round_name: str) -> str:
-    """A clause on why the round's pairs could not be tested; empty if they were, or if it has none.
-
-    With results of single items, there were no draws of them; without, too few groups of tasks.
-    """
-    pairs = [pair for pair in standings.marts["ranking_pairs"] if pair["round"] == round_name]
-    if not pairs or any(pair["distinguishable"] is not None for pair in pairs):
+    """A clause on why none of the round's pairs could be tested; empty if one was, or without."""
+    pairs = pairs_of(standings, round_name)
+    codes = {pair["verdict"] for pair in pairs}
+    if codes == {NO_DRAWS}:
+        return "there are no bootstrap draws"
+    if codes != {TOO_FEW}:
         return ""
-    rows = [row for row in standings.marts["rankings"] if row["round"] == round_name]
-    if "tasks" not in (rows[0]["resampled"] or ""):
-        return "there are no bootstrap draws of items"
+    groups = rows_of(standings, round_name)[0]["task_groups"]
     return (
-        f"to distinguish one of {counted(len(pairs), 'pair')} without items takes at least "
-        f"{least_groups(len(pairs))} groups of tasks, here are {rows[0]['task_groups']}"
+        f"too few results: {counted(len(pairs), 'pair')} take at least {LEAST_UNITS} items in each "
+        f"task, or {max(LEAST_UNITS, least_groups(len(pairs)))} groups of tasks (here {groups})"
     )
 
 
-def print_standings(standings: Standings, wide: bool = False) -> None:
-    """Print a table for each round, and notes on how to read it.
-
-    Args:
-        standings: the ranking.
-        wide: show all columns, however narrow the terminal is.
-    """
-    console = terminal_console()
-    for name in standings.rounds:
-        _print_round(console, standings, name, wide)
-    print_notes(console, no_overall(standings), "dim")
-    if pairs := standings.marts["ranking_stability"]:
-        print_notes(console, map(stability, pairs))
-        console.print()
-    for name, rows in standings.drops.items():
-        _print_drops(console, name, rows, drop_note(standings, name))
-    print_notes(console, over_limits(standings.marts["merge_costs"]))
-
-
-def no_overall(standings: Standings) -> list[str]:
-    """A sentence on why several rounds have no overall ranking; none if they have one."""
-    if len(standings.rounds) < 2 or OVERALL in standings.rounds:
-        return []
-    alike = "".join(f"; {question}" for question in same_names("round", standings.rounds))
-    return [
-        "no overall ranking: it needs at least two rounds with a weight above 0 (round_weight), "
-        f"and an entry with a score in all of them{alike}"
+def verdict(standings: Standings, round_name: str) -> str:
+    """A sentence on the highest score of a round, and on the entries that may be as good."""
+    rows = [row for row in rows_of(standings, round_name) if row["rank"] is not None]
+    if not rows:
+        return "No entry has a score."
+    first = [row["entry"] for row in rows if row["rank"] == 1]
+    has = "has" if len(first) == 1 else "have"
+    said = f"{listed(first)} {has} the highest score, {number(rows[0]['score'])}"
+    share = rows[0]["first_share"]
+    if share is not None and len(first) == 1:
+        said += f" (none above it in {share:.0%} of {rows[0]['draws']} draws)"
+    if len(rows) == 1:
+        return f"{said}. No other entry is ranked."
+    if reason := untested(standings, round_name):
+        return f"{said}. Pairs were not tested: {reason}."
+    alike = rivals(standings, round_name).get(rows[0]["entry"], [])
+    if alike:
+        names = listed(alike, 1 if len(alike) > 3 else 3)
+        return f"{said}. It is not distinguishable from {names}."
+    mine = [
+        pair["verdict"]
+        for pair in pairs_of(standings, round_name)
+        if rows[0]["entry"] in (pair["entry"], pair["other_entry"])
     ]
+    if set(mine) == {DISTINGUISHABLE}:
+        return f"{said}. It is distinguishable from every other entry."
+    return f"{said}. Some of its pairs have too few results to be tested."
+
+
+def notes(standings: Standings, round_name: str) -> list[str]:
+    """What would change a reader's conclusion from a round, the most important first."""
+    rows = rows_of(standings, round_name)
+    parts = {round_name}
+    if round_name == OVERALL:
+        parts = {row["round"] for row in standings.marts["mixed_scales"]}
+        parts |= {row["round"] for row in standings.marts["ranking_missing"]}
+    checks = {
+        mart: [row for row in standings.marts[mart] if row["round"] in parts]
+        for mart in ("mixed_scales", "ranking_missing")
+    }
+    ranked = {row["entry"] for row in rows if row["score"] is not None}
+    missing = [row for row in checks["ranking_missing"] if row["entry"] in ranked]
+    found = scale_notes(checks["mixed_scales"])
+    found += over_limits(standings.marts["merge_costs"])
+    found += [
+        f"not ranked: {row['entry']}: {reason(row, standings)}"
+        for row in rows
+        if row["score"] is None
+    ]
+    found += missing_notes(missing)
+    found += _equal_rates(rows)
+    if len(standings.rounds) > 1 and OVERALL not in standings.rounds:
+        found.append(
+            "no overall ranking: it takes two rounds with a round_weight above 0, and an entry "
+            "with a score in all of them"
+        )
+    return found
+
+
+def reason(row: Row, standings: Standings) -> str:
+    """Why an entry has no score: the rounds, or the groups of tasks and their causes."""
+    if row["round"] == OVERALL:
+        return f"no score in {listed(row['missing'] or [])}"
+    causes: dict[str, str] = {}
+    for each in standings.marts["ranking_missing"]:
+        if (each["round"], each["entry"]) == (row["round"], row["entry"]):
+            causes.setdefault(each["task_group"], cause(each))
+    groups = [f"{name} ({causes.get(name, 'no result')})" for name in row["missing"] or []]
+    return f"no win rate in {listed(groups)}"
+
+
+def cause(row: Row) -> str:
+    """The words of a row of `ranking_missing`."""
+    return CAUSES[row["code"]].format(**row)
+
+
+def _equal_rates(rows: list[Row]) -> list[str]:
+    """Entries of different rank whose mean win rates are equal."""
+    alike: dict[float, list[Row]] = {}
+    for row in rows:
+        if row["mean_win_rate"] is not None and row["rank"] is not None:
+            alike.setdefault(round(row["mean_win_rate"], 10), []).append(row)
+    return [
+        f"{listed([row['entry'] for row in found])} have the same mean win rate, {number(rate)}; "
+        "only the geometric mean orders them"
+        for rate, found in alike.items()
+        if len({row["rank"] for row in found}) > 1
+    ]
+
+
+def scale_notes(rows: list[Row]) -> list[str]:
+    """A sentence on the columns that mix fractions and percent, for each set of entries."""
+    alike: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        alike.setdefault((listed(row["entries"]), row["scale"]), []).append(row)
+    return [
+        f"warning: {_columns(found)}: values of {names} are {scale}, others "
+        f"{FRACTIONS if scale == PERCENT else PERCENT}; write all on one scale"
+        for (names, scale), found in alike.items()
+    ]
+
+
+def missing_notes(rows: list[Row]) -> list[str]:
+    """A sentence on the results that a ranked entry lacks, for each entry, round and cause."""
+    alike: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        alike.setdefault((row["entry"], row["round"], cause(row)), []).append(row)
+    return [
+        f"{entry}: {said} in {_columns(found)}; ranked without it"
+        for (entry, _, said), found in alike.items()
+    ]
+
+
+def _columns(rows: list[Row]) -> str:
+    """Tasks, metrics and rounds of rows: `qa, nli (f1) and 2 more, round open`."""
+    rounds: dict[str, list[str]] = {}
+    for row in rows:
+        name = row["task"] if row["metric"] == SCORE else f"{row['task']} ({row['metric']})"
+        rounds.setdefault(row["round"], []).append(name)
+    return "; ".join(f"{listed(names)}, round {name}" for name, names in rounds.items())
 
 
 def over_limits(costs: list[Row]) -> list[str]:
     """A sentence on each merge and evaluation that broke its limits."""
     return [
-        f"over its limits: {row['entry']} ({row['stage']}): {row['reason']}"
+        f"over its limits: {row['entry']} ({row['stage']}): {limits_broken(row)}"
         for row in costs
         if row["within_limits"] is False
     ]
 
 
-def _print_drops(console: Console, name: str, rows: list[Row], said: str) -> None:
+def limits_broken(row: Row) -> str:
+    """The limits that a row of `merge_costs` exceeds, or why its run was ended."""
+    return row["ended"] or ", ".join(LIMITS[name] for name in row["over_limits"])
+
+
+def drop_note(standings: Standings, name: str) -> str:
+    """A note on the drop of the best of many entries."""
+    count = standings.drops[name][0]["entries"]
+    return (
+        f"{count} entries were compared in the open round: the score of the best of many is high "
+        "partly by chance, so it drops in another round (regression to the mean); that of an entry "
+        "that was tuned on the open round drops further"
+    )
+
+
+def stability(pair: Row) -> str:
+    """A sentence on the rank correlation of two rounds."""
+    interval = span(pair["spearman_low"], pair["spearman_high"])
+    return (
+        f"{pair['round']} and {pair['other_round']}: Spearman {number(pair['spearman'])} over "
+        f"{pair['entries']} entries (resampled: {interval})"
+    )
+
+
+def print_standings(standings: Standings, explain: bool = False) -> None:
+    """Print the overall ranking, or the first round where there is none.
+
+    Args:
+        standings: the ranking.
+        explain: print every round with all columns and notes, and the definitions.
+    """
+    console = terminal_console()
+    if not explain:
+        name = OVERALL if OVERALL in standings.rounds else standings.rounds[0]
+        print_notes(console, [verdict(standings, name)])
+        rows = rows_of(standings, name)
+        _print_table(console, standings, name, rows[:MOST_ROWS], every_column=False)
+        found = notes(standings, name)
+        print_notes(console, found[:MOST_NOTES])
+        others = [each for each in standings.rounds if each != name]
+        left = [f"{len(rows) - MOST_ROWS} more entries"] if len(rows) > MOST_ROWS else []
+        left += [f"{len(found) - MOST_NOTES} more notes"] if len(found) > MOST_NOTES else []
+        left += [f"rounds {listed(others)} (--round)"] if others else []
+        left.append("definitions")
+        print_notes(console, [f"More with --explain: {', '.join(left)}."], "dim")
+        return
+    for name in standings.rounds:
+        print_notes(console, [verdict(standings, name)])
+        _print_table(console, standings, name, rows_of(standings, name), every_column=True)
+        print_notes(console, notes(standings, name))
+        console.print()
+    print_notes(console, map(stability, standings.marts["ranking_stability"]))
+    for name, rows in standings.drops.items():
+        _print_drops(console, name, rows)
+        print_notes(console, [drop_note(standings, name)], "dim")
+    print_notes(console, DEFINITIONS, "dim")
+
+
+def _print_table(
+    console: Console, standings: Standings, name: str, rows: list[Row], every_column: bool
+) -> None:
+    alike = rivals(standings, name)
+    shown = [
+        _named(alike.get(row["entry"], []), every_column)
+        if row["rank_low"] is not None
+        else "not tested"
+        if row["rank"] is not None
+        else "not ranked"
+        for row in rows
+    ]
+    names = [row["entry"] for row in rows]
+    if not every_column:
+        names = _short(names)
+    columns = [
+        Column("rank", [number(row["rank"]) for row in rows]),
+        Column("entry", names, text=True),
+        Column("score", [number(row["score"]) for row in rows]),
+        Column("95% CI", [span(row["score_low"], row["score_high"]) for row in rows]),
+        Column("rank\n95% CI", [span(row["rank_low"], row["rank_high"]) for row in rows]),
+        Column("mean\nwin rate", [number(row["mean_win_rate"]) for row in rows]),
+        Column("not distinguish-\nable from", shown, text=True),
+    ]
+    if every_column:
+        columns[5:5] = [
+            Column("geometric", [number(row["geometric_mean"]) for row in rows]),
+            Column("product", [number(row["product"]) for row in rows]),
+        ]
+    print_columns(console, columns, f"{standings.name}, round {name}", wide=every_column)
+
+
+def _named(names: list[str], every_name: bool) -> str:
+    if every_name or sum(map(len, names)) < LONGEST_NAME - 8:
+        return ", ".join(names)
+    return counted(len(names), "other")
+
+
+def _short(names: list[str]) -> list[str]:
+    """Names of at most one line each: what all begin or end with is left out where one is long."""
+    if max(map(len, names)) <= LONGEST_NAME:
+        return names
+    start = max(0, _common(names) - 4)
+    end = max(0, _common([name[::-1] for name in names]) - 4)
+    cores = [name[start : max(start + 1, len(name) - end)] for name in names]
+    return [core if len(core) <= LONGEST_NAME else f"{core[:9]}…{core[-12:]}" for core in cores]
+
+
+def _common(names: list[str]) -> int:
+    """Number of letters that all names begin with."""
+    first, last = min(names), max(names)
+    alike = (one == other for one, other in zip(first, last, strict=False))
+    return sum(1 for _ in takewhile(bool, alike))
+
+
+def _print_drops(console: Console, name: str, rows: list[Row]) -> None:
     columns = [
         Column("entry", [row["entry"] for row in rows], text=True),
         Column(OPEN, [number(row["score"]) for row in rows]),
@@ -105,230 +344,13 @@ def _print_drops(console: Console, name: str, rows: list[Row], said: str) -> Non
         Column("95% CI", [span(row["drop_low"], row["drop_high"]) for row in rows]),
     ]
     print_columns(console, columns, f"From {OPEN} to {name}")
-    print_notes(console, [said], "dim")
-
-
-def drop_note(standings: Standings, name: str) -> str:
-    """A note on the drop of the best of many entries, and on entries without a score in both."""
-    rows = standings.drops[name]
-    rankings = standings.marts["rankings"]
-    found = {row["entry"] for row in rankings if row["round"] in (OPEN, name)}
-    left = sorted(found - {row["entry"] for row in rows})
-    without = f"; without a score in both rounds: {_named(left)}" if left else ""
-    opened = [row for row in rankings if row["round"] == OPEN]
-    unranked = [row["entry"] for row in opened if row["score"] is None]
-    of_all = f" of {len(opened)}" if unranked else ""
-    not_ranked = f" (not ranked: {_named(unranked)})" if unranked else ""
-    return (
-        f"{rows[0]['entries']}{of_all} entries were compared in the open round{not_ranked}; the "
-        "score of the best of many is high partly by chance, so it drops in another round "
-        "(regression to the mean); the score of an entry that was tuned on the open round drops "
-        f"further; a negative drop is a rise{without}"
-    )
-
-
-def _print_round(console: Console, standings: Standings, name: str, wide: bool) -> None:
-    rows = [row for row in standings.marts["rankings"] if row["round"] == name]
-    alike = rivals(standings, name)
-    reason = untested(standings, name)
-    rivals_shown = [
-        UNTESTED if reason and row["rank"] is not None else _named(alike.get(row["entry"], []))
-        for row in rows
-    ]
-    columns = [
-        Column("rank", [number(row["rank"]) for row in rows]),
-        Column("entry", [row["entry"] for row in rows], text=True),
-        Column("score", [number(row["score"]) for row in rows]),
-        Column("95% CI", [span(row["score_low"], row["score_high"]) for row in rows]),
-        Column("rank\n95% CI", [span(row["rank_low"], row["rank_high"]) for row in rows]),
-        Column("geometric", [number(row["geometric_mean"]) for row in rows], extra=True),
-        Column("product", [number(row["product"]) for row in rows], extra=True),
-        Column("not distinguishable from", rivals_shown, text=True),
-    ]
-    left_out = print_columns(console, columns, f"{standings.name}, round {name}", wide)
-    print_notes(console, [f"not ranked: {r['entry']}: {r['reason']}" for r in rows if r["reason"]])
-    print_notes(console, round_notes(standings, name))
-    print_notes(console, [note(standings, name, reason), *left_out_notes(left_out)], "dim")
-    console.print()
-
-
-def round_notes(standings: Standings, name: str) -> list[str]:
-    """`result_notes` of a round; with `overall`, of its rounds that aren't shown themselves."""
-    shown = set(standings.rounds)
-    return result_notes(
-        {
-            check: [
-                row
-                for row in standings.marts[check]
-                if row["round"] == name or (name == OVERALL and row["round"] not in shown)
-            ]
-            for check in CHECKS
-        }
-    )
-
-
-def result_notes(checks: dict[str, list[Row]]) -> list[str]:
-    """Sentences on missing results and on values on another scale; `checks` has the `CHECKS`."""
-    return [*_scale_notes(checks["mixed_scales"]), *_missing_notes(checks["ranking_missing"])]
-
-
-def _scale_notes(rows: list[Row]) -> list[str]:
-    """Sentences on columns that mix fractions and percent."""
-    found = []
-    for row in rows[:MOST_MISSING]:
-        other = FRACTIONS if row["scale"] == PERCENT else PERCENT
-        found.append(
-            f"warning: {_column(row)}, round {row['round']}: the values of "
-            f"{_named(row['entries'])} are {row['scale']}, those of other entries {other}; they "
-            "are ranked as they are: write all values on one scale"
-        )
-    if len(rows) > MOST_MISSING:
-        found.append(
-            f"warning: {len(rows) - MOST_MISSING} more columns with fractions and percent; "
-            "`tokenmart rank show --json` lists all"
-        )
-    return found
-
-
-def _missing_notes(rows: list[Row]) -> list[str]:
-    """Sentences on results that ranked entries lack or that have nothing to be compared with."""
-    found = [
-        f"{row['entry']}: {row['cause']} in {_column(row)}, round {row['round']}; ranked without "
-        f"it{'' if row['cause'] == ALONE else ', which may raise its score'}"
-        for row in rows[:MOST_MISSING]
-    ]
-    if len(rows) > MOST_MISSING:
-        found.append(
-            f"{len(rows) - MOST_MISSING} more missing results, ranked without them; "
-            "`tokenmart rank show --json` lists all"
-        )
-    return found
-
-
-def _column(row: Row) -> str:
-    return row["task"] if row["metric"] == SCORE else f"{row['task']} ({row['metric']})"
-
-
-def _named(names: list[str]) -> str:
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more
-
-
-def note(standings: Standings, name: str, reason: str = "") -> str:
-    """A note on the resampling behind a round's intervals, the test of pairs, and their limits.
-
-    Args:
-        standings: the ranking.
-        name: the round.
-        reason: why its pairs were not tested; empty if they were.
-    """
-    rows = [row for row in standings.marts["rankings"] if row["round"] == name]
-    first = rows[0]
-    draws = max(row["draws"] for row in rows)
-    of_tasks = "tasks" in (first["resampled"] or "")
-    if not draws:
-        intervals = f"no intervals were computed{_no_draws(standings, name)}"
-    else:
-        intervals = f"95% CI: {first['resampled']} resampled {draws} times" + (
-            ", approximate with few groups" if of_tasks else ""
-        )
-    if reason:
-        return f"{intervals}; pairs were not tested: {reason}"
-    if of_tasks:
-        intervals += (
-            "; pairs: exact sign-flip test over groups of tasks, adjusted for the number of pairs "
-            "(Holm)"
-        )
-    elif draws:
-        intervals += "; the pairs are not adjusted for their number"
-    return intervals + _disagreement(standings, name)
-
-
-def _disagreement(standings: Standings, name: str) -> str:
-    """A clause on pairs whose rank intervals and test differ; empty if there are none."""
-    ranks = {
-        row["entry"]: (row["rank_low"], row["rank_high"])
-        for row in standings.marts["rankings"]
-        if row["round"] == name and row["rank_low"] is not None
-    }
-    apart, overlapping = [], []
-    for pair in standings.marts["ranking_pairs"]:
-        entries = pair["entry"], pair["other_entry"]
-        if pair["round"] != name or not ranks.keys() >= set(entries):
-            continue
-        (low, high), (other_low, other_high) = (ranks[entry] for entry in entries)
-        overlap = low <= other_high and other_low <= high
-        if pair["distinguishable"] is False and not overlap:
-            apart.append(" and ".join(entries))
-        elif pair["distinguishable"] and overlap:
-            overlapping.append(" and ".join(entries))
-    found = [
-        _first_pair(pairs) + what
-        for pairs, what in (
-            (apart, "no common rank in their intervals, but are not distinguishable"),
-            (overlapping, "overlapping rank intervals, but are distinguishable"),
-        )
-        if pairs
-    ]
-    return f"; an interval is of one entry alone: {'; '.join(found)}" if found else ""
-
-
-def _first_pair(pairs: list[str]) -> str:
-    more = f" (and {counted(len(pairs) - 1, 'more pair')})" if len(pairs) > 1 else ""
-    return f"{pairs[0]}{more} have "
-
-
-def _no_draws(standings: Standings, name: str) -> str:
-    """The cause: few groups of tasks, overall those of each round; empty if rounds aren't shown."""
-    rows = [
-        row
-        for row in standings.marts["rankings"]
-        if (row["round_weight"] if name == OVERALL else row["round"] == name)
-    ]
-    few = {
-        row["round"]: row["task_groups"]
-        for row in rows
-        if "tasks" in row["resampled"] and row["task_groups"] < LEAST_GROUPS
-    }
-    if not few:
-        return ": there were no bootstrap draws" if rows else ""
-    needed = f": results without items need at least {LEAST_GROUPS} groups of tasks for them"
-    if name != OVERALL:
-        return needed
-    here = ", ".join(f"{round_name} has {groups}" for round_name, groups in few.items())
-    return f"{needed} in each round with a weight, {here}"
-
-
-def first_of(rows: list[Row]) -> str:
-    """A sentence on the highest score of a round, and on how often it is first in the draws.
-
-    Args:
-        rows: rows of `rankings` of the round, best first.
-    """
-    first = rows[0]
-    equal = [row["entry"] for row in rows if row["rank"] == 1]
-    if len(equal) > 1:
-        names = f"{', '.join(equal[:-1])} and {equal[-1]}"
-        return f"{names} have the same score, {number(first['score'])}, the highest."
-    share = first["first_share"]
-    drawn = "" if share is None else f"; none is above it in {share:.0%} of the bootstrap draws"
-    return f"{first['entry']} has the highest score, {number(first['score'])}{drawn}."
-
-
-def stability(pair: Row) -> str:
-    """A sentence on the rank correlation of two rounds."""
-    return (
-        f"{pair['round']} and {pair['other_round']}: Spearman {number(pair['spearman'])} over "
-        f"{pair['entries']} entries (resampled: "
-        f"{span(pair['spearman_low'], pair['spearman_high'])})"
-    )
 
 
 def number(value: Any) -> str:
-    """A number with four digits; a dash if there is none."""
+    """A number with three digits; a dash if there is none."""
     if value is None:
         return "–"
-    return str(value) if isinstance(value, int) else f"{value:.4g}"
+    return str(value) if isinstance(value, int) else f"{value:.3g}"
 
 
 def span(low: Any, high: Any) -> str:

@@ -33,12 +33,12 @@ def test_equal_entries_are_never_distinguishable():
     assert sign_flip_p(np.zeros((1, 8)))[0] == 1
 
 
-def test_many_groups_are_drawn_at_random():
+def test_many_groups_are_near_the_normal_limit():
     differences = np.random.default_rng(0).normal(0.5, 1, size=(1, 25))
     exact = scipy.stats.permutation_test(
         (differences[0],), np.sum, permutation_type="samples", n_resamples=200_000, rng=0
     )
-    assert sign_flip_p(differences)[0] == pytest.approx(exact.pvalue, abs=0.003)
+    assert sign_flip_p(differences)[0] == pytest.approx(exact.pvalue, abs=0.005)
 
 
 def test_ties_reach_the_observed_sum():

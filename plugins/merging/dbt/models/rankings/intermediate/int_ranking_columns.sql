@@ -1,7 +1,7 @@
 -- An entry that has not answered every item of a column has no value there: its mean would be that
--- of other items.
+-- of other items. Beyond 12 digits are the last bits of sums, which must not break ties.
 
-with ranking_values as (
+with scores as (
     select * from {{ ref('int_ranking_values') }}
     where given = 'score'
 ),
@@ -11,59 +11,51 @@ draws as (
     where resampled = 'items'
 ),
 
-without_items as (
+column_items as (
     select
         problem,
-        0 as draw,
+        round,
+        task,
+        metric,
+        nullif(count(distinct item), 0) as items
+    from scores
+    group by problem, round, task, metric
+),
+
+sums as (
+    select
+        problem,
         round,
         task_group,
         task,
         metric,
-        direction,
+        any_value(direction) as direction,
         entry,
-        value as score,
-        cast(null as bigint) as items,
-        cast(null as bigint) as answered
-    from ranking_values
-    where item is null
+        any_value(value) as any_of_values,
+        count(value) as answered,
+        sum(value * weight) / sum(weight) as mean_value
+    from scores
+    group by problem, round, task_group, task, metric, entry
 ),
 
-column_sizes as (
+measured as (
     select
-        problem,
-        round,
-        task,
-        metric,
-        count(distinct item) as items
-    from ranking_values
-    where item is not null
-    group by problem, round, task, metric
-),
-
-whole as (
-    select
-        ranking_values.problem,
-        ranking_values.round,
-        ranking_values.task_group,
-        ranking_values.task,
-        ranking_values.metric,
-        any_value(ranking_values.direction) as direction,
-        ranking_values.entry,
-        any_value(column_sizes.items) as items,
-        count(ranking_values.value) as answered
-    from ranking_values
-    inner join column_sizes
-        on ranking_values.problem = column_sizes.problem
-        and ranking_values.round = column_sizes.round
-        and ranking_values.task = column_sizes.task
-        and ranking_values.metric = column_sizes.metric
-    group by
-        ranking_values.problem,
-        ranking_values.round,
-        ranking_values.task_group,
-        ranking_values.task,
-        ranking_values.metric,
-        ranking_values.entry
+        sums.problem,
+        sums.round,
+        sums.task_group,
+        sums.task,
+        sums.metric,
+        sums.direction,
+        sums.entry,
+        0 as draw,
+        column_items.items,
+        if(column_items.items is null, null, sums.answered) as answered,
+        case
+            when column_items.items is null then sums.any_of_values
+            when sums.answered = column_items.items then round(sums.mean_value, 12)
+        end as score
+    from sums
+    inner join column_items using (problem, round, task, metric)
 ),
 
 cluster_sums as (
@@ -76,58 +68,32 @@ cluster_sums as (
         cluster,
         sum(value * weight) as total,
         sum(weight) as weight
-    from ranking_values
+    from scores
     where item is not null
     group by problem, round, task, metric, entry, cluster
 ),
 
 drawn as (
     select
-        cluster_sums.problem,
+        sums.problem,
         draws.draw,
-        cluster_sums.round,
-        cluster_sums.task,
-        cluster_sums.metric,
-        cluster_sums.entry,
-        sum(cluster_sums.total * draws.times) / sum(cluster_sums.weight * draws.times) as score
-    from cluster_sums
+        sums.round,
+        sums.task,
+        sums.metric,
+        sums.entry,
+        round(sum(sums.total * draws.times) / sum(sums.weight * draws.times), 12) as score
+    from cluster_sums as sums
     inner join draws
-        on cluster_sums.problem = draws.problem
-        and cluster_sums.round = draws.round
-        and cluster_sums.task = draws.stratum
-        and cluster_sums.cluster = draws.thing
-    group by
-        cluster_sums.problem,
-        draws.draw,
-        cluster_sums.round,
-        cluster_sums.task,
-        cluster_sums.metric,
-        cluster_sums.entry
-),
-
-with_items as (
-    select
-        drawn.problem,
-        drawn.draw,
-        drawn.round,
-        whole.task_group,
-        drawn.task,
-        drawn.metric,
-        whole.direction,
-        drawn.entry,
-        -- what is left beyond are the last bits of sums, which must not break ties
-        if(whole.answered = whole.items, round(drawn.score, 12), null) as score,
-        whole.items,
-        whole.answered
-    from drawn
-    inner join whole
-        on drawn.problem = whole.problem
-        and drawn.round = whole.round
-        and drawn.task = whole.task
-        and drawn.metric = whole.metric
-        and drawn.entry = whole.entry
+        on sums.problem = draws.problem
+        and sums.round = draws.round
+        and sums.task = draws.stratum
+        and sums.cluster = draws.thing
+    group by sums.problem, draws.draw, sums.round, sums.task, sums.metric, sums.entry
 )
 
-select * from without_items
+select * from measured
 union all by name
-select * from with_items
+select measured.* replace (drawn.draw as draw, drawn.score as score)
+from measured
+inner join drawn using (problem, round, task, metric, entry)
+where measured.score is not null

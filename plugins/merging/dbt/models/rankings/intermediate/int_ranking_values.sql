@@ -1,12 +1,12 @@
-with results as (
-    select * from {{ ref('stg_ranking_results') }}
-),
-
-columns_of_rankings as (
+with ranking_columns as (
     select
         *,
         coalesce(eval_problem, problem) as scored_problem
     from {{ ref('stg_ranking_columns') }}
+),
+
+results as (
+    select * from {{ source('rankings', 'ranking_results') }}
 ),
 
 item_metrics as (
@@ -30,47 +30,31 @@ item_metrics as (
 
 brought as (
     select
-        columns_of_rankings.problem,
-        columns_of_rankings.round,
-        columns_of_rankings.task_group,
-        columns_of_rankings.task,
-        columns_of_rankings.metric,
-        columns_of_rankings.direction,
-        columns_of_rankings.given,
+        ranking_columns.*,
         results.entry,
         results.item,
         coalesce(results.cluster, cast(results.item as varchar)) as cluster,
         results.value,
         cast(1 as double) as weight
-    from results
-    inner join columns_of_rankings
-        on results.problem = columns_of_rankings.problem
-        and results.round = columns_of_rankings.round
-        and results.task = columns_of_rankings.task
-        and results.metric = columns_of_rankings.metric
-    where columns_of_rankings.condition is null
+    from ranking_columns
+    inner join results using (problem, round, task, metric)
+    where ranking_columns.condition is null
 ),
 
 run_here as (
     select
-        columns_of_rankings.problem,
-        columns_of_rankings.round,
-        columns_of_rankings.task_group,
-        columns_of_rankings.task,
-        columns_of_rankings.metric,
-        columns_of_rankings.direction,
-        columns_of_rankings.given,
+        ranking_columns.*,
         item_metrics.model_id as entry,
         item_metrics.item,
         item_metrics.cluster,
         item_metrics.value,
         item_metrics.weight
-    from item_metrics
-    inner join columns_of_rankings
-        on item_metrics.problem = columns_of_rankings.scored_problem
-        and item_metrics.condition = columns_of_rankings.condition
-        and item_metrics.metric = columns_of_rankings.metric
-        and item_metrics.filter = columns_of_rankings.filter
+    from ranking_columns
+    inner join item_metrics
+        on ranking_columns.scored_problem = item_metrics.problem
+        and ranking_columns.condition = item_metrics.condition
+        and ranking_columns.metric = item_metrics.metric
+        and ranking_columns.filter = item_metrics.filter
 ),
 
 together as (
@@ -79,4 +63,18 @@ together as (
     select * from run_here
 )
 
-select * from together
+select
+    problem,
+    round,
+    round_weight,
+    task_group,
+    task,
+    metric,
+    direction,
+    given,
+    entry,
+    item,
+    cluster,
+    value,
+    weight
+from together

@@ -1,13 +1,9 @@
-with scores as (
-    select * from {{ ref('int_ranking_columns') }}
-    where score is not null and isfinite(score) and direction is not null
-),
-
-oriented as (
+with oriented as (
     select
         *,
         if(direction = 'higher', score, -score) as oriented_score
-    from scores
+    from {{ ref('int_ranking_columns') }}
+    where score is not null and isfinite(score) and direction is not null
 ),
 
 wins as (
@@ -20,25 +16,16 @@ wins as (
         count(*) over one_column as scores_found
     from oriented
     window one_column as (partition by problem, draw, round, task, metric)
-),
-
-win_rates as (
-    select
-        problem,
-        draw,
-        round,
-        task_group,
-        task,
-        metric,
-        direction,
-        entry,
-        score,
-        strictly_worse,
-        equal_scores,
-        scores_found,
-        (strictly_worse + (equal_scores - 1) / 2) / (scores_found - 1) as win_rate
-    from wins
-    where scores_found > 1
 )
 
-select * from win_rates
+select
+    problem,
+    draw,
+    round,
+    task_group,
+    task,
+    metric,
+    entry,
+    (strictly_worse + (equal_scores - 1) / 2) / (scores_found - 1) as win_rate
+from wins
+where scores_found > 1

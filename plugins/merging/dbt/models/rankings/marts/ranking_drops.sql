@@ -16,54 +16,30 @@ entries as (
     group by problem, round
 ),
 
-pairs as (
+drops as (
     select
         one.problem,
         one.round,
         other.round as other_round,
         one.entry,
-        one.draw,
-        one.place,
-        one.score,
-        other.score as other_score
+        max(one.place) filter (where one.draw = 0) as rank,  -- noqa: RF04
+        max(one.score) filter (where one.draw = 0) as score,
+        max(other.score) filter (where one.draw = 0) as other_score,
+        max(one.score - other.score) filter (where one.draw = 0) as drop,  -- noqa: RF04
+        quantile_cont(one.score - other.score, 0.025) filter (where one.draw > 0) as drop_low,
+        quantile_cont(one.score - other.score, 0.975) filter (where one.draw > 0) as drop_high
     from scores as one
     inner join scores as other
         on one.problem = other.problem
         and one.draw = other.draw
         and one.entry = other.entry
         and one.round != other.round
-),
-
-drops as (
-    select
-        problem,
-        round,
-        other_round,
-        entry,
-        max(place) filter (where draw = 0) as place,
-        max(score) filter (where draw = 0) as score,
-        max(other_score) filter (where draw = 0) as other_score,
-        max(score - other_score) filter (where draw = 0) as drop,
-        quantile_cont(score - other_score, 0.025) filter (where draw > 0) as drop_low,
-        quantile_cont(score - other_score, 0.975) filter (where draw > 0) as drop_high
-    from pairs
-    group by problem, round, other_round, entry
-    having count(*) filter (where draw = 0) > 0
+    group by one.problem, one.round, other.round, one.entry
+    having count(*) filter (where one.draw = 0) > 0
 )
 
 select
-    drops.problem,
-    drops.round,
-    drops.other_round,
-    drops.entry,
-    entries.entries,
-    drops.place as rank,  -- noqa: RF04
-    drops.score,
-    drops.other_score,
-    drops.drop,  -- noqa: RF04
-    drops.drop_low,
-    drops.drop_high
+    drops.*,
+    entries.entries
 from drops
-inner join entries
-    on drops.problem = entries.problem
-    and drops.round = entries.round
+inner join entries using (problem, round)

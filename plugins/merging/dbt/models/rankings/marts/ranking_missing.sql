@@ -1,6 +1,6 @@
--- An entry is ranked by the columns in which it has a value to compare. One without changes neither
--- its number of groups nor its reason: it is listed here. Columns that nobody is compared in are
--- listed for the entries that have a row there.
+-- An entry without a score has one of these causes in each of its missing groups; one with a score
+-- is ranked without the column. Columns that nobody is compared in are listed for the entries that
+-- have a row there.
 
 with entry_columns as (
     select * from {{ ref('int_ranking_columns') }}
@@ -12,9 +12,12 @@ win_rates as (
     where draw = 0
 ),
 
-scores as (
-    select * from {{ ref('int_ranking_scores') }}
-    where draw = 0 and score is not null
+round_entries as (
+    select distinct
+        problem,
+        round,
+        entry
+    from {{ ref('int_ranking_values') }}
 ),
 
 compared_columns as (
@@ -29,77 +32,40 @@ compared_columns as (
 
 expected as (
     select
-        scores.problem,
-        scores.round,
-        scores.entry,
+        problem,
+        round,
+        round_entries.entry,
         compared_columns.task_group,
         compared_columns.task,
         compared_columns.metric
-    from scores
-    inner join compared_columns
-        on scores.problem = compared_columns.problem
-        and scores.round = compared_columns.round
-),
-
-with_rows as (
-    select
-        entry_columns.problem,
-        entry_columns.round,
-        entry_columns.entry,
-        entry_columns.task_group,
-        entry_columns.task,
-        entry_columns.metric
-    from entry_columns
-    inner join scores
-        on entry_columns.problem = scores.problem
-        and entry_columns.round = scores.round
-        and entry_columns.entry = scores.entry
-),
-
-together as (
-    select * from expected
+    from round_entries
+    inner join compared_columns using (problem, round)
     union by name
-    select * from with_rows
-),
-
-missing as (
-    select together.*
-    from together
-    anti join win_rates
-        on together.problem = win_rates.problem
-        and together.round = win_rates.round
-        and together.entry = win_rates.entry
-        and together.task = win_rates.task
-        and together.metric = win_rates.metric
-),
-
-ranking_missing as (
     select
-        missing.problem,
-        missing.round,
-        missing.entry,
-        missing.task_group,
-        missing.task,
-        missing.metric,
-        case
-            when entry_columns.entry is null then 'no result'
-            when isfinite(entry_columns.score) then 'no other entry has a value to compare with'
-            when entry_columns.score is not null then 'no finite value'
-            when entry_columns.items is null then 'an empty value'
-            else concat(
-                    entry_columns.items - entry_columns.answered,
-                    ' of ',
-                    entry_columns.items,
-                    ' items without a value'
-                )
-        end as cause
-    from missing
-    left join entry_columns
-        on missing.problem = entry_columns.problem
-        and missing.round = entry_columns.round
-        and missing.task = entry_columns.task
-        and missing.metric = entry_columns.metric
-        and missing.entry = entry_columns.entry
+        problem,
+        round,
+        entry,
+        task_group,
+        task,
+        metric
+    from entry_columns
 )
 
-select * from ranking_missing
+select
+    problem,
+    round,
+    entry,
+    expected.task_group,
+    task,
+    metric,
+    case
+        when entry_columns.entry is null then 'no-result'
+        when isfinite(entry_columns.score) then 'alone'
+        when entry_columns.score is not null then 'not-finite'
+        when entry_columns.items is null then 'empty'
+        else 'items-missing'
+    end as code,
+    entry_columns.items - entry_columns.answered as items_missing
+from expected
+anti join win_rates using (problem, round, entry, task, metric)
+left join entry_columns using (problem, round, entry, task, metric)

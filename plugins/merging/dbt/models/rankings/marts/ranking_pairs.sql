@@ -3,6 +3,17 @@ with scores as (
     where score is not null
 ),
 
+round_units as (
+    select * from {{ ref('int_ranking_units') }}
+    where resampled = 'items'
+),
+
+-- below 30 clusters a bootstrap is not enough: an exact sign test counts clusters won and lost
+few_items as (
+    select problem from round_units
+    where units < 30
+),
+
 compared as (
     select
         one.problem,
@@ -19,7 +30,60 @@ compared as (
         and one.entry < other.entry
 ),
 
-ranking_pairs as (
+clusters as (
+    select
+        problem,
+        round,
+        task,
+        cluster,
+        metric,
+        entry,
+        sum(if(direction = 'higher', value, -value) * weight) as total
+    from {{ ref('int_ranking_values') }}
+    where direction is not null and problem in (select few_items.problem from few_items)
+    group by problem, round, task, cluster, metric, entry
+),
+
+won as (
+    select
+        one.problem,
+        one.round,
+        one.entry,
+        other.entry as other_entry,
+        sign(sum(sign(one.total - other.total))) as sides
+    from clusters as one
+    inner join clusters as other
+        on one.problem = other.problem
+        and one.round = other.round
+        and one.task = other.task
+        and one.cluster = other.cluster
+        and one.metric = other.metric
+        and one.entry < other.entry
+    group by
+        one.problem, one.round, one.task, one.cluster, one.entry, other.entry
+),
+
+of_rounds as (
+    select
+        won.*,
+        unnest(if(round_units.round_weight > 0, [won.round, 'overall'], [won.round])) as in_round
+    from won
+    inner join round_units using (problem, round)
+),
+
+counted as (
+    select
+        problem,
+        in_round as round,
+        entry,
+        other_entry,
+        count(*) filter (where sides > 0) as wins,
+        count(*) filter (where sides < 0) as losses
+    from of_rounds
+    group by problem, in_round, entry, other_entry
+),
+
+shares as (
     select
         problem,
         round,
@@ -29,7 +93,12 @@ ranking_pairs as (
         avg(above) filter (where draw > 0) as above_share
     from compared
     group by problem, round, entry, other_entry
-    having max(draw) filter (where draw = 0) = 0
+    having count(*) filter (where draw = 0) > 0
 )
 
-select * from ranking_pairs
+select
+    shares.*,
+    counted.wins,
+    counted.losses
+from shares
+left join counted using (problem, round, entry, other_entry)

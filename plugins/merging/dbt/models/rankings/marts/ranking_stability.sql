@@ -1,5 +1,11 @@
 with scores as (
-    select * from {{ ref('int_ranking_scores') }}
+    select
+        problem,
+        draw,
+        round,
+        entry,
+        round(score, 12) as score
+    from {{ ref('int_ranking_scores') }}
     where score is not null and round != 'overall'
 ),
 
@@ -9,9 +15,8 @@ pairs as (
         one.round,
         other.round as other_round,
         one.draw,
-        one.entry,
-        round(one.score, 12) as score,
-        round(other.score, 12) as other_score
+        one.score,
+        other.score as other_score
     from scores as one
     inner join scores as other
         on one.problem = other.problem
@@ -47,20 +52,16 @@ correlations as (
         ) as spearman
     from ranked
     group by problem, round, other_round, draw
-),
-
-ranking_stability as (
-    select
-        problem,
-        round,
-        other_round,
-        max(entries) filter (where draw = 0) as entries,
-        max(spearman) filter (where draw = 0) as spearman,
-        quantile_cont(spearman, 0.025) filter (where draw > 0) as spearman_low,
-        quantile_cont(spearman, 0.975) filter (where draw > 0) as spearman_high
-    from correlations
-    group by problem, round, other_round
-    having max(entries) filter (where draw = 0) > 1
 )
 
-select * from ranking_stability
+select
+    problem,
+    round,
+    other_round,
+    max(entries) filter (where draw = 0) as entries,
+    max(spearman) filter (where draw = 0) as spearman,
+    quantile_cont(spearman, 0.025) filter (where draw > 0) as spearman_low,
+    quantile_cont(spearman, 0.975) filter (where draw > 0) as spearman_high
+from correlations
+group by problem, round, other_round
+having max(entries) filter (where draw = 0) > 1

@@ -1,28 +1,16 @@
-with ranking_groups as (
-    select * from {{ ref('int_ranking_groups') }}
-),
-
-measured as (
-    select * from ranking_groups
-    where draw = 0
-),
-
-ranking_tasks as (
-    select
-        problem,
-        round,
-        task_group,
-        entry,
-        mean_win_rate,
-        if(
-            mean_win_rate is null,
-            null,
-            rank() over (
-                partition by problem, round, task_group
-                order by round(mean_win_rate, 12) desc nulls last
-            )
-        ) as rank  -- noqa: RF04
-    from measured
-)
-
-select * from ranking_tasks
+select
+    problem,
+    round,
+    task_group,
+    entry,
+    mean_win_rate,
+    if(
+        mean_win_rate is null,
+        null,
+        rank() over (
+            partition by problem, round, task_group
+            order by round(mean_win_rate, 12) desc nulls last
+        )
+    ) as rank  -- noqa: RF04
+from {{ ref('int_ranking_groups') }}
+where draw = 0

@@ -2,125 +2,97 @@ with scores as (
     select * from {{ ref('int_ranking_scores') }}
 ),
 
-gaps as (
+round_units as (
     select
         problem,
         round,
-        entry,
-        string_agg(concat(task_group, ' (', cause, ')'), '; ' order by task_group) as causes
-    from {{ ref('int_ranking_gaps') }}
-    group by problem, round, entry
-),
-
-round_gaps as (
+        resampled,
+        units
+    from {{ ref('int_ranking_units') }}
+    union all
     select
         problem,
-        entry,
-        string_agg(concat('round ', round, ' (', cause, ')'), ', ' order by round) as causes
-    from {{ ref('int_ranking_round_gaps') }}
-    group by problem, entry
-),
-
-draws as (
-    select * from {{ ref('int_ranking_draws') }}
+        'overall' as round,
+        string_agg(distinct resampled, ' and ' order by resampled) as resampled,
+        if(bool_and(resampled = 'items'), min(units), sum(units)) as units
+    from {{ ref('int_ranking_units') }}
+    where round_weight > 0
+    group by problem
 ),
 
 -- for an entry without a score there are no intervals: a draw may miss where it failed
 drawn as (
     select
-        drawn.problem,
-        drawn.round,
-        drawn.entry,
-        count(drawn.score) as draws,
-        quantile_disc(drawn.place, 0.025) as rank_low,
-        quantile_disc(drawn.place, 0.975) as rank_high,
-        quantile_cont(drawn.score, 0.025) as score_low,
-        quantile_cont(drawn.score, 0.975) as score_high,
-        avg(cast(drawn.place = 1 as integer)) as first_share
-    from scores as drawn
-    inner join scores as measured
-        on drawn.problem = measured.problem
-        and drawn.round = measured.round
-        and drawn.entry = measured.entry
-    where drawn.draw > 0 and measured.draw = 0 and measured.score is not null
-    group by drawn.problem, drawn.round, drawn.entry
-),
-
-weighted_rounds as (
-    select
         problem,
-        round
+        round,
+        entry,
+        count(score) as draws,
+        quantile_cont(score, 0.025) as score_low,
+        quantile_cont(score, 0.975) as score_high,
+        avg(cast(place = 1 as integer)) as first_share
     from scores
-    where round_weight > 0
+    where draw > 0
+    group by problem, round, entry
+    having count(*) filter (where score is null) = 0
 ),
 
-resampled as (
+gaps as (
     select
         problem,
         round,
-        any_value(resampled) as resampled
-    from draws
-    group by problem, round
+        entry,
+        list(task_group order by task_group) as missing
+    from {{ ref('int_ranking_groups') }}
+    where draw = 0 and mean_win_rate is null
+    group by problem, round, entry
     union all
     select
-        draws.problem,
+        entries.problem,
         'overall' as round,
-        string_agg(distinct draws.resampled, ' and ' order by draws.resampled) as resampled
-    from draws
-    semi join weighted_rounds
-        on draws.problem = weighted_rounds.problem
-        and draws.round = weighted_rounds.round
-    group by draws.problem
-),
-
-rankings as (
-    select
-        scores.problem,
-        scores.round,
-        scores.entry,
-        scores.round_weight,
-        scores.task_groups,
-        scores.product_of_groups as product,
-        scores.geometric_mean,
-        scores.score,
-        scores.place as rank,  -- noqa: RF04
-        scores.product_place as product_rank,
-        drawn.rank_low,
-        drawn.rank_high,
-        drawn.score_low,
-        drawn.score_high,
-        drawn.first_share,
-        coalesce(drawn.draws, 0) as draws,
-        resampled.resampled,
-        case
-            when scores.score is not null then null
-            when scores.round = 'overall'
-                then concat('no score in ', round_gaps.causes)
-            else concat(
-                    'no win rate in ',
-                    scores.missing_groups,
-                    ' of ',
-                    scores.task_groups,
-                    ' groups: ',
-                    gaps.causes
-                )
-        end as reason
-    from scores
-    left join drawn
-        on scores.problem = drawn.problem
-        and scores.round = drawn.round
-        and scores.entry = drawn.entry
-    left join gaps
-        on scores.problem = gaps.problem
-        and scores.round = gaps.round
-        and scores.entry = gaps.entry
-    left join round_gaps
-        on scores.problem = round_gaps.problem
-        and scores.entry = round_gaps.entry
-    left join resampled
-        on scores.problem = resampled.problem
-        and scores.round = resampled.round
-    where scores.draw = 0
+        entries.entry,
+        list(rounds.round order by rounds.round) as missing
+    from scores as entries
+    inner join {{ ref('int_ranking_units') }} as rounds
+        on entries.problem = rounds.problem
+    left join scores as found
+        on rounds.problem = found.problem
+        and rounds.round = found.round
+        and entries.entry = found.entry
+        and found.draw = 0
+    where entries.round = 'overall' and entries.draw = 0
+        and rounds.round_weight > 0 and found.score is null
+    group by entries.problem, entries.entry
 )
 
-select * from rankings
+select
+    problem,
+    round,
+    entry,
+    scores.round_weight,
+    scores.task_groups,
+    scores.product_of_groups as product,
+    scores.geometric_mean,
+    scores.mean_win_rate,
+    scores.score,
+    scores.place as rank,  -- noqa: RF04
+    if(
+        scores.product_of_groups is null,
+        null,
+        rank() over (
+            partition by problem, round order by round(scores.product_of_groups, 15) desc nulls last
+        )
+    ) as product_rank,
+    if(scores.score is null, null, drawn.score_low) as score_low,
+    if(scores.score is null, null, drawn.score_high) as score_high,
+    if(
+        scores.score is null or round_units.resampled != 'items', null, drawn.first_share
+    ) as first_share,
+    coalesce(if(scores.score is null, null, drawn.draws), 0) as draws,
+    round_units.resampled,
+    cast(round_units.units as integer) as units,
+    gaps.missing
+from scores
+inner join round_units using (problem, round)
+left join drawn using (problem, round, entry)
+left join gaps using (problem, round, entry)
+where scores.draw = 0

@@ -1,5 +1,0 @@
-with merge_runs as (
-    select * from {{ source('rankings', 'merge_runs') }}
-)
-
-select * from merge_runs

@@ -1,0 +1,175 @@
+"""Verdicts on pairs and the ranks that they leave open: none from too few results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from plugins.merging.competition import pairs as pairs_of_entries
+from plugins.merging.competition.standings import Standings, rank_file
+from warehouse.paths import find_workspace
+
+WORKSPACE = find_workspace(Path(__file__))
+Answers = dict[str, list[float]]
+
+
+def ranked(folder: Path, answers: dict[str, Answers], draws: int = 400) -> Standings:
+    """Task → entry → a value for each item."""
+    lines = [
+        f"{entry},{task},{item},{value}"
+        for task, entries in answers.items()
+        for entry, values in entries.items()
+        for item, value in enumerate(values)
+    ]
+    path = folder / "r.csv"
+    path.write_text("\n".join(["entry,task,item,value", *lines]) + "\n")
+    return rank_file(path, WORKSPACE, draws)
+
+
+def one_pair(found: Standings) -> tuple[str, float | None]:
+    (pair,) = found.marts["ranking_pairs"]
+    return pair["verdict"], pair["p"]
+
+
+@pytest.mark.parametrize("items", [1, 2, 5])
+def test_one_to_five_items_are_too_few(tmp_path: Path, items: int) -> None:
+    """Five of five won have an exact p of 2 / 2^5 = 0.06."""
+    found = ranked(tmp_path, {"qa": {"a": [1.0] * items, "b": [0.0] * items}})
+    assert one_pair(found) == ("too-few", None)
+    for row in found.marts["rankings"]:
+        assert row["score_low"] is row["score_high"] is row["rank_low"] is row["rank_high"] is None
+        assert row["first_share"] is None and row["draws"] == 0
+
+
+def test_six_items_won_are_enough(tmp_path: Path) -> None:
+    found = ranked(tmp_path, {"qa": {"a": [1.0] * 6, "b": [0.0] * 6}})
+    assert one_pair(found) == ("distinguishable", pytest.approx(2 / 2**6))
+    ranks = {r["entry"]: (r["rank_low"], r["rank_high"]) for r in found.marts["rankings"]}
+    assert ranks == {"a": (1, 1), "b": (2, 2)}
+
+
+@pytest.mark.parametrize(("won", "lost"), [(5, 1), (7, 1), (8, 2), (14, 5), (20, 7)])
+def test_below_30_items_the_exact_test_has_the_last_word(
+    tmp_path: Path, won: int, lost: int
+) -> None:
+    a, b = [1.0] * won + [0.0] * lost, [0.0] * won + [1.0] * lost
+    verdict, p = one_pair(found := ranked(tmp_path, {"qa": {"a": a, "b": b}}))
+    exact = binomtest(won, won + lost).pvalue
+    assert p == pytest.approx(exact)
+    (pair,) = found.marts["ranking_pairs"]
+    assert (pair["wins"], pair["losses"]) == (won, lost)
+    if verdict == "distinguishable":
+        assert exact < 0.05 and pair["above_share"] >= 0.975
+    else:
+        assert exact >= 0.05 or pair["above_share"] < 0.975
+
+
+def test_a_task_with_few_items_leaves_no_interval(tmp_path: Path) -> None:
+    """Resampling three items would call their mean certain; groups are resampled, here two."""
+    many, few = [1.0] * 50, [1.0] * 3
+    answers = {
+        "qa": {"a": many, "b": [0.0] * 50},
+        "nli": {"a": few, "b": [0.0] * 3},
+    }
+    found = ranked(tmp_path, answers)
+    assert one_pair(found) == ("too-few", None)
+    assert {row["resampled"] for row in found.marts["rankings"]} == {"tasks"}
+
+
+def test_items_of_one_text_are_one(tmp_path: Path) -> None:
+    lines = [f"{e},qa,{i},{i // 10},{v}" for e, v in (("a", 1), ("b", 0)) for i in range(50)]
+    path = tmp_path / "r.csv"
+    path.write_text("\n".join(["entry,task,item,cluster,value", *lines]) + "\n")
+    assert one_pair(rank_file(path, WORKSPACE, 100)) == ("too-few", None)
+
+
+def test_without_draws_there_is_no_verdict_of_items(tmp_path: Path) -> None:
+    found = ranked(tmp_path, {"qa": {"a": [1.0] * 40, "b": [0.0] * 40}}, draws=0)
+    assert one_pair(found) == ("no-draws", None)
+
+
+def test_ties_never_give_a_rank_of_its_own(tmp_path: Path) -> None:
+    """Two entries with the same answers: both may be first or second."""
+    answers = [1.0, 0.0] * 20
+    found = ranked(tmp_path, {"qa": {"a": answers, "b": answers, "c": [0.0] * 40}})
+    ranks = {r["entry"]: (r["rank_low"], r["rank_high"]) for r in found.marts["rankings"]}
+    assert ranks == {"a": (1, 2), "b": (1, 2), "c": (3, 3)}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_rank_of_1_to_1_is_distinguishable_from_all(tmp_path: Path, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    count = int(draw.integers(6, 60))
+    chances = np.sort(draw.random(5))
+    answers = {f"e{k}": (draw.random(count) < chances[k]).astype(float).tolist() for k in range(5)}
+    found = ranked(tmp_path, {"qa": answers}, draws=200)
+    for row in found.marts["rankings"]:
+        assert row["rank_low"] <= row["rank"] <= row["rank_high"]
+        mine = [
+            pair["verdict"]
+            for pair in found.marts["ranking_pairs"]
+            if row["entry"] in (pair["entry"], pair["other_entry"])
+        ]
+        assert (row["rank_low"] == row["rank_high"]) == (set(mine) == {"distinguishable"})
+
+
+def of_tasks(rates: dict[str, list[float]]) -> dict[str, list[dict[str, Any]]]:
+    """Marts of a round without items: entry → mean win rate in each group."""
+    entries = sorted(rates)
+    groups = range(len(rates[entries[0]]))
+    return {
+        "rankings": [
+            {"round": "r", "entry": e, "resampled": "tasks", "units": len(groups), "rank": 1}
+            | {"round_weight": 1.0}
+            for e in entries
+        ],
+        "ranking_tasks": [
+            {"round": "r", "entry": e, "task_group": f"g{g}", "mean_win_rate": rates[e][g]}
+            for e in entries
+            for g in groups
+        ],
+        "ranking_pairs": [
+            {"round": "r", "entry": one, "other_entry": other, "measured_above": 1.0}
+            | {"above_share": None, "wins": None, "losses": None}
+            for place, one in enumerate(entries)
+            for other in entries[place + 1 :]
+        ],
+    }
+
+
+@pytest.mark.parametrize(("groups", "verdict"), [(5, "too-few"), (6, "distinguishable")])
+def test_two_entries_take_six_groups_of_tasks(groups: int, verdict: str) -> None:
+    marts = of_tasks({"a": [0.9] * groups, "b": [0.1] * groups})
+    (pair,) = pairs_of_entries.tested_pairs(marts)
+    assert pair["verdict"] == verdict
+    assert pair["p"] == (None if groups == 5 else 2 / 2**6)
+
+
+def test_pairs_over_groups_are_adjusted_for_their_number(tmp_path: Path) -> None:
+    """Ten groups: `best` is ahead in each; `a` and `b` change places."""
+    lines = [
+        f"{entry},task{place},{value}"
+        for place in range(10)
+        for entry, value in (("best", 9), ("a", 2 + place % 2), ("b", 3 - place % 2), ("c", 1))
+    ]
+    path = tmp_path / "r.csv"
+    path.write_text("\n".join(["entry,task,value", *lines]) + "\n")
+    found = rank_file(path, WORKSPACE, draws=50)
+    pairs = {(p["entry"], p["other_entry"]): p for p in found.marts["ranking_pairs"]}
+    assert pairs["a", "best"]["p"] == pytest.approx(6 * 2 / 2**10)  # of six pairs, by Holm
+    assert pairs["a", "best"]["verdict"] == pairs["b", "c"]["verdict"] == "distinguishable"
+    assert (pairs["a", "b"]["verdict"], pairs["a", "b"]["p"]) == ("not-distinguishable", 1)
+    ranks = {r["entry"]: (r["rank_low"], r["rank_high"]) for r in found.marts["rankings"]}
+    assert ranks == {"best": (1, 1), "a": (2, 3), "b": (2, 3), "c": (4, 4)}
+
+
+def test_a_rank_is_among_those_left_open_whatever_the_tests_say() -> None:
+    """A test over groups compares mean win rates, and may contradict the geometric means."""
+    rows = [{"round": "r", "entry": e, "rank": k} for k, e in enumerate("ab", start=1)]
+    pair = {"round": "r", "entry": "a", "other_entry": "b", "measured_above": 0.0}
+    found = pairs_of_entries.with_ranks(rows, [pair | {"verdict": "distinguishable"}])
+    assert [(row["rank_low"], row["rank_high"]) for row in found] == [(1, 2), (1, 2)]
