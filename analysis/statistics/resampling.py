@@ -144,6 +144,9 @@ def bootstrap(
                 found = interval(method, n_resamples=0, bootstrap_result=defined)
                 low, high = found.confidence_interval
                 bounds[method] = (float(low), float(high))
+    known = defined.bootstrap_distribution
+    if known.size and np.ptp(known) < 1e-12 and not math.isnan(value):
+        bounds["BCa"] = bounds["percentile"]  # scipy has none where all resamples are equal
     undefined = int(np.isnan(drawn).sum())
     return Estimate(
         value,

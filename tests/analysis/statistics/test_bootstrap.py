@@ -99,6 +99,11 @@ def test_nothing_defined_gives_no_interval():
     assert math.isnan(constant.bca.low) and constant.percentile.degenerate == 100
 
 
+def test_a_perfect_correlation_has_an_interval_of_one_point():
+    found = Correlations(np.arange(9.0), np.arange(9.0) ** 3, 0, 200).spearman
+    assert found.bca.low == found.bca.high == found.percentile.low == pytest.approx(1.0)
+
+
 def test_clusters_are_drawn_whole():
     families = ["a"] * 5 + ["b"] * 2 + ["c"]
     draws = draw(8, 300, seed=0, clusters=families)
