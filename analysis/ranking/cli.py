@@ -166,7 +166,8 @@ def select(
     tokenmart select --problem minilong --json > selection.json
     """
     from analysis.ranking.loading import load_table
-    from analysis.ranking.results import rank_metrics, ranking_record
+    from analysis.ranking.record import ranking_record
+    from analysis.ranking.results import rank_metrics
     from analysis.ranking.view import print_ranking
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
@@ -198,7 +199,8 @@ def _print_json(
 ) -> None:
     """The record of these rows; ideas, the baseline and the first `top` get bootstrap intervals."""
     from analysis.ranking.loading import parts_reader
-    from analysis.ranking.results import detailed, ranking_record
+    from analysis.ranking.record import ranking_record
+    from analysis.ranking.results import detailed
     from warehouse.progress import progress_bar
 
     variants = [row for row in rows if row.column.kind == "variant"]

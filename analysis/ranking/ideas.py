@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from analysis.ranking.loading import load_table
 from analysis.ranking.metric_table import Direction
-from analysis.ranking.results import rank_metrics, row_record
+from analysis.ranking.record import row_record
+from analysis.ranking.results import rank_metrics
 from analysis.statistics.correlations import MINIMUM_POINTS, number
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.metrics.tries import Kind, Try

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from analysis.ranking.metric_table import MetricColumn, MetricTable, Model
-from analysis.ranking.results import detailed, rank_metrics, ranking_record
+from analysis.ranking.record import ranking_record
+from analysis.ranking.results import detailed, rank_metrics
 
 FAMILIES = "q" * 9 + "l" * 5 + "mm" + "y"
 
