@@ -17,6 +17,7 @@ from documented import commands
 
 import tokenmart
 from tokenmart import COMMANDS, cli
+from warehouse.console import run as run_console
 from warehouse.errors import TokenmartError
 from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
@@ -196,11 +197,34 @@ def test_a_closed_pipe_is_quiet(workspace: Workspace) -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-"])
 def test_a_closed_stream_is_quiet(workspace: Workspace, closed: str) -> None:
     command = f"{sys.executable} {ROOT / 'tokenmart.py'} sql 'select 1 as one' {closed}"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("can't start new thread"),
+        ImportError("x.so: failed to map segment from shared object"),
+        duckdb.OutOfMemoryException("Out of Memory Error: could not allocate block of size 1 MiB"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+    ],
+)
+def test_no_memory_is_one_line(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    @click.command()
+    def hungry() -> None:
+        raise error
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
+        patch.setattr(sys, "argv", ["hungry"])
+        run_console(hungry, "hungry")
+    said = capsys.readouterr().err
+    assert ended.value.code == 1
+    assert said.startswith("error: out of memory") and said.count("\n") == 1
 
 
 def test_dbt_runs_in_its_project_with_this_workspace(workspace: Workspace, tmp_path: Path) -> None:

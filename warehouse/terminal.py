@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,10 +18,10 @@ PIPED_WIDTH = 150
 """Columns where output is no terminal and COLUMNS isn't set."""
 
 _GAP = 2
-NARROWEST_TEXT = 16
-"""Columns below which a column of text isn't folded further."""
-_INDENT = "  "
-"""Before the continuation of a broken name."""
+NARROWEST = 16
+"""Columns below which COLUMNS is ignored."""
+LONGEST_UNFOLDED = 20
+"""Characters of the longest name that is never folded."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def file_size(size: int) -> str:
 def terminal_width() -> int | None:
     """The value of COLUMNS if a table fits it, else the terminal's width; None without either."""
     given = os.environ.get("COLUMNS", "")
-    if given.isascii() and given.isdecimal() and len(given) < 6 and int(given) >= NARROWEST_TEXT:
+    if given.isascii() and given.isdecimal() and len(given) < 6 and int(given) >= NARROWEST:
         return int(given)
     if sys.stdout.isatty():
         return os.get_terminal_size(sys.stdout.fileno()).columns or 80
@@ -94,9 +93,8 @@ def print_columns(
 ) -> list[str]:
     """Print a table as wide as the console.
 
-    Columns marked `extra` are left out where the table is too wide with them, then names are
-    broken as `broken` does. Numbers and words of headings are never broken: if the table is still
-    too wide, lines exceed the terminal.
+    Columns marked `extra` are left out where the table is too wide with them, then text is folded.
+    Numbers are never folded: if the table is still too wide, lines exceed the terminal.
 
     Args:
         wide: show all columns, however wide.
@@ -112,7 +110,7 @@ def print_columns(
         left_out = []
     if title:
         console.print(visible(title), style="bold")
-    table = _table(columns, console.width, last_is_total)
+    table = _table(columns, last_is_total)
     least = sum(column.min_width or 0 for column in table.columns) + _GAP * (len(columns) - 1)
     width, console.width = console.width, max(console.width, least)
     console.print(table)
@@ -132,87 +130,23 @@ def _width(column: Column) -> int:
     return max(map(cell_len, lines))
 
 
-def _table(columns: Sequence[Column], width: int, last_is_total: bool) -> Table:
+def _table(columns: Sequence[Column], last_is_total: bool) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    cells = []
-    for column, room in zip(columns, _widths(columns, width), strict=True):
-        shown = [visible(cell) for cell in column.cells]
-        if column.text:
-            shown = [broken(cell, room) for cell in shown]
-        cells.append(shown)
+    for column in columns:
+        words = " ".join([*column.heading.split("\n"), *map(visible, column.cells)]).split()
+        longest = max(map(len, words), default=0)
         table.add_column(
             column.heading,
             justify="left" if column.text else "right",
             no_wrap=not column.text,
             overflow="fold",
-            min_width=room,
-            max_width=room,
+            min_width=min(longest, LONGEST_UNFOLDED) if column.text else _width(column),
         )
-    rows = list(zip(*cells, strict=True))
+    rows = list(zip(*(column.cells for column in columns), strict=True))
     for number, row in enumerate(rows):
         total = last_is_total and number == len(rows) - 1
-        table.add_row(*map(Text, row), style="bold" if total else "")
+        table.add_row(*(Text(visible(cell)) for cell in row), style="bold" if total else "")
     return table
-
-
-def _widths(columns: Sequence[Column], width: int) -> list[int]:
-    """Widths of the columns: of text, as wide as fits, and as wide as its longest part if it can.
-
-    The widest columns of text are narrowed first.
-    """
-    whole = [_width(column) for column in columns]
-    least = [_longest_part(column) if column.text else 0 for column in columns]
-    widths = whole
-    for parts in (least, [0] * len(columns)):
-        for most in range(max(whole, default=0), NARROWEST_TEXT - 1, -1):
-            widths = [
-                max(min(full, most), part) if column.text else full
-                for column, full, part in zip(columns, whole, parts, strict=True)
-            ]
-            if sum(widths) + _GAP * (len(widths) - 1) <= width:
-                return widths
-    return widths
-
-
-def _longest_part(column: Column) -> int:
-    """Width of the longest part of a column's names and words that isn't broken."""
-    words = [word for line in column.heading.split("\n") for word in line.split(" ")]
-    for cell in column.cells:
-        for word in visible(cell).split():
-            first, *rest = re.split(f"{_STRONG}|{_WEAK}", word)
-            words += [first, *(_INDENT + part for part in rest)]
-    return max(map(len, words), default=0)
-
-
-_STRONG = "(?<=/)|(?=@)"
-_WEAK = "(?<=_)|(?<=[^\\W_]-)"
-"""Where names are broken: after `/` and before `@`, else after `_` and `-`."""
-
-
-def broken(text: str, width: int) -> str:
-    """A text on lines of this width, between words; a longer name is broken and indented.
-
-    A name is broken after `/` and before `@`, and after `_` and `-` only where the part between is
-    longer than a line.
-    """
-    lines: list[str] = []
-    for word in text.split(" "):
-        if lines and len(lines[-1]) + 1 + len(word) <= width:
-            lines[-1] += f" {word}"
-        else:
-            lines += [word] if len(word) <= width else _lines_of_name(word, width)
-    return "\n".join(lines)
-
-
-def _lines_of_name(name: str, width: int) -> list[str]:
-    lines = [""]
-    for part in re.split(_STRONG, name):
-        whole = len(_INDENT + part) <= width
-        for piece in [part] if whole else re.split(_WEAK, part):
-            if lines[-1] and len(lines[-1] + piece) > width:
-                lines.append(_INDENT)
-            lines[-1] += piece
-    return lines
