@@ -177,7 +177,7 @@ class LazyGroup(click.Group):
         for group, commands in GROUPS.items():
             with formatter.section(group):
                 formatter.write_dl([(name, short) for name, (_, short) in commands.items()])
-        for plugin, commands in each_of("commands"):
+        for plugin, commands in each_of("tokenmart_commands"):
             with formatter.section(f"Plugin: {plugin}"):
                 formatter.write_dl([(name, short) for name, (_, short) in commands.items()])
 

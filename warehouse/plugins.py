@@ -33,14 +33,18 @@ Kind = TypeVar("Kind")
 
 
 class Hooks:
-    """What a plugin may add; each function is optional."""
+    """What a plugin may add; each function is optional.
+
+    The prefix keeps a function apart from a sub-package of the plugin, which Python would put in
+    its place.
+    """
 
     @hookspec
-    def commands(self) -> dict[str, tuple[str, str]]:  # type: ignore[empty-body]
+    def tokenmart_commands(self) -> dict[str, tuple[str, str]]:  # type: ignore[empty-body]
         """Command → (`module:name` of its click command, its help in a few words)."""
 
     @hookspec
-    def classes(self, kind: str) -> list[type]:  # type: ignore[empty-body]
+    def tokenmart_classes(self, kind: str) -> list[type]:  # type: ignore[empty-body]
         """Classes of a kind.
 
         Args:
@@ -49,11 +53,11 @@ class Hooks:
         """
 
     @hookspec
-    def tables(self) -> dict[str, Any]:  # type: ignore[empty-body]
+    def tokenmart_tables(self) -> dict[str, Any]:  # type: ignore[empty-body]
         """Tables of the store by name, each a `warehouse.store.schema.Table`."""
 
     @hookspec
-    def next_steps(self, connection: Any) -> dict[str, list[str]]:  # type: ignore[empty-body]
+    def tokenmart_next_steps(self, connection: Any) -> dict[str, list[str]]:  # type: ignore[empty-body]
         """Problem → commands that follow a build, from the tables that it built."""
 
 
@@ -118,13 +122,16 @@ def each_of(hook: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
 
 
 def added(hook: str) -> dict[str, Any]:
-    """The entries that the plugins' functions of this name return, together.
+    """The entries that all plugins return, together.
+
+    Args:
+        hook: `commands` or `tables`.
 
     Raises:
         TokenmartError: two plugins add one name.
     """
     found: dict[str, Any] = {}
-    for _, each in each_of(hook):
+    for _, each in each_of(f"tokenmart_{hook}"):
         if twice := found.keys() & each:
             raise TokenmartError(
                 f"two plugins add {min(twice)!r}; remove one", code="added-twice", where=min(twice)
@@ -139,12 +146,12 @@ def kinds(base: type[Kind], kind: str) -> dict[str, type[Kind]]:
     The core's modules that define some are imported before.
 
     Args:
-        kind: what plugins are asked for, see `Hooks.classes`.
+        kind: what plugins are asked for, see `Hooks.tokenmart_classes`.
 
     Raises:
         TokenmartError: a plugin can't be imported, or two classes declare one kind.
     """
-    classes = [each for several in manager().hook.classes(kind=kind) for each in several]
+    classes = [each for several in manager().hook.tokenmart_classes(kind=kind) for each in several]
     found: dict[str, type[Kind]] = {}
     for cls in dict.fromkeys([*_concrete(base), *classes]):
         name = kind_of(cls)

@@ -8,7 +8,7 @@ from warehouse.plugins import hookimpl
 
 
 @hookimpl
-def commands() -> dict[str, tuple[str, str]]:
+def tokenmart_commands() -> dict[str, tuple[str, str]]:
     """`eval` and `e2lm`."""
     return {
         "e2lm": (
@@ -23,7 +23,7 @@ def commands() -> dict[str, tuple[str, str]]:
 
 
 @hookimpl
-def classes(kind: str) -> list[type]:
+def tokenmart_classes(kind: str) -> list[type]:
     """Importers of answers, and problem files of kind `table`."""
     if kind == "importers":
         from plugins.benchmarks.importers.samples import HarnessSamples
@@ -39,7 +39,7 @@ def classes(kind: str) -> list[type]:
 
 
 @hookimpl
-def tables() -> dict[str, Any]:
+def tokenmart_tables() -> dict[str, Any]:
     """Scores over training, and answers of models to benchmarks."""
     from plugins.benchmarks.schema import TABLES
 

@@ -6,7 +6,7 @@ from warehouse.plugins import hookimpl
 
 
 @hookimpl
-def classes(kind: str) -> list[type]:
+def tokenmart_classes(kind: str) -> list[type]:
     """The scheduler `ray`."""
     if kind == "schedulers":
         from plugins.cluster.schedulers.ray import RayScheduler

@@ -8,7 +8,7 @@ from warehouse.plugins import hookimpl
 
 
 @hookimpl
-def commands() -> dict[str, tuple[str, str]]:
+def tokenmart_commands() -> dict[str, tuple[str, str]]:
     """`merge` and `rank`."""
     return {
         "merge": (
@@ -23,7 +23,7 @@ def commands() -> dict[str, tuple[str, str]]:
 
 
 @hookimpl
-def classes(kind: str) -> list[type]:
+def tokenmart_classes(kind: str) -> list[type]:
     """Problem files of kind `merge`."""
     if kind == "problem_kinds":
         from plugins.merging.problem_kinds.merge import MergeKind
@@ -33,7 +33,7 @@ def classes(kind: str) -> list[type]:
 
 
 @hookimpl
-def tables() -> dict[str, Any]:
+def tokenmart_tables() -> dict[str, Any]:
     """Results of competition entries, and costs of merges."""
     from plugins.merging.tables.rankings import TABLES
 
@@ -41,7 +41,7 @@ def tables() -> dict[str, Any]:
 
 
 @hookimpl
-def next_steps(connection: Any) -> dict[str, list[str]]:
+def tokenmart_next_steps(connection: Any) -> dict[str, list[str]]:
     """Ranking → the command that shows it."""
     rows = connection.execute("select distinct problem from rankings").fetchall()
     return {name: [f"tokenmart rank show --problem {name}"] for (name,) in rows}

@@ -9,7 +9,7 @@ from importlib import import_module
 from warehouse.plugins import hookimpl
 
 @hookimpl
-def classes(kind):
+def tokenmart_classes(kind):
     if kind not in {kinds}:
         return []
     module = import_module("." + kind, __name__)

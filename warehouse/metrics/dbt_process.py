@@ -105,7 +105,7 @@ def _steps_of_plugins(connection: duckdb.DuckDBPyConnection) -> dict[str, list[s
     from warehouse.plugins import manager
 
     found: dict[str, list[str]] = {}
-    hooks: Any = manager().hook.next_steps.get_hookimpls()
+    hooks: Any = manager().hook.tokenmart_next_steps.get_hookimpls()
     for hook in hooks:
         with suppress(duckdb.CatalogException):  # the plugin's tables weren't built
             for problem, steps in hook.function(connection).items():

@@ -109,7 +109,8 @@ def test_a_plugin_names_the_next_command_of_its_own_problems(
         connection.execute("create table cups as select 'cup' as problem")
     for table in ("cups", "dogs"):
         (tmp_path / f"{table}.py").write_text(
-            "from warehouse.plugins import hookimpl\n\n@hookimpl\ndef next_steps(connection):\n"
+            "from warehouse.plugins import hookimpl\n"
+            "@hookimpl\ndef tokenmart_next_steps(connection):\n"
             f"    rows = connection.execute('select problem from {table}').fetchall()\n"
             "    return {name: [f'tokenmart show {name}'] for (name,) in rows}\n"
         )

@@ -1,0 +1,108 @@
+"""Plugins: the hooks of those that ship, of a folder, and what a plugin may not add."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from warehouse.errors import TokenmartError
+from warehouse.plugins import VARIABLE, added, each_of, folders, kinds, manager
+from warehouse.probes.probe import Probe
+from warehouse.store.schema import TABLES, all_tables
+
+PLUGIN = """
+from warehouse.plugins import hookimpl
+
+@hookimpl
+def tokenmart_{hook}():
+    return {value}
+"""
+
+
+def write(path: Path, hook: str, value: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(PLUGIN.format(hook=hook, value=value))
+    return path
+
+
+def test_what_ships_adds_commands_that_exist() -> None:
+    for name, (place, short) in added("commands").items():
+        module, attribute = place.split(":")
+        assert getattr(importlib.import_module(module), attribute).name == name
+        assert short.endswith(".")
+    assert {name for name, _ in each_of("tokenmart_tables")} <= {
+        name for name, _ in manager().list_name_plugin()
+    }
+
+
+def test_a_file_and_a_package_of_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = write(tmp_path / "one.py", "commands", "{'one': ('a:b', 'One.')}")
+    two = write(tmp_path / "two" / "__init__.py", "commands", "{'two': ('a:b', 'Two.')}").parent
+    monkeypatch.setenv(VARIABLE, f"{one}:{two}")
+    assert {"one", "two"} <= added("commands").keys()
+    assert two in folders() and one.parent not in folders()
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("import nothing_of_that_name", "plugin-import"),
+        ("1 +", "plugin-import"),
+        (None, "plugin-import"),
+    ],
+)
+def test_a_plugin_that_cannot_be_imported_is_named(
+    code: str | None, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mine.py"
+    if code is not None:
+        path.write_text(code)
+    monkeypatch.setenv(VARIABLE, str(path))
+    with pytest.raises(TokenmartError) as caught:
+        manager()
+    assert (caught.value.code, caught.value.where) == (error, str(path))
+
+
+def test_two_plugins_with_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [write(tmp_path / f"{n}.py", "commands", "{'same': ('a:b', '')}") for n in "ab"]
+    monkeypatch.setenv(VARIABLE, ":".join(map(str, files)))
+    with pytest.raises(TokenmartError) as caught:
+        added("commands")
+    assert (caught.value.code, caught.value.where) == ("added-twice", "same")
+
+
+@pytest.mark.parametrize(
+    ("name", "ledger"), [("tokens", ""), ("mine_tokens", ""), ("mine", "mine_units")]
+)
+def test_a_table_that_cannot_have_its_name(
+    name: str, ledger: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "mine.py", "tables", f"{{{name!r}: table._replace(ledger={ledger!r})}}")
+    path.write_text(
+        f"from warehouse.store import schema\n{path.read_text()}\ntable = schema.TABLES['tokens']\n"
+    )
+    monkeypatch.setenv(VARIABLE, str(path))
+    with pytest.raises(TokenmartError) as caught:
+        all_tables()
+    assert (caught.value.code, caught.value.where) == ("table-name", name)
+    monkeypatch.delenv(VARIABLE)
+    assert all_tables().keys() >= TABLES.keys()
+
+
+def test_two_classes_of_one_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import warehouse.problem.spec  # noqa: F401  # imports the core's probes
+
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from warehouse.plugins import hookimpl\n"
+        "class Full:\n    kind = 'full'\n"
+        "@hookimpl\ndef tokenmart_classes(kind):\n    return [Full] if kind == 'probes' else []\n"
+    )
+    monkeypatch.setenv(VARIABLE, str(path))
+    with pytest.raises(TokenmartError) as caught:
+        kinds(Probe, "probes")  # type: ignore[type-abstract]
+    assert (caught.value.code, caught.value.where) == ("kind-twice", "full")
