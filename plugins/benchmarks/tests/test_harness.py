@@ -374,14 +374,10 @@ def test_chats_are_the_harness_s_own(
         assert here == (*there[:2], pytest.approx(there[2], rel=1e-5, abs=1e-6))
 
 
-def test_an_edited_task_leaves_units_that_are_told_and_removed(
+def test_an_edited_task_leaves_units_that_are_counted_and_replaced(
     two_models: Path, tasks: Path, workspace: Workspace, tmp_path: Path
 ) -> None:
-    """The mart eval_coverage and `data gc` on two units of each of two models."""
-
-    def said(*words: str) -> str:
-        return ok(CliRunner().invoke(cli, [*words]))
-
+    """The mart eval_coverage on two units of each of two models."""
     built = Warehouse(workspace.data, workspace.root / "t.duckdb")
 
     def state() -> dict[str, tuple[int, int, int, int]]:
@@ -394,19 +390,14 @@ def test_an_edited_task_leaves_units_that_are_told_and_removed(
     edited = shutil.copytree(tasks, tmp_path / "edited")
     ok(evaluate(two_models, tasks, "--tasks", "made_two"))
     assert state() == {"tiny--one": (2, 0, 0, 2), "tiny--short": (2, 0, 0, 2)}
-    assert "nothing to remove" in said("data", "gc", "--problem", str(two_models))
     config = edited / "made_two.yaml"
     config.write_text(config.read_text().replace("Question:", "Asked:"))
     ok(evaluate(two_models, edited, "--tasks", "made_two", "--model", "tiny/short"))
     assert state() == {"tiny--one": (0, 0, 2, 2), "tiny--short": (2, 0, 0, 2)}
     complete = built.rows("select model_id, complete from eval_coverage order by all")
     assert complete == [("tiny--one", False), ("tiny--short", True)]
-    listed = said("data", "gc", "--problem", str(two_models), "--dry-run")
-    assert "2 units" in listed and "the task has changed since" in listed
-    said("data", "gc", "--problem", str(two_models), "--yes")
-    assert state() == {"tiny--short": (2, 0, 0, 2)}
-    assert "nothing to remove" in said("data", "gc", "--problem", str(two_models))
     assert "evaluated 2 units" in ok(evaluate(two_models, edited, "--tasks", "made_two"))
+    assert state() == {"tiny--one": (2, 0, 0, 2), "tiny--short": (2, 0, 0, 2)}
 
 
 def test_tasks_that_would_share_a_folder_are_refused(two_models: Path, tasks: Path) -> None:

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from dbt_harness import NewWarehouse
+from made_up_warehouse import Shape
 
 import tokenmart
 from tokenmart import cli
@@ -435,3 +437,20 @@ def test_memory_is_one_entry_a_file(filled: Workspace) -> None:
     find_faults(filled)
     found = json.loads((filled.cache / "verified_files.json").read_bytes())
     assert len(found["files"]) == len(list(filled.data.rglob("*=*/*.parquet")))
+
+
+@pytest.mark.slow
+def test_a_dbt_run_records_what_each_model_was_built_from(
+    new_warehouse: NewWarehouse, workspace: Workspace
+) -> None:
+    warehouse = new_warehouse(Shape(models=1, documents=1, tokens=300))
+    store = Workspace(workspace.root, warehouse.data, warehouse.database)
+    done = warehouse.dbt("run", "--select", "coverage")
+    assert done.returncode == 0, done.stdout
+    (problem,) = states(store)
+    assert not changed_since_build(store, problem, ["coverage"])
+    path = sorted(store.documents.rglob("*.parquet"))[0]
+    write_table(path, read_table(path).slice(0, 0))
+    later = path.stat().st_mtime + 3600
+    os.utime(warehouse.database, (later, later))
+    assert changed_since_build(store, problem, ["coverage"])
