@@ -127,6 +127,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama, linear rope": ("llama", {"rope_parameters": _rope("linear")}),
     "llama, dynamic rope": ("llama", {"rope_parameters": _rope("dynamic"), **SHORT}),
     "llama, yarn": ("llama", {"rope_parameters": _rope("yarn"), **SHORT}),
+    "llama, a window that it ignores": ("llama", {"sliding_window": WINDOW}),
     "mistral, no window": ("mistral", {"sliding_window": None}),
     "qwen2, no window": ("qwen2", {"use_sliding_window": False}),
     "qwen2, windows in all layers": ("qwen2", {"use_sliding_window": True, "max_window_layers": 0}),

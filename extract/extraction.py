@@ -126,7 +126,8 @@ class Extraction:
             plan = self.prefetch.plan(spec)
         left = sum(self.work.of(spec, task.document, task.missing) for task in plan.tasks)
         there = self.work.of_model(spec, self.documents) - left
-        self.progress(f"{spec.full_id}: planned", plan.done, there, False)
+        step = "tokenizing" if plan.tasks else "nothing to do"
+        self.progress(f"{spec.full_id}: {step}", plan.done, there, False)
         self.outcome.failures += dict.fromkeys(plan.failed)
         self.outcome.there += plan.done - len(plan.failed)
         self.outcome.longer += plan.longer
@@ -152,6 +153,7 @@ class Extraction:
         documents = {}
         for task in plan.tasks:
             number = task.document.doc_id
+            self.progress(f"{plan.spec.full_id}: tokenizing document {number}", 0)
             try:
                 documents[number] = self.prefetch.tokenize(plan, task.document)
             except TokenmartError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from extract.scoring.layers import has_length_dependent_rope
@@ -128,6 +129,19 @@ def backbone(model: Any) -> Any:
 def is_stateful(model: Any) -> bool:
     """Whether layers keep a state that can't be cut back to a prefix (Mamba, RWKV, hybrids)."""
     return bool(getattr(model, "_is_stateful", False))
+
+
+def applied_window(backbone: Any) -> int | None:
+    """Tokens that a layer with a sliding window sees, itself included; None without such layers.
+
+    A configuration may name a window that its architecture never applies (Moshi's, or one left in
+    a Llama checkpoint): what counts is whether the model's module makes masks of that form.
+    """
+    module = sys.modules[type(backbone).__module__]
+    if not hasattr(module, "create_sliding_window_causal_mask"):
+        return None
+    window = getattr(backbone.config.get_text_config(), "sliding_window", None)
+    return None if window is None else int(window)
 
 
 def depends_on_length(config: Any) -> bool:

@@ -86,6 +86,7 @@ class Engine:
     ) -> None:
         self.model = model
         self.backbone = architectures.backbone(model)
+        self.window = architectures.applied_window(self.backbone)
         self.weights = str(getattr(model, "loading_record", ""))
         layers.exact_float32()
         architectures.refuse_unsupported(model)
@@ -319,7 +320,7 @@ class Engine:
             output = self.backbone(
                 input_ids=self._ids(np.concatenate([piece.ids for piece in pieces])[None]),
                 attention_mask=packing.attention_mask(
-                    mask, positions, keys, self.config, self.dtype
+                    mask, positions, keys, self.config, self.dtype, self.window
                 ),
                 position_ids=positions[None],
                 past_key_values=cache,

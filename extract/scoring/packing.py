@@ -181,7 +181,12 @@ def visible_tokens(
 
 
 def attention_mask(
-    mask: Tensor, positions: Tensor, keys: Tensor, config: Any, dtype: torch.dtype
+    mask: Tensor,
+    positions: Tensor,
+    keys: Tensor,
+    config: Any,
+    dtype: torch.dtype,
+    window: int | None,
 ) -> Any:
     """The mask in the architecture's format, with its own sliding window applied.
 
@@ -191,6 +196,7 @@ def attention_mask(
         keys: shape (keys,), positions of what they see.
         config: of the model's text part.
         dtype: of the additive mask that eager attention takes; SDPA takes a boolean one.
+        window: of the layers with a sliding window; None where there are none.
     """
 
     def formed(visible: Tensor) -> Tensor:
@@ -201,7 +207,6 @@ def attention_mask(
         return added.masked_fill_(~mask, torch.finfo(dtype).min)
 
     full = formed(mask)
-    window = getattr(config, "sliding_window", None)
     if window is None:
         return full
     sliding = formed(mask & (positions[:, None] - keys[None] < window))

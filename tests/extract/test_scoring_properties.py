@@ -1,0 +1,141 @@
+"""Scores of random models, texts and windows equal a plain softmax in float64."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from reference import assert_agree, references
+from tiny_models import make_tokenizer
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from extract.checkpoints import Checkpoint
+from extract.scoring.engine import Engine
+from extract.tokenization import DocumentTokenizer, load_tokenizer
+from warehouse.probes.context import full_requests, window_requests
+from warehouse.probes.request import Request, span
+from warehouse.problem.models import ModelSpec
+
+KINDS = ("llama", "mistral", "qwen2", "gemma3_text", "gpt2", "gpt_neo", "phi", "jamba", "mixtral")
+
+
+@st.composite
+def models(draw: st.DrawFn) -> Any:
+    """A random architecture in a random shape, sharp enough that each token of context counts."""
+    kind = draw(st.sampled_from(KINDS))
+    heads = draw(st.sampled_from([2, 4]))
+    window = draw(st.integers(3, 40))
+    shape: dict[str, Any] = {
+        "hidden_size": 8 * heads * draw(st.integers(1, 2)),
+        "num_attention_heads": heads,
+        "num_hidden_layers": draw(st.integers(1, 3)),
+        "vocab_size": draw(st.integers(20, 400)),
+        "max_position_embeddings": 512,
+        "pad_token_id": 0,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+    }
+    if kind not in ("gpt2", "gpt_neo", "phi"):
+        shape["num_key_value_heads"] = draw(st.sampled_from([1, heads]))
+        shape["intermediate_size"] = draw(st.integers(8, 40))
+        shape["sliding_window"] = draw(st.sampled_from([window, 512]))
+    if kind in ("mixtral", "jamba"):
+        shape |= {"num_local_experts": 3, "num_experts_per_tok": 2}
+    if kind == "jamba":
+        del shape["sliding_window"]
+        shape |= {"attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 4}
+    if kind == "qwen2":
+        shape |= {"use_sliding_window": True, "max_window_layers": draw(st.integers(0, 2))}
+    if kind == "gemma3_text":
+        shape["head_dim"] = 8
+    if kind == "gpt_neo":
+        pattern = [["global"], ["local"], ["global", "local"]][draw(st.integers(0, 2))]
+        shape["num_hidden_layers"] = 2
+        shape["window_size"] = window
+        shape["attention_types"] = [[pattern, 2 // len(pattern)]]
+    config = AutoConfig.for_model(kind, **shape)
+    config._attn_implementation = (
+        "eager" if kind == "gpt_neo" else draw(st.sampled_from(["sdpa", "eager"]))
+    )
+    torch.manual_seed(draw(st.integers(0, 2**31)))
+    model = AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(6.0)
+    return model
+
+
+@st.composite
+def requests(draw: st.DrawFn, vocabulary: int) -> list[Request]:
+    """Whole texts, windows, and suffixes of shared prefixes, of any length."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**31)))
+    ids = rng.integers(0, vocabulary, draw(st.integers(2, 120))).astype(np.int32)
+    bos = draw(st.sampled_from([None, 0]))
+    found = [*full_requests(ids, bos)]
+    context, stride = draw(st.integers(1, 60)), draw(st.integers(1, 40))
+    found += window_requests(ids, bos, context=context, stride=stride)
+    for _ in range(draw(st.integers(0, 4))):
+        seen = draw(st.integers(1, len(ids)))
+        own = rng.integers(0, vocabulary, draw(st.integers(1, 30))).astype(np.int32)
+        first = draw(st.integers(0, len(own) - 1))
+        places = span(0, len(own) - first)
+        whole = draw(st.booleans())
+        prefix = ids if whole else ids[: max(seen, 1)]
+        found.append(Request(0, own, first, places, places, prefix=prefix, prefix_length=seen))
+    return found
+
+
+@pytest.mark.slow
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate],
+    report_multiple_bugs=False,
+)
+@given(data=st.data())
+def test_every_score_is_that_of_a_plain_softmax(data: st.DataObject) -> None:
+    model = data.draw(models())
+    asked = data.draw(requests(model.config.vocab_size))
+    budgets = {
+        "batch_tokens": data.draw(st.sampled_from([None, 40, 300])),
+        "suffix_tokens": data.draw(st.sampled_from([20, 1024])),
+        "prefix_tokens": data.draw(st.sampled_from([None, 40])),
+    }
+    plain = references(model, asked)
+    for scored, expected in zip(Engine(model, **budgets).score(asked), plain, strict=True):
+        assert_agree(scored.scores, expected)
+
+
+@pytest.fixture(scope="module")
+def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[int, DocumentTokenizer]:
+    found = {}
+    for vocabulary in (258, 300, 1000):
+        folder: Path = tmp_path_factory.mktemp(str(vocabulary))
+        make_tokenizer(folder, bos=vocabulary > 258, vocabulary=vocabulary)
+        raw = {"full_id": "t/x", "family": "t", "source": {"kind": "local", "path": str(folder)}}
+        spec = ModelSpec.model_validate(raw)
+        found[vocabulary] = load_tokenizer(Checkpoint(folder, "r"), spec)
+    return found
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.text(max_size=200), vocabulary=st.sampled_from([258, 300, 1000]))
+def test_spans_cover_the_text_and_ids_give_it_back(
+    text: str, vocabulary: int, tokenizers: dict[int, DocumentTokenizer]
+) -> None:
+    tokenizer = tokenizers[vocabulary]
+    document = tokenizer.encode(text)
+    assert tokenizer.library.decode(document.ids) == text
+    covered = np.zeros(len(text), dtype=bool)
+    for start, end in zip(document.char_start, document.char_end, strict=True):
+        assert 0 <= start < end <= len(text)
+        covered[start:end] = True
+    assert covered.all()
+    assert (np.diff(document.char_start) >= 0).all()
