@@ -51,12 +51,6 @@ DEMO = click.option("--demo", is_flag=True, help="Use only the problem's small d
     help="Attention implementation; by default the backend chooses.",
 )
 @click.option(
-    "--compile",
-    "compiled",
-    is_flag=True,
-    help="Compile norms, feed-forward layers and the head with torch.compile; for GPUs.",
-)
-@click.option(
     "--workers",
     type=click.IntRange(1),
     help="Number of processes, each on one GPU or on a part of the CPU cores. Default: "

@@ -319,10 +319,3 @@ def card_of(name: str) -> Card | None:
 def sustained_rate(card: Card, dtype: str) -> float:
     """FLOP/s that estimates assume of a card in this dtype."""
     return SUSTAINED * (card.single if dtype == "float32" else card.half)
-
-
-def smallest_cards(needed: int) -> list[Card]:
-    """The cards with at least this memory, in bytes, and the least of it, in the table's order."""
-    enough = [card for card in CARDS if card.memory >= needed]
-    least = min((card.memory for card in enough), default=0)
-    return [card for card in enough if card.memory == least]

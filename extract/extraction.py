@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 
 from extract.backends.backend import Loading, Scored, Scorer, check_results, find_backend
-from extract.background import Background, Prefetch
+from extract.background import Background
 from extract.devices import PeakMemory
 from extract.failures import (
     DeviceLostError,
@@ -22,7 +22,7 @@ from extract.failures import (
 )
 from extract.planning.cost import PlannedWork, WithinUnit, checked_memory
 from extract.planning.memory import Footprint
-from extract.planning.plan import Document, ModelPlan, Selection, unsettled
+from extract.planning.plan import Document, ModelPlan, Selection, plan_model, unsettled
 from extract.tokenization import TokenizedDocument
 from extract.unit_rows import Job, ScoredUnit, token_rows, top_token_rows, unit_record, write_model
 from extract.work_claims import claim
@@ -83,7 +83,6 @@ class Extraction:
         self.within = WithinUnit(lambda work: self.progress(self.label, 0, work))
         longest = max((text_size(each.text).tokens for each in documents), default=0)
         self.longest = min(longest, selection.max_tokens or longest)
-        self.prefetch = Prefetch(selection, documents, self.longest, since)
         self.publish_seconds = 0.0
 
     def run(self) -> Outcome:
@@ -93,9 +92,8 @@ class Extraction:
             StorageError: nothing more can be stored; what was finished is kept.
             DeviceLostError: the GPU failed.
         """
-        with self.prefetch:
-            for spec in self.selection.models:
-                self._run_spec(spec)
+        for spec in self.selection.models:
+            self._run_spec(spec)
         return self.outcome
 
     def _run_spec(self, spec: ModelSpec) -> None:
@@ -123,7 +121,7 @@ class Extraction:
         self.progress(f"{spec.full_id}: looking for its files", 0)
         libraries = ("huggingface_hub",) if spec.source.on_demand else ()
         with self.outcome.messages.about(spec.full_id, libraries):
-            plan = self.prefetch.plan(spec)
+            plan = plan_model(self.selection, spec, self.documents, self.since)
         left = sum(self.work.of(spec, task.document, task.missing) for task in plan.tasks)
         there = self.work.of_model(spec, self.documents) - left
         step = "tokenizing" if plan.tasks else "nothing to do"
@@ -155,7 +153,7 @@ class Extraction:
             number = task.document.doc_id
             self.progress(f"{plan.spec.full_id}: tokenizing document {number}", 0)
             try:
-                documents[number] = self.prefetch.tokenize(plan, task.document)
+                documents[number] = plan.tokenize(task.document)
             except TokenmartError as error:
                 reason = explain(error, plan.spec.full_id)
                 self.outcome.failures.append(Failure(plan.spec.full_id, reason, number))
@@ -165,7 +163,6 @@ class Extraction:
     def _run_model(self, plan: ModelPlan) -> None:
         needed = checked_memory(self.selection, plan.spec, self.longest, plan.checkpoint.folder)
         documents = self._tokenize(plan)
-        self.prefetch.begin_after(plan.spec)
         if not documents:
             return
         scorer = self._load(plan, next(iter(documents.values())), needed)
@@ -191,7 +188,6 @@ class Extraction:
                 device=self.selection.device,
                 dtype=plan.dtype,
                 attention=self.selection.attention,
-                compiled=self.selection.compiled,
                 working=needed.activations + needed.logits if needed else 0,
                 cache_share=needed.cache / needed.weights if needed else 0.0,
                 sample=with_bos(first.ids, plan.tokenizer.bos),
@@ -251,7 +247,7 @@ class Extraction:
         """Conditions of a document that no process has finished since the plan was made."""
         keys = self.workspace, self.problem.name, job.plan.spec.model_id
         ledgers = {c.name: finished_units(*keys, c.name) for c in job.task.missing}
-        return unsettled(job.task, ledgers, self.workspace, self.since, job.plan.recorded_only)
+        return unsettled(job.task, ledgers, self.workspace, self.since)
 
     def _is_done(self, job: Job, condition: Condition) -> bool:
         keys = self.workspace, self.problem.name, job.plan.spec.model_id

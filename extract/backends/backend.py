@@ -76,7 +76,6 @@ class Loading:
         device: `cpu`, `cuda`, `cuda:1` …, or `auto-map` for one model over several GPUs.
         dtype: a torch dtype's name: float32, bfloat16 or float16.
         attention: attention implementation; None leaves the choice to the backend.
-        compiled: whether the user asked for compilation.
         working: bytes per GPU that activations and logits of the longest document need.
         cache_share: bytes of KV cache that it needs for each byte of weights.
         sample: the first document's tokens, to check the model on; None where there is none.
@@ -90,7 +89,6 @@ class Loading:
     device: str
     dtype: str
     attention: str | None = None
-    compiled: bool = False
     working: int = 0
     cache_share: float = 0.0
     sample: Ids | None = None

@@ -41,7 +41,6 @@ class Transformers(Backend):
                 report_layers(model, loading.passed)
             return Engine(
                 model,
-                compiled=loading.compiled,
                 sample=loading.sample,
                 check=False,
                 top_k=loading.top_k,

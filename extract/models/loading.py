@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from extract.backends.backend import DEFAULT, Loading
+from extract.backends.backend import Loading
 from extract.checkpoints import Checkpoint, trusts_remote_code
 from extract.failures import load_errors
 from extract.models.weights import LoadedWeights, load_weights
 from warehouse.errors import TokenmartError
-from warehouse.files import remembered
-from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
-from warehouse.store.ledger import UnitRecord
 
 if TYPE_CHECKING:
     import torch
@@ -51,18 +48,6 @@ def _load_weights(checkpoint: Checkpoint, spec: ModelSpec, **options: Any) -> Lo
             use_safetensors=True,
             **options,
         )
-
-
-def check_weights(checkpoint: Checkpoint, spec: ModelSpec) -> str:
-    """Compare a checkpoint's tensors with those of its model; no weights are read.
-
-    Returns:
-        The record of a complete model.
-
-    Raises:
-        TokenmartError: it can't be loaded, or its files have not all tensors.
-    """
-    return _load_weights(checkpoint, spec, device_map="meta").record
 
 
 def load_model(loading: Loading) -> Any:
@@ -107,24 +92,6 @@ def load_model(loading: Loading) -> Any:
             "eager, or upgrade torch"
         )
     return model
-
-
-def lacks_record(unit: UnitRecord) -> bool:
-    """Whether there is no record that a finished unit's model had all its tensors."""
-    return unit.status == "done" and not unit.weights and unit.backend == DEFAULT
-
-
-def has_all_tensors(checkpoint: Checkpoint, spec: ModelSpec, workspace: Workspace) -> bool:
-    """Whether a checkpoint's files contain each tensor of its model; no weights are read.
-
-    Those that do are compared once; the others are refused when they are loaded.
-    """
-    key = f"all tensors|{checkpoint.revision}"
-    try:
-        remembered(key, lambda: check_weights(checkpoint, spec), workspace)
-    except TokenmartError:
-        return False
-    return True
 
 
 def execution_device(module: nn.Module) -> torch.device:

@@ -13,7 +13,6 @@ from extract.backends.backend import DEFAULT, ENGINE_VERSION, find_backend
 from extract.checkpoints import Checkpoint, find_checkpoint
 from extract.devices import resolve_attention, resolve_dtype
 from extract.failures import Failure
-from extract.models.loading import has_all_tensors, lacks_record
 from extract.tokenization import (
     DocumentTokenizer,
     TokenizedDocument,
@@ -47,7 +46,6 @@ class Selection:
     device: str
     dtype: str
     attention: str | None = None
-    compiled: bool = False
     backend: str = DEFAULT
     cut_here: bool = False
     force: bool = False
@@ -98,7 +96,6 @@ class ModelPlan:
         tasks: what is missing.
         done: number of settled units.
         failed: those of them that failed in this run, and why.
-        recorded_only: whether units without a record of complete weights are missing, too.
         longer: how many settled units read more tokens than the command line asks for.
     """
 
@@ -111,7 +108,6 @@ class ModelPlan:
     tasks: tuple[Task, ...]
     done: int
     failed: tuple[Failure, ...]
-    recorded_only: bool
     longer: int = 0
 
     @cached_property
@@ -208,7 +204,6 @@ def select(
     device: str,
     dtype: str,
     attention: str | None = None,
-    compiled: bool = False,
     backend: str = DEFAULT,
     top_k: int | None = None,
     force: bool = False,
@@ -244,7 +239,6 @@ def select(
         device=device,
         dtype=dtype,
         attention=resolve_attention(attention, device),
-        compiled=compiled,
         backend=find_backend(backend).kind,
         cut_here=max_tokens is not None and (in_file is None or max_tokens < in_file),
         force=force,
@@ -321,8 +315,6 @@ def plan_model(
         condition.name: finished_units(workspace, problem.name, spec.model_id, condition.name)
         for condition in selection.conditions
     }
-    unrecorded = any(lacks_record(unit) for units in ledgers.values() for unit in units.values())
-    recorded_only = unrecorded and not has_all_tensors(checkpoint, spec, workspace)
     lengths = _longer_limits(selection, ledgers)
     tasks, failed, done, kept_longer = [], [], 0, 0
     for document in documents:
@@ -334,7 +326,7 @@ def plan_model(
             for c in selection.conditions
         }
         everything = Task(document, fingerprints, selection.conditions, longer)
-        missing = unsettled(everything, ledgers, workspace, since, recorded_only)
+        missing = unsettled(everything, ledgers, workspace, since)
         settled = [c for c in selection.conditions if c not in missing]
         done += len(settled)
         for condition in settled:
@@ -356,7 +348,6 @@ def plan_model(
         tasks=tuple(tasks),
         done=done,
         failed=tuple(failed),
-        recorded_only=recorded_only,
         longer=kept_longer,
     )
 
@@ -427,13 +418,11 @@ def unsettled(
     ledgers: Mapping[str, Mapping[int, UnitRecord]],
     workspace: Workspace,
     since: str | None,
-    recorded_only: bool,
 ) -> tuple[Condition, ...]:
     """The conditions of a task whose units are neither done as asked for, nor failed since `since`.
 
-    A done unit has as many top-k tokens as its condition requests, and a record of complete
-    weights where `recorded_only` asks for it. `ledgers` has the units of each condition by
-    document.
+    A done unit has as many top-k tokens as its condition requests. `ledgers` has the units of each
+    condition by document.
     """
 
     def is_settled(condition: Condition) -> bool:
@@ -448,8 +437,8 @@ def unsettled(
                 return False
         if unit.status == "failed":
             return since is not None and unit.finished_at >= since
-        if condition.top_k and unit.rows and not has_top_tokens(workspace, unit, condition.top_k):
-            return False
-        return not (recorded_only and lacks_record(unit))
+        return not (
+            condition.top_k and unit.rows and not has_top_tokens(workspace, unit, condition.top_k)
+        )
 
     return tuple(condition for condition in task.missing if not is_settled(condition))

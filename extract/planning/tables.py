@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from extract.devices import resolve_dtype, smallest_cards
+from extract.devices import resolve_dtype
 from extract.planning.cost import (
     GPU_FLOPS,
     Cost,
@@ -14,7 +14,6 @@ from extract.planning.cost import (
     document_lengths,
     estimate,
     planned_memory,
-    planned_peaks,
     read_lengths,
     work_of,
 )
@@ -30,7 +29,6 @@ from warehouse.sources.place import Need
 from warehouse.store.parquet_files import read_table
 from warehouse.terminal import Column, counted, listed
 
-CARDS_NAMED = 3
 CHANGED = (
     "The texts have changed since the last extraction: `tokenmart extract` reads them again and "
     "scores changed documents again, though the table counts them as done."
@@ -130,7 +128,7 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
         )
     planned = [(m.spec, m.memory) for m in models if m.memory and device_here]
     flops = sum(model.left * model.cost.flops for model in models)
-    elsewhere, smallest = _on_a_gpu(selection, longest, flops)
+    elsewhere = _on_a_gpu(selection, flops)
     notes = (
         f"device {selection.device}{'' if device_here else ' (not here)'}; {origin}. Memory: "
         "weights + KV cache + activations and logits of the longest document. Times are estimates "
@@ -143,7 +141,6 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
         *refused(planned, selection.conditions, selection.device),
         *([f"To download: {to_fetch}."] if (to_fetch := downloads_text(needs)) else []),
         *_in_all(models, needs),
-        *smallest,
         *(f"{subject}: {notice}" for subject, notice in notices(problem, selection.models).items()),
     )
     title = (
@@ -163,33 +160,12 @@ def _documents(problem: Problem, workspace: Workspace, count: int) -> dict[int, 
     return {doc_id: sha256 for doc_id, sha256 in pairs if doc_id < count}
 
 
-def _on_a_gpu(selection: Selection, longest: int, flops: float) -> tuple[str, list[str]]:
-    """For large plans: time on one GPU, if this plan is for the processor, and the smallest GPU.
-
-    `longest` are the tokens of the longest document, `flops` what is still to do.
-    """
+def _on_a_gpu(selection: Selection, flops: float) -> str:
+    """Time on one GPU, if a large plan is for the processor; `flops` are still to do."""
     hours = flops / GPU_FLOPS / 3600
-    if selection.device == "cpu" and hours <= 0.1:
-        return "", []
-    dtype = "bfloat16"
-    there = replace(selection, device="cuda", dtype=dtype)
-    peaks = planned_peaks(there, longest)
-    elsewhere = ""
-    if selection.device == "cpu":
-        elsewhere = f" One GPU of the A100 class would take about {hours:,.1f} h"
-        for name, peak in list(peaks.items())[:1]:
-            gib = peak.total / 2**30
-            elsewhere += f" in {dtype}, and up to {gib:.1f} GiB of its memory ({name})"
-        elsewhere += "; each model: --device cuda."
-    if not peaks or len(peaks) < len(selection.models):
-        return elsewhere, []
-    needed = max(peak.reserved for peak in peaks.values())
-    cards = [card.name for card in smallest_cards(needed)[:CARDS_NAMED]]
-    return elsewhere, [
-        f"Smallest GPU for any one of these models with its longest document "
-        f"({needed / 2**30:.1f} GiB in {dtype}): "
-        f"{' or '.join(cards) or 'none; use --device auto-map'}."
-    ]
+    if selection.device != "cpu" or hours <= 0.1:
+        return ""
+    return f" One GPU of the A100 class would take about {hours:,.1f} h; --device cuda plans it."
 
 
 def _cut_notes(lengths: Sequence[int], selection: Selection) -> list[str]:

@@ -10,9 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from extract.backends.backend import DEFAULT, Loading, find_backend
+from extract.backends.backend import Loading, find_backend
 from extract.failures import Failure, Outcome, why_failed
-from extract.models.loading import has_all_tensors
 from extract.planning.plan import ModelPlan, Selection, describe_corrections, plan_model
 from extract.recall.contexts import RECALL_VERSION, make_contexts, words_sha256
 from extract.recall.items import build_items, describe_items, score_items
@@ -30,7 +29,7 @@ from warehouse.terminal import counted
 FINGERPRINT_KEY = b"tokenmart.fingerprint"
 
 WEIGHTS_KEY = b"tokenmart.weights"
-"""The backend's record of how weights were loaded; earlier versions stored none."""
+"""The backend's record of how weights were loaded."""
 
 SAME_KEY = b"tokenmart.recall_apart_from_contexts"
 """The fingerprint with the number of contexts left out: such files can be added to."""
@@ -152,11 +151,6 @@ def _measure(
     backend, workspace = selection.backend, selection.workspace
     path = items_path(selection.problem, spec.model_id, workspace)
     marks = _marks(path)
-    unrecorded = path.is_file() and backend == DEFAULT and WEIGHTS_KEY not in marks
-    if unrecorded and not has_all_tensors(plan.checkpoint, spec, workspace):
-        # an earlier version asked a model of which a part was drawn at random
-        path.unlink()
-        marks = {}
     whole, extendable = fingerprints(target, plan)
     answers = DOWNSTREAM.empty_table()
     if marks.get(SAME_KEY, b"").decode() == extendable:

@@ -61,8 +61,6 @@ class Engine:
         suffix_tokens: tokens of suffixes packed into one forward behind a prefix.
         prefix_tokens: a longer text goes through its KV cache in pieces; by default never on a
             processor, and what fits in a GPU's free memory.
-        compiled: fuse norms, feed-forward layers and the head's tiles with `torch.compile`; the
-            first document waits for the compiler.
         sample: tokens of real text for `check`; fixed random ones without it.
         check: call `check` now.
         top_k: number of top-k tokens per position, at most the vocabulary.
@@ -79,7 +77,6 @@ class Engine:
         batch_tokens: int | None = None,
         suffix_tokens: int = SUFFIX_TOKENS,
         prefix_tokens: int | None = None,
-        compiled: bool = False,
         sample: Ids | None = None,
         check: bool = True,
         top_k: int = 0,
@@ -96,7 +93,6 @@ class Engine:
         self.devices = {p.device for p in model.parameters() if p.device.type != "meta"}
         self.parameters = sum(parameter.numel() for parameter in model.parameters())
         attention.repeat_heads_where_needed(self.config, self.device, self.dtype)
-        self.compiled = compiled
         self.scores_answers: bool | None = None
         self._described: dict[attention.Kernels, str] = {}
         transform = LogitTransform.of(self.config)
@@ -104,7 +100,7 @@ class Engine:
         text = self._ids(self_check.check_text(sample, head.out_features))
         with attention.fused_kernels(self.device), self_check.supported(model):
             self._reference = self_check.own_forward(self.model, text, transform)
-        self.head = VocabularyHead(head, transform, compiled=compiled, top_k=top_k)
+        self.head = VocabularyHead(head, transform, top_k=top_k)
         shape = ModelShape.of_config(self.config.to_dict())
         self.cache_bytes = cache_bytes_per_token(shape, self.dtype.itemsize) if shape else 0
         self.attempts = Attempts(
@@ -112,9 +108,7 @@ class Engine:
             self._budgets(shape, batch_tokens, suffix_tokens, prefix_tokens),
             attention.preferred_kernels(self.device),
         )
-        if compiled:
-            layers.compile_layers(self.backbone)
-        elif layers.onednn_available(self.device, self.dtype):
+        if layers.onednn_available(self.device, self.dtype):
             layers.pack_linear_layers(self.backbone)
         self.length_dependent = architectures.depends_on_length(self.config)
         separate = architectures.reason_for_separate_prefixes(model)
@@ -150,8 +144,8 @@ class Engine:
         """Implementation and kernel, such as `sdpa/flash`, and why no better one."""
         kernels = self.attempts.kernels
         if kernels not in self._described:
-            kernel = attention.describe(self.config, self.device, self.dtype, kernels)
-            self._described[kernels] = f"{kernel}, compiled" if self.compiled else kernel
+            described = attention.describe(self.config, self.device, self.dtype, kernels)
+            self._described[kernels] = described
         return "; ".join(filter(None, [self._described[kernels], self.attempts.refused]))
 
     @property

@@ -11,7 +11,7 @@ so memory is rows × tile whatever the vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -70,15 +70,10 @@ class VocabularyHead:
     Args:
         head: the model's output embedding, weight of shape (vocabulary, width).
         transform: what the model does to logits afterwards.
-        compiled: fuse the passes over a tile with `torch.compile`. Libraries' fused losses
-            (cut-cross-entropy, Liger) give the log-prob alone; entropy and rank need the tile
-            in any case, so the compiler fuses all four.
         top_k: number of top-k tokens per position, at most the vocabulary.
     """
 
-    def __init__(
-        self, head: nn.Linear, transform: LogitTransform, compiled: bool = False, top_k: int = 0
-    ) -> None:
+    def __init__(self, head: nn.Linear, transform: LogitTransform, top_k: int = 0) -> None:
         weight, bias = resident_weight(head)
         self.device = execution_device(head)
         self.transform = transform
@@ -95,13 +90,10 @@ class VocabularyHead:
         self._packed: list[Tensor] | None = None
         if on_cpu:
             tiles = [weight[at : at + self.tile].float() for at in self._starts()]
-            if onednn_available(self.device, torch.float32) and not compiled:
+            if onednn_available(self.device, torch.float32):
                 self._packed = [pack(tile) for tile in tiles]
             else:
                 self._weight = weight.float()
-        self._block: Callable[[Tensor, Tensor], Tensor] = (
-            torch.compile(self._score_block, dynamic=True) if compiled else self._score_block
-        )
 
     def _starts(self) -> range:
         return range(0, self.vocabulary, self.tile)
@@ -138,7 +130,9 @@ class VocabularyHead:
         """
         size = rows or self.rows
         blocks = [
-            self._block(hidden[at : at + size].to(self.device).float(), targets[at : at + size])
+            self._score_block(
+                hidden[at : at + size].to(self.device).float(), targets[at : at + size]
+            )
             for at in range(0, len(targets), size)
         ]
         nothing = torch.zeros(4 + 2 * self.top_k, 0, device=self.device)

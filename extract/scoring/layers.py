@@ -1,4 +1,4 @@
-"""Layers of a loaded model: exact float32, packed products, compilation, rotary frequencies."""
+"""Layers of a loaded model: exact float32, packed products, rotary frequencies."""
 
 from __future__ import annotations
 
@@ -40,14 +40,6 @@ def reset_frequencies(backbone: Any, device: torch.device, dtype: torch.dtype) -
     # with several kinds of layers each has frequencies of its own
     for kind in rotary.rope_type if isinstance(rotary.rope_type, dict) else [None]:
         rotary(nothing, position, *([] if kind is None else [kind]))
-
-
-def compile_layers(backbone: Any) -> None:
-    """Compile what all layers share; attention has kernels of its own, and a cache inside."""
-    for layer in backbone.layers:
-        for child in layer.children():
-            if not hasattr(child, "layer_idx"):
-                child.compile(dynamic=True)
 
 
 _EXPECTED_ROWS = 512

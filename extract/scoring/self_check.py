@@ -304,7 +304,7 @@ def check_paths(engine: Any, reference: Reference) -> str:
             reference = drawn_more(model, reference, LogitTransform.of(engine.config))
             compare(model, path, scores, reference.first(tokens))
 
-    with compiler_errors(), supported(model):
+    with supported(model):
         # a shorter text beside it: of a causal model nothing to the right changes its log-probs
         plain, shorter = engine.score([whole(ids), whole(ids[:PREFIX_TOKENS])])
     agree("plain", plain.scores)
@@ -367,7 +367,7 @@ def supported(model: Any) -> Iterator[None]:
     """
     try:
         yield
-    except (TokenmartError, torch._dynamo.exc.TorchDynamoException):
+    except TokenmartError:
         raise
     except (*NOT_SUPPORTED, AssertionError) as error:
         raise_if_lost(error)
@@ -378,20 +378,4 @@ def supported(model: Any) -> Iterator[None]:
             f"({type(error).__name__}: {first_line(error)})",
             code="unsupported-architecture",
             where=model.config.model_type,
-        ) from error
-
-
-@contextmanager
-def compiler_errors() -> Iterator[None]:
-    """Turn a failure of `torch.compile` into one line.
-
-    Raises:
-        TokenmartError: the compiler failed.
-    """
-    try:
-        yield
-    except torch._dynamo.exc.TorchDynamoException as error:
-        raise TokenmartError(
-            f"--compile: the compiler failed ({first_line(error, 150)}); leave --compile out, or "
-            "install a C++ compiler (processor) or triton (GPU)"
         ) from error

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from gguf import GGUFWriter
 from safetensors.torch import load_file, save_file
 from tiny_models import make_checkpoint
-from tiny_runs import everything, forget_weights, ok, one_line_error, run
+from tiny_runs import ok, one_line_error, run
 
 from extract.backends.backend import Loading
 from extract.checkpoints import find_checkpoint
@@ -166,37 +166,6 @@ def test_a_model_that_lacks_tensors_fails_alone_and_the_ledger_records_the_other
         assert {(unit.status, unit.weights) for unit in done} == {("done", "complete")}
     checked = CliRunner().invoke(data, ["check"])
     assert "no defects" in ok(checked) and "note:" not in checked.output
-
-
-@pytest.mark.parametrize("whole", [True, False])
-def test_units_of_earlier_versions_stay_only_if_the_files_have_all_tensors(
-    whole: bool,
-    workspace: Workspace,
-    tiny_problem: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    path = tiny_problem()
-    raw = yaml.safe_load(path.read_text())
-    sound = Path(raw["models"][0]["source"]["path"])
-    folder = write(tmp_path / "m", sound, (lambda weights: weights) if whole else _without(DOWN))
-    raw["models"] = [{**raw["models"][0], "source": {"kind": "local", "path": str(folder)}}]
-    path.write_text(yaml.safe_dump(raw))
-    with monkeypatch.context() as earlier:
-        earlier.setattr("extract.models.weights.refuse_incomplete", lambda *args: None)
-        ok(run(path))
-    before = everything(workspace)
-    for condition in CONDITIONS:
-        forget_weights(published_path(workspace, "tiny", "tiny--one", condition))
-    assert "16 units of tiny--one were stored before" in ok(CliRunner().invoke(data, ["check"]))
-    result = run(path)
-    if whole:
-        assert "extracted 0 units" in ok(result)
-        assert everything(workspace) == before
-    else:
-        one_line_error(result, 5)
-        units = read_units(published_path(workspace, "tiny", "tiny--one", "full"))
-        assert {(unit.status, unit.rows) for unit in units} == {("failed", 0)}
 
 
 def _gguf(

@@ -58,8 +58,10 @@ def test_units_of_cut_documents_are_not_those_of_whole_ones(
     path: Path, workspace: Workspace
 ) -> None:
     assert done(workspace, path) == (2, 2)
-    assert done(workspace, path, max_tokens=CUT) == (0, 0)
-    ok(run(path, "--probe", "full", "--max-tokens", str(CUT)))
+    # what read more stays, unless it is to be replaced
+    assert done(workspace, path, max_tokens=CUT) == (2, 2)
+    assert done(workspace, path, max_tokens=CUT, force=True) == (0, 0)
+    ok(run(path, "--probe", "full", "--max-tokens", str(CUT), "--force"))
     assert done(workspace, path, max_tokens=CUT) == (2, 2)
     assert done(workspace, path) == (0, 0)
 
@@ -71,11 +73,11 @@ def test_a_context_that_cuts_is_no_cut_of_the_command_line(
     documents = {**raw["documents"], "too_long": "truncate"}
     models = [{**raw["models"][0], "context": 2 * CUT}]
     file = edited(path, documents=documents, models=models)
-    ok(run(file, "--probe", "full"))
+    ok(run(file, "--probe", "full", "--force"))
     units = read_units(published_path(workspace, "tiny", "tiny--one", "full"))
     assert {unit.document_tokens for unit in units} == {2 * CUT - 1}
     assert done(workspace, file) == (2, 2)
-    ok(run(file, "--probe", "full", "--max-tokens", str(CUT)))
+    ok(run(file, "--probe", "full", "--max-tokens", str(CUT), "--force"))
     assert done(workspace, file) == (0, 0)
 
 

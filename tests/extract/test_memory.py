@@ -259,15 +259,12 @@ def test_the_dry_run_lists_downloads_and_gpu_memory(
     assert re.search(r"Qwen2\.5-14B-Instruct .* 29\.5 GB ", shown.output)
     assert re.search(r"still to do .* 194\.9 GB ", shown.output)
     assert "To download: about 194.9 GB for 17 models, at 16 bits a weight; 67.4" in shown.output
-    assert "up to 38.8 GiB of its memory (Qwen/Qwen2.5-14B-Instruct)" in shown.output
     there = CliRunner().invoke(extract, ["--problem", "no4k", "--dry-run", "--device", "cuda"])
     assert re.search(r"14B-Instruct .* 38\.8 .* 27\.5 \+ 6\.2 \+ 5\.1\n", there.output)
-    # what to rent: one sum of disk, the time of the download, the smallest card
+    # one sum of disk, and the time of the download
     for told in (shown.output, there.output):
         assert "In all: 262.9 GB of disk (checkpoints, converted copies and 0.5 GB of rows)" in told
         assert "the download takes 4.3 h at 100 Mbit/s or 0.4 h at 1 Gbit/s." in told
-        assert "Smallest GPU for any one of these models with its longest document (40.5" in told
-        assert ": L40S 48 GB or L40 48 GB or A40 48 GB." in told
 
 
 @pytest.mark.parametrize(("name", "measured"), [("smollm2-135m", 1.9), ("gemma3-270m", 3.2)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,9 +11,6 @@ from tiny_requests import DEVICE
 
 from extract.cli import extract
 from warehouse.paths import Workspace
-from warehouse.store.ledger import read_ledger, with_units
-from warehouse.store.parquet_files import write_table
-from warehouse.store.token_files import read_rows
 
 CONDITIONS = ("full", "window_24", "retrieval_with", "retrieval_without")
 
@@ -42,10 +38,3 @@ def everything(workspace: Workspace) -> dict[str, pa.Table]:
         str(path.parent.relative_to(workspace.tokens)): pq.read_table(path, partitioning=None)
         for path in sorted(workspace.tokens.glob("problem=tiny/**/tokens.parquet"))
     }
-
-
-def forget_weights(path: Path) -> None:
-    """Write a file as versions wrote it that did not record complete weights."""
-    units = [replace(unit, weights="") for unit in read_ledger(path).units]
-    rows = read_rows(path)
-    write_table(path, rows.replace_schema_metadata(with_units(rows.schema, units).metadata))

@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from extract.backends.backend import Loading, Scorer, find_backend
 from extract.devices import PeakMemory
 from extract.failures import DeviceLostError, Failure, explain, raise_if_lost
-from extract.models.loading import has_all_tensors, lacks_record
 from extract.planning.plan import Document, ModelPlan, Selection, Task
 from extract.unit_rows import Job, ScoredUnit, unit_record, write_model
 from extract.work_claims import claim
@@ -188,12 +187,7 @@ class EvalRun:
             found is not None
             and found.status == "done"
             and found.fingerprint == self._fingerprint(unit)
-            and (not lacks_record(found) or self._has_all_tensors)
         )
-
-    @cached_property
-    def _has_all_tensors(self) -> bool:
-        return has_all_tensors(self.plan.checkpoint, self.plan.spec, self.workspace)
 
     def _claim_and_score(self, task: EvalTask, unit: EvalUnit) -> None:
         folder = self.workspace.store / "claims" / self.problem.name / self.plan.spec.model_id
