@@ -47,6 +47,7 @@ cut as (
         doc_id,
         regexp_extract_all(text, '(?s).{1,200}') as texts
     from documents
+    where (problem, doc_id) in (select (units.problem, units.doc_id) from units)
 ),
 
 numbered as (

@@ -10,10 +10,6 @@ models as (
     select * from {{ source('extract', 'models') }}
 ),
 
-documents as (
-    select * from {{ source('extract', 'documents') }}
-),
-
 lineup as (
     select * from {{ source('extract', 'lineup') }}
 ),
@@ -26,13 +22,8 @@ tokens as (
     select * from {{ source('extract', 'tokens') }}
 ),
 
--- Words are counted in all documents of a problem.
 corpora as (
-    select
-        problem,
-        hash(string_agg(concat(doc_id, ':', sha256), ' ' order by doc_id)) as corpus_id
-    from documents
-    group by problem
+    {{ corpora() }}
 ),
 
 contexts as (

@@ -1,5 +1,24 @@
-with documents as (
-    select * from {{ source('extract', 'documents') }}
+{{ config(
+    materialized = 'incremental',
+    pre_hook = "{% if is_incremental() %}
+        delete from {{ this }}
+        where corpus_id not in (select current.corpus_id from ({{ corpora() }}) as current)
+    {% endif %}",
+) }}
+
+with corpora as (
+    {{ corpora() }}
+),
+
+documents as (
+    select
+        texts.*,
+        corpora.corpus_id
+    from {{ source('extract', 'documents') }} as texts
+    inner join corpora using (problem)
+    {%- if is_incremental() %}
+    where corpora.corpus_id not in (select distinct built.corpus_id from {{ this }} as built)
+    {%- endif %}
 ),
 
 -- A piece is a run of letters, digits and underscores, with the characters before it; a Chinese
@@ -8,6 +27,7 @@ cut as (
     select
         problem,
         doc_id,
+        corpus_id,
         flatten(list_transform(
             regexp_extract_all(text, '[^\p{L}\p{N}_]*[\p{L}\p{N}_]+'),
             lambda run: regexp_extract_all(run, '\p{Han}|\P{Han}+')
@@ -19,6 +39,7 @@ pieces as (
     select
         problem,
         doc_id,
+        corpus_id,
         unnest(pieces) as piece,
         generate_subscripts(pieces, 1) as number
     from cut
@@ -28,6 +49,7 @@ placed as (
     select
         problem,
         doc_id,
+        corpus_id,
         regexp_replace(piece, '^[^\p{L}\p{N}_]+', '') as run,
         lower(run) as word,
         regexp_matches(run, '\p{N}') as is_number,
@@ -66,7 +88,8 @@ words as (
         cast(lag(placed.char_end - placed.characters) over (
             partition by placed.problem, placed.doc_id, placed.word
             order by placed.char_end
-        ) as integer) as previous_start
+        ) as integer) as previous_start,
+        placed.corpus_id
     from placed
     inner join frequencies using (problem, word)
     where placed.is_word
