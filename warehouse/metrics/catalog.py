@@ -120,8 +120,7 @@ def list_metrics(rows: Sequence[Row]) -> Iterator[str]:
     """One entry per metric: how many variants, which way is better, formula, caution."""
     counts = Counter(row["metric"] for row in rows)
     core = Counter(row["metric"] for row in rows if row["core"])
-    for row in {row["metric"]: row for row in reversed(rows)}.values():
-        name = row["metric"]
+    for name, row in sorted({row["metric"]: row for row in rows}.items()):
         mark = "" if row["admissible"] else ", not admissible"
         yield (
             f"{name:<24} {counted(counts[name], 'variant')} ({core[name]} in the core), "
