@@ -64,16 +64,26 @@ tokenizations as (
 ),
 
 -- The characters that each context scored; `reduced_start` is where it sees less than all the text.
+-- Summed up before the join: half the time of a join of tokens.
+scored as (
+    select
+        problem,
+        model_id,
+        condition,
+        doc_id,
+        min(char_start) as first_character,
+        min(char_start) filter (where context_tokens < position) as reduced_start,
+        max(char_end) as last_character
+    from tokens
+    group by problem, model_id, condition, doc_id
+),
+
 spans as (
     select
         contexts.context_id,
-        min(tokens.char_start) as first_character,
-        min(tokens.char_start) filter (where tokens.context_tokens < tokens.position)
-            as reduced_start,
-        max(tokens.char_end) as last_character
-    from tokens
+        scored.* exclude (problem, model_id, condition, doc_id)
+    from scored
     inner join contexts using (problem, model_id, condition, doc_id)
-    group by contexts.context_id
 ),
 
 -- Characters that the tokens of every tokenizer reach: a part of the text is the same text for all
