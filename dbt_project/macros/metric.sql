@@ -32,7 +32,33 @@
         {%- set table, filter, keys = 'fct_tokens', of_tokens[over], ['unit_id'] -%}
         {%- set ending = 'pair' if over == 'token_pairs' else 'null' -%}
     {%- endif -%}
+    {#- Rows of units that stay are kept, unless a variant or the filter has changed: on 60 million
+        rows a run with nothing to do would else take two thirds longer. -#}
+    {%- set code = local_md5(tojson([filter, rows], sort_keys=true)) -%}
+    {%- set keeps = over in of_tokens and execute and model.resource_type == 'model'
+        and not should_full_refresh() and load_relation(this)
+        and 'code' in adapter.get_columns_in_relation(this) | map(attribute = 'name') -%}
+    {%- if keeps -%}
+with kept as (
+    select * from {{ this }}
+    where code = '{{ code }}'
+        and unit_id in (select unit_id from {{ ref('token_units') }})
+),
+
+new_units as (
+    select unit_id from {{ ref('token_units') }}
+    where unit_id not in (select kept.unit_id from kept)
+)
+
+select * from kept
+union all
+    {%- set filter = filter ~ ' and unit_id in (select new_units.unit_id from new_units)' %}
+    {%- endif %}
 select
+    {%- if over in of_tokens %}
+    unit_id,
+    '{{ code }}' as code,
+    {%- endif %}
     problem,
     '{{ model.name }}' as metric,
     concat_ws('@', part.variant, {{ ending }}) as variant,

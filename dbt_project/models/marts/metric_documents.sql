@@ -56,6 +56,16 @@
 {%- endfor %}
 
 {% for metric in built -%}
-select * from {{ metric }}
-{{ 'union all by name' if not loop.last }}
+select
+    problem,
+    metric,
+    variant,
+    model_id,
+    doc_id,
+    numerator,
+    denominator,
+    weight,
+    tokens
+from {{ metric }}
+{{ 'union all' if not loop.last }}
 {% endfor -%}
