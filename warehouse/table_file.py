@@ -22,6 +22,7 @@ from warehouse.text_file import refuse_no_file
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_LONGEST_HEADER = 100_000
 _LARGEST_OBJECT = 256 << 20
 _READERS = {
     ".csv": "read_csv($files",
@@ -92,22 +93,29 @@ def load_rows(
 def _csv_options(file: str, delimiter: str) -> str:
     """Settings of DuckDB's reader as RFC 4180 has it, with the columns of the first line.
 
-    Left alone, DuckDB would guess them, and take a later line for the header.
+    Left alone, DuckDB would guess them, and take a later line for the header; what is compressed or
+    at an address is left to it.
     """
-    with Path(file).open(encoding="utf-8-sig", errors="replace", newline="") as first:
-        names = [name.strip() for name in next(csv.reader(first, delimiter=delimiter), [])]
+    settings = f", header = true, delim = '{delimiter}', quote = '\"', escape = '\"'"
+    if "://" in file or file.lower().endswith(".gz"):
+        return f"{settings}, all_varchar = true, comment = ''"
+    with Path(file).open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+        first = lines.readline(_LONGEST_HEADER)
+    names = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
     known = {name.casefold() for name in names}  # SQL's names ignore case
     if not names or "" in known or len(known) < len(names):
         raise TokenmartError(
-            f"{file}: its first line must name each column once, found {names}",
+            f"{file}: its first line must name each column once, found {str(names)[:200]}",
             code="bad-header",
             where=f"{file}:1",
         )
     columns = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in names)
-    return (
-        f", auto_detect = false, header = true, delim = '{delimiter}', quote = '\"', escape = '\"',"
-        f" columns = {{{columns}}}"
-    )
+    return f"{settings}, auto_detect = false, columns = {{{columns}}}"
+
+
+def _pointer(key: str) -> str:
+    """The JSON pointer to a key of an object, inside a text of SQL."""
+    return "/" + key.replace("~", "~0").replace("/", "~1").replace("'", "''")
 
 
 def _load_objects(
@@ -131,7 +139,7 @@ def _load_objects(
         "select name from (select unnest(json_keys(json)) as name, row_number from objects)"
         " group by name order by min(row_number), name"
     ).fetchall()
-    columns = "".join(f", json ->> '$.{quoted(name)}' as {quoted(name)}" for (name,) in names)
+    columns = "".join(f", json ->> '{_pointer(name)}' as {quoted(name)}" for (name,) in names)
     connection.execute(
         f"create or replace table {table} as select row_number{columns} from objects"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 
 import duckdb
@@ -47,6 +49,7 @@ READ: dict[str, tuple[str, str | bytes, Rows]] = {
                                         [("1", None), (None, "true")]),
     "whole numbers of any size": ("jsonl", '{"a": 12345678901234567890123, "b": 1e3}\n',
                                   [("12345678901234567890123", "1000.0")]),
+    "any name of a key": ("jsonl", '{"a": {"x/y": 1}, "b": [1]}\n', [('{"x/y":1}', "[1]")]),
     "a list": ("json", '[{"a": 1, "b": 2}]', [("1", "2")]),
     "lines that are called .json": ("json", '{"a": 1, "b": 2}\n', [("1", "2")]),
 }  # fmt: skip
@@ -57,6 +60,12 @@ def test_rows_equal_the_file(name: str, tmp_path: Path) -> None:
     suffix, content, rows = READ[name]
     names, found = loaded(tmp_path / f"[t]*.{suffix}", content)
     assert names == ["a", "b"] and found == rows
+
+
+@pytest.mark.parametrize("key", ["a~b", "a/b", "$.a", "it's", 'a"b; drop table t; --', "0", "é b"])
+def test_a_key_is_no_path(key: str, tmp_path: Path) -> None:
+    names, rows = loaded(tmp_path / "t.jsonl", json.dumps({key: "x"}))
+    assert (names, rows) == ([key], [("x",)])
 
 
 def test_a_quote_after_many_rows_is_one(tmp_path: Path) -> None:
@@ -122,6 +131,11 @@ class Point(BaseModel):
     name: str
     score: float = Field(ge=0)
     note: str | None = None
+
+
+def test_a_compressed_table_is_read(tmp_path: Path) -> None:
+    for name, content in (("t.csv.gz", b"a,b\n#1,2\n"), ("t.jsonl.gz", b'{"a": "#1", "b": 2}\n')):
+        assert loaded(tmp_path / name, gzip.compress(content)) == (["a", "b"], [("#1", "2")])
 
 
 def test_rows_are_parsed_as_a_model(tmp_path: Path) -> None:

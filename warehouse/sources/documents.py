@@ -327,6 +327,9 @@ class TableDocuments(DocumentSource):
         wanted = {"text": self.text, "id": self.id, "group": self.group}
         with duckdb.connect() as connection:
             columns = load_rows(connection, files, "given")
+            if connection.execute("select count(*) from given").fetchone() == (0,):
+                what = f"documents.path {self.path}: contains no row"
+                raise TokenmartError(what, code="no-documents", where=self.path)
             for setting, column in wanted.items():
                 if column is not None and column not in columns:
                     raise TokenmartError(
@@ -350,7 +353,8 @@ class TableDocuments(DocumentSource):
         pattern = place.resolve(Path(self.path))
         if pattern.is_file():
             return [str(pattern)]
-        return sorted(str(path) for path in Path(pattern.anchor).glob(str(pattern)[1:]))
+        found = Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))
+        return sorted(str(path) for path in found if path.is_file())
 
 
 def _with_text(text: str | None, where: object) -> str:

@@ -234,6 +234,7 @@ def test_a_pattern_reads_files_in_the_order_of_their_names(
         ({}, '{"text": "x"}\n{"other": 1}', "no-text", ": row 2"),
         ({}, '{"text": "x"}\n{"text"', "unreadable-table", ""),
         ({}, None, "no-documents", ""),
+        ({}, "", "no-documents", ""),
     ],
 )
 def test_a_table_that_has_no_texts_is_refused(
@@ -252,6 +253,19 @@ def test_a_table_that_has_no_texts_is_refused(
         source.read(Place(workspace, "mine"))
     place = where if where.startswith("documents") else f"{path}{where}"
     assert (caught.value.code, caught.value.where) == (code, place)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path, workspace: Workspace) -> None:
+    os.mkfifo(tmp_path / "t.csv")
+    os.mkfifo(tmp_path / "a.txt")
+    place = Place(workspace, "mine")
+    for source in (
+        TableDocuments(kind="table", path=str(tmp_path / "*.csv")),
+        FolderDocuments(kind="folder", path=tmp_path),
+    ):
+        with pytest.raises(TokenmartError) as caught:
+            source.read(place)
+        assert caught.value.code == "no-documents"
 
 
 def test_an_address_is_no_path_of_this_machine(workspace: Workspace) -> None:
