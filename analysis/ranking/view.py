@@ -11,6 +11,7 @@ from typing import NamedTuple
 from analysis.ranking.metric_table import NAMED_MODELS, MetricColumn, fewer_text
 from analysis.ranking.registered import RegisteredResult
 from analysis.ranking.results import LEAD_LEVEL, Ranking, Row
+from analysis.statistics.families import MINIMUM_MODELS
 from analysis.statistics.formats import signed, span, unsigned
 from analysis.statistics.lead import Lead
 from warehouse.terminal import (
@@ -78,10 +79,15 @@ def _counted_series(ranking: Ranking) -> str:
     return f"{len(set(ranking.table.series))} series"
 
 
+def _rho(row: Row, digits: int = 2) -> str:
+    """Spearman; a dash for so few models that no interval exists."""
+    return signed(row.rho, digits) if row.n >= MINIMUM_MODELS else "–"
+
+
 def rho_text(row: Row) -> str:
     """A row's correlation with its interval and number of models."""
     return (
-        f"{row.column.name}, rho {signed(row.rho)} "
+        f"{row.column.name}, rho {_rho(row)} "
         f"(95% CI {span(row.interval, 'undefined')}, n = {row.n})"
     )
 
@@ -221,7 +227,7 @@ class Cells(NamedTuple):
 
 
 _CELLS = (
-    Cells("rho", lambda row: signed(row.rho, 3)),
+    Cells("rho", lambda row: _rho(row, 3)),
     Cells("95% CI", lambda row: span(row.interval)),
     Cells("p adj.", lambda row: unsigned(row.p_adjusted, 4)),
     Cells("n", lambda row: str(row.n)),

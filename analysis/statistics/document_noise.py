@@ -32,7 +32,12 @@ from analysis.statistics.correlations import (
     settled,
     spearman_rows,
 )
-from analysis.statistics.resampling import DEFAULT_RESAMPLES, draw, percentile_interval
+from analysis.statistics.resampling import (
+    DEFAULT_RESAMPLES,
+    LEAST_DRAWN,
+    draw,
+    percentile_interval,
+)
 
 Aggregation = Literal["micro", "macro", "weighted", "median", "q10", "q90"]
 """Aggregation of documents to a value, in the terms of the metric library."""
@@ -129,7 +134,8 @@ class PairCounts:
 class DocumentNoise:
     """Effect of sampling documents on one variant's correlation, over the models with a value.
 
-    documents: how many.
+    documents: how many; with fewer than `LEAST_DRAWN` there are no intervals, and with fewer series
+        of models none of both.
     new_documents: 95% interval of Spearman with documents resampled; new_documents_and_models: with
         both, whole series of models at once.
     reliability: of the metric over documents (`split_half`).
@@ -174,6 +180,10 @@ def document_noise(
     labels = list(compress(series, here))
     clusters = labels if len(set(labels)) < len(labels) else None
     by_documents, by_both = resampled_documents(own, scores, seed, clusters=clusters)
+    none = Interval(math.nan, math.nan, f"fewer than {LEAST_DRAWN}")
+    few = parts.documents < LEAST_DRAWN
+    by_documents = none if few else by_documents
+    by_both = none if few or len(set(labels)) < LEAST_DRAWN else by_both
     soft_pairs, pairs = math.nan, None
     if np.isfinite(errors).all():
         p_target = p_from_errors(scores, errors)

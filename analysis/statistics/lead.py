@@ -26,11 +26,14 @@ import numpy as np
 
 from analysis.statistics.correlations import Floats, Interval, number, spearman_rows
 from analysis.statistics.formats import span
-from analysis.statistics.resampling import DEFAULT_RESAMPLES, draw, percentile_interval, replicate
+from analysis.statistics.resampling import (
+    DEFAULT_RESAMPLES,
+    LEAST_DRAWN,
+    draw,
+    percentile_interval,
+    replicate,
+)
 from analysis.statistics.simultaneous import difference_of_z, joint_errors, joint_errors_within
-
-MINIMUM_SERIES = 8
-"""Fewer are too few to draw from: the bootstrap over them is too short."""
 
 MINIMUM_SERIES_OF_P = 5
 """With fewer, the correlation within series can't be estimated."""
@@ -40,7 +43,7 @@ MINIMUM_SERIES_OF_P = 5
 class Lead:
     """Spearman of a metric minus that of the baseline.
 
-    interval: of it, by the bootstrap, at 95%, two-sided; NaN below `MINIMUM_SERIES`.
+    interval: of it, by the bootstrap, at 95%, two-sided; NaN below `LEAST_DRAWN` series.
     p: one-sided, that the metric doesn't lead; NaN below `MINIMUM_SERIES_OF_P`.
     within: whether p is of the difference within families.
     series: how many there are.
@@ -94,7 +97,7 @@ def lead_over(
     labels = [str(label) for label in series]
     count = len(set(labels))
     p, within = lead_p(metric, baseline, target, families, series)
-    if count < MINIMUM_SERIES:
+    if count < LEAST_DRAWN:
         unknown = Interval(math.nan, math.nan, "too few series")
         return Lead(value, unknown, p, within, count)
 

@@ -42,6 +42,10 @@ Statistic = Callable[[Floats, Floats], Floats]
 
 DEFAULT_RESAMPLES = 10_000
 DEFAULT_SPLITS = 500
+LEAST_DRAWN = 8
+"""Models, series or documents from which a bootstrap interval exists: of fewer, resamples repeat
+the same few values, and the interval is too short."""
+
 MINIMUM_TRAINING = 5
 MINIMUM_TEST = 4
 TEST_SHARE = 1 / 3
@@ -115,8 +119,12 @@ def bootstrap(
 ) -> Estimate:
     """scipy's percentile and BCa intervals at 95% of a statistic of `[n]` columns.
 
-    Bounds are NaN where the value is undefined, and those of BCa where a jackknife value is.
+    Bounds are NaN where the value is undefined or there are fewer than `LEAST_DRAWN` points, and
+    those of BCa where a jackknife value is undefined.
     """
+    if x.size < LEAST_DRAWN:
+        none = Interval(math.nan, math.nan, f"fewer than {LEAST_DRAWN}")
+        return Estimate(value, none, none)
 
     def on_rows(x: Floats, y: Floats, axis: int) -> Floats:  # scipy gives [rows, n] or [n]
         wide = np.atleast_2d(x), np.atleast_2d(y)

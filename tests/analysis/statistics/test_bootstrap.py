@@ -81,13 +81,13 @@ def test_same_seed_same_interval_other_seed_other_interval(data):
 
 
 def test_degenerate_resamples_are_counted_not_hidden():
-    x = np.array([0.0, 0.0, 0.0, 1.0])
-    y = np.array([1.0, 2.0, 3.0, 4.0])
-    replicates = replicate(spearman_rows, x, y, draw(4, 2000, seed=0))
+    x = np.array([0.0] * 7 + [1.0])
+    y = np.arange(8.0)
+    replicates = replicate(spearman_rows, x, y, draw(8, 2000, seed=0))
     interval = percentile_interval(replicates)
     whole = bootstrap(spearman(x, y), spearman_rows, x, y, 0, 2000).percentile
     assert whole == interval
-    expected = 0.75**4 + 0.25**4
+    expected = 0.875**8
     assert interval.degenerate / 2000 == pytest.approx(expected, abs=0.05)
     assert not math.isnan(interval.low)
 
@@ -97,6 +97,15 @@ def test_nothing_defined_gives_no_interval():
     assert math.isnan(interval.low) and interval.degenerate == 10
     constant = bootstrap(math.nan, spearman_rows, np.ones(9), np.arange(9.0), 0, 100)
     assert math.isnan(constant.bca.low) and constant.percentile.degenerate == 100
+
+
+@pytest.mark.parametrize("points", [3, 7, 8])
+def test_fewer_than_eight_points_have_no_interval(points):
+    x = np.arange(float(points))
+    found = Correlations(x, x**2, 0, 100).spearman
+    assert found.value == pytest.approx(1.0)
+    for interval in (found.percentile, found.bca):
+        assert math.isnan(interval.low) == (points < 8)
 
 
 def test_a_perfect_correlation_has_an_interval_of_one_point():

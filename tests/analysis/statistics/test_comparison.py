@@ -9,11 +9,11 @@ import pytest
 import scipy.stats
 
 from analysis.statistics.lead import (
-    MINIMUM_SERIES,
     MINIMUM_SERIES_OF_P,
     lead_over,
     lead_p,
 )
+from analysis.statistics.resampling import LEAST_DRAWN
 
 ALONE = [str(model) for model in range(17)]
 
@@ -93,7 +93,7 @@ def test_series_are_drawn_as_wholes():
 
 def test_too_few_series_have_no_interval_and_fewer_no_p():
     metric, baseline, target = columns(3, good=20.0, n=21)
-    for count, has_p in ((MINIMUM_SERIES - 1, True), (MINIMUM_SERIES_OF_P - 1, False)):
+    for count, has_p in ((LEAST_DRAWN - 1, True), (MINIMUM_SERIES_OF_P - 1, False)):
         series = [str(place % count) for place in range(21)]
         found = lead_over(metric, baseline, target, ["one"] * 21, series, 0)
         assert found.value > 0 and math.isnan(found.interval.low)

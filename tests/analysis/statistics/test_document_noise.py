@@ -13,6 +13,7 @@ from analysis.statistics.correlations import spearman, spearman_rows
 from analysis.statistics.document_noise import (
     DocumentParts,
     count_pairs,
+    document_noise,
     noise_ceiling,
     p_from_documents,
     p_from_errors,
@@ -148,3 +149,18 @@ def test_pairs_are_separated_near_ties_or_ties():
     found = count_pairs(scores, p, np.array([1.0, 2.0, 3.0, 0.0]))
     assert (found.told_apart, found.tossups, found.ties) == (4, 1, 1)
     assert found.accuracy == 0.5
+
+
+@pytest.mark.parametrize(
+    ("documents", "series", "by_documents", "by_both"),
+    [(2, 9, False, False), (7, 9, False, False), (8, 9, True, True), (8, 7, True, False)],
+)
+def test_few_documents_or_series_have_no_interval(documents, series, by_documents, by_both):
+    generator = np.random.default_rng(0)
+    values = generator.normal(size=(9, documents))
+    names = [str(model % series) for model in range(9)]
+    target, errors = np.arange(9.0), np.full(9, np.nan)
+    found = document_noise(parts_of(values), values.mean(axis=1), target, errors, names, 0)
+    assert found is not None
+    assert math.isnan(found.new_documents.low) != by_documents
+    assert math.isnan(found.new_documents_and_models.low) != by_both
