@@ -201,7 +201,7 @@ def decide(
     """
     draws = max(draws, math.ceil(20.0 / level))
     keep = np.isfinite(metrics)
-    every = _partitions([families, *groupings])
+    every = partitions([families, *groupings])
     series = list(zip(families, groupings[0] if groupings else range(target.size), strict=True))
     strata = exchangeable_strata(families, series)
     laws = list(_laws(target, every, draws, seed))
@@ -209,8 +209,8 @@ def decide(
     alone = np.arange(target.size)
     inside = codes(families)
     return Decisions(
-        overall=_branch(metrics, keep, target, laws, every, None, level),
-        within=_branch(metrics, keep, target, [*laws, blocks], every, inside, level)
+        overall=_branch(metrics, target, laws, every, None, level),
+        within=_branch(metrics, target, [*laws, blocks], every, inside, level)
         if inside.max(initial=-1) + 1 < alone.size
         else _untested(len(metrics)),
         complete=np.asarray(keep.all(axis=1)),
@@ -225,8 +225,8 @@ def _untested(count: int) -> Branch:
     return Branch(nothing, nothing, nothing, nothing, math.nan, math.inf, math.nan)
 
 
-def _partitions(groupings: Sequence[Sequence[Hashable]]) -> list[Indices]:
-    """The different ones with more than one group, and a group of several models."""
+def partitions(groupings: Sequence[Sequence[Hashable]]) -> list[Indices]:
+    """Codes of the different ones with more than one group, and a group of several models."""
     found: list[Indices] = []
     for labels in groupings:
         groups = codes(labels)
@@ -256,7 +256,6 @@ def _laws(target: Floats, groupings: Sequence[Indices], draws: int, seed: int) -
 
 def _branch(
     metrics: Floats,
-    keep: Flags,
     target: Floats,
     laws: Sequence[Floats],
     groupings: Sequence[Indices],
@@ -264,33 +263,23 @@ def _branch(
     level: float,
 ) -> Branch:
     """One branch; `families` are subtracted where they are given."""
-    count, models = metrics.shape
+    count = len(metrics)
     rho, z, error = (np.full(count, math.nan) for _ in range(3))
     statistic, effects = np.full(count, -math.inf), np.ones(count)
     draws = len(laws[0])
     largest = np.full((len(laws), draws), -math.inf)
     perfect = -math.inf
-    masks, mask_of = np.unique(keep, axis=0, return_inverse=True)
-    for number, mask in enumerate(masks):
-        size = int(mask.sum())
-        own = None if families is None else codes(families[mask].tolist())
-        freedom = size if own is None else size - int(own.max(initial=-1))
-        if size < LEAST_COVERAGE * models or freedom < MINIMUM_MODELS:
-            continue
-        rows = np.flatnonzero(mask_of.ravel() == number)
-        x, y = (_unit(part[:, mask], own) for part in (metrics[rows], target[None]))
-        rows, x = rows[np.isfinite(x[:, 0])], x[np.isfinite(x[:, 0])]
-        if not rows.size or not np.isfinite(y).all():
-            continue
-        groups = [codes(labels[mask].tolist()) for labels in groupings]
-        here = _statistics(x, y, groups, freedom)
+    for part in comparable_parts(metrics, target, groupings, families):
+        rows, x = part.rows, part.x
+        here = statistics(x, part.y, part.groups, part.freedom)
         rho[rows], z[rows], error[rows] = here.rho[:, 0], here.z[:, 0], here.error[:, 0]
         statistic[rows], effects[rows] = here.statistic[:, 0], here.effect[:, 0]
         for law, drawn in enumerate(laws):
-            null = _statistics(x, _unit(drawn[:, mask], own), groups, freedom).statistic
+            y = unit_ranks_within(drawn[:, part.mask], part.families)
+            null = statistics(x, y, part.groups, part.freedom).statistic
             largest[law] = np.fmax(largest[law], null.max(axis=0))  # NaN: a constant target
-        most = half_swap(1.0, size)
-        spread = float(here.effect.min()) * (1.0 + most**2 / 2.0) / (freedom - 3.0)
+        most = half_swap(1.0, x.shape[1])
+        spread = float(here.effect.min()) * (1.0 + most**2 / 2.0) / (part.freedom - 3.0)
         perfect = max(perfect, math.atanh(most) / math.sqrt(spread))
     if math.isinf(perfect):
         return _untested(count)
@@ -316,8 +305,50 @@ def _branch(
 
 
 @dataclass(frozen=True, eq=False)
-class _Statistics:
-    """`[K, draws]` each."""
+class Part:
+    """Metrics that have values for the same models: what is needed to correlate them.
+
+    rows: of the metrics; mask: `[n]`, the models they have.
+    x, y: unit ranks of the metrics and of the target, `[rows, kept]` and `[1, kept]`.
+    groups: codes of each grouping; families: those that were subtracted, if any.
+    freedom: number of models, less one for each family but the first that was subtracted.
+    """
+
+    rows: Indices
+    mask: Flags
+    x: Floats
+    y: Floats
+    groups: list[Indices]
+    families: Indices | None
+    freedom: int
+
+
+def comparable_parts(
+    metrics: Floats,
+    target: Floats,
+    groupings: Sequence[Indices],
+    families: Indices | None = None,
+) -> Iterator[Part]:
+    """The parts of `[K, n]` metrics that have enough models to be tested; others are left out."""
+    keep = np.isfinite(metrics)
+    masks, mask_of = np.unique(keep, axis=0, return_inverse=True)
+    for number, mask in enumerate(masks):
+        size = int(mask.sum())
+        own = None if families is None else codes(families[mask].tolist())
+        freedom = size if own is None else size - int(own.max(initial=-1))
+        if size < LEAST_COVERAGE * target.size or freedom < MINIMUM_MODELS:
+            continue
+        rows = np.flatnonzero(mask_of.ravel() == number)
+        x, y = (unit_ranks_within(part[:, mask], own) for part in (metrics[rows], target[None]))
+        varied = np.isfinite(x[:, 0])
+        if varied.any() and np.isfinite(y).all():
+            groups = [codes(labels[mask].tolist()) for labels in groupings]
+            yield Part(rows[varied], mask, x[varied], y, groups, own, freedom)
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """T and what it is made of, `[K, draws]` each."""
 
     rho: Floats
     z: Floats
@@ -326,7 +357,7 @@ class _Statistics:
     statistic: Floats
 
 
-def _statistics(x: Floats, y: Floats, groupings: Sequence[Indices], freedom: int) -> _Statistics:
+def statistics(x: Floats, y: Floats, groupings: Sequence[Indices], freedom: int) -> Statistics:
     """T and what it is made of, from unit ranks `[K, n]` and `[draws, n]`."""
     rho = np.clip(x @ y.T, -1.0, 1.0)
     most = half_swap(1.0, x.shape[1])
@@ -337,10 +368,10 @@ def _statistics(x: Floats, y: Floats, groupings: Sequence[Indices], freedom: int
         effect = np.maximum(effect, np.maximum(own / 2.0, np.median(own, axis=0)))
     z = np.arctanh(bounded)
     error = np.sqrt(effect * ((1.0 + bounded**2 / 2.0) / (freedom - 3.0)))
-    return _Statistics(rho, z, error, effect, z / error)
+    return Statistics(rho, z, error, effect, z / error)
 
 
-def _unit(values: Floats, families: Indices | None) -> Floats:
+def unit_ranks_within(values: Floats, families: Indices | None) -> Floats:
     """`[rows, n]` centred ranks of unit length, less their family means; NaN where constant."""
     ranks: Floats = rankdata(values, axis=1)
     if families is None:

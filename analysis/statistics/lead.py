@@ -33,7 +33,7 @@ from analysis.statistics.resampling import (
     percentile_interval,
     replicate,
 )
-from analysis.statistics.simultaneous import difference_of_z, joint_errors, joint_errors_within
+from analysis.statistics.simultaneous import difference_of_z, joint_errors
 
 MINIMUM_SERIES_OF_P = 5
 """With fewer, the correlation within series can't be estimated."""
@@ -125,7 +125,7 @@ def lead_p(
         return math.nan, False
     both = np.stack([metric, baseline])
     overall = difference_of_z(joint_errors(both, target, [families, series]), 0, 1)
-    inside = difference_of_z(joint_errors_within(both, target, families, series), 0, 1)
+    inside = difference_of_z(joint_errors(both, target, [series], families), 0, 1)
     within = inside[1] < overall[1]
     gap, error = inside if within else overall
     if math.isnan(gap):

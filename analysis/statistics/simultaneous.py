@@ -33,14 +33,12 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import compress
 from statistics import NormalDist
 
 import numpy as np
 
-from analysis.statistics.correlations import Flags, Floats, Indices, codes, unit_ranks
-from analysis.statistics.decisions import LEAST_COVERAGE
-from analysis.statistics.families import MINIMUM_MODELS, design_effects, half_swap
+from analysis.statistics.correlations import Flags, Floats, Indices, codes
+from analysis.statistics.decisions import comparable_parts, partitions, statistics
 
 LEVEL = 0.95
 SHRINKAGE = 0.85
@@ -71,44 +69,33 @@ class JointErrors:
 
 
 def joint_errors(
-    metrics: Floats, target: Floats, groupings: Sequence[Sequence[Hashable]]
+    metrics: Floats,
+    target: Floats,
+    groupings: Sequence[Sequence[Hashable]],
+    families: Sequence[Hashable] | None = None,
 ) -> JointErrors:
-    """Correlations over all models.
+    """Correlations over all models, or of the ranks less their family means.
 
     Args:
         metrics: `[K, n]`, oriented, NaN where a model has no value.
         target: `[n]`.
-        groupings: labels of the models, each `[n]`: families, series. The one that costs most
-            sets the design effect.
+        groupings: labels of the models, each `[n]`: families, series, developers. The one that
+            costs most sets the design effect.
+        families: `[n]` labels whose means are subtracted: what families share, in metric and
+            target, drops out, and each family costs one model. None subtracts nothing.
     """
-    keep = np.isfinite(metrics)
-    x = unit_ranks(np.where(keep, metrics, 0.0), keep)
-    y = unit_ranks(np.broadcast_to(target, metrics.shape), keep)
-    freedom = keep.sum(axis=1).astype(np.float64)
-    return _joint(x, y, keep, freedom, groupings)
-
-
-def joint_errors_within(
-    metrics: Floats, target: Floats, families: Sequence[Hashable], series: Sequence[Hashable]
-) -> JointErrors:
-    """Correlations of the ranks less their family means: the relation inside families.
-
-    Whatever families share, in metric and target, drops out. Each family costs one model.
-
-    Args:
-        metrics: `[K, n]`, oriented, NaN where a model has no value.
-        target: `[n]`.
-        families: `[n]`; series: `[n]`, each within one family, as `groupings` of `joint_errors`.
-    """
-    keep = np.isfinite(metrics)
-    places = codes(families)
-    member = (np.arange(places.max(initial=-1) + 1)[:, None] == places).astype(np.float64)
-    x, y = (
-        _without_means(unit_ranks(column, keep), keep, member, places)
-        for column in (np.where(keep, metrics, 0.0), np.broadcast_to(target, metrics.shape))
-    )
-    present = (keep.astype(np.float64) @ member.T > 0).sum(axis=1)
-    return _joint(x, y, keep, keep.sum(axis=1) - present + 1.0, [series])
+    rho, z, error = (np.full(len(metrics), math.nan) for _ in range(3))
+    x, y = np.zeros(metrics.shape), np.zeros(metrics.shape)
+    subtracted = None if families is None else codes(families)
+    for part in comparable_parts(metrics, target, partitions(groupings), subtracted):
+        here = statistics(part.x, part.y, part.groups, part.freedom)
+        rho[part.rows], z[part.rows] = here.rho[:, 0], here.z[:, 0]
+        error[part.rows] = here.error[:, 0]
+        kept = np.ix_(part.rows, np.flatnonzero(part.mask))
+        x[kept], y[kept] = part.x, part.y
+    factors = _factors(x, y, np.nan_to_num(rho), np.nan_to_num(z))
+    factors[~np.isfinite(rho)] = 0.0
+    return JointErrors(rho, z, error, factors)
 
 
 def indistinguishable(errors: JointErrors) -> Flags:
@@ -167,26 +154,6 @@ def _paired(z: Floats, scaled: Floats, rows: Indices | None = None) -> tuple[Flo
     return np.where(spread > 0, gap / np.where(spread > 0, spread, 1.0), 0.0), spread
 
 
-def _joint(
-    x: Floats, y: Floats, keep: Flags, freedom: Floats, groupings: Sequence[Sequence[Hashable]]
-) -> JointErrors:
-    """From centred ranks of unit length, `[K, n]`; `freedom` is n where nothing was removed."""
-    covered = keep.sum(axis=1) >= LEAST_COVERAGE * keep.shape[1]
-    rho = np.where(covered & (freedom >= MINIMUM_MODELS), (x * y).sum(axis=1), np.nan)
-    most = np.array(
-        [half_swap(1.0, int(count)) if count > 1 else 0.0 for count in keep.sum(axis=1)]
-    )
-    rho = np.clip(rho, -1.0, 1.0)
-    bounded = np.clip(rho, -most, most)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        z = np.arctanh(bounded)
-        variance = (1.0 + bounded**2 / 2.0) / np.maximum(freedom - 3.0, 1.0)
-    effects = _design_effects(x, y, keep, np.isfinite(rho), groupings)
-    factors = _factors(np.nan_to_num(x), np.nan_to_num(y), np.nan_to_num(rho), np.nan_to_num(z))
-    factors[~np.isfinite(rho)] = 0.0
-    return JointErrors(rho, z, np.sqrt(effects * variance), factors)
-
-
 def _factors(x: Floats, y: Floats, rho: Floats, z: Floats) -> Floats:
     """Rows whose products are C; see the head of this module."""
     rest = x - rho[:, None] * y
@@ -203,28 +170,6 @@ def _factors(x: Floats, y: Floats, rho: Floats, z: Floats) -> Floats:
     return np.asarray(rows / np.where(length > _SMALL, length, 1.0))
 
 
-def _design_effects(
-    x: Floats, y: Floats, keep: Flags, tested: Flags, groupings: Sequence[Sequence[Hashable]]
-) -> Floats:
-    """`[K]` design effects; of several groupings the one that costs most.
-
-    A single estimate from few groups is poor, and that of the best metric was chosen along with
-    it: by chance alone it is twice the typical one. So each metric has the median over those with
-    values for the same models, or half of its own where that is more: a metric that separates
-    families, among others that don't, pays for it.
-    """
-    effects = np.ones(len(x))
-    masks, mask_of = np.unique(keep, axis=0, return_inverse=True)
-    for number, present in enumerate(masks):
-        rows = np.flatnonzero((mask_of.ravel() == number) & tested)
-        for labels in groupings:
-            if rows.size:
-                here = codes(list(compress(labels, present)))
-                own = design_effects(x[rows][:, present], y[rows[:1]][:, present], here)[:, 0]
-                effects[rows] = np.maximum(effects[rows], np.maximum(own / 2.0, np.median(own)))
-    return effects
-
-
 def _normals(factors: Floats, draws: int) -> Iterator[Floats]:
     """Normal columns `[K, draws]` with covariance factors · factorsᵀ, in parts; always the same."""
     for part in _standard_normals(factors.shape[1], draws):
@@ -235,12 +180,3 @@ def _standard_normals(rows: int, draws: int) -> Iterable[Floats]:
     generator = np.random.default_rng(0)
     for first in range(0, draws, _DRAWS_AT_ONCE):
         yield generator.standard_normal((rows, min(_DRAWS_AT_ONCE, draws - first)))
-
-
-def _without_means(ranks: Floats, keep: Flags, member: Floats, places: Indices) -> Floats:
-    """Rows less the means of their families, at unit length; NaN where nothing is left."""
-    counts = np.maximum(keep.astype(np.float64) @ member.T, 1.0)
-    means = (np.nan_to_num(ranks) @ member.T / counts)[:, places]
-    rest = np.where(keep, ranks - means, 0.0)
-    length = np.linalg.norm(rest, axis=1, keepdims=True)
-    return np.asarray(rest / np.where(length > _SMALL, length, np.nan))

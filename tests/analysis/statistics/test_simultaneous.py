@@ -14,7 +14,6 @@ from analysis.statistics import simultaneous
 from analysis.statistics.simultaneous import (
     indistinguishable,
     joint_errors,
-    joint_errors_within,
     p_above,
 )
 
@@ -82,12 +81,12 @@ def test_standard_errors_are_those_of_bonett_and_wright():
 
 def test_within_families_the_error_costs_a_model_a_family():
     metrics, target = study(3, 0.7, families=FAMILIES, share=0.5)
-    errors = joint_errors_within(metrics, target, FAMILIES, list(range(17)))
+    errors = joint_errors(metrics, target, [list(range(17))], FAMILIES)
     # 17 models less 3 family means
     assert errors.error[0] == pytest.approx(
         math.sqrt((1 + errors.rho[0] ** 2 / 2) / (17 - 3 - 3)), rel=1e-9
     )
-    alone = joint_errors_within(metrics, target, list(range(17)), list(range(17)))
+    alone = joint_errors(metrics, target, [list(range(17))], list(range(17)))
     assert not alone.tested.any()
 
 
