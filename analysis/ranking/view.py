@@ -59,15 +59,14 @@ def _answer(ranking: Ranking) -> str:
         return f"{models} are too few to test {tested}: correlations are described, none is tested."
     if ranking.answer == "tracks":
         tracking = ranking.tracking
-        first = rho_text(tracking[0])
-        where = "" if "all-models" in tracking[0].evidence else " (within families only: rho "
-        if where:
-            first += (
-                f"{where}{signed(tracking[0].within_rho)}, {span(tracking[0].within_interval)})"
-            )
+        first = next((row for row in tracking if row.column.admissible), tracking[0])
+        text = rho_text(first)
+        if "all-models" not in first.evidence:
+            within = f"{signed(first.within_rho)}, {span(first.within_interval)}"
+            text += f", by differences within families (rho {within})"
         if len(tracking) == 1:
-            return f"One metric tracks the target: {first}."
-        return f"{counted(len(tracking), 'metric')} track the target, the first is {first}."
+            return f"One metric tracks the target: {text}."
+        return f"{counted(len(tracking), 'metric')} track the target, among them {text}."
     text = f"No metric tracks the target: of {tested} tested, no 95% CI lies above 0."
     opposite = sum(row.verdict == "opposite" for row in ranking.rows)
     if opposite:
