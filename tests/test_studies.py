@@ -80,7 +80,8 @@ def test_the_words_of_the_pages_follow_from_the_figures() -> None:
     for pair, (low, high) in f["leads"].items():
         if all(name in first_five for name in pair.split(" - ")):
             assert low < 0 < high, pair
-    assert f["difference"]["interval"][0] < 0 < f["difference"]["interval"][1]
+    for low, high in (f["difference"]["interval"], f["leads"]["retrieval_gain - longppl_external"]):
+        assert low < 0 < high
     assert set(f["without_two_kinds"]["bits_per_byte"]["highest"][1]) == {"window", "drop-last"}
     new = {name: value for name, value in f["not_published"].items() if name in f["spearman"]}
     assert max(new, key=lambda name: new[name]) == "retrieval_recall"
