@@ -139,6 +139,7 @@ class Desk:
                 "entry,task,value\na,qa,0.5\nb,qa,0.4\na,maths,\nb,maths,1\n"
             ),
             "scores.csv": self._items if "import" in words else self._series,
+            "items.csv": self._items,
             "samples_*.jsonl": self._samples,
             "*.jsonl": self._samples,
             "submission.json": self._submission,
