@@ -1,5 +1,5 @@
--- What is known of a run (or recipe) before any evaluation: its size, and size × planned tokens, where
--- the table has tokens: steps of different batch sizes are not comparable.
+-- What is known of a run (or recipe) before any evaluation: its size, and size × planned tokens,
+-- where the table has tokens: steps of different batch sizes are not comparable.
 
 with series as (
     select * from {{ ref('int_benchmark_series') }}
