@@ -49,7 +49,9 @@ def _rows(path: Path) -> Iterator[tuple[Any, ...]]:
     except (KeyError, TypeError, AttributeError) as error:
         raise TokenmartError(
             f"{path}: is not the JSON of the competition's site (`metadata.metrics` and `data` by "
-            "model); give a CSV, JSON lines or Parquet file"
+            "model); give a CSV, JSON lines or Parquet file",
+            code="no-site-json",
+            where=path,
         ) from error
     for model, columns in models:
         tokens = columns.get("gtokens", [])
