@@ -100,7 +100,9 @@ def score_table(
         if model is not None and model not in known:
             raise TokenmartError(
                 f"--model {model}: not in {path}; {did_you_mean(model, known)}"
-                f"its models: {', '.join(known)}"
+                f"its models: {', '.join(known)}",
+                code="unknown-model",
+                where="--model",
             )
         variables = {
             "last_checkpoints": last_checkpoints,
@@ -144,7 +146,9 @@ def open_table(path: Path, metric: str | None = None) -> duckdb.DuckDBPyConnecti
         if metric not in metrics:
             raise TokenmartError(
                 f"--metric {metric}: not in {path}; {did_you_mean(metric, metrics)}"
-                f"its metrics: {', '.join(metrics)}"
+                f"its metrics: {', '.join(metrics)}",
+                code="unknown-metric",
+                where="--metric",
             )
         scores = scores.filter(pc.equal(scores["metric"], metric))
         assumed = {name: direction for name, direction in assumed.items() if name == metric}
@@ -152,7 +156,9 @@ def open_table(path: Path, metric: str | None = None) -> duckdb.DuckDBPyConnecti
         raise TokenmartError(
             f"{path}: contains scores of {len(metrics)} metrics ({', '.join(metrics)}), and this "
             "command uses one; choose it with --metric, or name the file in a problem file of kind "
-            "table, which reads all metrics"
+            "table, which reads all metrics",
+            code="several-metrics",
+            where=path,
         )
     refuse_without_tokens(path, scores)
     facts = {

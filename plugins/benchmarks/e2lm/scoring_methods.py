@@ -88,7 +88,11 @@ def compare_scoring_methods(
         what = "is no table of scores" if problem is None else "has no target"
         if problem is not None and problem.predict.metrics:
             what = "ranks models, not runs over training"
-        raise TokenmartError(f"--problem {name}: it {what}; name a problem of kind table with one")
+        raise TokenmartError(
+            f"--problem {name}: it {what}; name a problem of kind table with one",
+            code="other-problem",
+            where="--problem",
+        )
     brought = read_table(problem, workspace)
     with open_problem(problem.name, brought) as database:
         models = ModelSql(database, workspace)
@@ -163,7 +167,9 @@ def _decisions(
             f"problem {problem.name}: {counted(len(runs), 'run')} and "
             f"{counted(len(benchmarks), 'benchmark')} have every scoring method at {stage} and "
             f"{target.metric} at the end; 3 runs and one benchmark are needed"
-            + _late_start(database, problem, stage)
+            + _late_start(database, problem, stage),
+            code="too-few-runs",
+            where=stage,
         )
     everything = database.execute(
         f"select distinct {'recipe' if target.size else 'model_id'}, benchmark, metric"

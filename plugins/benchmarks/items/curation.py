@@ -70,7 +70,9 @@ def curate(scores: ItemScores, workspace: Workspace, choice: Choice, seed: int) 
     fewest_checkpoints, shortest = min((n, name) for name, n in scores.checkpoints.items())
     if fewest_checkpoints < 2:
         raise TokenmartError(
-            f"{shortest} has 1 checkpoint, so no rise; leave the model out, or add checkpoints"
+            f"{shortest} has 1 checkpoint, so no rise; leave the model out, or add checkpoints",
+            code="too-few-checkpoints",
+            where=scores.path,
         )
     folds = _folds(scores, choice.folds)
     signal = _choose(scores, workspace, choice, "true", "signal_all")
@@ -140,7 +142,9 @@ def _eligible(scores: ItemScores, choice: Choice) -> int:
         raise TokenmartError(
             f"{scores.path}: lower values of {scores.metric} are better, and items are chosen "
             "whose scores rise; reverse the sign of the scores under another name of the metric, "
-            "or choose another metric"
+            "or choose another metric",
+            code="lower-metric",
+            where=scores.path,
         )
     count = scores.items
     if choice.subjects:
@@ -163,7 +167,9 @@ def _eligible(scores: ItemScores, choice: Choice) -> int:
         fewer = f", or choose fewer with --fewest {count // 2}" if count > 3 else ""
         raise TokenmartError(
             f"{scores.path}: {count} items have a score everywhere, no choice for --fewest "
-            f"{choice.fewest}; add items{fewer}"
+            f"{choice.fewest}; add items{fewer}",
+            code="too-few-items",
+            where=scores.path,
         )
     return count
 
@@ -182,7 +188,9 @@ def _folds(scores: ItemScores, most: int) -> list[Fold]:
             what = f"one {column}" if column == "model" else "models of one size and architecture"
             raise TokenmartError(
                 f"{what} with {min(scores.checkpoints.values())} checkpoints; a held-out "
-                f"evaluation needs 2 {column}s, or {_HALF} checkpoints"
+                f"evaluation needs 2 {column}s, or {_HALF} checkpoints",
+                code="too-few-models",
+                where=scores.path,
             )
         return [Fold("odd checkpoints", even, odd), Fold("even checkpoints", odd, even)]
     count = min(most, len(units))

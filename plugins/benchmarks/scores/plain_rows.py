@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from warehouse.errors import TokenmartError
-from warehouse.table_file import read_rows
+from warehouse.table_file import load_rows, parse_row, quoted
 
 
 class PlainRow(BaseModel):
@@ -37,10 +37,23 @@ def rows_of(path: Path, kind: type[Row]) -> list[Row]:
     Raises:
         TokenmartError: the file can't be read or has no row, or a row is wrong.
     """
-    found = read_rows(path, kind)
-    if not found:
+    with duckdb.connect() as connection:
+        names = load_rows(connection, path, "given")
+        types = {name: kind for name, kind, *_ in connection.execute("describe given").fetchall()}
+        # a float32 of 0.1 is 0.1, as in a text file, and not 0.10000000149011612
+        columns = [
+            f"cast({quoted(name)} as varchar)" if types[name] == "FLOAT" else quoted(name)
+            for name in names
+        ]
+        rows = connection.execute(
+            f"select {', '.join(columns)} from given order by row_number"
+        ).fetchall()
+    if not rows:
         raise TokenmartError(f"{path}: contains no row", code="no-row", where=path)
-    return found
+    return [
+        parse_row(dict(zip(names, values, strict=True)), kind, f"{path}: row {number}")
+        for number, values in enumerate(rows, start=1)
+    ]
 
 
 def as_table(rows: list[Row], schema: pa.Schema) -> pa.Table:

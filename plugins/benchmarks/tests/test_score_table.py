@@ -53,6 +53,9 @@ def test_json_lines_and_parquet_read_alike(tmp_path: Path) -> None:
     other = HEADER.replace("arch", "architecture").replace("tokens_bt", "tokens")
     values = [line.replace(",a,1,", ",a,1e9,").replace(",a,2,", ",a,2e9,") for line in GOOD[1:]]
     assert read_scores(written(tmp_path, other, *values)).equals(expected)
+    narrow = "select * replace (cast(score as float) as score)"
+    duckdb.execute(f"copy ({narrow} from '{tmp_path / 't.jsonl'}') to '{parquet}'")
+    assert read_scores(parquet).equals(expected)
 
 
 def test_names_of_folders_are_no_columns(tmp_path: Path) -> None:
