@@ -160,7 +160,7 @@ def correlate(
         (kind `variant`), by decreasing Spearman correlation. `n` counts models. `ci95_low`,
         `ci95_high` and `p_adjusted` are simultaneous for all metrics tested. `verdict` is what is
         concluded (`tracks`, `not-distinguishable`, `too-few`, …); `tracks_target`: it is `tracks`,
-        that is, the interval over all models or within families lies above 0. `baseline`
+        that is, the interval over all models or within families is above 0. `baseline`
         marks the row that others are compared with. An undefined number is null.
 
     Raises:

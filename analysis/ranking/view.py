@@ -67,7 +67,7 @@ def _answer(ranking: Ranking) -> str:
         if len(tracking) == 1:
             return f"One metric tracks the target: {text}."
         return f"{counted(len(tracking), 'metric')} track the target, among them {text}."
-    text = f"No metric tracks the target: of {tested} tested, no 95% CI lies above 0."
+    text = f"No metric tracks the target: of {tested} tested, no 95% CI is above 0."
     opposite = sum(row.verdict == "opposite" for row in ranking.rows)
     if opposite:
         text += f" {counted(opposite, 'metric')} correlate in the opposite direction."
@@ -247,7 +247,7 @@ EXPLANATION = (
     "95% CI, p adj.: simultaneous for all metrics tested (now and earlier), so valid for a chosen "
     "one; the CI excludes 0 exactly where p is below .05. The upper end of the best metric is that "
     "of a single metric, as selection only raises its rho.",
-    "A metric tracks the target when its CI over all models or within families lies above 0: each "
+    "A metric tracks the target when its CI over all models or within families is above 0: each "
     "errs in at most 2.5% of studies if the labels of families are right.",
     "Null distribution: the target in random order, and drawn with groups of models (family, "
     "series, developer) that share 50% or 90% of the variance; the largest p counts.",

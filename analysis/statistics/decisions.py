@@ -25,7 +25,7 @@ a claim holds under the finest grouping (each model alone) and the coarsest.
 **One decision.** p = 2 · (1 + #{max T* ≥ T_k}) / (draws + 1), and the interval is z ± c·se with the
 c that belongs to p < level: it excludes 0 exactly where p is below the level. The best metric's
 upper bound is z + 1.96·se, as selection only raises its rho. A metric tracks the target when the
-interval over all models or that within families lies above 0; each errs in at most half of the
+interval over all models or that within families is above 0; each errs in at most half of the
 level (5%).
 
 **Too few.** Nothing is claimed where no metric could be: when a metric in perfect agreement with
@@ -70,7 +70,7 @@ Verdict = Literal[
 ]  # fmt: skip
 """What is concluded about a metric:
 
-tracks: an interval lies above 0. opposite: that over all models lies below 0.
+tracks: an interval is above 0. opposite: that over all models is below 0.
 not-distinguishable: from 0. too-few: the models can't support a claim about any metric.
 missing-models: it tracks among the models it has, and lacks others. constant: the same for every
 model; constant-target: the target is. uneven-documents: it tracks, with values from fewer documents
@@ -153,7 +153,7 @@ class Decisions:
         return not attainable < self.level or 2.0 / self.orders >= self.level
 
     def evidence(self, metric: int) -> tuple[str, ...]:
-        """Which interval lies above 0: `all-models`, `within-families`."""
+        """Which interval is above 0: `all-models`, `within-families`."""
         branches = (("all-models", self.overall), ("within-families", self.within))
         return tuple(name for name, branch in branches if branch.p[metric] < self.level)
 
