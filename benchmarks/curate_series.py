@@ -37,8 +37,8 @@ import yaml  # noqa: E402
 from warehouse.paths import find_workspace  # noqa: E402
 from warehouse.problem.spec import load_problem  # noqa: E402
 from warehouse.progress import Progress, progress_bar  # noqa: E402
+from warehouse.sources.folders import ProblemFolders  # noqa: E402
 from warehouse.sources.packages import PinnedArchive  # noqa: E402
-from warehouse.sources.place import Place  # noqa: E402
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -207,7 +207,7 @@ def pages() -> tuple[list[str], list[str]]:
     problem = load_problem("minilong", workspace)
     documents = problem.documents
     assert isinstance(documents, PinnedArchive)
-    texts = [text for _, text in documents.texts(Place(workspace, problem.name), 2000)]
+    texts = [text for _, text in documents.texts(ProblemFolders(workspace, problem.name), 2000)]
     return [text for at, text in enumerate(texts) if at % HELD_OUT], texts[::HELD_OUT]
 
 

@@ -21,7 +21,7 @@ from warehouse.files import files_sha256, storage_errors
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.sources.checkpoint_files import PICKLED
-from warehouse.sources.place import Place
+from warehouse.sources.folders import ProblemFolders
 from warehouse.terminal import listed
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def find_checkpoint(
             message states what to do.
         StorageError: the cache can't be written.
     """
-    found = spec.locate(Place(workspace, problem, asked=asked))
+    found = spec.locate(ProblemFolders(workspace, problem, asked=asked))
     if found.is_gguf:
         convert = partial(_convert_gguf, spec.full_id, found.path)
         folder = _converted(found.revision, workspace, convert, made=_GGUF_MADE)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from extract.checkpoints import Checkpoint, trusts_remote_code
 from extract.failures import load_errors
 from warehouse.errors import TokenmartError
-from warehouse.files import remembered
+from warehouse.files import cached
 from warehouse.paths import Workspace
 from warehouse.probes.request import Ids
 from warehouse.problem.models import ModelSpec
@@ -190,7 +190,7 @@ def tokenizer_fingerprint(checkpoint: Checkpoint, spec: ModelSpec, workspace: Wo
     """sha256 of a checkpoint's tokenizer and BOS policy, without loading it a second time."""
     reader = f"as published, BOS of GGUF as stated|transformers={version('transformers')}"
     key = f"tokenizer|{checkpoint.revision}|bos={spec.bos}|{reader}"
-    return remembered(key, lambda: load_tokenizer(checkpoint, spec).sha256, workspace)
+    return cached(key, lambda: load_tokenizer(checkpoint, spec).sha256, workspace)
 
 
 @lru_cache(maxsize=2)

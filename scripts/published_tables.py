@@ -35,7 +35,7 @@ from model_tables import (
     scaling_rows,
 )
 
-from warehouse.files import appearing, sha256_file, write_whole
+from warehouse.files import replacing, sha256_file, write_whole
 
 PUBLISHED = Path(__file__).parents[1] / "data" / "published"
 COMPRESSION_LEVEL = 19
@@ -352,7 +352,7 @@ def main(
         source, rows_of = TABLES[name]
         table = compact(rows_of(archive(clone, source)))
         path = out / f"{name}.parquet"
-        with appearing(path) as draft:
+        with replacing(path) as draft:
             pq.write_table(
                 table, draft, compression="zstd", compression_level=COMPRESSION_LEVEL,
                 row_group_size=len(table), store_schema=False,

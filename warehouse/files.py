@@ -48,7 +48,7 @@ def sha256_file(path: Path, size: float = math.inf) -> str:
     return digest.hexdigest()
 
 
-def remembered(key: str, compute: Callable[[], str], workspace: Workspace) -> str:
+def cached(key: str, compute: Callable[[], str], workspace: Workspace) -> str:
     """A hash from the cache's memory, computed and kept at its first use.
 
     Raises:
@@ -78,21 +78,21 @@ def file_stamp(path: Path) -> str:
     return f"{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ctime_ns}|{stat.st_ino}"
 
 
-def remembered_sha256(path: Path, workspace: Workspace) -> str:
+def cached_sha256(path: Path, workspace: Workspace) -> str:
     """sha256 of a file, remembered by its `file_stamp`.
 
     Raises:
         OSError: it can't be read.
     """
     key = f"{path.resolve()}|{file_stamp(path)}"
-    return remembered(key, lambda: sha256_file(path), workspace)
+    return cached(key, lambda: sha256_file(path), workspace)
 
 
 def files_sha256(paths: Iterable[Path], workspace: Workspace) -> str:
     """One sha256 of several files, of their names and contents, in the order given."""
     digest = hashlib.sha256()
     for path in paths:
-        digest.update(f"{path.name}:{remembered_sha256(path, workspace)}\n".encode())
+        digest.update(f"{path.name}:{cached_sha256(path, workspace)}\n".encode())
     return digest.hexdigest()
 
 
@@ -135,7 +135,7 @@ def is_explained(error: OSError) -> bool:
 
 
 @contextmanager
-def appearing(path: Path, remedy: str = _AGAIN) -> Iterator[Path]:
+def replacing(path: Path, remedy: str = _AGAIN) -> Iterator[Path]:
     """A temporary file in the same folder to write to; it replaces `path` when the block succeeds.
 
     Readers see the old file or the new one, whole, also after a power failure. A pipe or a device
@@ -177,7 +177,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
         StorageError: it can't be written.
     """
     data = content.encode() if isinstance(content, str) else content
-    with appearing(path) as draft:
+    with replacing(path) as draft:
         draft.write_bytes(data)
 
 

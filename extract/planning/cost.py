@@ -175,8 +175,8 @@ def document_lengths(selection: Selection) -> tuple[list[int], str]:
     """Tokens per document (estimated from UTF-8 bytes), and where the estimate comes from."""
     problem, limit = selection.problem, selection.max_tokens
     documents = problem.documents
-    place = problem.place(selection.workspace)
-    sizes = documents.sizes(place)
+    folders = problem.folders(selection.workspace)
+    sizes = documents.sizes(folders)
     path = documents_path(problem, selection.workspace)
     if sizes is not None:
         wholes = [size.characters for size in sizes]
@@ -202,7 +202,7 @@ def document_lengths(selection: Selection) -> tuple[list[int], str]:
         origin = (
             f"{'an unknown number of' if documents.count is None else len(lengths)} documents, "
             f"counted as {len(lengths)} of {documents.expected_tokens:,} tokens, since they are "
-            f"not here yet: {documents.need(place).remedy}"
+            f"not here yet: {documents.required_file(folders).remedy}"
         )
     return [min(n, limit) if limit else n for n in lengths], origin
 

@@ -32,7 +32,7 @@ from warehouse.sources.checkpoint_files import (
     is_mask_buffer,
     text_config,
 )
-from warehouse.sources.place import Place
+from warehouse.sources.folders import ProblemFolders
 
 _LARGEST_HEADER = 100_000_000
 """Bytes; the safetensors format's own limit."""
@@ -69,7 +69,7 @@ def model_size(
         folder: its checkpoint, where it is here already.
         problem: name of the problem, whose lock file has the commit of a repository.
     """
-    path = folder or spec.present(Place(workspace, problem))
+    path = folder or spec.present(ProblemFolders(workspace, problem))
     shape, counted, weights = _of_files(path) if path else (None, None, None)
     stated = spec.parameters
     if shape is not None:

@@ -177,7 +177,7 @@ def most_tokens(selection: Selection, spec: ModelSpec) -> int | None:
     problem = selection.problem
     if problem.documents.too_long != "truncate":
         return None
-    context = spec.context_limit(problem.place(selection.workspace))
+    context = spec.context_limit(problem.folders(selection.workspace))
     return None if context is None else max(2, context - 1 - problem.documents.room)
 
 

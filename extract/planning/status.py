@@ -14,7 +14,7 @@ from extract.planning.cost import PlannedWork, document_lengths, planned_memory
 from extract.planning.plan import Document, Selection, most_tokens
 from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelSpec
-from warehouse.problem.needs import notices, scored_models
+from warehouse.problem.required_files import notices, scored_models
 from warehouse.problem.spec import RecallTarget
 from warehouse.problem.tables import documents_path, whole_characters
 from warehouse.store.ledger import UnitRecord, whole_tokens
@@ -178,7 +178,7 @@ def status_rows(selection: Selection) -> list[dict[str, Any]]:
     path = documents_path(problem, workspace)
     lengths, _ = document_lengths(selection)
     expected = pq.read_metadata(path).num_rows if path.is_file() else problem.documents.count
-    if expected is None and problem.documents.need(problem.place(workspace)).present:
+    if expected is None and problem.documents.required_file(problem.folders(workspace)).present:
         expected = len(lengths)
     longest = max(lengths, default=0)
     rows = []

@@ -22,10 +22,10 @@ from extract.planning.plan import Selection
 from extract.planning.status import UNKNOWN, current_units, unscored_lines
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
-from warehouse.problem.needs import downloads_text, notices, problem_needs
+from warehouse.problem.required_files import downloads_text, notices, required_files
 from warehouse.problem.spec import Problem
 from warehouse.problem.tables import documents_changed, documents_path
-from warehouse.sources.place import Need
+from warehouse.sources.folders import RequiredFile
 from warehouse.store.parquet_files import read_table
 from warehouse.terminal import Column, counted, listed
 
@@ -92,7 +92,7 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
     longest = max(lengths, default=0)
     works: dict[tuple[int, ...], Work] = {}
     documents = _documents(problem, workspace, len(lengths))
-    needs = problem_needs(problem, workspace, selection.models)
+    needs = required_files(problem, workspace, selection.models)
     missing = {need.name: need.download_bytes for need in needs if not need.present}
     to_place = {
         need.name: need.remedy for need in needs if not need.present and need.source == "local"
@@ -173,7 +173,7 @@ def _cut_notes(lengths: Sequence[int], selection: Selection) -> list[str]:
     by_context: dict[int | None, list[str]] = {}
     problem = selection.problem
     for spec in selection.models:
-        context = spec.context_limit(problem.place(selection.workspace))
+        context = spec.context_limit(problem.folders(selection.workspace))
         by_context.setdefault(context, []).append(spec.full_id)
     rules = problem.documents
     truncates = rules.too_long == "truncate"
@@ -222,7 +222,7 @@ def _unknown(models: Sequence[PlannedModel]) -> list[str]:
     ]
 
 
-def _in_all(models: Sequence[PlannedModel], needs: Sequence[Need]) -> list[str]:
+def _in_all(models: Sequence[PlannedModel], needs: Sequence[RequiredFile]) -> list[str]:
     """Disk and download of what is still to do, in one sum, and how long the download takes."""
     missing = [need for need in needs if not need.present]
     fetched = sum(need.download_bytes or 0 for need in missing)

@@ -20,7 +20,7 @@ from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import Problem, RecallTarget
 from warehouse.progress import Progress
-from warehouse.sources.place import Place
+from warehouse.sources.folders import ProblemFolders
 from warehouse.store.ledger import fingerprint
 from warehouse.store.parquet_files import read_table, write_table
 from warehouse.store.schema import DOWNSTREAM
@@ -128,7 +128,7 @@ def measure_recall(target: RecallTarget, selection: Selection, progress: Progres
         DeviceLostError: the GPU failed.
         StorageError: nothing more can be stored; what was measured is kept.
     """
-    texts = target.filler.texts(Place(selection.workspace))
+    texts = target.filler.texts(ProblemFolders(selection.workspace))
     outcome = Outcome()
     for spec in selection.models:
 

@@ -12,7 +12,7 @@ from plugins.merging.headers import Tensor, count_parameters, read_headers
 from plugins.merging.problem import Expert, MergeProblem
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
-from warehouse.sources.place import Place
+from warehouse.sources.folders import ProblemFolders
 from warehouse.strict_json import StrictJsonError, read_json
 
 _LARGEST_JSON = 64 << 20
@@ -61,9 +61,9 @@ def find_folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -> 
     Raises:
         TokenmartError: the folder is missing; the message has the remedy.
     """
-    place = Place(workspace, problem.name)
+    folders = ProblemFolders(workspace, problem.name)
     if expert.adapter is not None:
-        folder = place.resolve(expert.adapter)
+        folder = folders.resolve(expert.adapter)
         if not (folder / "adapter_config.json").is_file():
             raise TokenmartError(
                 f"{expert.name}: adapter {folder} contains no adapter_config.json; give a folder "
@@ -71,16 +71,16 @@ def find_folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -> 
             )
         return folder
     assert expert.source is not None
-    found = expert.source.present(expert.name, place)
+    found = expert.source.present(expert.name, folders)
     if found is None:
-        need = expert.source.need(expert.name, place)
+        need = expert.source.required_file(expert.name, folders)
         fetched = f"`tokenmart merge run --problem {problem.asked}` without --dry-run fetches them"
         # `data fetch` supports only problems with documents
-        remedy = fetched if place.fetch_command in need.remedy else need.remedy
+        remedy = fetched if folders.fetch_command in need.remedy else need.remedy
         raise TokenmartError(f"{expert.name}: its weights are not here ({need.path}); {remedy}")
     if found.is_file():
         converted = (
-            workspace.cache / "checkpoints" / expert.source.locate(expert.name, place).revision
+            workspace.cache / "checkpoints" / expert.source.locate(expert.name, folders).revision
         )
         if not (converted / "config.json").is_file():
             raise TokenmartError(

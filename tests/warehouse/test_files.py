@@ -13,9 +13,9 @@ import pytest
 
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import (
-    appearing,
+    cached_sha256,
     refuse_protected,
-    remembered_sha256,
+    replacing,
     sha256_file,
     storage_errors,
     write_whole,
@@ -28,7 +28,7 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "new" / "a.txt"
     write_whole(path, "café")
     assert path.read_bytes() == "café".encode()
-    with pytest.raises(RuntimeError), appearing(path) as draft:
+    with pytest.raises(RuntimeError), replacing(path) as draft:
         draft.write_text("half")
         raise RuntimeError
     assert path.read_text(encoding="utf-8") == "café"
@@ -166,13 +166,13 @@ def test_a_changed_file_of_equal_size_and_time_has_another_hash(workspace: Works
     path = workspace.root / "model.safetensors"
     path.write_bytes(b"first weights")
     before = path.stat()
-    first = remembered_sha256(path, workspace)
+    first = cached_sha256(path, workspace)
     path.write_bytes(b"other weights")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert path.stat().st_mtime_ns == before.st_mtime_ns
-    assert remembered_sha256(path, workspace) == sha256_file(path) != first
+    assert cached_sha256(path, workspace) == sha256_file(path) != first
     # and one that was put in its place
     (path.parent / "next").write_bytes(b"third weights")
     os.utime(path.parent / "next", ns=(before.st_atime_ns, before.st_mtime_ns))
     (path.parent / "next").replace(path)
-    assert remembered_sha256(path, workspace) == sha256_file(path)
+    assert cached_sha256(path, workspace) == sha256_file(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from warehouse.errors import StorageError
-from warehouse.files import remembered
+from warehouse.files import cached
 from warehouse.metrics.tries import Try, remember
 from warehouse.paths import Workspace
 
@@ -17,8 +17,8 @@ DEEP = "[" * 100_000
 def test_a_damaged_memory_of_hashes_is_made_again(workspace: Workspace, text: str) -> None:
     workspace.cache.mkdir(parents=True)
     (workspace.cache / "hashes.json").write_text(text)
-    assert remembered("key", lambda: "hash", workspace) == "hash"
-    assert remembered("key", lambda: "another", workspace) == "hash"
+    assert cached("key", lambda: "hash", workspace) == "hash"
+    assert cached("key", lambda: "another", workspace) == "hash"
 
 
 @pytest.mark.parametrize("text", [DEEP, "{"])

@@ -22,17 +22,17 @@ from packaging.version import Version
 from warehouse.child_process import NOT_FROM_HERE
 from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
-from warehouse.problem.needs import (
+from warehouse.problem.problem_files import problem_kind, read_problem_file
+from warehouse.problem.required_files import (
     downloads_text,
     later_target,
     notices,
-    problem_needs,
+    required_files,
     scored_models,
 )
-from warehouse.problem.problem_files import problem_kind, read_problem_file
 from warehouse.problem.spec import FileTarget, Problem, load_problem
+from warehouse.sources.folders import RequiredFile
 from warehouse.sources.lock_file import changed, lock_path
-from warehouse.sources.place import Need
 
 EXTRACTION_PACKAGES = ("torch", "transformers")
 """A light installation, which queries and builds, has none of them."""
@@ -218,7 +218,7 @@ def _database(workspace: Workspace) -> Check:
 
 
 def _problem(problem: Problem, workspace: Workspace) -> Iterator[Check]:
-    needs = problem_needs(problem, workspace)
+    needs = required_files(problem, workspace)
     for need in needs:
         name = f"{need.kind}: {need.name}"
         if need.present:
@@ -245,7 +245,7 @@ def _problem(problem: Problem, workspace: Workspace) -> Iterator[Check]:
         yield Check("target", "ok" if complete else "note", finding, "" if complete else remedy)
 
 
-def _kept(name: str, need: Need, problem: Problem, workspace: Workspace) -> Check:
+def _kept(name: str, need: RequiredFile, problem: Problem, workspace: Workspace) -> Check:
     """Files must equal their record of first use, if there is one."""
     path = Path(need.path)
     difference = changed(workspace, problem.name, path) if path.is_file() else ""
@@ -256,7 +256,7 @@ def _kept(name: str, need: Need, problem: Problem, workspace: Workspace) -> Chec
     return Check(name, "missing", difference, remedy)
 
 
-def _downloads(absent: list[Need], workspace: Workspace) -> Iterator[Check]:
+def _downloads(absent: list[RequiredFile], workspace: Workspace) -> Iterator[Check]:
     """Whether the disk of the data takes the checkpoints still to be fetched, and their copies."""
     if finding := downloads_text(absent):
         wanted = sum((need.download_bytes or 0) + need.copy_bytes for need in absent)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from warehouse.paths import Workspace
     from warehouse.problem.models import ModelSpec
     from warehouse.problem.spec import Problem
-    from warehouse.sources.place import Place
+    from warehouse.sources.folders import ProblemFolders
 
 MOST_NAMED = 10
 NO_TARGET = "target: none; the problem is for `tokenmart extract` and `tokenmart sql`"
@@ -136,11 +136,11 @@ def fetch(
     if dry_run:
         _show_needs(problem, workspace, kind, chosen)
         return
-    place = problem.place(workspace, offline)
+    folders = problem.folders(workspace, offline)
     steps: dict[str, Callable[[], None]] = {
         "documents": lambda: _fetch_documents(problem, workspace, offline),
-        "models": lambda: _fetch_models(problem, place, chosen, kind == "models"),
-        "target": lambda: _fetch_target(problem, place),
+        "models": lambda: _fetch_models(problem, folders, chosen, kind == "models"),
+        "target": lambda: _fetch_target(problem, folders),
     }
     failures: list[TokenmartError] = []
     for name, step in steps.items():
@@ -159,9 +159,11 @@ def fetch(
 def _show_needs(
     problem: Problem, workspace: Workspace, kind: str | None, chosen: list[ModelSpec]
 ) -> None:
-    from warehouse.problem.needs import downloads_text, problem_needs
+    from warehouse.problem.required_files import downloads_text, required_files
 
-    needs = [n for n in problem_needs(problem, workspace, chosen or None) if kind in (None, n.kind)]
+    needs = [
+        n for n in required_files(problem, workspace, chosen or None) if kind in (None, n.kind)
+    ]
     for need in needs:
         state = "here   " if need.present else "missing"
         where = need.path if need.present else f"from {need.source}"
@@ -188,7 +190,7 @@ def _about_target(problem: Problem, workspace: Workspace, kind: str | None) -> s
 
     No warning either if only the target is fetched and a metric is preregistered.
     """
-    from warehouse.problem.needs import later_target
+    from warehouse.problem.required_files import later_target
 
     registered = (workspace.preregistered / f"{problem.name}.json").exists()
     if not later_target(problem, workspace) or (kind == "target" and registered):
@@ -201,8 +203,8 @@ def _about_target(problem: Problem, workspace: Workspace, kind: str | None) -> s
     )
 
 
-def _fetch_target(problem: Problem, place: Place) -> None:
-    from warehouse.problem.needs import scored_models
+def _fetch_target(problem: Problem, folders: ProblemFolders) -> None:
+    from warehouse.problem.required_files import scored_models
     from warehouse.problem.spec import FileTarget, RecallTarget
     from warehouse.problem.target_file import read_locked_target
     from warehouse.sources.download import ensure_locked_file
@@ -211,15 +213,15 @@ def _fetch_target(problem: Problem, place: Place) -> None:
     if target is None:
         click.echo(NO_TARGET)
     elif isinstance(target, RecallTarget):
-        click.echo(f"target: {len(target.filler.texts(place))} filler texts for the recall task")
+        click.echo(f"target: {len(target.filler.texts(folders))} filler texts for the recall task")
     elif isinstance(target, FileTarget):
-        file = ensure_locked_file(target.path, target.url, place, "target")
+        file = ensure_locked_file(target.path, target.url, folders, "target")
         models = [spec.full_id for spec in problem.ranked_models]
-        workspace, asked = place.workspace, problem.asked
+        workspace, asked = folders.workspace, problem.asked
         read_locked_target(workspace, problem.name, target.path, models, asked=asked)
         click.echo(f"target: {file}")
     else:
-        done = len(scored_models(problem, place.workspace))
+        done = len(scored_models(problem, folders.workspace))
         click.echo(
             f"target: imported for {done} of {len(problem.ranked_models)} models "
             f"(tokenmart data import --problem {problem.asked})"
@@ -227,7 +229,7 @@ def _fetch_target(problem: Problem, place: Place) -> None:
 
 
 def _fetch_models(
-    problem: Problem, place: Place, chosen: list[ModelSpec], with_on_demand: bool
+    problem: Problem, folders: ProblemFolders, chosen: list[ModelSpec], with_on_demand: bool
 ) -> None:
     done: set[tuple[object, str]] = set()
     later = 0
@@ -237,7 +239,7 @@ def _fetch_models(
             later += 1
         elif checkpoint not in done:
             done.add(checkpoint)
-            found = spec.locate(place)
+            found = spec.locate(folders)
             click.echo(
                 f"model: {checkpoint[1]} at {found.path} (revision {found.revision[:12]}; "
                 f"licence: {spec.licence})"

@@ -13,7 +13,7 @@ from warehouse.frozen import Frozen, one_of
 from warehouse.problem.problem_files import RankedModel
 from warehouse.sources import packages  # noqa: F401 - defines a kind
 from warehouse.sources.checkpoint_files import trained_context
-from warehouse.sources.place import Need, Place
+from warehouse.sources.folders import ProblemFolders, RequiredFile
 from warehouse.sources.weights import Located, WeightSource
 
 if TYPE_CHECKING:
@@ -241,28 +241,28 @@ class ModelSpec(Frozen):
         """The partition key of the checkpoint that the interventions act on."""
         return None if self.base is None else slug(self.base)
 
-    def locate(self, place: Place) -> Located:
+    def locate(self, folders: ProblemFolders) -> Located:
         """The model's weights, fetched when they are missing; a variant's are its base's.
 
         Raises:
             TokenmartError: missing and can't be fetched, or not what was promised.
         """
-        return self.source.locate(self.base or self.full_id, place)
+        return self.source.locate(self.base or self.full_id, folders)
 
-    def present(self, place: Place) -> Path | None:
+    def present(self, folders: ProblemFolders) -> Path | None:
         """The folder or GGUF file with the model's weights, when it is here."""
-        return self.source.present(self.base or self.full_id, place)
+        return self.source.present(self.base or self.full_id, folders)
 
-    def context_limit(self, place: Place) -> int | None:
+    def context_limit(self, folders: ProblemFolders) -> int | None:
         """Longest input in tokens: the problem file's word, else that of files that are here."""
         if self.context is not None:
             return self.context
-        path = self.present(place)
+        path = self.present(folders)
         return None if path is None else trained_context(path)
 
-    def need(self, place: Place) -> Need:
+    def required_file(self, folders: ProblemFolders) -> RequiredFile:
         """Files required for the model, their source and approximate size."""
-        need = self.source.need(self.base or self.full_id, place)
+        need = self.source.required_file(self.base or self.full_id, folders)
         if not self.source.on_demand:
             return need
         size = self.parameters and PUBLISHED_BYTES * self.parameters

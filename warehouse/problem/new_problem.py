@@ -92,14 +92,14 @@ def write_problem(
         "probes": [{"kind": "full"}],
     }
     draft = _parsed(content, out, workspace)
-    place = draft.place(workspace)
+    folders = draft.folders(workspace)
     for model in draft.models:
-        if isinstance(model.source, LocalSource) and model.present(place) is None:
+        if isinstance(model.source, LocalSource) and model.present(folders) is None:
             what = f"--model {model.source.path}: the folder has no config.json"
             raise TokenmartError(what, code="no-model", where=model.source.path)
-    documents = draft.documents.read(place)
+    documents = draft.documents.read(folders)
     sizes = [text_size(document.text) for document in documents]
-    contexts = [limit for model in draft.models if (limit := model.context_limit(place))]
+    contexts = [limit for model in draft.models if (limit := model.context_limit(folders))]
     most = max(2, min(contexts) - 1 - RETRIEVAL_HEADROOM) if contexts else None
     read = [size.tokens if most is None else min(most, size.tokens) for size in sizes]
     per_token = BYTES_PER_TOKEN * sum(s.characters for s in sizes) / sum(s.bytes for s in sizes)

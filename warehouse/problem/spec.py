@@ -30,8 +30,8 @@ from warehouse.problem.problem_files import (
 from warehouse.problem.yaml_file import YamlTree, check, parse_yaml
 from warehouse.sources import json_documents  # noqa: F401 - defines a kind
 from warehouse.sources.documents import DocumentSource
+from warehouse.sources.folders import ProblemFolders
 from warehouse.sources.packages import PinnedArchive
-from warehouse.sources.place import Place
 
 if TYPE_CHECKING:
     Documents = DocumentSource
@@ -159,9 +159,9 @@ class Problem(Frozen):
         """Value of `--problem` that selects this problem: its name or the path of its file."""
         return shlex.quote(self._asked or self.name)
 
-    def place(self, workspace: Workspace, offline: bool = False) -> Place:
+    def folders(self, workspace: Workspace, offline: bool = False) -> ProblemFolders:
         """Places of the problem's files."""
-        return Place(workspace, self.name, offline, self.asked)
+        return ProblemFolders(workspace, self.name, offline, self.asked)
 
     @property
     def baseline(self) -> str:

@@ -15,7 +15,7 @@ from warehouse.paths import Workspace
 from warehouse.problem.problem_files import record_file
 from warehouse.problem.spec import Problem
 from warehouse.sources.documents import FolderDocuments, documents_table
-from warehouse.sources.place import Place
+from warehouse.sources.folders import ProblemFolders
 from warehouse.store.parquet_files import read_table, write_table
 from warehouse.store.schema import CONDITION_PAIRS, LINEUP
 
@@ -28,7 +28,7 @@ WHOLE_KEY = b"tokenmart.whole_characters"
 
 def documents_path(problem: Problem, workspace: Workspace) -> Path:
     """The documents table of a problem."""
-    return Place(workspace, problem.name).documents_table
+    return ProblemFolders(workspace, problem.name).documents_table
 
 
 def ensure_documents(problem: Problem, workspace: Workspace, offline: bool = False) -> pa.Table:
@@ -38,12 +38,12 @@ def ensure_documents(problem: Problem, workspace: Workspace, offline: bool = Fal
         LockedFileError: a locked file is missing, changed or malformed.
         TokenmartError: a package can't be fetched or has another hash.
     """
-    place = Place(workspace, problem.name, offline, problem.asked)
-    path = place.documents_table
+    folders = ProblemFolders(workspace, problem.name, offline, problem.asked)
+    path = folders.documents_table
     limit = problem.documents.max_characters
-    origin = _origin(problem, place)
+    origin = _origin(problem, folders)
     if not _made_from(path, origin):
-        documents = problem.documents.grouped(problem.documents.read(place))
+        documents = problem.documents.grouped(problem.documents.read(folders))
         table = documents_table(documents, limit)
         footers = {SOURCE_KEY: origin}
         whole = [len(document.text) for document in documents]
@@ -54,9 +54,9 @@ def ensure_documents(problem: Problem, workspace: Workspace, offline: bool = Fal
     return read_table(path)
 
 
-def _origin(problem: Problem, place: Place) -> str:
+def _origin(problem: Problem, folders: ProblemFolders) -> str:
     """What the documents table is made from: the texts, and how they are cut and grouped."""
-    origin = problem.documents.source_sha256(place)
+    origin = problem.documents.source_sha256(folders)
     limit = problem.documents.max_characters
     if limit is not None:
         origin = f"{origin}, cut at {limit} characters"
@@ -67,11 +67,11 @@ def _origin(problem: Problem, place: Place) -> str:
 
 def documents_changed(problem: Problem, workspace: Workspace) -> bool:
     """Whether a folder's texts are others than those of the documents table; nothing is written."""
-    place = Place(workspace, problem.name, True, problem.asked)
-    if not isinstance(problem.documents, FolderDocuments) or not place.documents_table.is_file():
+    folders = ProblemFolders(workspace, problem.name, True, problem.asked)
+    if not isinstance(problem.documents, FolderDocuments) or not folders.documents_table.is_file():
         return False
-    here = problem.documents.need(place).present
-    return here and not _made_from(place.documents_table, _origin(problem, place))
+    here = problem.documents.required_file(folders).present
+    return here and not _made_from(folders.documents_table, _origin(problem, folders))
 
 
 def whole_characters(problem: Problem, workspace: Workspace) -> list[int]:

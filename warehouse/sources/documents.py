@@ -17,7 +17,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from warehouse.errors import TokenmartError
 from warehouse.files import sha256_file
 from warehouse.frozen import Frozen, from_folder
-from warehouse.sources.place import Need, Place
+from warehouse.sources.folders import ProblemFolders, RequiredFile
 from warehouse.store.schema import DOCUMENTS
 from warehouse.table_file import load_rows, quoted
 from warehouse.text_file import read_text
@@ -130,10 +130,10 @@ class DocumentSource(Frozen, ABC):
         return found
 
     @abstractmethod
-    def need(self, place: Place) -> Need:
+    def required_file(self, folders: ProblemFolders) -> RequiredFile:
         """Files that must be on disk; nothing is read or fetched."""
 
-    def sizes(self, place: Place) -> list[TextSize] | None:
+    def sizes(self, folders: ProblemFolders) -> list[TextSize] | None:
         """Size of each document, where the texts are on this machine to be read; else None.
 
         For a plan: nothing is fetched, recorded or checked against a record.
@@ -144,7 +144,7 @@ class DocumentSource(Frozen, ABC):
         return None
 
     @abstractmethod
-    def provenance(self, place: Place) -> dict[str, str]:
+    def provenance(self, folders: ProblemFolders) -> dict[str, str]:
         """The source in a submission's bundle: its name, and its `sha256`.
 
         Raises:
@@ -152,7 +152,7 @@ class DocumentSource(Frozen, ABC):
         """
 
     @abstractmethod
-    def source_sha256(self, place: Place) -> str:
+    def source_sha256(self, folders: ProblemFolders) -> str:
         """Hash of all that the documents depend on; other documents have another.
 
         Raises:
@@ -160,7 +160,7 @@ class DocumentSource(Frozen, ABC):
         """
 
     @abstractmethod
-    def read(self, place: Place) -> list[Document]:
+    def read(self, folders: ProblemFolders) -> list[Document]:
         """The documents in corpus order, fetched when they are missing.
 
         Raises:
@@ -205,39 +205,39 @@ class FolderDocuments(DocumentSource):
     kind: Literal["folder"]
     path: Path
 
-    def need(self, place: Place) -> Need:
+    def required_file(self, folders: ProblemFolders) -> RequiredFile:
         """The folder or file, which only the user can place."""
-        here = place.resolve(self.path)
+        here = folders.resolve(self.path)
         remedy = f"place the texts at {here}, or correct documents.path in the problem file"
-        return Need("documents", str(self.path), here.exists(), str(here), "local", remedy)
+        return RequiredFile("documents", str(self.path), here.exists(), str(here), "local", remedy)
 
-    def provenance(self, place: Place) -> dict[str, str]:
+    def provenance(self, folders: ProblemFolders) -> dict[str, str]:
         """The path as the problem file gives it, and the hash of what is there."""
-        return {"path": self.path.as_posix(), "sha256": self.source_sha256(place)}
+        return {"path": self.path.as_posix(), "sha256": self.source_sha256(folders)}
 
-    def sizes(self, place: Place) -> list[TextSize] | None:
+    def sizes(self, folders: ProblemFolders) -> list[TextSize] | None:
         """Size of each file; None where there is no such folder or file."""
-        if not place.resolve(self.path).exists():
+        if not folders.resolve(self.path).exists():
             return None
-        return [text_size(document.text) for document in self.read(place)]
+        return [text_size(document.text) for document in self.read(folders)]
 
-    def source_sha256(self, place: Place) -> str:
+    def source_sha256(self, folders: ProblemFolders) -> str:
         """sha256 of the names and contents of all files."""
         digest = hashlib.sha256()
-        for name, file in self._files(place):
+        for name, file in self._files(folders):
             digest.update(f"{name}\0{sha256_file(file)}\n".encode())
         return digest.hexdigest()
 
-    def read(self, place: Place) -> list[Document]:
+    def read(self, folders: ProblemFolders) -> list[Document]:
         """The texts as they are; a file's path within the folder is its name."""
         return [
             Document(name, _with_text(read_text(file, LARGEST_TEXT_BYTES), file))
-            for name, file in self._files(place)
+            for name, file in self._files(folders)
         ]
 
-    def _files(self, place: Place) -> list[tuple[str, Path]]:
+    def _files(self, folders: ProblemFolders) -> list[tuple[str, Path]]:
         """Name and path of each text file, by name; hidden ones are left out."""
-        top = place.resolve(self.path)
+        top = folders.resolve(self.path)
         if top.is_file():
             return [(top.name, top)]
         found = {path.relative_to(top).as_posix(): path for path in top.rglob("*")}
@@ -293,33 +293,33 @@ class TableDocuments(DocumentSource):
         """What the documents' groups depend on besides the files; empty without groups."""
         return super().grouping if self.group is None else f"groups in {self.group}"
 
-    def need(self, place: Place) -> Need:
+    def required_file(self, folders: ProblemFolders) -> RequiredFile:
         """The files, which only the user can place; an address is read when it is needed."""
-        present = "://" in self.path or bool(self._local_files(place))
+        present = "://" in self.path or bool(self._local_files(folders))
         remedy = f"place the table at {self.path}, or correct documents.path in the problem file"
-        return Need("documents", self.path, present, self.path, "local", remedy)
+        return RequiredFile("documents", self.path, present, self.path, "local", remedy)
 
-    def provenance(self, place: Place) -> dict[str, str]:
+    def provenance(self, folders: ProblemFolders) -> dict[str, str]:
         """The path or address, and the hash of what is there."""
-        return {"path": self.path, "sha256": self.source_sha256(place)}
+        return {"path": self.path, "sha256": self.source_sha256(folders)}
 
-    def sizes(self, place: Place) -> list[TextSize] | None:
+    def sizes(self, folders: ProblemFolders) -> list[TextSize] | None:
         """Size of each document; None of files that aren't on this machine."""
-        if "://" in self.path or not self._local_files(place):
+        if "://" in self.path or not self._local_files(folders):
             return None
-        return [text_size(document.text) for document in self.read(place)]
+        return [text_size(document.text) for document in self.read(folders)]
 
-    def source_sha256(self, place: Place) -> str:
+    def source_sha256(self, folders: ProblemFolders) -> str:
         """sha256 of the columns' names and the files; what is at an address is taken as fixed."""
         digest = hashlib.sha256(f"{self.text}\0{self.id}\n".encode())
-        for file in [self.path] if "://" in self.path else self._local_files(place):
+        for file in [self.path] if "://" in self.path else self._local_files(folders):
             sha256 = "" if "://" in file else sha256_file(Path(file))
             digest.update(f"{Path(file).name}\0{sha256}\n".encode())
         return digest.hexdigest()
 
-    def read(self, place: Place) -> list[Document]:
+    def read(self, folders: ProblemFolders) -> list[Document]:
         """The rows' texts as they are."""
-        files = [self.path] if "://" in self.path else self._local_files(place)
+        files = [self.path] if "://" in self.path else self._local_files(folders)
         if not files:
             raise TokenmartError(
                 f"documents.path {self.path}: no such file", code="no-documents", where=self.path
@@ -349,8 +349,8 @@ class TableDocuments(DocumentSource):
             for number, text, name, group in rows
         ]
 
-    def _local_files(self, place: Place) -> list[str]:
-        pattern = place.resolve(Path(self.path))
+    def _local_files(self, folders: ProblemFolders) -> list[str]:
+        pattern = folders.resolve(Path(self.path))
         if pattern.is_file():
             return [str(pattern)]
         found = Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))

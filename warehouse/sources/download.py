@@ -12,8 +12,8 @@ import yaml
 
 from warehouse.errors import LockedFileError, TokenmartError, first_line
 from warehouse.files import write_whole
+from warehouse.sources.folders import ProblemFolders
 from warehouse.sources.lock_file import name_in
-from warehouse.sources.place import Place
 
 TIMEOUT_SECONDS = 30
 LARGEST_BYTES = 1 << 30
@@ -50,7 +50,7 @@ def download_json(url: str, path: Path, largest_bytes: int = LARGEST_BYTES) -> N
     write_whole(path, content)
 
 
-def ensure_locked_file(path: Path, url: str | None, place: Place, part: str) -> Path:
+def ensure_locked_file(path: Path, url: str | None, folders: ProblemFolders, part: str) -> Path:
     """A file under its locked path, downloaded when it is missing.
 
     Args:
@@ -62,13 +62,13 @@ def ensure_locked_file(path: Path, url: str | None, place: Place, part: str) -> 
     Raises:
         LockedFileError: missing, and no address gave it.
     """
-    file = place.resolve(path)
+    file = folders.resolve(path)
     if file.is_file():
         return file
-    urls = locked_urls(path, url, place)
-    failures = ["offline"] if place.offline else []
-    with place.one_at_a_time(path.name):
-        for address in [] if place.offline or file.is_file() else urls:
+    urls = locked_urls(path, url, folders)
+    failures = ["offline"] if folders.offline else []
+    with folders.one_at_a_time(path.name):
+        for address in [] if folders.offline or file.is_file() else urls:
             try:
                 download_json(address, file)
                 break
@@ -80,14 +80,14 @@ def ensure_locked_file(path: Path, url: str | None, place: Place, part: str) -> 
         )
         raise LockedFileError(
             f"{path}: missing and not downloaded ({tried}); place the file at {file}, or run "
-            f"`{place.fetch_command} --only {part}` where there is a network",
+            f"`{folders.fetch_command} --only {part}` where there is a network",
             code="locked-file-missing",
             where=path,
         )
     return file
 
 
-def locked_urls(path: Path, url: str | None, place: Place) -> list[str]:
+def locked_urls(path: Path, url: str | None, folders: ProblemFolders) -> list[str]:
     """Addresses of a locked file: the problem file's own, then those of data/sources.yml.
 
     They belong to the path, for any problem: a copy of a problem reads the same file.
@@ -95,8 +95,8 @@ def locked_urls(path: Path, url: str | None, place: Place) -> list[str]:
     Raises:
         TokenmartError: sources.yml is not a mapping of problems to paths to addresses.
     """
-    sources = place.workspace.root / "data" / "sources.yml"
-    name = name_in(place.workspace, path)
+    sources = folders.workspace.root / "data" / "sources.yml"
+    name = name_in(folders.workspace, path)
     found = [url] if url else []
     try:
         content = yaml.safe_load(sources.read_bytes()) if sources.is_file() else {}

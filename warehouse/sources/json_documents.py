@@ -13,8 +13,8 @@ from typing import Any, Literal
 from warehouse.errors import LockedFileError
 from warehouse.sources.documents import Document, DocumentSource, TextSize, text_size
 from warehouse.sources.download import ensure_locked_file
+from warehouse.sources.folders import ProblemFolders, RequiredFile
 from warehouse.sources.lock_file import check_sha256
-from warehouse.sources.place import Need, Place
 from warehouse.strict_json import StrictJsonError, parse_json
 
 LARGEST_BYTES = 1 << 30
@@ -36,38 +36,38 @@ class JsonDocuments(DocumentSource):
     url: str | None = None
     locked: bool = False
 
-    def need(self, place: Place) -> Need:
+    def required_file(self, folders: ProblemFolders) -> RequiredFile:
         """The file, which may be placed by hand."""
-        file = place.resolve(self.path)
-        remedy = f"{place.fetch_command} --only documents, or place the file by hand"
+        file = folders.resolve(self.path)
+        remedy = f"{folders.fetch_command} --only documents, or place the file by hand"
         source = "a locked file" if self.locked else "a file"
-        return Need("documents", str(self.path), file.is_file(), str(file), source, remedy)
+        return RequiredFile("documents", str(self.path), file.is_file(), str(file), source, remedy)
 
-    def provenance(self, place: Place) -> dict[str, str]:
+    def provenance(self, folders: ProblemFolders) -> dict[str, str]:
         """The path as the problem file gives it, and the file's hash."""
-        return {"path": self.path.as_posix(), "sha256": self.source_sha256(place)}
+        return {"path": self.path.as_posix(), "sha256": self.source_sha256(folders)}
 
-    def sizes(self, place: Place) -> list[TextSize] | None:
+    def sizes(self, folders: ProblemFolders) -> list[TextSize] | None:
         """Size of each document; None where there is no file."""
-        file = place.resolve(self.path)
+        file = folders.resolve(self.path)
         if not file.is_file():
             return None
         return [text_size(each.text) for each in parse_documents(_bytes(file), file)]
 
-    def source_sha256(self, place: Place) -> str:
+    def source_sha256(self, folders: ProblemFolders) -> str:
         """sha256 of the file."""
-        return hashlib.sha256(self._content(place)).hexdigest()
+        return hashlib.sha256(self._content(folders)).hexdigest()
 
-    def read(self, place: Place) -> list[Document]:
+    def read(self, folders: ProblemFolders) -> list[Document]:
         """The documents of the file."""
-        return parse_documents(self._content(place), place.resolve(self.path))
+        return parse_documents(self._content(folders), folders.resolve(self.path))
 
-    def _content(self, place: Place) -> bytes:
-        file = ensure_locked_file(self.path, self.url, place, "documents")
+    def _content(self, folders: ProblemFolders) -> bytes:
+        file = ensure_locked_file(self.path, self.url, folders, "documents")
         content = _bytes(file)
         if self.locked:
             sha256 = hashlib.sha256(content).hexdigest()
-            check_sha256(place.workspace, place.problem, file, sha256)
+            check_sha256(folders.workspace, folders.problem, file, sha256)
         return content
 
 

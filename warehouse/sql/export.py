@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 import duckdb
 
 from warehouse.errors import TokenmartError, visible
-from warehouse.files import appearing
+from warehouse.files import replacing
 from warehouse.sql.statements import explain
 from warehouse.sql.text_table import text_table
 from warehouse.sql.views import quoted
@@ -132,7 +132,7 @@ def _destination(out: Path | None) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    with appearing(out) as draft, draft.open("wb") as stream:
+    with replacing(out) as draft, draft.open("wb") as stream:
         yield stream
 
 

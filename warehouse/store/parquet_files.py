@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warehouse.errors import StorageError, first_line
-from warehouse.files import appearing
+from warehouse.files import replacing
 from warehouse.store.schema import TOKENS
 
 CHECKSUM_KEY = b"tokenmart.sha256"
@@ -77,7 +77,7 @@ def write_tables(
         if pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
     }
     # a file of ours: a writer that fails on a full disk leaves its own open
-    with appearing(path, STORAGE_REMEDY) as draft:
+    with replacing(path, STORAGE_REMEDY) as draft:
         with draft.open("wb") as file:
             # pyarrow's own copy of the schema would contain the ledger again, in base64
             writer = pq.ParquetWriter(

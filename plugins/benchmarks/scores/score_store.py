@@ -29,7 +29,7 @@ from plugins.benchmarks.scores.table_problem import TableProblem, TableTarget
 from warehouse.errors import TokenmartError
 from warehouse.files import sha256_file, storage_errors
 from warehouse.paths import Workspace
-from warehouse.sources.place import Place
+from warehouse.sources.folders import ProblemFolders
 from warehouse.store.parquet_files import read_table as read_parquet
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM
@@ -67,7 +67,7 @@ def read_table(problem: TableProblem, workspace: Workspace) -> BroughtScores:
         TokenmartError: the checksum differs, a row is invalid, the table has nothing to predict
             from or no target, or the name of an entry is not valid for a folder.
     """
-    path = Place(workspace, problem.name).resolve(problem.table.path)
+    path = ProblemFolders(workspace, problem.name).resolve(problem.table.path)
     if not path.is_file():
         raise _refused(
             path, f"no such file; correct table.path of problem {problem.asked}", "no-file"

@@ -157,7 +157,7 @@ def test_other_forms_of_texts(
     assert done.exit_code == 0, done.output
     problem = load_problem("mine.yml", workspace)
     assert problem.documents.kind == kind
-    texts = problem.documents.read(problem.place(workspace))
+    texts = problem.documents.read(problem.folders(workspace))
     assert {document.text for document in texts} == {LONG}
 
 

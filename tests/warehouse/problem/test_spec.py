@@ -15,7 +15,7 @@ from warehouse.errors import ProblemFileError
 from warehouse.paths import Workspace
 from warehouse.plugins import kind_of
 from warehouse.problem.models import Intervention, Rope, slug
-from warehouse.problem.needs import problem_needs
+from warehouse.problem.required_files import required_files
 from warehouse.problem.spec import RecallTarget, RecallTask, load_problem
 from warehouse.sources.weights import HubSource
 
@@ -247,7 +247,7 @@ def test_a_problem_needs_no_target(workspace: Workspace) -> None:
     text = GOOD.replace("target: {kind: file, path: target.json}\n", "")
     problem = load_problem(write(workspace, text), workspace)
     assert problem.target is None
-    assert {need.kind for need in problem_needs(problem, workspace)} == {"documents", "models"}
+    assert {need.kind for need in required_files(problem, workspace)} == {"documents", "models"}
 
 
 def test_several_mistakes_are_a_line_each(workspace: Workspace) -> None:
@@ -280,6 +280,6 @@ def test_paths_start_at_the_problem_file_unless_it_ships(workspace: Workspace) -
     assert own.documents.path == folder / "docs.json"
     assert own.models[0].source.path == own.models[1].source.path == Path.home() / "base"
     assert own.target is not None and own.target.path == folder / "target.json"
-    assert own.place(workspace).resolve(own.documents.path) == folder / "docs.json"
+    assert own.folders(workspace).resolve(own.documents.path) == folder / "docs.json"
     assert own.asked == str(folder / "tiny.yml")
     assert ships.asked == "tiny"

@@ -24,8 +24,8 @@ from warehouse.sources.documents import (
     documents_table,
     text_size,
 )
+from warehouse.sources.folders import ProblemFolders
 from warehouse.sources.json_documents import parse_documents
-from warehouse.sources.place import Place
 from warehouse.store.schema import DOCUMENTS
 
 PATH = Path("data/proxy/file.json")
@@ -124,11 +124,11 @@ def test_texts_of_a_folder_are_sorted_and_kept_as_they_are(
         **{"b.txt": b"\xef\xbb\xbftwo\r\n", "a.MD": b" one ", "deep/c.txt": "é".encode()},
         **{".hidden.txt": b"no", "picture.png": b"\x89PNG"},
     )
-    place = Place(workspace, "mine")
+    folders = ProblemFolders(workspace, "mine")
     texts = {"a.MD": " one ", "b.txt": "two\r\n", "deep/c.txt": "é"}
-    assert {each.name: each.text for each in source.read(place)} == texts
-    assert list(texts) == [each.name for each in source.read(place)]
-    assert source.sizes(place) == [text_size(text) for text in texts.values()]
+    assert {each.name: each.text for each in source.read(folders)} == texts
+    assert list(texts) == [each.name for each in source.read(folders)]
+    assert source.sizes(folders) == [text_size(text) for text in texts.values()]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_text_that_cant_be_read_is_named(
     monkeypatch.setattr(sources, "LARGEST_TEXT_BYTES", 1024)
     source = folder(tmp_path, **{name: content, "b.txt": b"two"})
     with pytest.raises(TokenmartError) as caught:
-        source.read(Place(workspace, "mine"))
+        source.read(ProblemFolders(workspace, "mine"))
     assert (caught.value.code, caught.value.where) == (code, str(tmp_path / name))
 
 
@@ -159,19 +159,20 @@ def test_a_folder_without_texts_is_named(tmp_path: Path, workspace: Workspace) -
     for path in (tmp_path, tmp_path / "none"):
         source = FolderDocuments(kind="folder", path=path)
         with pytest.raises(TokenmartError) as caught:
-            source.read(Place(workspace, "mine"))
+            source.read(ProblemFolders(workspace, "mine"))
         assert (caught.value.code, caught.value.where) == ("no-documents", str(path))
 
 
 def test_another_text_makes_other_documents(tmp_path: Path, workspace: Workspace) -> None:
-    source, place = folder(tmp_path, **{"a.txt": b"one", "b.txt": b"two"}), Place(workspace, "mine")
-    hashes = {source.source_sha256(place)}
+    source = folder(tmp_path, **{"a.txt": b"one", "b.txt": b"two"})
+    folders = ProblemFolders(workspace, "mine")
+    hashes = {source.source_sha256(folders)}
     (tmp_path / "b.txt").write_text("other")
-    hashes.add(source.source_sha256(place))
+    hashes.add(source.source_sha256(folders))
     (tmp_path / "b.txt").rename(tmp_path / "bb.txt")
-    hashes.add(source.source_sha256(place))
+    hashes.add(source.source_sha256(folders))
     (tmp_path / "bb.txt").unlink()
-    hashes.add(source.source_sha256(place))
+    hashes.add(source.source_sha256(folders))
     assert len(hashes) == 4
 
 
@@ -205,14 +206,14 @@ def test_every_table_gives_the_same_documents(
 ) -> None:
     path = str(written(tmp_path, name))
     source = TableDocuments(kind="table", path=path, text="body", id="key", group="source")
-    place = Place(workspace, "mine")
-    found = source.read(place)
+    folders = ProblemFolders(workspace, "mine")
+    found = source.read(folders)
     assert found == [Document("a", "one, #1\n", "web"), Document("1", "  'two'  ", None)]
-    assert source.sizes(place) == [text_size(each.text) for each in found]
-    before = source.source_sha256(place)
+    assert source.sizes(folders) == [text_size(each.text) for each in found]
+    before = source.source_sha256(folders)
     written(tmp_path, name, ROWS[:1])
-    assert source.source_sha256(place) != before
-    assert source.model_copy(update={"text": "source"}).source_sha256(place) != before
+    assert source.source_sha256(folders) != before
+    assert source.model_copy(update={"text": "source"}).source_sha256(folders) != before
 
 
 def test_a_pattern_reads_files_in_the_order_of_their_names(
@@ -221,7 +222,7 @@ def test_a_pattern_reads_files_in_the_order_of_their_names(
     for name, text in (("b.jsonl", "two"), ("a.jsonl", "one"), ("c.txt", "three")):
         (tmp_path / name).write_text(json.dumps({"text": text}))
     source = TableDocuments(kind="table", path=str(tmp_path / "*.jsonl"))
-    texts = [(each.name, each.text) for each in source.read(Place(workspace, "mine"))]
+    texts = [(each.name, each.text) for each in source.read(ProblemFolders(workspace, "mine"))]
     assert texts == [("0", "one"), ("1", "two")]
 
 
@@ -250,7 +251,7 @@ def test_a_table_that_has_no_texts_is_refused(
         path.write_text(content)
     source = TableDocuments(kind="table", path=str(path), **settings)
     with pytest.raises(TokenmartError) as caught:
-        source.read(Place(workspace, "mine"))
+        source.read(ProblemFolders(workspace, "mine"))
     place = where if where.startswith("documents") else f"{path}{where}"
     assert (caught.value.code, caught.value.where) == (code, place)
 
@@ -258,13 +259,13 @@ def test_a_table_that_has_no_texts_is_refused(
 def test_a_pipe_is_not_waited_for(tmp_path: Path, workspace: Workspace) -> None:
     os.mkfifo(tmp_path / "t.csv")
     os.mkfifo(tmp_path / "a.txt")
-    place = Place(workspace, "mine")
+    folders = ProblemFolders(workspace, "mine")
     for source in (
         TableDocuments(kind="table", path=str(tmp_path / "*.csv")),
         FolderDocuments(kind="folder", path=tmp_path),
     ):
         with pytest.raises(TokenmartError) as caught:
-            source.read(place)
+            source.read(folders)
         assert caught.value.code == "no-documents"
 
 
@@ -273,9 +274,9 @@ def test_an_address_is_no_path_of_this_machine(workspace: Workspace) -> None:
         {"kind": "table", "path": "hf://datasets/org/name@v1/*.parquet"},
         context={"folder": workspace.root},
     )
-    place = Place(workspace, "mine")
+    folders = ProblemFolders(workspace, "mine")
     assert source.path == "hf://datasets/org/name@v1/*.parquet"
-    assert source.need(place).present and source.sizes(place) is None
+    assert source.required_file(folders).present and source.sizes(folders) is None
     local = TableDocuments.model_validate(
         {"kind": "table", "path": "t.csv"}, context={"folder": workspace.root}
     )
@@ -289,12 +290,12 @@ def test_groups_from_names(tmp_path: Path, workspace: Workspace) -> None:
     for name in ("src/a.txt", "src/deep/b.txt", "doc/c.md"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
-    place = Place(workspace, "mine")
+    folders = ProblemFolders(workspace, "mine")
     source = FolderDocuments(kind="folder", path=tmp_path, groups={"code": "src/*", "text": "*.md"})
-    named = [(each.name, each.group) for each in source.grouped(source.read(place))]
+    named = [(each.name, each.group) for each in source.grouped(source.read(folders))]
     assert named == [("doc/c.md", "text"), ("src/a.txt", "code"), ("src/deep/b.txt", "code")]
     plain = FolderDocuments(kind="folder", path=tmp_path)
-    table = documents_table(plain.grouped(plain.read(place)))
+    table = documents_table(plain.grouped(plain.read(folders)))
     assert table["document_group"].to_pylist() == [None] * 3
 
 

@@ -18,7 +18,7 @@ import hashlib
 from pathlib import Path
 from typing import Literal
 
-from warehouse.sources.place import Need
+from warehouse.sources.folders import RequiredFile
 from warehouse.sources.documents import Document
 from warehouse.sources.documents import DocumentSource
 
@@ -27,42 +27,43 @@ class HeapDocuments(DocumentSource):
     kind: Literal["heap"]
     path: Path
 
-    def _files(self, place):
-        return sorted(place.resolve(self.path).glob("*.txt"))
+    def _files(self, folders):
+        return sorted(folders.resolve(self.path).glob("*.txt"))
 
-    def need(self, place):
-        files = self._files(place)
-        return Need("documents", str(self.path), bool(files), str(self.path), "a folder", "add")
+    def required_file(self, folders):
+        files = self._files(folders)
+        path = str(self.path)
+        return RequiredFile("documents", path, bool(files), path, "a folder", "add")
 
-    def provenance(self, place):
-        return {"path": str(self.path), "sha256": self.source_sha256(place)}
+    def provenance(self, folders):
+        return {"path": str(self.path), "sha256": self.source_sha256(folders)}
 
-    def source_sha256(self, place):
-        texts = [file.read_bytes() for file in self._files(place)]
+    def source_sha256(self, folders):
+        texts = [file.read_bytes() for file in self._files(folders)]
         return hashlib.sha256(b"".join(texts)).hexdigest()
 
-    def read(self, place):
-        return [Document(file.name, file.read_text()) for file in self._files(place)]
+    def read(self, folders):
+        return [Document(file.name, file.read_text()) for file in self._files(folders)]
 '''
 WEIGHTS = '''
 """Weights in a folder of another machine, seen under a common path."""
 from typing import Literal
 
-from warehouse.sources.place import Need
+from warehouse.sources.folders import RequiredFile
 from warehouse.sources.weights import Located, WeightSource
 
 
 class SharedSource(WeightSource):
     kind: Literal["shared"]
 
-    def locate(self, full_id, place):
-        return Located(place.workspace.root / "common" / full_id, "r1")
+    def locate(self, full_id, folders):
+        return Located(folders.workspace.root / "common" / full_id, "r1")
 
-    def present(self, full_id, place):
+    def present(self, full_id, folders):
         return None
 
-    def need(self, full_id, place):
-        return Need("models", full_id, False, "common", "the common folder", "mount it")
+    def required_file(self, full_id, folders):
+        return RequiredFile("models", full_id, False, "common", "the common folder", "mount it")
 '''
 IMPORTER = '''
 """Scores as `item score` on each line."""

@@ -26,8 +26,8 @@ from warehouse.errors import LockedFileError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.tables import ensure_documents
+from warehouse.sources.folders import ProblemFolders
 from warehouse.sources.lock_file import recorded_files
-from warehouse.sources.place import Place
 from warehouse.sources.weights import Located
 
 # Locked files over HTTP
@@ -200,7 +200,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def located(workspace: Workspace, offline: bool = False) -> Located:
-    return HUB_MODEL.locate(Place(workspace, "tiny", offline))
+    return HUB_MODEL.locate(ProblemFolders(workspace, "tiny", offline))
 
 
 HUB_MODEL = ModelSpec.model_validate(
@@ -214,7 +214,7 @@ def test_a_commit_is_recorded_and_kept(workspace: Workspace, hub: SimpleNamespac
     hub.main = "decade"
     assert located(workspace) == found
     assert located(workspace, offline=True) == found
-    assert HUB_MODEL.present(Place(workspace, "tiny")) == found.path
+    assert HUB_MODEL.present(ProblemFolders(workspace, "tiny")) == found.path
     assert hub.calls == ["c0ffee"], "downloaded once"
     lock = json.loads((workspace.lock_files / "tiny.json").read_text())
     assert lock["revisions"] == {"org/model": "c0ffee"}
@@ -224,7 +224,7 @@ def test_a_variant_of_a_hub_model_takes_its_bases_weights(
     workspace: Workspace, hub: SimpleNamespace
 ) -> None:
     variant = HUB_MODEL.model_copy(update={"full_id": "org/model-linear", "base": "org/model"})
-    assert variant.locate(Place(workspace, "tiny")).revision == "c0ffee"
+    assert variant.locate(ProblemFolders(workspace, "tiny")).revision == "c0ffee"
     lock = json.loads((workspace.lock_files / "tiny.json").read_text())
     assert lock["revisions"] == {"org/model": "c0ffee"}
 
@@ -233,20 +233,20 @@ def test_two_revisions_of_one_repository_are_two_checkpoints(
     workspace: Workspace, hub: SimpleNamespace
 ) -> None:
     """Each has its own commit, its own record, and stays what it was when the other moves."""
-    place = Place(workspace, "tiny")
+    folders = ProblemFolders(workspace, "tiny")
     found = {}
     for step, commit in (("step1000", "c0ffee"), ("step2000", "decade"), ("main", "facade")):
         hub.main = commit
         source = {"kind": "hub", "repository": "org/model", "revision": step}
         spec = ModelSpec.model_validate({"full_id": f"run-{step}", "family": "f", "source": source})
-        assert spec.present(place) is None
-        found[step] = (spec, spec.locate(place))
+        assert spec.present(folders) is None
+        found[step] = (spec, spec.locate(folders))
     hub.main = "0badc0de"
     for step, commit in (("step1000", "c0ffee"), ("step2000", "decade"), ("main", "facade")):
         spec, located = found[step]
-        assert located.revision == commit and spec.locate(place) == located
-        assert spec.present(place) == located.path
-        assert spec.need(place).path == f"hub:org/model@{step}"
+        assert located.revision == commit and spec.locate(folders) == located
+        assert spec.present(folders) == located.path
+        assert spec.required_file(folders).path == f"hub:org/model@{step}"
     lock = json.loads((workspace.lock_files / "tiny.json").read_text())
     assert lock["revisions"] == {
         "org/model": "facade", "org/model@step1000": "c0ffee", "org/model@step2000": "decade",
@@ -261,7 +261,7 @@ def test_a_revision_that_was_edited_is_the_one_that_is_fetched(
     edited = HUB_MODEL.model_copy(
         update={"source": HUB_MODEL.source.model_copy(update={"revision": "v2"})}
     )
-    assert edited.locate(Place(workspace, "tiny")).revision == "decade"
+    assert edited.locate(ProblemFolders(workspace, "tiny")).revision == "decade"
 
 
 def test_pickled_weights_are_refused_before_they_are_fetched(
@@ -285,11 +285,11 @@ def test_pickled_weights_are_fetched_where_allowed_and_needed(
     allowed = ModelSpec.model_validate(
         {"full_id": "org/model", "family": "f", "source": {"kind": "hub", "pickled": True}}
     )
-    found = allowed.locate(Place(workspace, "tiny"))
+    found = allowed.locate(ProblemFolders(workspace, "tiny"))
     assert found.is_pickled is not safe
     weights = "model.safetensors" if safe else "pytorch_model-00001-of-00001.bin"
     assert sorted(path.name for path in found.path.iterdir()) == ["config.json", weights]
-    assert allowed.locate(Place(workspace, "tiny", offline=True)) == found
+    assert allowed.locate(ProblemFolders(workspace, "tiny", offline=True)) == found
 
 
 def test_a_missing_shard_is_noticed(workspace: Workspace, hub: SimpleNamespace) -> None:

@@ -27,8 +27,8 @@ from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import RecallTarget
 from warehouse.problem.tables import ensure_documents
+from warehouse.sources.folders import ProblemFolders
 from warehouse.sources.packages import glob_matcher
-from warehouse.sources.place import Place
 from warehouse.sources.weights import Located
 
 
@@ -190,27 +190,27 @@ def test_a_local_folder_is_checked_and_hashed(workspace: Workspace) -> None:
     with pytest.raises(TokenmartError, match=r"no \.safetensors weights"):
         weights(local, workspace)
     (folder / "model.safetensors").write_bytes(b"w")
-    place = Place(workspace, "tiny")
-    first = local.locate(place)
-    assert (first.path, first.is_gguf, local.present(place)) == (folder, False, folder)
+    folders = ProblemFolders(workspace, "tiny")
+    first = local.locate(folders)
+    assert (first.path, first.is_gguf, local.present(folders)) == (folder, False, folder)
     (folder / "README.md").write_text("not weights")
-    assert local.locate(place).revision == first.revision
+    assert local.locate(folders).revision == first.revision
     (folder / "model.safetensors").write_bytes(b"other")
-    assert local.locate(place).revision != first.revision
+    assert local.locate(folders).revision != first.revision
 
 
 def test_a_gguf_file_is_the_one_promised(workspace: Workspace) -> None:
     gguf = model(kind="gguf", path="w.gguf", sha256=sha256(b"w"))
-    place = Place(workspace, "tiny")
+    folders = ProblemFolders(workspace, "tiny")
     with pytest.raises(TokenmartError, match=r"w\.gguf: no such file; place the GGUF file there"):
-        gguf.locate(place)
-    assert gguf.present(place) is None
+        gguf.locate(folders)
+    assert gguf.present(folders) is None
     path = workspace.root / "w.gguf"
     path.write_bytes(b"other")
     with pytest.raises(TokenmartError, match="sha256 is"):
-        gguf.locate(place)
+        gguf.locate(folders)
     path.write_bytes(b"w")
-    assert gguf.locate(place) == Located(path, sha256(b"w"), is_gguf=True)
+    assert gguf.locate(folders) == Located(path, sha256(b"w"), is_gguf=True)
 
 
 def test_a_package_is_pinned_to_one_release() -> None:
@@ -321,9 +321,12 @@ def test_filler_is_sorted_text(workspace: Workspace) -> None:
     recall = {"kind": "recall", "filler": filler, "lengths": [64], "contexts": 1, "key_every": 32}
     target = problem(target=recall).target
     assert isinstance(target, RecallTarget)
-    assert target.filler.texts(Place(workspace)) == [("p/a/a.md", "Now"), ("p/b.md", "To be")]
+    assert target.filler.texts(ProblemFolders(workspace)) == [
+        ("p/a/a.md", "Now"),
+        ("p/b.md", "To be"),
+    ]
     wheel.unlink()
-    found = refused(lambda: target.filler.texts(Place(workspace, offline=True)))
+    found = refused(lambda: target.filler.texts(ProblemFolders(workspace, offline=True)))
     assert found == ("offline", str(wheel))
 
 

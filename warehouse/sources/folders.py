@@ -1,4 +1,4 @@
-"""Places of a problem's files, whether missing ones may be fetched, and what it needs."""
+"""Folders of a problem's files, whether missing ones may be fetched, and the files it needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from warehouse.paths import Workspace
 
 
 @dataclass(frozen=True)
-class Place:
+class ProblemFolders:
     """The checkout, the name of the problem files are for, and `offline`: download nothing.
 
     `asked` is the value of `--problem`, if it isn't the name.
@@ -52,8 +52,8 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Need:
-    """One thing a problem needs.
+class RequiredFile:
+    """One file or folder that a problem needs.
 
     `path` is where it is stored (a file to place by hand, where that works), `source` where it
     comes from, `remedy` the command or action that fetches it. `download_bytes` is about what a

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec, Rope
 from warehouse.problem.spec import FileTarget, Problem, RecallTarget
+from warehouse.sources.folders import ProblemFolders, RequiredFile
 from warehouse.sources.lock_file import name_in, recorded_files
-from warehouse.sources.place import Need, Place
 from warehouse.terminal import counted
 
 _OF_SOURCES = {
@@ -30,33 +30,33 @@ _OF_SOURCES = {
 """Setting of a model's source → subject and sentence of its notice."""
 
 
-def problem_needs(
+def required_files(
     problem: Problem, workspace: Workspace, models: Sequence[ModelSpec] | None = None
-) -> list[Need]:
+) -> list[RequiredFile]:
     """Everything the problem needs; weights shared by several models are listed once.
 
     Presence is a look at the disk; hashes are checked when a file is used.
     """
-    place = problem.place(workspace)
-    by_path: dict[str, Need] = {}
+    folders = problem.folders(workspace)
+    by_path: dict[str, RequiredFile] = {}
     for spec in models if models is not None else problem.ranked_models:
-        need = spec.need(place)
+        need = spec.required_file(folders)
         by_path.setdefault(need.path, need)
-    target = _target(problem, place)
-    needs = [problem.documents.need(place), *by_path.values()]
+    target = _target(problem, folders)
+    needs = [problem.documents.required_file(folders), *by_path.values()]
     return needs if target is None else [*needs, target]
 
 
-def _target(problem: Problem, place: Place) -> Need | None:
+def _target(problem: Problem, folders: ProblemFolders) -> RequiredFile | None:
     """Files that the target is read from or measured with; imported scores need none."""
     target = problem.target
     if isinstance(target, FileTarget):
-        file = place.resolve(target.path)
-        remedy = f"{place.fetch_command} --only target, or place the file by hand"
+        file = folders.resolve(target.path)
+        remedy = f"{folders.fetch_command} --only target, or place the file by hand"
         name = target.path.name
-        return Need("target", name, file.is_file(), str(file), "a locked file", remedy)
+        return RequiredFile("target", name, file.is_file(), str(file), "a locked file", remedy)
     if isinstance(target, RecallTarget):
-        return target.filler.archive_need("target", place)
+        return target.filler.required_archive("target", folders)
     return None
 
 
@@ -70,7 +70,7 @@ def later_target(problem: Problem, workspace: Workspace) -> bool:
     )
 
 
-def downloads_text(needs: Iterable[Need]) -> str:
+def downloads_text(needs: Iterable[RequiredFile]) -> str:
     """Total of downloads still to do; empty if none."""
     missing = [need for need in needs if not need.present and need.download_bytes != 0]
     known = [need for need in missing if need.download_bytes]
