@@ -25,7 +25,7 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-def asked_problem(context: click.Context, parameter: click.Parameter, given: str | None) -> str:
+def required_problem(context: click.Context, parameter: click.Parameter, given: str | None) -> str:
     """The value of `--problem`; without one, the error lists the problems that are here."""
     if given is not None:
         return given
@@ -39,17 +39,17 @@ def last_problem(context: click.Context, parameter: click.Parameter, given: str 
     if given is not None:
         return given
     from warehouse.errors import visible
-    from warehouse.paths import asked_as, find_workspace
+    from warehouse.paths import find_workspace, problem_argument
 
     workspace = find_workspace()
     files = workspace.tokens.glob("problem=*/*/*/tokens.parquet")
     newest = max(((file.stat().st_mtime_ns, file.parts[-4]) for file in files), default=None)
     if newest is None:
-        return asked_problem(context, parameter, None)
+        return required_problem(context, parameter, None)
     name = newest[1].partition("=")[2]
-    asked = asked_as(name, workspace) or f"{name}.yml"
-    click.echo(visible(f"--problem {asked} (extracted last)"), err=True)
-    return asked
+    value = problem_argument(name, workspace) or f"{name}.yml"
+    click.echo(visible(f"--problem {value} (extracted last)"), err=True)
+    return value
 
 
 LAST_PROBLEM = click.option(
@@ -58,7 +58,7 @@ LAST_PROBLEM = click.option(
     help=f"{PROBLEM_HELP}; default: the one extracted last.",
 )
 PROBLEM = click.option(
-    "--problem", "problem_name", callback=asked_problem, help=f"{PROBLEM_HELP}; required."
+    "--problem", "problem_name", callback=required_problem, help=f"{PROBLEM_HELP}; required."
 )
 ANY_PROBLEM = click.option(
     "--problem", "problem_name", help=f"{PROBLEM_HELP}; default: all problems."

@@ -168,7 +168,7 @@ def recorded_file(name: str, workspace: Workspace) -> Path | None:
     return path if path.is_file() else None
 
 
-def asked_as(name: str, workspace: Workspace) -> str | None:
+def problem_argument(name: str, workspace: Workspace) -> str | None:
     """The value of `--problem` for a problem that has stored rows, as short as it can be.
 
     None where its file isn't known.

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from warehouse.errors import TokenmartError
 from warehouse.importers.importer import Destination, StoringImporter
-from warehouse.paths import Workspace, asked_as
+from warehouse.paths import Workspace, problem_argument
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import KEY_INTERVALS
 from warehouse.table_file import read_rows
@@ -100,7 +100,7 @@ def _documents(workspace: Workspace, problem: str) -> list[dict[str, Any]]:
     """The problem's documents by number, with their texts."""
     path = workspace.documents / f"problem={problem}" / "documents.parquet"
     if not path.is_file():
-        asked = asked_as(problem, workspace) or problem
+        asked = problem_argument(problem, workspace) or problem
         raise TokenmartError(
             f"{path}: no such file; run `tokenmart data fetch --problem {asked} --only documents`",
             code="no-documents",

@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from warehouse.errors import OtherKindError, StorageError, TokenmartError
 from warehouse.files import storage_errors
-from warehouse.paths import Workspace, asked_as, list_problems
+from warehouse.paths import Workspace, list_problems, problem_argument
 from warehouse.problem.spec import Problem, load_problem
 from warehouse.store.claims import abandoned_owner, file_system_now
 from warehouse.store.ledger import UnitRecord, read_units
@@ -59,7 +59,7 @@ def find_garbage(
     names = {problem} if problem else {*list_problems(workspace), *_stored(workspace)}
     for name in sorted(names):
         try:
-            file = load_problem(asked_as(name, workspace) or name, workspace)
+            file = load_problem(problem_argument(name, workspace) or name, workspace)
         except OtherKindError:
             pass  # it has no units
         except TokenmartError:

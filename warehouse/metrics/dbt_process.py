@@ -115,10 +115,10 @@ def _steps_of_plugins(connection: duckdb.DuckDBPyConnection) -> dict[str, list[s
 
 def _steps_of(problem: str, workspace: Workspace) -> list[str]:
     """Commands for a problem with metric values; none if its file isn't known."""
-    from warehouse.paths import asked_as
+    from warehouse.paths import problem_argument
     from warehouse.problem.spec import load_ranked
 
-    asked = asked_as(problem, workspace)
+    asked = problem_argument(problem, workspace)
     if asked is None:
         return []
     shown, target = shlex.quote(asked), None
