@@ -26,9 +26,9 @@ from extract.models.weights import load_weights
 from extract.scoring.engine import Engine
 from extract.tokenization import load_tokenizer
 from warehouse.errors import TokenmartError
+from warehouse.maintenance.cli import data
 from warehouse.paths import Workspace
 from warehouse.probes.request import Request
-from warehouse.problem.cli import data
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.new_problem import write_problem
 from warehouse.store.ledger import read_units

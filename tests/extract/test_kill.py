@@ -21,8 +21,8 @@ from fresh_process import extract_as_process
 from published_tables import assert_same, published
 from tiny_models import PROBES
 
+from warehouse.maintenance.cli import data as warehouse
 from warehouse.paths import Workspace
-from warehouse.problem.cli import data as warehouse
 from warehouse.store.ledger import read_units
 
 KILLS = int(os.environ.get("TOKENMART_KILLS", "10"))

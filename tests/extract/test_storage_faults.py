@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from extract.cli import extract
+from warehouse.maintenance.cli import data as commands
 from warehouse.paths import Workspace, find_workspace
-from warehouse.problem.cli import data as commands
 from warehouse.store.ledger import read_units
 from warehouse.store.token_files import published_path
 

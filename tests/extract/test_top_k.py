@@ -74,7 +74,7 @@ def test_choices_are_stored_with_their_units(
         assert "extracted 0 units" in ok(run(path, *model, *again))
     assert "extracted 2 units" in ok(run(path, *model, "--top-k", "4", "--probe", "full"))
     with duckdb.connect() as connection:
-        create_views(connection, workspace.data)
+        create_views(connection, workspace)
         counts = connection.execute(
             "select condition, min(n), max(n) from (select condition, count(*) as n from top_tokens"
             " group by condition, doc_id, segment, position) group by all order by all"
