@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from extract.scoring import architectures
+from extract.scoring import architectures, layers
 from extract.scoring.engine import Engine
 from warehouse.errors import TokenmartError, first_line
 from warehouse.probes.request import Request, span
@@ -228,6 +228,9 @@ def plain(model: Any, request: Request) -> NDArray[np.float64]:
     """Log-probs of the targets by the model's own forward, shape (targets,)."""
     ids = np.concatenate([request.prefix[: request.prefix_length], request.ids])
     with torch.inference_mode():
+        if architectures.depends_on_length(model.config.get_text_config()):
+            # dynamic RoPE remembers the longest text before this one
+            layers.reset_frequencies(architectures.backbone(model), model.device, model.dtype)
         logits = model(torch.from_numpy(ids[None]).long(), use_cache=False).logits[0]
     logprobs = logits[:-1].double().log_softmax(-1)
     count = len(request.targets)
