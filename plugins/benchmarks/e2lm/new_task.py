@@ -66,11 +66,17 @@ def new_task(
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise TokenmartError(
             f"{name!r} is not a valid task name; use lower-case letters, digits and underscores, "
-            "such as element_symbols"
+            "such as element_symbols",
+            code="task-name",
+            where=name,
         )
     place = folder / name
     if place.exists():
-        raise TokenmartError(f"{place}: there already; choose another name, or remove it")
+        raise TokenmartError(
+            f"{place}: there already; choose another name, or remove it",
+            code="there-already",
+            where=place,
+        )
     pages = environment("plugins.benchmarks.e2lm", escape_html=False)
     given = examples or WorkedExamples()
     facts = {

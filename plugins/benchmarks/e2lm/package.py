@@ -155,7 +155,9 @@ def judge(
     if not FEWEST <= len(items) <= MOST:
         raise TokenmartError(
             f"{name}: {len(items)} samples; the rules require {FEWEST} to {MOST:,}: "
-            f"{'add some' if len(items) < FEWEST else '`tokenmart e2lm curate` chooses some'}"
+            f"{'add some' if len(items) < FEWEST else '`tokenmart e2lm curate` chooses some'}",
+            code="number-of-samples",
+            where=name,
         )
     metric = _metric(name, wish.metric, found["results"])
     leaks = leaking(items)
@@ -166,7 +168,9 @@ def judge(
         )
         raise TokenmartError(
             f"{name}: {len(leaks)} of {len(items)} prompts contain their answer as a word "
-            f"({shown}); reword them, or allow a number of them with --leaks-allowed"
+            f"({shown}); reword them, or allow a number of them with --leaks-allowed",
+            code="leaks",
+            where=name,
         )
     return metric, items, leaks
 
@@ -265,18 +269,26 @@ def _metric(name: str, wanted: str | None, results: dict[str, Any]) -> str:
         if not metric.endswith("_stderr"):
             values.setdefault(metric, value)
     if not values:
-        raise TokenmartError(f"{name}: the run computed no metric; give the task a metric_list")
+        raise TokenmartError(
+            f"{name}: the run computed no metric; give the task a metric_list",
+            code="no-metric",
+            where=name,
+        )
     chosen = wanted or next(iter(values))
     if chosen not in values:
         raise TokenmartError(
             f"--metric {chosen}: the run of {name} has none; {did_you_mean(chosen, values)}"
-            f"its metrics: {', '.join(values)}"
+            f"its metrics: {', '.join(values)}",
+            code="unknown-metric",
+            where="--metric",
         )
     value = values[chosen]
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise TokenmartError(
             f"{name}: {chosen} is {value!r} on the samples that were run, expected a finite "
-            "number; correct the metric"
+            "number; correct the metric",
+            code="no-number",
+            where=name,
         )
     return chosen
 

@@ -124,7 +124,9 @@ def task_files(task: Path) -> list[Path]:
         raise TokenmartError(
             f"{task}: {total / 1e6:,.0f} MB, of which {largest.name} has "
             f"{sizes[largest] / 1e6:,.0f}; a patch may carry {LARGEST_TASK / 1e6:.0f} MB: move out "
-            "of the folder what the task doesn't read, or take fewer items"
+            "of the folder what the task doesn't read, or take fewer items",
+            code="too-large",
+            where=task,
         )
     return found
 
@@ -225,7 +227,9 @@ def refuse_secrets(patch: Patch, token: str) -> None:
         if what:
             raise TokenmartError(
                 f"{file}: line {number} contains {what}; remove it from the file, and "
-                "have it revoked if it was ever shared"
+                "have it revoked if it was ever shared",
+                code="secret",
+                where=f"{file}:{number}",
             )
 
 
@@ -269,6 +273,8 @@ def apply_cleanly(patch: Patch, onto: Path, revision: str, scratch: Path) -> Pat
             f"the patch does not apply to {onto} at {revision[:12]}: "
             f"{error.format_message().rsplit('(', 1)[-1].rstrip(')')}; rebase "
             f"the task from {patch.base[:12]} onto that commit, or name another commit with --base "
-            "or --onto"
+            "or --onto",
+            code="patch-does-not-apply",
+            where=onto,
         ) from error
     return clean
