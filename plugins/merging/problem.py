@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, PrivateAttr, model_validator
 
 from warehouse.errors import ProblemFileError, did_you_mean
-from warehouse.frozen import Frozen
+from warehouse.file_model import FileModel
 from warehouse.paths import Workspace
 from warehouse.problem.models import Source
 from warehouse.problem.problem_files import paths_start, read_problem_file
@@ -31,7 +31,7 @@ OVERALL = "overall"
 """Name of the ranking over all rounds, which no round may have."""
 
 
-class Expert(Frozen):
+class Expert(FileModel):
     """A model that may be merged: a checkpoint (`source`), or a LoRA adapter of its `base`."""
 
     name: Name
@@ -51,7 +51,7 @@ class Expert(Frozen):
         return self
 
 
-class Rules(Frozen):
+class Rules(FileModel):
     """Rules for experts; a missing rule allows every expert.
 
     most_parameters: maximum parameters of an expert; an adapter includes its base.
@@ -70,7 +70,7 @@ class Rules(Frozen):
     same_tokenizer: bool = True
 
 
-class Limits(Frozen):
+class Limits(FileModel):
     """Limits of one merge or one evaluation; None is no limit. Gigabytes are 10⁹ bytes."""
 
     seconds: float | None = Field(default=None, gt=0)
@@ -79,7 +79,7 @@ class Limits(Frozen):
     disk_gb: float | None = Field(default=None, gt=0)
 
 
-class Merge(Frozen):
+class Merge(FileModel):
     """A merged model: its name and recipe."""
 
     name: Name
@@ -116,7 +116,7 @@ def _models(value: Any) -> Iterator[str]:
             yield from _models(each)
 
 
-class Search(Frozen):
+class Search(FileModel):
     """A recipe with variables (`$weight`), and their values: each combination is a merge.
 
     trials: number of combinations, drawn at random; the complete grid if left out.
@@ -180,7 +180,7 @@ def _filled(value: Any, values: Mapping[str, Any]) -> Any:
     return value
 
 
-class MergeProblem(Frozen):
+class MergeProblem(FileModel):
     """Experts, the rules for them, and the models merged from them."""
 
     kind: Literal["merge"]

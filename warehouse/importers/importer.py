@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from warehouse.errors import TokenmartError, did_you_mean, visible
+from warehouse.file_model import LARGEST_NUMBER
 from warehouse.files import sha256_file
-from warehouse.frozen import LARGEST_NUMBER
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
 from warehouse.store.parquet_files import read_table, write_table

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from warehouse.frozen import increasing
+from warehouse.file_model import increasing
 from warehouse.probes.probe import NO_PARAMETERS, PROBE_NAME, Probe
 from warehouse.probes.request import (
     Condition,

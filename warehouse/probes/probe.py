@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from warehouse import plugins
-from warehouse.frozen import Frozen
+from warehouse.file_model import FileModel
 from warehouse.probes.request import Build, Condition, ConditionKind
 
 PROBE_NAME = r"^[a-z][a-z0-9_]{0,99}$"
@@ -26,7 +26,7 @@ _HALF = re.compile(r"_(with_document|without_document|present|absent)$")
 """Retrieval and needle probes make two conditions, each of a kind of its own."""
 
 
-class Probe(Frozen, ABC):
+class Probe(FileModel, ABC):
     """A probe of a problem file: an entry of its `probes`.
 
     A subclass declares `kind: Literal[…]`, its parameters as fields, `condition_kinds`, and

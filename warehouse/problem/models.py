@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from warehouse.frozen import Frozen, one_of
+from warehouse.file_model import FileModel, one_of
 from warehouse.problem.problem_files import RankedModel
 from warehouse.sources import packages  # noqa: F401 - defines a kind
 from warehouse.sources.checkpoint_files import trained_context
@@ -27,7 +27,7 @@ PUBLISHED_BYTES = 2
 """Of a weight, as nearly all checkpoints are published."""
 
 
-class ModelShape(Frozen):
+class ModelShape(FileModel):
     """Sizes of a decoder.
 
     `kind` is its `model_type` in transformers, `inner` the width of the feed-forward layers,
@@ -95,7 +95,7 @@ class ModelShape(Frozen):
         )
 
 
-class Rope(Frozen):
+class Rope(FileModel):
     """Rotary position encoding as the model was trained, instead of that of its configuration.
 
     `theta` and `factor` are those of transformers' `rope_parameters`; without `theta`, that of the
@@ -115,7 +115,7 @@ class Rope(Frozen):
         return self
 
 
-class RopeIntervention(Frozen):
+class RopeIntervention(FileModel):
     """Change rotary position embeddings without tuning: scaling and/or another base."""
 
     kind: Literal["rope"]
@@ -132,7 +132,7 @@ class RopeIntervention(Frozen):
         return self
 
 
-class WindowIntervention(Frozen):
+class WindowIntervention(FileModel):
     """Each token attends to the last `window` tokens and the first `sinks` tokens only."""
 
     kind: Literal["attention_window"]
@@ -140,7 +140,7 @@ class WindowIntervention(Frozen):
     sinks: int = Field(default=0, ge=0)
 
 
-class NoiseIntervention(Frozen):
+class NoiseIntervention(FileModel):
     """Gaussian noise on every weight matrix, `scale` × the matrix's own standard deviation."""
 
     kind: Literal["weight_noise"]
@@ -148,14 +148,14 @@ class NoiseIntervention(Frozen):
     seed: int = Field(default=0, ge=0, lt=2**63)
 
 
-class DropLayersIntervention(Frozen):
+class DropLayersIntervention(FileModel):
     """Remove decoder layers, by 0-based index; negative indices count from the end."""
 
     kind: Literal["drop_layers"]
     layers: tuple[int, ...] = Field(min_length=1)
 
 
-class QuantizeIntervention(Frozen):
+class QuantizeIntervention(FileModel):
     """Round every weight matrix to 2^bits - 1 values, symmetric around 0, each row in groups.
 
     Round to nearest: of a group of `group` input weights the largest magnitude becomes
@@ -167,7 +167,7 @@ class QuantizeIntervention(Frozen):
     group: int = Field(default=64, ge=8)
 
 
-class TemperatureIntervention(Frozen):
+class TemperatureIntervention(FileModel):
     """Divide the attention logits by a temperature: above 1 attention is spread more evenly."""
 
     kind: Literal["attention_temperature"]
@@ -196,7 +196,7 @@ def slug(full_id: str) -> str:
     return full_id.replace("/", "--")
 
 
-class ModelSpec(Frozen):
+class ModelSpec(FileModel):
     """One checkpoint, possibly with interventions; `base` is the full id of the one they act on.
 
     A model `on_request` runs only if it is named; it is never ranked or submitted. `kind` names its

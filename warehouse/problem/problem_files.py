@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import ClassVar, NoReturn, Protocol
 
 from warehouse.errors import OtherKindError, ProblemFileError, did_you_mean
+from warehouse.file_model import FileModel
 from warehouse.files import storage_errors, write_whole
-from warehouse.frozen import Frozen
 from warehouse.paths import (
     Workspace,
     list_problems,
@@ -170,7 +170,7 @@ class ProblemKind(ABC):
     kind: ClassVar[str]
     purpose: ClassVar[str]
     """Description of such a file and of the commands that read it, for messages."""
-    keys: ClassVar[type[Frozen]]
+    keys: ClassVar[type[FileModel]]
     """The keys of such a file, for the reference."""
 
     def __init__(self, name: str, tree: YamlTree, workspace: Workspace) -> None:

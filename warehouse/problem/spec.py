@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_v
 import warehouse.probes.context
 import warehouse.probes.lookup  # noqa: F401
 from warehouse.errors import ProblemFileError
-from warehouse.frozen import Frozen, increasing, one_of
+from warehouse.file_model import FileModel, increasing, one_of
 from warehouse.paths import Workspace, recorded_file
 from warehouse.probes.probe import Probe, conditions_behind, contexts
 from warehouse.problem.models import ModelSpec
@@ -57,7 +57,7 @@ Lengths = Annotated[tuple[int, ...], Field(min_length=1), increasing(64)]
 Tasks = Annotated[tuple[RecallTask, ...], Field(min_length=1), AfterValidator(_each_once)]
 
 
-class FileTarget(Frozen):
+class FileTarget(FileModel):
     """Downstream scores in a locked JSON file."""
 
     kind: Literal["file"]
@@ -65,13 +65,13 @@ class FileTarget(Frozen):
     url: str | None = None
 
 
-class ImportedTarget(Frozen):
+class ImportedTarget(FileModel):
     """Downstream scores imported with `tokenmart data import`."""
 
     kind: Literal["imported"]
 
 
-class RecallTarget(Frozen):
+class RecallTarget(FileModel):
     """Recall over long contexts, measured with tasks modelled on RULER.
 
     Each of `contexts` contexts has `lengths[-1]` tokens of filler with planted sentences, one per
@@ -115,7 +115,7 @@ class RecallTarget(Frozen):
 Target = Annotated[FileTarget | RecallTarget | ImportedTarget, Field(discriminator="kind")]
 
 
-class Demo(Frozen):
+class Demo(FileModel):
     """A part of the problem small enough for a first run on a laptop.
 
     `contexts`, `lengths`, `tasks` and `overall` replace those of a recall target.
@@ -130,7 +130,7 @@ class Demo(Frozen):
     overall: Overall | None = None
 
 
-class Problem(Frozen):
+class Problem(FileModel):
     """Models, documents, probes and target that belong together.
 
     Each window is compared with the whole document by default; `compare` lists further pairs of

@@ -15,8 +15,8 @@ import pyarrow as pa
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from warehouse.errors import TokenmartError
+from warehouse.file_model import FileModel, from_folder
 from warehouse.files import sha256_file
-from warehouse.frozen import Frozen, from_folder
 from warehouse.sources.folders import ProblemFolders, RequiredFile
 from warehouse.store.schema import DOCUMENTS
 from warehouse.table_file import load_rows, quoted
@@ -64,7 +64,7 @@ def text_size(text: str) -> TextSize:
     return TextSize(len(text), len(text.encode("utf-8", "surrogatepass")))
 
 
-class DocumentSource(Frozen, ABC):
+class DocumentSource(FileModel, ABC):
     """The `documents` of a problem file; a kind declares `kind: Literal[…]` and its own keys.
 
     Plans assume `count` and `expected_tokens` before the documents are present. A document that is

@@ -27,8 +27,8 @@ from pydantic import AfterValidator, Field
 
 from warehouse.child_process import inherited, python_module
 from warehouse.errors import StorageError, TokenmartError, first_line
+from warehouse.file_model import FileModel
 from warehouse.files import cached_sha256, replacing, sha256_file, storage_errors
-from warehouse.frozen import Frozen
 from warehouse.sources.documents import Document, DocumentSource
 from warehouse.sources.folders import ProblemFolders, RequiredFile
 from warehouse.sources.weights import Located, WeightSource
@@ -65,7 +65,7 @@ Pinned = Annotated[str, AfterValidator(_pinned)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-class PinnedArchive(Frozen):
+class PinnedArchive(FileModel):
     """Text files inside one wheel or source distribution of a pinned package."""
 
     package: Pinned

@@ -10,13 +10,13 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from warehouse.errors import TokenmartError, first_line
+from warehouse.file_model import FileModel
 from warehouse.files import (
     cached_sha256,
     explained,
     files_sha256,
     is_explained,
 )
-from warehouse.frozen import Frozen
 from warehouse.sources.checkpoint_files import (
     PICKLED,
     SAFETENSORS,
@@ -44,7 +44,7 @@ class Located:
     is_pickled: bool = False
 
 
-class WeightSource(Frozen, ABC):
+class WeightSource(FileModel, ABC):
     """The `source` of a model; a kind declares `kind: Literal[…]` and what it asks for.
 
     Checkpoints of an `on_demand` kind are too large to come with everything else: they are

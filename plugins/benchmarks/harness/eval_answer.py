@@ -6,14 +6,14 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from warehouse.frozen import Frozen
+from warehouse.file_model import FileModel
 
 UNKNOWN_SHOTS = -1
 ROUNDING = 1e-3
 """Largest accepted log-probability above 0; sums in half precision can exceed 0."""
 
 
-class TokenLogprob(Frozen):
+class TokenLogprob(FileModel):
     """One scored token, in nats; values that the other program did not record are NaN."""
 
     token_id: int = Field(ge=0)
@@ -23,7 +23,7 @@ class TokenLogprob(Frozen):
     entropy: float = float("nan")
 
 
-class EvalAnswer(Frozen):
+class EvalAnswer(FileModel):
     """A request of a benchmark and a model's answer.
 
     Attributes:

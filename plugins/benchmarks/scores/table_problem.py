@@ -12,13 +12,13 @@ from typing import Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from warehouse.frozen import Frozen
+from warehouse.file_model import FileModel
 from warehouse.paths import Workspace
 from warehouse.problem.problem_files import paths_start, read_problem_file
 from warehouse.problem.yaml_file import YamlTree, check
 
 
-class ScoreFile(Frozen):
+class ScoreFile(FileModel):
     """A plain table of scores."""
 
     path: Path
@@ -27,7 +27,7 @@ class ScoreFile(Frozen):
     licence: str = "unknown"
 
 
-class Early(Frozen):
+class Early(FileModel):
     """Early checkpoints of a run; they satisfy every given condition.
 
     `checkpoints` is their number, evenly spaced up to `until_share`.
@@ -45,7 +45,7 @@ class Early(Frozen):
         return self
 
 
-class Predict(Frozen):
+class Predict(FileModel):
     """Metrics: scores at these shares of a run's training, or at these sizes.
 
     For models instead of runs, `metrics` names the predicting scores. With `each_document`, each
@@ -74,7 +74,7 @@ class Predict(Frozen):
         return self
 
 
-class TableTarget(Frozen):
+class TableTarget(FileModel):
     """The final score: mean over `benchmarks` of `metric`, at the end of training if over it.
 
     `size` belongs to `predict: sizes`: the final score is that of runs of this size.
@@ -86,7 +86,7 @@ class TableTarget(Frozen):
     size: str | None = None
 
 
-class TableProblem(Frozen):
+class TableProblem(FileModel):
     """A table of scores, its early scores as metrics and its final scores as target."""
 
     kind: Literal["table"]

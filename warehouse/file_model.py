@@ -1,4 +1,4 @@
-"""The base of everything parsed from a problem file."""
+"""The base of everything that is parsed from a problem file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LARGEST_NUMBER = 2**31 - 1
 _LONGEST_NAME = 255
 
 
-class Frozen(BaseModel):
+class FileModel(BaseModel):
     """Base of all parsed objects: immutable, unknown keys refused.
 
     A relative path starts at the folder of its problem file (that of the files in data/problems at
@@ -104,7 +104,7 @@ def increasing(least: int) -> AfterValidator:
     return AfterValidator(check)
 
 
-def one_of(base: type[Frozen], kind: str) -> Any:
+def one_of(base: type[FileModel], kind: str) -> Any:
     """The type of a field whose `kind` names a subclass of `base`, of the core or of a plugin.
 
     Args:
