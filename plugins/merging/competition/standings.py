@@ -134,10 +134,19 @@ def rank_table(
 
 
 def check_results(table: RankingTable, name: str, workspace: Workspace) -> dict[str, list[Row]]:
-    """Missing results and columns on two scales, for a table in memory."""
+    """Missing results of ranked entries, and columns on two scales, for a table in memory."""
     with duckdb.connect() as connection:
-        _build(connection, ["ranking_missing"], table, name, workspace, 0, 0)
-        missing = _rows(connection, "ranking_missing", name)
+        _build(connection, ["ranking_missing", "rankings"], table, name, workspace, 0, 0)
+        ranked = {
+            (row["round"], row["entry"])
+            for row in _rows(connection, "rankings", name)
+            if row["score"] is not None
+        }
+        missing = [
+            row
+            for row in _rows(connection, "ranking_missing", name)
+            if (row["round"], row["entry"]) in ranked
+        ]
         return {"ranking_missing": missing, "mixed_scales": mixed_columns(connection, name)}
 
 

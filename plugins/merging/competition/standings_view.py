@@ -86,8 +86,8 @@ def untested(standings: Standings, round_name: str) -> str:
         return ""
     groups = rows_of(standings, round_name)[0]["task_groups"]
     return (
-        f"too few results: {counted(len(pairs), 'pair')} take at least {LEAST_UNITS} items in each "
-        f"task, or {max(LEAST_UNITS, least_groups(len(pairs)))} groups of tasks (here {groups})"
+        f"too few results (at least {LEAST_UNITS} items in each task or, for "
+        f"{counted(len(pairs), 'pair')}, {least_groups(len(pairs))} groups of tasks; here {groups})"
     )
 
 

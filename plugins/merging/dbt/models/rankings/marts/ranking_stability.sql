@@ -45,9 +45,10 @@ correlations as (
         other_round,
         draw,
         count(*) as entries,
+        -- with four entries even the same order has an exact p of 2 / 4!
         if(
-            count(distinct score) > 1 and count(distinct other_score) > 1,
-            corr(average_rank, other_average_rank),
+            count(*) >= 5 and count(distinct score) > 1 and count(distinct other_score) > 1,
+            round(corr(average_rank, other_average_rank), 12),
             null
         ) as spearman
     from ranked
