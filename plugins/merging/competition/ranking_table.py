@@ -13,9 +13,9 @@ import duckdb
 import pyarrow as pa
 
 from plugins.benchmarks.scores.metric_directions import direction_of
+from plugins.merging.competition.plain_table import read_plain
 from plugins.merging.tables.rankings import RANKING_COLUMNS, RANKING_RESULTS
 from warehouse.errors import TokenmartError
-from warehouse.importers.plain_table import read_plain
 from warehouse.paths import Workspace
 from warehouse.store.parquet_files import write_table
 from warehouse.terminal import listed
