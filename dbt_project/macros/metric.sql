@@ -127,11 +127,16 @@ where part.denominator != 0
         {%- endfor -%}
     {%- endfor -%}
     {%- do config(meta = {'metric': model.name, 'variants': found}) -%}
-    {%- set list = graph.get('nodes', {}).get('model.tokenmart.metric_documents') -%}
-    {%- set listed = list.depends_on.nodes if list else [model.unique_id] -%}
-    {%- if model.resource_type == 'model' and model.unique_id not in listed -%}
-        {{ exceptions.raise_compiler_error(
-            "add ref('" ~ model.name ~ "') to the list in metric_documents.sql") }}
+    {%- if execute and model.resource_type == 'model' -%}
+        {%- for key in ['family', 'direction', 'needs'] | reject('in', model.config.meta) -%}
+            {{ exceptions.raise_compiler_error(
+                'write ' ~ key ~ ' under config, meta in ' ~ model.name ~ '.yml') }}
+        {%- endfor -%}
+        {%- set list = graph.nodes['model.tokenmart.metric_documents'] -%}
+        {%- if model.unique_id not in list.depends_on.nodes -%}
+            {{ exceptions.raise_compiler_error(
+                "add ref('" ~ model.name ~ "') to the list in metric_documents.sql") }}
+        {%- endif -%}
     {%- endif -%}
     {%- set in_use = [] -%}
     {%- for name, row in found.items() if is_in_use(model.name, row.core) -%}

@@ -125,12 +125,14 @@ def test_a_wrong_setting_is_named(
 
 
 def test_a_new_metric_is_its_file_and_a_ref(whole: Warehouse, tmp_path: Path) -> None:
-    """Without the ref in metric_documents dbt names it; tests of one metric run alone."""
+    """Without its YAML or the ref in metric_documents dbt names them; its tests run alone."""
     own = whole.copied(tmp_path)
     metrics, documents = own.project / "models" / "metrics", own.project / "models" / "marts"
     (metrics / "late_nll.sql").write_text(
         "{{ metric(over='tokens', numerator='sum(nll)', variants={'micro': {}}) }}"
     )
+    done = own.dbt("run", "--select", "late_nll+")
+    assert done.returncode != 0 and "late_nll.yml" in done.stdout
     (metrics / "late_nll.yml").write_text(
         "models:\n  - name: late_nll\n    description: Late.\n    config:\n"
         "      meta: {family: position, direction: lower, needs: full}\n"
