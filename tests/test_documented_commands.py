@@ -66,10 +66,6 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         "extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1 --dry-run",
         "needs two GPUs",
     ),
-    "extract --problem no4k": (
-        "extract --problem no4k --dry-run",
-        "needs a GPU and a hub; tests/rehearsal runs it",
-    ),
     "extract --problem no4k --on ray --address head:6379": (
         None,
         "needs a Ray cluster and GPUs; plugins/cluster/tests/test_cluster.py starts three nodes",
