@@ -40,6 +40,7 @@ SHARE_WITH_A_WINDOW = 0.9
 """Share of all text in documents of two windows or more, so that a few short ones don't set the
 window for all.
 """
+_OF_A_CHECKPOINT = ("full_id", "family", "parameters", "shape", "licence", "source")
 _HUB_ID = r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)?"
 _HEADER = "# Written by `tokenmart data new`. Paths start at the folder of this file.\n"
 _FOOTER = "# target: {kind: imported}  # scores to rank metrics by, from `tokenmart data import`\n"
@@ -160,7 +161,7 @@ def _model(model: str, out: Path, workspace: Workspace) -> dict[str, Any]:
         tree = parse_yaml(file).value
         for row in (tree.get("models") or ()) if isinstance(tree, dict) else ():
             if row.get("full_id") == model and row.get("source", {}).get("kind") == "package":
-                return {key: row[key] for key in ("full_id", "family", "source")}
+                return {key: row[key] for key in _OF_A_CHECKPOINT if key in row}
     if path.exists() or not re.fullmatch(_HUB_ID, model):
         raise TokenmartError(
             f"--model {model}: no such folder or GGUF file, and no id of the hub (org/name)",
