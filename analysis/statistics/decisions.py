@@ -131,7 +131,7 @@ class Decisions:
 
     overall: over all models; within: of the ranks less their family means.
     complete: `[K]`, whether a metric has a value for every model.
-    orders: of whole series and families that no test tells apart under the null.
+    orders: of whole series and families that are equally likely under the null.
     """
 
     overall: Branch

@@ -33,7 +33,7 @@ def exchangeable_strata(families: Sequence[Hashable], series: Sequence[Hashable]
 
 
 def orders(families: Sequence[Hashable], series: Sequence[Hashable]) -> int:
-    """Number of orders of the models that no test can tell apart under the null.
+    """Number of orders of the models that are equally likely under the null.
 
     Series of as many models change places within their family, and so do families of the same
     series sizes. No exact permutation test has a p-value below one over it.
