@@ -4,7 +4,10 @@
 
   over: the rows that the expressions read, with one of
       'tokens'       fct_tokens, each token after the whole document once;
-      'token_pairs'  fct_tokens, tokens with a gain: scored after the longer and a shorter context;
+      'common_pairs' fct_tokens, tokens with a gain (scored after the longer and a shorter context)
+                     in the characters that all models scored so: the default of gains, as windows
+                     end at other characters for each tokenizer;
+      'token_pairs'  all tokens with a gain, also in text that another model did not score;
       another table  with problem, model_id, doc_id, document_tokens and the column `suffix`.
   variants: name → settings (below), the core: what every build computes.
   grid: further variants, computed with `--vars 'grids: true'` or `'grids: [longppl]'`.
@@ -25,12 +28,16 @@
 -#}
 {% macro metric(over, variants, grid={}, aggregations={}, suffix='probe') -%}
     {%- set rows = declare_variants(over, variants, grid, aggregations, kwargs) -%}
-    {%- set of_tokens = {'tokens': 'is_first_pair', 'token_pairs': 'gain is not null'} -%}
+    {%- set of_tokens = {
+        'tokens': 'is_first_pair',
+        'token_pairs': 'gain is not null',
+        'common_pairs': 'gain is not null and is_common',
+    } -%}
     {%- set table, filter, ending = over, 'true', suffix -%}
     {%- set keys = ['problem', 'model_id', 'doc_id', 'document_tokens', suffix] -%}
     {%- if over in of_tokens -%}
         {%- set table, filter, keys = 'fct_tokens', of_tokens[over], ['unit_id'] -%}
-        {%- set ending = 'pair' if over == 'token_pairs' else 'null' -%}
+        {%- set ending = 'null' if over == 'tokens' else 'pair' -%}
     {%- endif -%}
     {#- Rows of units that stay are kept, unless a variant or the filter has changed: on 60 million
         rows a run with nothing to do would else take two thirds longer. -#}

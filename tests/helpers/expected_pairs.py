@@ -25,7 +25,12 @@ from numpy.typing import NDArray
 
 
 def by_window(oracle: Oracle, model: str) -> dict[str, Iterable[Pairs]]:
-    """A model's documents in each pair of contexts, named after the window."""
+    """A model's documents in each pair of contexts, in text that all models scored, by window."""
+    return {f"@{window}": oracle.common_pairs(model, window) for window in oracle.windows}
+
+
+def by_window_in_all_text(oracle: Oracle, model: str) -> dict[str, Iterable[Pairs]]:
+    """The same in each tokenizer's own text."""
     return {f"@{window}": oracle.pairs(model, window).values() for window in oracle.windows}
 
 
@@ -163,3 +168,6 @@ EXPECTED: dict[str, Callable[[Oracle], Values]] = {
         "induction_gain": induction_gain,
     }.items()
 }
+EXPECTED["context_gain_all_text"] = family(
+    "context_gain_all_text", by_window_in_all_text, context_gain
+)

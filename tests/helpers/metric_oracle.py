@@ -106,6 +106,7 @@ class Oracle:
         ]
         self.largest = max(sizes)[1]
         self._cache: dict[tuple[str, str], dict[int, Scored]] = {}
+        self._common: dict[str, dict[int, tuple[int, int]]] = {}
 
     def variants(self, metric: str) -> Iterator[Variant]:
         """The settings of a metric's variants."""
@@ -155,6 +156,27 @@ class Oracle:
                 kept = {name: column[shorter] for name, column in short.columns.items()}
                 pairs[doc] = Pairs(full[doc], Scored(kept, short.length))
         return pairs
+
+    def common_pairs(self, model: str, window: str) -> list[Pairs]:
+        """The pairs of each document within the characters that every model scored in them."""
+        if window not in self._common:
+            spans: dict[int, list[tuple[int, int]]] = {}
+            for other in self.models:
+                for doc, pairs in self.pairs(other, window).items():
+                    end = min(pairs.full.char_end.max(), pairs.short.char_end.max())
+                    spans.setdefault(doc, []).append((int(pairs.short.char_start.min()), int(end)))
+            self._common[window] = {
+                doc: (max(start for start, _ in found), min(end for _, end in found))
+                for doc, found in spans.items()
+            }
+        kept = []
+        for doc, pairs in self.pairs(model, window).items():
+            start, end = self._common[window][doc]
+            there = (pairs.short.char_start >= start) & (pairs.short.char_end <= end)
+            if there.any():
+                columns = {name: values[there] for name, values in pairs.short.columns.items()}
+                kept.append(Pairs(pairs.full, Scored(columns, pairs.short.length)))
+        return kept
 
     @cached_property
     def words(self) -> list[list[Word]]:

@@ -7,6 +7,7 @@
     ref('choice_divergence'),
     ref('confident_mistakes'),
     ref('context_gain'),
+    ref('context_gain_all_text'),
     ref('distance_frequency_gain'),
     ref('distance_slope'),
     ref('entropy'),

@@ -16,7 +16,7 @@
 {%- endfor %}
 
 {{ metric(
-    over = 'token_pairs',
+    over = 'common_pairs',
     numerator = 'sum(gain)',
     aggregations = {'_macro': 'macro'},
     variants = {

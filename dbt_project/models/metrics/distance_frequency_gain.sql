@@ -18,7 +18,7 @@
 {%- endfor %}
 
 {{ metric(
-    over = 'token_pairs',
+    over = 'common_pairs',
     numerator = 'sum(gain)',
     min_tokens = 10,
     variants = {'far_rare': cells.pop('far_rare')},

@@ -10,7 +10,7 @@
 {%- endfor %}
 
 {{ metric(
-    over = 'token_pairs',
+    over = 'common_pairs',
     numerator = 'regr_sxy(gain, floor(log2(word_distance_characters)))',
     denominator = 'regr_sxx(gain, floor(log2(word_distance_characters)))',
     min_document_tokens = 64,

@@ -1,5 +1,5 @@
 {{ metric(
-    over = 'token_pairs',
+    over = 'common_pairs',
     numerator = 'sum(short_entropy) - sum(entropy)',
     aggregations = {'_macro': 'macro', '_worst_decile': 'q10'},
     variants = {'mean': {}},

@@ -12,7 +12,7 @@
 {%- endfor %}
 
 {{ metric(
-    over = 'token_pairs',
+    over = 'common_pairs',
     denominator = '1',
     aggregation = 'macro',
     aggregations = {'_median_document': 'median'},

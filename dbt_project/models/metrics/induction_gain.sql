@@ -12,7 +12,7 @@
 {%- endfor %}
 
 {{ metric(
-    over = 'token_pairs',
+    over = 'common_pairs',
     numerator = 'sum(gain)',
     aggregations = {'_macro': 'macro'},
     variants = {

@@ -13,7 +13,7 @@
 {%- endfor %}
 
 {{ metric(
-    over = 'token_pairs',
+    over = 'common_pairs',
     aggregations = {'_macro': 'macro'},
     variants = {'share_alpha_2_beta_-2': parts.pop('share_alpha_2_beta_-2')},
     grid = parts,

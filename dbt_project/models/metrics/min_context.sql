@@ -1,5 +1,5 @@
 {{ metric(
-    over = 'token_pairs',
+    over = 'common_pairs',
     numerator = 'count_if(short_rank > 1)',
     min_tokens = 10,
     aggregations = {'_macro': 'macro'},

@@ -26,7 +26,7 @@
 {%- endfor %}
 
 {{ metric(
-    over = 'token_pairs',
+    over = 'common_pairs',
     numerator = 'sum(gain)',
     aggregations = {'_macro': 'macro'},
     variants = {'last_quarter': {'where': 'position >= 0.75 * document_tokens'}},

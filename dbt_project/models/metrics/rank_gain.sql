@@ -1,5 +1,5 @@
 {{ metric(
-    over = 'token_pairs',
+    over = 'common_pairs',
     aggregations = {'_macro': 'macro', '_worst_decile': 'q10'},
     variants = {'top_1': {'numerator': 'count_if(rank = 1) - count_if(short_rank = 1)'}},
     grid = {

@@ -2,7 +2,7 @@
 {%- set seen = ' and word_distance_characters is not null' %}
 
 {{ metric(
-    over = 'token_pairs',
+    over = 'common_pairs',
     numerator = 'sum(gain)',
     aggregations = {'_macro': 'macro'},
     variants = {

@@ -14,7 +14,7 @@
 {%- endfor %}
 
 {{ metric(
-    over = 'token_pairs',
+    over = 'common_pairs',
     numerator = 'sum(gain)',
     min_tokens = 10,
     aggregations = {'_macro': 'macro'},

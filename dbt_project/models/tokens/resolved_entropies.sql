@@ -11,6 +11,7 @@ token_pairs as not materialized (
         cast(short_entropy as double) as short_entropy
     from {{ ref('fct_tokens') }}
     where gain is not null
+        and is_common
 ),
 
 -- A document sets its own threshold.

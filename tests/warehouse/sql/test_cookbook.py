@@ -144,7 +144,7 @@ EXPECTED: dict[str, tuple[list[str], tuple[str, ...], list[tuple[Any, ...]]]] = 
     ),
     "disagreement": (
         ["model_a=good", "model_b=bad", "limit=1"],
-        ("token", "probability_a", "probability_b", "difference", "words"),
+        ("text", "probability_a", "probability_b", "difference", "words"),
         [("e", round(math.exp(-0.1), 4), round(math.exp(-2), 4), 1.9, "abcd[e]fgh")],
     ),
     "disagreement_passages": (

@@ -38,7 +38,6 @@ def test_parameters_fit_what_is_there(workspace: Workspace) -> None:
     empty = {
         "failures",  # nothing failed
         "intervention_effect",  # no model is an intervention
-        "disagreement",  # the two models have different tokenizers
         "group_gap",
         "group_values",
         "metric_leaders",

@@ -1,5 +1,6 @@
 -- Context gain: mean gain in log-probability over the short context
--- Gain = log-prob with full context minus log-prob with the window's context, in nats.
+-- Gain = log-prob with full context minus log-prob with the window's context, in nats. Tokenizers
+-- reach the window's end at other characters: context_gain in metric_values compares common text.
 -- param problem  -- which problem
 -- param short  -- the short-context condition
 -- param threshold = 0.5  -- a token counts as helped or hurt beyond this many nats

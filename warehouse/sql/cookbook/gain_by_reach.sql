@@ -1,5 +1,6 @@
 -- Mean gain by the number of tokens beyond the window
 -- A gain that grows with this number shows use of the whole context; bands are powers of two.
+-- Each model's own tokens: bands of different tokenizers are different text.
 -- param problem  -- which problem
 -- param short  -- the short-context condition
 select

@@ -1,5 +1,6 @@
 -- Mean NLL by position in the document, in powers of two
 -- The NLL of a model that uses long context keeps falling; otherwise it rises again.
+-- Each model's own tokens: positions of different tokenizers are different text.
 -- param problem  -- which problem
 -- param condition  -- which context condition
 with placed as (
