@@ -9,9 +9,9 @@ from dbt.adapters.duckdb.credentials import DuckDBCredentials
 from dbt.adapters.duckdb.plugins import BasePlugin
 from dbt_common.exceptions import DbtRuntimeError
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, first_line
 from warehouse.paths import Workspace, find_workspace
-from warehouse.sql.connection import holder, lock, no_locks
+from warehouse.sql.connection import lock, no_locks
 from warehouse.sql.views import create_views
 from warehouse.store.built_from import write_states
 
@@ -46,9 +46,7 @@ class Plugin(BasePlugin):
             if (unlockable := no_locks(path, error)) is not None:
                 raise DbtRuntimeError(unlockable) from error
             if "lock" in str(error):
-                raise DbtRuntimeError(
-                    f"{path}: open in {holder(error)}; close it there, then build again"
-                ) from error
+                raise DbtRuntimeError(first_line(error, 300)) from error
 
     def configure_connection(self, conn: duckdb.DuckDBPyConnection) -> None:
         """Create the public views and macros, then lock: no model reads another file.

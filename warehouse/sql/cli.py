@@ -14,8 +14,8 @@ from warehouse.paths import find_workspace
 from warehouse.text_file import read_text
 
 if TYPE_CHECKING:
-    from warehouse.sql.export import Format
-    from warehouse.sql.statements import Value
+    from warehouse.sql.output import Format
+    from warehouse.sql.session import Value
 
 
 @click.command()
@@ -45,7 +45,14 @@ if TYPE_CHECKING:
     "--limit",
     default=100,
     show_default=True,
+    type=click.IntRange(0),
     help="Maximum number of rows in a table; 0 for all.",
+)
+@click.option(
+    "--targets",
+    is_flag=True,
+    help="Also have the target scores (views downstream, downstream_scores, downstream_depths); "
+    "rows are only printed as a table.",
 )
 @click.option(
     "--wide", is_flag=True, help="Show all columns and complete texts, wider than the terminal."
@@ -75,15 +82,16 @@ def sql(
     out: Path | None,
     force: bool,
     limit: int,
+    targets: bool,
     wide: bool,
     timeout: float,
     memory: str,
 ) -> None:
     """Query token statistics and metrics, read-only. Without a query, start a shell.
 
-    Views over the Parquet files: tokens, documents, models, units (the ledger), downstream.
-    `tokenmart dbt build` adds its tables: metric_values, metric_catalog, coverage, … Statements are
-    also read from standard input.
+    Views over the Parquet files: tokens, documents, models, units (the ledger). `tokenmart dbt
+    build` adds its tables: metric_values, metric_catalog, coverage, … Statements are also read from
+    standard input.
 
     \b
     tokenmart sql
@@ -93,7 +101,10 @@ def sql(
     tokenmart sql --file question.sql --out answer.parquet
     """
     from warehouse.files import refuse_protected
+    from warehouse.sql.output import format_of, print_rows, write_rows
     from warehouse.sql.queries import check_problem, find_query, list_queries, parameters_of
+    from warehouse.sql.session import Limits, Session
+    from warehouse.sql.shell import run_shell
 
     if list_:
         for recipe in list_queries():
@@ -102,55 +113,41 @@ def sql(
                 default = "…" if parameter.default is None else parameter.default
                 click.echo(visible(f"    --param {parameter.name}={default}  {parameter.meaning}"))
         return
-    given = sum(value is not None for value in (query, file, name))
-    if given > 1:
+    if sum(value is not None for value in (query, file, name)) > 1:
         raise click.UsageError("give one of: a query, --file, --name, --list")
-    if given == 0:
+    if targets and (out or format_ not in (None, "table")):
+        raise click.UsageError("--targets prints a table only")
+    workspace = find_workspace()
+    limits = Limits(timeout, memory)
+    if (query, file, name) == (None, None, None):
         if show or params or format_ or out:
             raise click.UsageError("--show, --param, --format and --out go with a query")
-        from warehouse.sql.session import Limits
-        from warehouse.sql.shell import run_shell
-
-        run_shell(find_workspace(), limit, Limits(timeout, memory), wide)
+        # Don't wait for a writer: queries that need no marts are answered immediately.
+        with Session(workspace, limits, 0.0, targets=targets) as session:
+            run_shell(session, workspace, limit, wide)
         return
-    named_query = find_query(name) if name else None
-    text = named_query.sql if named_query else _read_sql(file) if file else query or ""
-    values = _parameters(params)
+    asked = find_query(name) if name else None
+    text = asked.sql if asked else _read_sql(file) if file else query or ""
     if show:
         click.echo(text.rstrip())
         return
-    from warehouse.sql.export import format_of, write_rows
-    from warehouse.sql.session import Limits, Session
-
-    format_ = format_ or format_of(out)
-    workspace = find_workspace()
+    values = _parameters(params)
     check_problem(values, workspace)
+    format_ = format_ or (format_of(out) if out else "table")
+    if format_ == ("table" if out else "parquet") or (out is None and format_ == "arrow"):
+        raise click.UsageError(f"--format {format_} goes {'without' if out else 'with'} --out FILE")
     if out is not None:
         refuse_protected(out, workspace, force=force)
-    with Session(workspace, limits=Limits(timeout, memory), ends_process=True) as session:
-        if named_query:
-            values, note = parameters_of(named_query, values, session)
-            if note:
-                click.echo(visible(note), err=True)
-        written = write_rows(session, text, values, format_, out, limit, wide)
-    if written is None:
-        if out is not None:
-            click.echo(f"{out} not written: the last statement has no rows", err=True)
-        return
-    if out is not None:
-        click.echo(f"written {out}: {written.rows:,} rows", err=True)
-    if written.rows and named_query and values.get("model") and values.get("short"):
-        document = values.get("document")
-        shown = document if isinstance(document, int) and document >= 0 else 0
-        viewer = (
-            f"in the text: tokenmart show --problem {values['problem']} --document {shown} "
-            f"--model {values['model']} --measure gain"
-        )
-        click.echo(visible(viewer), err=True)
-    if written.narrowed:
-        click.echo(f"{visible(written.narrowed)}; --wide shows all", err=True)
-    if written.left_out:
-        click.echo(f"only {limit} rows shown; --limit 0 shows all, --out saves all", err=True)
+    with Session(workspace, limits, targets=targets) as session:
+        if asked:
+            values, note = parameters_of(asked, values, session)
+            click.echo(visible(note), err=True, nl=bool(note))
+        if format_ == "table":
+            print_rows(session, text, values, limit, wide)
+        elif write_rows(session, text, values, format_, out):
+            click.echo(f"written: {out}" if out else "", err=True, nl=out is not None)
+        else:
+            click.echo("nothing written: the last statement has no rows", err=True)
 
 
 def _read_sql(file: Path) -> str:
@@ -167,5 +164,5 @@ def _parameters(params: tuple[str, ...]) -> dict[str, Value]:
         key, equals, value = param.partition("=")
         if not equals or not key:
             raise click.UsageError(f"--param {param}: expected name=value")
-        values[key] = parse_value(value)
+        values[key] = parse_value(key, value)
     return values

@@ -1,8 +1,8 @@
 """DuckDB connections: the marts read-only, and the Parquet files in place for ad-hoc SQL.
 
 A locked connection opens no file outside the Parquet folders and the marts, which are attached
-read-only, loads no extension and keeps its configuration. One gap is left: where DuckDB may read a
-file it may also write one. `warehouse.sql.statements` closes it.
+read-only, loads no extension and keeps its configuration. Where DuckDB may read a file it may also
+write one: `warehouse.sql.session` refuses the statements that do.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import glob
 import re
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,9 @@ import duckdb
 
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
-from warehouse.sql.views import (
-    create_views,
-    metric_tables,
-    public_views,
-    quoted,
-    quoted_name,
-)
+from warehouse.sql.views import create_views, metric_tables, quoted, quoted_name
+from warehouse.store.schema import all_tables
+from warehouse.targets import create_target_views
 
 PATIENCE_SECONDS = 3.0
 SETTINGS = (
@@ -45,7 +40,6 @@ _LOCKED_FROM_THE_START = {
     "python_enable_replacements": "false",
 }
 _SPILLED = "50GiB"
-_DBT = ("dbt", "dbt.exe")
 _NO_LOCKS = re.compile(
     r"Could not set lock on file .*: (Operation not supported|No locks available"
     r"|Function not implemented)"
@@ -79,7 +73,7 @@ def connect_for_queries(workspace: Workspace) -> duckdb.DuckDBPyConnection:
 
 
 def connect_to_parquet(
-    workspace: Workspace, memory: str | None = None
+    workspace: Workspace, memory: str | None = None, *, targets: bool = False
 ) -> duckdb.DuckDBPyConnection:
     """An in-memory database with views over the Parquet files and the macros of the project.
 
@@ -87,6 +81,7 @@ def connect_to_parquet(
 
     Args:
         memory: DuckDB's memory limit, such as `4GiB`; None for its own default.
+        targets: also create the views of target scores (`warehouse.targets`).
 
     Raises:
         TokenmartError: the memory limit is not a size.
@@ -107,15 +102,21 @@ def connect_to_parquet(
     connection.execute(f"set max_temp_directory_size = {quoted(_SPILLED)}")
     connection.execute("set parquet_metadata_cache = true")
     create_views(connection, workspace)
+    if targets:
+        create_target_views(connection, workspace)
     return connection
 
 
-def lock(connection: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:
+def lock(
+    connection: duckdb.DuckDBPyConnection, workspace: Workspace, *, targets: bool = False
+) -> None:
     """Open no file but those of the warehouse from now on, and let no setting change that.
 
-    Not among them: the folder of target scores.
+    Args:
+        targets: whether the folder of target scores is among them. Never for a metric or an idea.
     """
-    read = [f"{workspace.store / table}/" for table in metric_tables()]
+    tables = all_tables() if targets else metric_tables()
+    read = [f"{workspace.store / table}/" for table in tables]
     # DuckDB asks for a pattern before it asks for the files that match
     folders = ", ".join(map(quoted, dict.fromkeys([*read, *map(glob.escape, read)])))
     files = ", ".join(quoted(f"{workspace.database}{end}") for end in ("", ".wal"))
@@ -175,8 +176,7 @@ def _patiently(
                 ) from error
             if time.monotonic() > deadline:
                 raise DatabaseBusyError(
-                    f"{path}: open for writing in {holder(error)}; try again when it is closed "
-                    f"there (until then: {', '.join(public_views())})"
+                    f"{path}: another program writes it ({message})", where=path
                 ) from error
         time.sleep(0.2)
 
@@ -190,43 +190,6 @@ def no_locks(path: Path, error: duckdb.Error) -> str | None:
         f"{path}: its file system can't lock files ({found[1].lower()}); set TOKENMART_DATABASE to "
         "a file on a local disk"
     )
-
-
-def holder(error: duckdb.Error) -> str:
-    """The program that DuckDB's error about a lock names: `dbt (PID 1234)`."""
-    named = re.search(r"held in (.+?) \(PID (\d+)\)", str(error))
-    if named is None:
-        return "another program"
-    import psutil
-
-    program, pid = Path(named[1]).name, int(named[2])
-    with suppress(psutil.Error):
-        if _runs_dbt(psutil.Process(pid).cmdline()):
-            program = "dbt"
-    return f"{program} (PID {pid})"
-
-
-def _runs_dbt(words: Sequence[str]) -> bool:
-    """Whether a command line runs dbt: by its own name, as a module, or by code that starts it.
-
-    `duckdb dbt.duckdb` and a notebook in a folder `dbt` are something else.
-    """
-    rest = iter(words)
-    program = Path(next(rest, "")).name
-    if not program.lower().startswith(("python", "pypy")):
-        return program in _DBT
-    for word in rest:
-        if word in ("-W", "-X"):
-            next(rest, None)
-        elif word == "-m":
-            module, after = next(rest, ""), next(rest, "")
-            return module.split(".")[0] == "dbt" or (module, after) == ("tokenmart", "dbt")
-        elif word == "-c":
-            return "from dbt.cli" in next(rest, "")
-        elif not word.startswith("-"):
-            name = Path(word).name
-            return name in _DBT or (name == "tokenmart" and next(rest, "") == "dbt")
-    return False
 
 
 def _search(connection: duckdb.DuckDBPyConnection, places: list[tuple[str, str]]) -> None:

@@ -29,8 +29,7 @@ from warehouse.sql.queries import (
     find_query,
     parameters_of,
 )
-from warehouse.sql.session import Limits, Session
-from warehouse.sql.statements import Value
+from warehouse.sql.session import Limits, Session, Value
 
 Kind = Literal["arrow", "pandas", "polars", "relation"]
 
@@ -41,8 +40,8 @@ def query(
     """Run SQL on the warehouse of this checkout, read-only, and return the rows.
 
     Args:
-        sql: statements over `tokens`, `documents`, `models`, `units`, `downstream`, and the tables
-        built by dbt; the rows are those of the last statement.
+        sql: statements over `tokens`, `documents`, `models` and `units`, and the tables built by
+            dbt (no target scores); the rows are those of the last statement.
         into: `arrow` (a table), `pandas`, `polars` (data frames, if installed) or `relation`
             (for more SQL: `query(…, "relation").filter("nll > 5")`).
         limits: time and memory of the query; see `Limits`.
@@ -154,16 +153,16 @@ def _rows(
     asked: str | Query, into: Kind, values: Mapping[str, Value], limits: Limits | None
 ) -> Any:
     check_kind(into)
-    with Session(find_workspace(), limits=limits) as session:
+    with Session(find_workspace(), limits) as session:
         if isinstance(asked, Query):
             values, note = parameters_of(asked, values, session)
             if note:
                 warnings.warn(note, stacklevel=3)
             asked = asked.sql
-        with session.stream(asked, values) as reader:
-            if reader is None:
+        with session.stream(asked, values) as rows:
+            if rows is None:
                 raise TokenmartError("query: the last statement returns no rows; end with a select")
-            table = _plain_integers(session.run(reader.read_all))
+            table = _plain_integers(pa.Table.from_batches(rows.batches, rows.schema))
     return converted(table, into)
 
 

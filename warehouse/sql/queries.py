@@ -13,8 +13,7 @@ from warehouse.paths import Workspace
 from warehouse.plugins import folders
 
 if TYPE_CHECKING:
-    from warehouse.sql.session import Session
-    from warehouse.sql.statements import Value
+    from warehouse.sql.session import Session, Value
 
 _PARAMETER = re.compile(r"-- param (\w+)(?: = (.*?))?(?:  -- (.*))?")
 _MOST = 20
@@ -97,8 +96,10 @@ class Query:
         return {parameter.name: parameter.default for parameter in self.parameters}
 
 
-def parse_value(text: str) -> Value:
-    """A parameter's value: a whole number, a number, or text."""
+def parse_value(name: str, text: str) -> Value:
+    """A parameter's value: a whole number, a number, or text; names are text, also `2024`."""
+    if name in (*CHOICES, "metric", "variant"):
+        return text
     for kind in (int, float):
         try:
             return kind(text)
@@ -144,7 +145,7 @@ def _read(path: Path) -> Query:
         if not line.startswith("--"):
             break
         if hit := _PARAMETER.fullmatch(line):
-            default = None if hit[2] is None else parse_value(hit[2])
+            default = None if hit[2] is None else parse_value(hit[1], hit[2])
             parameters.append(Parameter(hit[1], default, hit[3] or ""))
         else:
             prose.append(line[2:].strip())
@@ -178,8 +179,8 @@ def parameters_of(
         known = {**values, name: None}
         used = {key: known.get(key) for key in re.findall(r"\$(\w+)", question)}
         with session.ask(question, used) as result:
-            row = result.fetchone()
-        values[name] = row[0] if row else None
+            rows = result.fetchall()
+        values[name] = rows[0][0] if rows else None
     check_values(values, session.workspace)
     return values, _note(recipe, given, values, session.workspace)
 

@@ -1,19 +1,13 @@
-"""Queries of the warehouse: the DuckDB file is open only while one runs."""
+"""Run read-only SQL on the warehouse, within limits of time and memory."""
 
 from __future__ import annotations
 
-import os
 import re
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from threading import Thread
-from typing import TYPE_CHECKING, TypeVar
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
@@ -26,24 +20,26 @@ from warehouse.sql.connection import (
     detach_marts,
     lock,
 )
-from warehouse.sql.statements import Value, execute, explain, stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Value = int | float | str | None
+"""Value of a parameter, `$name` in the SQL."""
 
-_Answer = TypeVar("_Answer")
+_KINDS = {"SELECT", "MULTI", "EXPLAIN", "SET", "VARIABLE_SET", "CREATE"}
+"""Statement types that write no file. MULTI is a PIVOT, CREATE is in memory: the marts are attached
+read-only. All else that a statement could reach is refused by DuckDB (`connection.lock`)."""
 
-PATIENCE_SECONDS = 2.0
-"""Seconds for a query to stop: DuckDB checks for an interrupt between blocks of rows only."""
 
-_PYTHON_BYTES = 2 << 30
-"""For rows on their way to the terminal, and for Python itself."""
-_UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_WORD = re.compile(rb'"?(\w*)')
+_HIDE_A_COPY = {b"copy", b"query", b"json_execute_serialized_sql"}
 
 
 class OverTimeError(TokenmartError):
     """A query exceeded its time limit."""
+
+    code = "sql-over-time"
 
 
 @dataclass(frozen=True)
@@ -54,193 +50,172 @@ class Limits:
     memory: str = "5GiB"
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a query, computed as the batches are read."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
 class Session:
     """An in-memory database over the Parquet files that lends the marts for one question.
 
-    Between questions dbt may write: the next one sees what it wrote. While dbt writes,
-    questions that need the Parquet files only are answered. What a question may do:
-    `connection.lock` and `warehouse.sql.statements`.
+    Between questions dbt may write: the next one sees what it wrote. While dbt writes, questions
+    that need the Parquet files only are answered.
 
     Args:
-        patience: seconds to wait for a writer; None for `connection.PATIENCE_SECONDS`.
         limits: of each question.
-        ends_process: end the process when an interrupted question continues: functions that compute
-            one large value never look for an interrupt. The process is then bounded in its memory,
-            too. Otherwise the question is left behind, and the connection can't be used or closed
-            any more.
+        patience: seconds to wait for a writer; None for `connection.PATIENCE_SECONDS`.
+        targets: also have the views of target scores. Never for a metric or an idea.
     """
 
     def __init__(
         self,
         workspace: Workspace,
-        patience: float | None = None,
         limits: Limits | None = None,
+        patience: float | None = None,
         *,
-        ends_process: bool = False,
+        targets: bool = False,
     ) -> None:
         self.workspace = workspace
-        self._patience = patience
         self._limits = limits or Limits()
-        self._ends_process = ends_process
-        self._connection = connect_to_parquet(workspace, self._limits.memory)
-        self._deadline = 0.0
-        self._lost = False
-        lock(self._connection, workspace)
-        self._bounds = ExitStack()
+        self._patience = patience
+        self._connection = connect_to_parquet(workspace, self._limits.memory, targets=targets)
+        lock(self._connection, workspace, targets=targets)
 
     def __enter__(self) -> Session:
-        if self._ends_process:
-            self._bounds.enter_context(_process_memory(self._connection))
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bounds.close()
-        if not self._lost:
-            self._connection.close()
+        self._connection.close()
 
     @contextmanager
-    def ask(
-        self, sql: str, parameters: Mapping[str, Value] | None = None
-    ) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Run statements; the connection has the rows of the last one inside the block.
+    def ask(self, sql: str, parameters: Mapping[str, Value] | None = None) -> Iterator[Any]:
+        """Run statements; the relation of the last one within the block, None if it has no rows.
+
+        Rows are computed as they are read.
 
         Raises:
-            TokenmartError: a mistake in the SQL, or a statement that would write.
+            TokenmartError: a mistake in the SQL, a parameter too many or too few, or a statement
+                that would write a file.
             OverTimeError: it took longer than it may.
-            StorageError: a file is damaged, or another program writes a table that was asked for.
+            StorageError: another program writes a table that was asked for.
         """
-        with self._marts():
-            yield self.run(execute, self._connection, sql, parameters or {})
-
-    @contextmanager
-    def stream(
-        self, sql: str, parameters: Mapping[str, Value] | None = None
-    ) -> Iterator[pa.RecordBatchReader | None]:
-        """Run statements; the rows of the last one as Arrow batches, None when it returns none.
-
-        Raises:
-            TokenmartError, OverTimeError, StorageError: see `ask`.
-        """
-        import pyarrow as pa
-
-        failed: list[TokenmartError] = []
-
-        def batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-            try:
-                yield from reader
-            except (pa.ArrowException, OSError) as error:
-                failed.append(explain(duckdb.Error(str(error))))
-                raise
-
-        with self._marts():
-            reader = self.run(stream, self._connection, sql, parameters or {})
-            if reader is None:
-                yield None
-                return
-            try:
-                yield pa.RecordBatchReader.from_batches(reader.schema, batches(reader))
-            except OverTimeError:
-                raise
-            except Exception:
-                # the reader of the stream got it as an error of the stream
-                if failed:
-                    raise failed[0] from None
-                raise
-            finally:
-                if not self._lost:
-                    reader.close()
-
-    def interrupt(self) -> None:
-        """Stop what is being computed."""
-        self._connection.interrupt()
-
-    def run(self, call: Callable[..., _Answer], *arguments: object) -> _Answer:
-        """Call what computes or reads rows, in the time that the question has left.
-
-        It runs in a thread: in the main one, DuckDB may hear Ctrl-C minutes later.
-
-        Raises:
-            OverTimeError: the time is over.
-        """
-        running: Future[_Answer] = Future()
-
-        def work() -> None:
-            try:
-                running.set_result(call(*arguments))
-            except BaseException as error:
-                running.set_exception(error)
-
-        # a daemon, unlike the threads of an executor: Python's end doesn't wait for it
-        Thread(target=work, daemon=True).start()
-        seconds = self._limits.seconds
-        try:
-            running.exception(max(self._deadline - time.monotonic(), 0) if seconds else None)
-        except FutureTimeoutError:
-            over = OverTimeError(
-                f"sql: stopped after {seconds:g} seconds; give it more with --timeout SECONDS, 0 "
-                "for no limit (in Python: limits=Limits(seconds=…))"
-            )
-            self._stop(running, over)
-            raise over from None
-        except KeyboardInterrupt:
-            self._stop(running, TokenmartError("sql: interrupted; the query can't be stopped"))
-            raise
-        return running.result()
-
-    def _stop(self, running: Future[_Answer], why: TokenmartError) -> None:
-        """Interrupt until the step ends: an interrupt that comes between two queries is lost."""
-        for _ in range(round(PATIENCE_SECONDS / 0.1)):
-            self._connection.interrupt()
-            with suppress(FutureTimeoutError):
-                running.exception(0.1)
-                return
-        self._lost = True
-        if self._ends_process:
-            why.show()
-            sys.stdout.flush()
-            os._exit(why.exit_code)
-
-    @contextmanager
-    def _marts(self) -> Iterator[None]:
-        """Lend the marts, and start the time, for the question asked in the block."""
         busy: DatabaseBusyError | None = None
         try:
             attach_marts(self._connection, self.workspace, self._patience)
         except DatabaseBusyError as error:
             busy = error
-        self._deadline = time.monotonic() + self._limits.seconds
+        over = Event()
         try:
-            yield
-        except TokenmartError as error:
-            if busy and "Catalog Error" in error.message:
+            with _interrupted_after(self._limits.seconds, self._connection, over):
+                yield self._run(_statements(sql, parameters or {}))
+        except Exception as error:
+            if over.is_set():
+                raise OverTimeError(
+                    f"sql: stopped after {self._limits.seconds:g} seconds; --timeout SECONDS gives "
+                    "more (in Python: limits=Limits(seconds=…))"
+                ) from None
+            if busy and "Catalog Error" in str(error):
                 raise busy from error
+            if isinstance(error, duckdb.Error):
+                raise _explained(error, self.workspace) from error
             raise
         finally:
-            if not self._lost:
-                detach_marts(self._connection, self.workspace)
+            detach_marts(self._connection, self.workspace)
+
+    @contextmanager
+    def stream(
+        self, sql: str, parameters: Mapping[str, Value] | None = None
+    ) -> Iterator[Rows | None]:
+        """The same as Arrow batches."""
+        with self.ask(sql, parameters) as relation:
+            if relation is None:
+                yield None
+                return
+            reader = relation.to_arrow_reader()
+            try:
+                yield Rows(reader.schema, _batches(reader))
+            finally:
+                reader.close()  # an open result would hold the marts
+
+    def _run(self, statements: list[tuple[str, dict[str, Value] | None]]) -> Any:
+        *earlier, (last, own) = statements
+        for statement in earlier:
+            self._connection.execute(*statement).fetchall()
+        return self._connection.sql(last, params=own)
 
 
 @contextmanager
-def _process_memory(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Limit the memory that this process may add, as Linux counts its data.
+def _interrupted_after(
+    seconds: float, connection: duckdb.DuckDBPyConnection, over: Event
+) -> Iterator[None]:
+    """Interrupt what the connection computes in the block, once the time is over."""
+    done = Event()
 
-    DuckDB doesn't count long lists and texts against its own limit: `range(1, 1e9)` took 8 GB. With
-    the bound they fail like any other want of memory. Other systems have no such bound.
-    """
-    status = Path("/proc/self/status")
-    if sys.platform != "linux" or not status.is_file():
-        yield
-        return
-    import resource
+    def interrupt() -> None:
+        if not done.wait(seconds):
+            over.set()
+            # an interrupt between two queries is lost
+            while not done.wait(0.1):
+                connection.interrupt()
 
-    limit = connection.execute("select current_setting('memory_limit')").fetchall()[0][0]
-    number, unit = limit.split()
-    data = re.search(r"VmData:\s+(\d+) kB", status.read_text())
-    before, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    bound = int(data[1] if data else 0) * 1024 + int(float(number) * _UNITS[unit]) + _PYTHON_BYTES
-    limits = [each for each in (bound, before, hard) if each != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
+    watch = Thread(target=interrupt, daemon=True)
+    if seconds:
+        watch.start()
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (before, hard))
+        done.set()
+
+
+def _statements(sql: str, given: Mapping[str, Value]) -> list[tuple[str, dict[str, Value] | None]]:
+    """The statements of a text with the parameters of each, once none is found to write a file."""
+    try:
+        statements = duckdb.extract_statements(sql)
+        kinds = [statement.type.name for statement in statements]
+    except (ValueError, TypeError) as error:  # a kind without a name in Python; no UTF-8
+        raise TokenmartError(f"sql: can't be run ({error})", code="sql-not-allowed") from error
+    if not statements:
+        raise TokenmartError("sql: no statement given", code="sql-empty")
+    # DuckDB 2 takes a COPY inside of EXPLAIN, of WITH, and in the text of a function for a SELECT
+    text = sql.encode()
+    tokens = [start for start, kind in duckdb.tokenize(sql) if kind.name != "comment"]
+    words = {found[1].lower() for start in tokens if (found := _WORD.match(text, start))}
+    for kind in [*kinds, *sorted(word.decode() for word in words & _HIDE_A_COPY)]:
+        if kind not in _KINDS:
+            raise TokenmartError(
+                f"sql: {kind} is not allowed: the warehouse is read-only here; --out FILE saves "
+                "the rows of a select",
+                code="sql-not-allowed",
+                where=kind,
+            )
+    wanted = set[str]().union(*(statement.named_parameters for statement in statements))
+    if wanted != given.keys():
+        name = min(wanted ^ given.keys())
+        what = "needs a value" if name in wanted else "is not in the query"
+        raise TokenmartError(f"--param {name}: {what}", code="sql-parameters", where=name)
+    return [
+        (statement.query, {name: given[name] for name in statement.named_parameters} or None)
+        for statement in statements
+    ]
+
+
+def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    try:
+        yield from reader
+    except (pa.ArrowException, OSError) as error:  # DuckDB's, as Arrow passes it on
+        raise duckdb.Error(str(error)) from error
+
+
+def _explained(error: Exception, workspace: Workspace) -> TokenmartError:
+    """DuckDB's message as one line, with the line of the SQL it names."""
+    message, _, place = str(error).partition("\n\nLINE ")
+    line = f"line {place.partition(':')[0]}" if place else ""
+    text = " ".join(message.split()) + (f" ({line})" if line else "")
+    if text.startswith("Catalog Error") and not workspace.database.is_file():
+        text += "; metric tables appear after `tokenmart dbt build`"
+    return TokenmartError(f"sql: {text}", code="sql-error", where=line)

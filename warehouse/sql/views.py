@@ -6,13 +6,11 @@ They read the Parquet files in place; columns, types and order are those of
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
-from warehouse.errors import StorageError
 from warehouse.paths import Workspace
 from warehouse.plugins import folders
 from warehouse.store.schema import TOKENS, UNITS, UNITS_KEY, Table, all_tables
@@ -105,35 +103,21 @@ def quoted_name(*parts: str) -> str:
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
-def damaged_file(error: duckdb.Error) -> StorageError | None:
-    """The Parquet file an error is about, with the remedy; None when it is about something else."""
-    text = " ".join(str(error).split())
-    named = re.search(r"['\"]([^'\"]+\.parquet)['\"]", text)
-    if named is None or re.match("(Catalog|Binder|Permission) Error", text):
-        return None
-    return StorageError(
-        f"{named[1]}: damaged or unreadable ({text[:120]}); move it away and run "
-        "tokenmart extract again: only its units are recomputed"
-    )
-
-
 def _create_over_files(
     connection: duckdb.DuckDBPyConnection,
     view: str,
-    counted: list[str],
+    files: list[str],
     keys: tuple[str, ...],
     optional: dict[str, str],
 ) -> None:
     types = ", ".join(f"{key}: varchar" for key in keys)
-    # By name: a column may have another place in some files. It also makes DuckDB read every
-    # footer and therefore has the number of rows; else it plans by the first file, often a
-    # small one.
+    # By name: a column may have another place in some files. It also makes DuckDB read every footer
+    # and therefore has the number of rows; else it plans by the first file, often a small one.
     rows = (
-        f"read_parquet({_files(counted)}, hive_partitioning = true, hive_types = {{{types}}}, "
+        f"read_parquet({_files(files)}, hive_partitioning = true, hive_types = {{{types}}}, "
         "union_by_name = true)"
     )
-    if optional:
-        # a table written without a nullable column
+    if optional:  # a file may lack a nullable column
         nothing = ", ".join(f'null::{kind} as "{name}"' for name, kind in optional.items())
         rows = f"(from {rows} union all by name (select {nothing} where false))"
     connection.execute(f"{view} {rows}")

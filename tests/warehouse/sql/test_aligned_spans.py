@@ -13,8 +13,7 @@ import pytest
 from sql_samples import unit
 
 from warehouse.paths import Workspace
-from warehouse.sources.document_files import Document
-from warehouse.sources.documents import documents_table
+from warehouse.sources.documents import Document, documents_table
 from warehouse.sql.dataframes import cookbook
 from warehouse.store.ledger import with_units
 from warehouse.store.parquet_files import write_table

@@ -209,11 +209,6 @@ EXPECTED: dict[str, tuple[list[str], tuple[str, ...], list[tuple[Any, ...]]]] = 
         ("model_id", "tokens", "nll", "entropy", "excess"),
         [("good", 8, 0.55, 1.0, -0.45), ("bad", 8, 2.0, 1.0, 1.0)],
     ),
-    "target_scores": (
-        [],
-        ("model_id", "task", "items", "contexts", "score", "stderr"),
-        [("good", "recall_8", 4, 2, 0.75, 0.25), ("bad", "recall_8", 4, 2, 0.25, 0.25)],
-    ),
     "metric_leaders": (
         [],
         ("variant", "model_id", "value"),

@@ -19,8 +19,8 @@ from made_up_warehouse import Shape, write_warehouse
 from tokenmart import cli
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_to_parquet
-from warehouse.sql.views import public_views
-from warehouse.store.schema import TOKENS, UNITS, all_tables
+from warehouse.sql.views import metric_tables, public_views
+from warehouse.store.schema import TOKENS, UNITS
 
 Columns = list[tuple[str, str]]
 
@@ -44,9 +44,9 @@ def expected() -> dict[str, Columns]:
     """What the schemas say, in DuckDB's own reading of Arrow types."""
     found = {
         name: [*((key, "VARCHAR") for key in keys), *of_schema(schema)]
-        for name, (schema, keys, *_) in all_tables().items()
+        for name, (schema, keys, *_) in metric_tables().items()
     }
-    for name, table in all_tables().items():
+    for name, table in metric_tables().items():
         if table.ledger:
             found[name].append(("nll", dict(of_schema(TOKENS))["logprob"]))
             found[table.ledger] = of_schema(UNITS)
@@ -149,7 +149,7 @@ def test_dbt_names_the_program_that_has_the_database_open(workspace: Workspace) 
         with subprocess.Popen(command, stdin=pipe, stdout=pipe) as other:
             assert other.stdout
             other.stdout.readline()
-            said = rf"{workspace.database}: open in python\S* \(PID {other.pid}\); close it there"
+            said = rf"{workspace.database}.*PID {other.pid}"
             with pytest.raises(Exception, match=said):
                 plugin.update_connection_config(type("Credentials", (), {}), {})
             other.communicate(b"\n")
@@ -181,7 +181,7 @@ def test_dbt_names_another_program_that_locks_without_a_traceback(
         done = Warehouse(built.data, database).dbt("run", "--select", "coverage")
         reader.communicate(b"\n")
     assert done.returncode != 0
-    assert f"{database}: open in python" in done.stdout
+    assert str(database) in done.stdout and "Conflicting lock" in done.stdout
     assert f"(PID {reader.pid}); close it there, then build again" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
     assert len(done.stdout.splitlines()) < 20

@@ -1,0 +1,223 @@
+"""Ways to a target score, and to a file, from SQL: DuckDB's sandbox or one of our lines answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from sql_samples import build_mart
+
+import tokenmart as tm
+from tokenmart import cli
+from warehouse.errors import TokenmartError
+from warehouse.metrics.dbt_plugin import Plugin
+from warehouse.paths import Workspace
+from warehouse.sql.dataframes import query
+from warehouse.sql.session import Limits, OverTimeError
+from warehouse.store.parquet_files import write_table
+from warehouse.store.schema import DOWNSTREAM
+from warehouse.store.token_files import published_path
+
+pytestmark = pytest.mark.hostile
+
+SECRET = 0.4242
+"""A target score that no other number equals."""
+
+# {items}: the scores' file; {labels}: their folder; {store}: the data folder; {own}: a token file;
+# {json}: a target file; {other}: a database with the scores
+WAYS = {
+    "by its name": "from downstream",
+    "by its full name": "from memory.main.downstream",
+    "in other letters": 'from "DownStream"',
+    "in full-width letters": "from ｄｏｗｎｓｔｒｅａｍ",
+    "with a zero-width character": 'from "down\u200bstream"',
+    "as a built table": "from downstream_scores",
+    "as a table of the database": "from tokenmart.main.downstream_scores",
+    "by a computed name": "from query_table('down' || 'stream')",
+    "by a list of names": "from query_table(['downstream'])",
+    "in the text of a query": "from query('from down' || 'stream')",
+    "by the catalogue": "select sql from duckdb_views() where view_name like 'down%'",
+    "by the catalogue of tables": "from duckdb_tables() where table_name like '%stream%'",
+    "by the catalogue of columns": "from information_schema.columns where table_name ~ 'down'",
+    "a file by its name": "from '{items}'",
+    "a file by a function": "from read_parquet('{items}')",
+    "a file by an older function": "from parquet_scan('{items}')",
+    "files by a pattern": "from read_parquet('{labels}/**/*.parquet')",
+    "files in braces": "from read_parquet('{store}/{{tokens,downstream}}/**/*.parquet')",
+    "a file behind one that may be read": "from read_parquet(['{own}', '{items}'])",
+    "by way of the folder above": "from read_parquet('{store}/tokens/../downstream/**/*.parquet')",
+    "as bytes": "from read_blob('{items}')",
+    "as text": "from read_text('{items}')",
+    "as a URL": "from 'file://{items}'",
+    "the names of files": "from glob('{labels}/**')",
+    "the file's footer": "from parquet_metadata('{items}')",
+    "the file's schema": "from parquet_schema('{items}')",
+    "statistics of a file": "summarize '{items}'",
+    "a target file": "from read_json('{json}')",
+    "a target file as CSV": "from read_csv('{json}')",
+    "a sniffed file": "from sniff_csv('{json}')",
+    "in a CTE of an innocent name": "with tokens as (from '{items}') from tokens",
+    "in a CTE of its own name": "with downstream as (from '{items}') from downstream",
+    "between comments": "from /* tokens */ '{items}' -- from tokens",
+    "in a view": "create view v as from '{items}'; from v",
+    "in a macro": "create macro m() as table from read_parquet('{items}'); from m()",
+    "in a table": "create table t as from '{items}'; from t",
+    "by a variable": "set variable f = '{items}'; from read_parquet(getvariable('f'))",
+    "prepared": "prepare p as from '{items}'; execute p",
+    "in a pivot": "pivot '{items}' on task using sum(score)",
+    "in an expression": "select (select max(score) from '{items}') as value",
+    "in a lateral join": "from tokens, lateral (from '{items}')",
+    "another database": "attach '{other}' as other; from other.scores",
+    "another database by a function": "from read_duckdb('{other}')",
+    "an imported database": "import database '{labels}'",
+    "a wider sandbox": "set allowed_directories = ['{labels}/']; from '{items}'",
+    "no sandbox": "set enable_external_access = true; from '{items}'",
+    "an unlocked configuration": "set lock_configuration = false",
+    "a searched folder": "set file_search_path = '{labels}'; from 'items.parquet'",
+    "an extension": "install sqlite; load sqlite",
+    "a secret": "create secret s (type s3)",
+    "the environment": "select getenv('HOME')",
+    "a variable of Python": "from frame",
+    "a log of the query": "call enable_logging(storage = 'file', storage_path = '{labels}')",
+    "a copy of the file": "copy (from '{items}') to '{own}'",
+    "serialised": "from json_execute_serialized_sql(json_serialize_sql('from ''{items}'''))",
+}
+
+
+@pytest.fixture
+def places(filled: Workspace, tmp_path: Path) -> dict[str, str]:
+    """A warehouse with target scores of `SECRET`, and what the ways name."""
+    build_mart(filled)
+    items = filled.downstream / "problem=minilong" / "model_id=good" / "items.parquet"
+    rows = [{"task": "recall_8", "item": n, "cluster": n, "score": SECRET} for n in range(4)]
+    write_table(items, pa.Table.from_pylist(rows, DOWNSTREAM))
+    (tmp_path / "target.json").write_text(f'[{{"model": "good", "overall": {SECRET}}}]')
+    with duckdb.connect(str(tmp_path / "other.duckdb")) as connection:
+        connection.execute(f"create table scores as select {SECRET} as score")
+    return {
+        "items": str(items),
+        "labels": str(filled.downstream),
+        "store": str(filled.store),
+        "own": str(published_path(filled, "minilong", "good", "full")),
+        "json": str(tmp_path / "target.json"),
+        "other": str(tmp_path / "other.duckdb"),
+    }
+
+
+def has_a_score(rows: list[Any]) -> bool:
+    return "downstream" in str(rows) or str(SECRET) in str(rows)
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_no_query_reaches_a_target_score(places: dict[str, str], way: str) -> None:
+    before = Path(places["own"]).read_bytes()
+    frame = pa.table({"score": [SECRET]})
+    try:
+        rows = query(way.format(**places)).to_pylist()
+    except TokenmartError as error:
+        assert error.code.startswith("sql-"), error.code
+    else:
+        assert rows == []
+    assert Path(places["own"]).read_bytes() == before and frame.num_rows == 1
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_no_model_of_dbt_reaches_a_target_score(
+    places: dict[str, str], filled: Workspace, way: str
+) -> None:
+    """On the connection of every model, hook and `run_query`; prepared and copied, too."""
+    with duckdb.connect(str(filled.database)) as connection:
+        Plugin.configure_connection(object.__new__(Plugin), connection)
+        rows: list[Any] = []
+        try:
+            for statement in connection.extract_statements(way.format(**places)):
+                rows = connection.cursor().execute(statement).fetchall()
+        except duckdb.Error:
+            rows = []
+    assert not has_a_score(rows)
+
+
+def test_a_person_sees_targets_but_saves_none(places: dict[str, str], tmp_path: Path) -> None:
+    shown = CliRunner().invoke(cli, ["sql", "--targets", "from downstream_scores"])
+    assert shown.exit_code == 0 and str(SECRET) in shown.stdout
+    for more in (["--out", str(tmp_path / "scores.csv")], ["--format", "csv"]):
+        refused = CliRunner().invoke(cli, ["sql", "--targets", "from downstream_scores", *more])
+        assert refused.exit_code == 2
+    assert not (tmp_path / "scores.csv").exists()
+
+
+def test_the_python_api_has_no_targets(places: dict[str, str]) -> None:
+    for sql in ("from downstream_scores", "from downstream_depths", "from downstream"):
+        with pytest.raises(TokenmartError) as raised:
+            tm.query(sql)
+        assert raised.value.code == "sql-error"
+
+
+WRITES = [
+    "copy (select 1) to '{own}' (format parquet)",
+    "with p as (copy (select 1) to '{own}') from p",
+    "with p as not materialized (/* x */ ((CoPy (select 1) to '{own}'))) select * from p",
+    "explain analyze copy (select 1) to '{own}'",
+    "prepare p as copy (select 1) to '{own}'; execute p",
+    "export database '{store}/tokens/new'",
+    "from query('with p as (co' || 'py (select 1) to {own}) from p')",
+    "from json_execute_serialized_sql(json_serialize_sql('with p as (copy t to x) from p'))",
+    "attach '{store}/tokens/new.duckdb'",
+    "insert into metric_values select * from metric_values",
+    "create or replace table tokenmart.main.metric_values as select 1",
+    "set temp_directory = '{store}/tokens'",
+    "call enable_logging(storage = 'file', storage_path = '{store}/tokens')",
+    "pragma profiling_output = '{own}'",
+    "detach tokenmart",
+]
+
+
+@pytest.mark.parametrize("statement", WRITES)
+def test_nothing_is_written(places: dict[str, str], filled: Workspace, statement: str) -> None:
+    before = {path: path.stat().st_mtime_ns for path in filled.store.rglob("*.parquet")}
+    with pytest.raises(TokenmartError):
+        query(statement.format(**places))
+    assert {path: path.stat().st_mtime_ns for path in filled.store.rglob("*.parquet")} == before
+    assert not list(filled.store.rglob("new*"))
+    assert query("from metric_values").num_rows == 2
+
+
+def test_a_query_is_stopped_when_its_time_is_over(workspace: Workspace) -> None:
+    endless = (
+        "select count(*) from range(1000000000) a, range(1000000000) b where a.range = -b.range"
+    )
+    with pytest.raises(OverTimeError) as raised:
+        query(endless, "arrow", Limits(seconds=0.3))
+    assert raised.value.code == "sql-over-time"
+
+
+def test_memory_is_limited(workspace: Workspace) -> None:
+    greedy = "select length(string_agg(repeat('x', 1000000), '')) as n from range(200)"
+    with pytest.raises(TokenmartError) as raised:
+        query(greedy, "arrow", Limits(memory="100MiB"))
+    assert raised.value.code == "sql-error"
+    assert query(greedy, "arrow", Limits(memory="2GiB"))["n"][0].as_py() == 200_000_000
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "describe tokens",
+        "show tables",
+        "summarize select logprob from tokens",
+        "pivot (select 1 as a, 2 as b) on a using sum(b)",
+        "explain (analyze) from tokens",
+        "set TimeZone = 'Europe/Berlin'; select now()",
+        "set variable wanted = 'good'; from models where model_id = getvariable('wanted')",
+        "create temp view mine as with x as (select 1) from x; from mine",
+        "create or replace temp macro half(x) as (x / 2); select half(2)",
+        "from read_parquet('{own}') limit 1",
+        "select 'copy (select 1) to x' as a -- copy",
+    ],
+)
+def test_what_is_allowed(places: dict[str, str], statement: str) -> None:
+    assert query(statement.format(**places)).num_rows > 0
