@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from warehouse.errors import TokenmartError, visible
-from warehouse.files import appearing
+from warehouse.files import replacing
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -150,7 +150,7 @@ def write_rows(
             write(rows, sys.stdout.buffer)
             sys.stdout.buffer.flush()
             return True
-        with appearing(out) as draft, draft.open("wb") as stream:
+        with replacing(out) as draft, draft.open("wb") as stream:
             write(rows, stream)
     return True
 
