@@ -21,7 +21,7 @@ from tiny_runs import ok, one_line_error, run
 
 from extract.backends.backend import Loading
 from extract.checkpoints import find_checkpoint
-from extract.models.loading import check_weights, load_model
+from extract.models.loading import load_model
 from extract.models.weights import load_weights
 from extract.scoring.engine import Engine
 from extract.tokenization import load_tokenizer
@@ -30,7 +30,6 @@ from warehouse.maintenance.cli import data
 from warehouse.paths import Workspace
 from warehouse.probes.request import Request
 from warehouse.problem.models import ModelSpec
-from warehouse.problem.new_problem import write_problem
 from warehouse.store.ledger import read_units
 from warehouse.store.token_files import published_path
 
@@ -267,20 +266,17 @@ def test_a_shard_without_a_tensor_of_its_index(
 ) -> None:
     spec = spec_of(sharded(DOWN))
     with pytest.raises(TokenmartError, match=rf"lack 1 of its tensors \({DOWN}\)"):
-        check_weights(find_checkpoint(spec, workspace, "tiny"), spec)
+        load_model(Loading(spec, find_checkpoint(spec, workspace, "tiny"), "cpu", "float32"))
 
 
 def test_a_shard_that_is_not_there_is_named(
-    workspace: Workspace, sharded: Callable[..., Path], tmp_path: Path
+    workspace: Workspace, sharded: Callable[..., Path]
 ) -> None:
     folder = sharded()
     (folder / "model-00002-of-00002.safetensors").unlink()
     words = r"lacks model-00002-of-00002\.safetensors, named by the index of its weights; fetch"
     with pytest.raises(TokenmartError, match=words):
         find_checkpoint(spec_of(folder), workspace, "tiny")
-    with pytest.raises(TokenmartError, match=words):
-        new = workspace.root / "new.yml"
-        write_problem(workspace, "new", tmp_path, [str(folder)], new)
 
 
 def test_an_adapter_next_to_whole_weights_is_not_applied_to_them(
