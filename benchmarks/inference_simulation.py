@@ -272,8 +272,11 @@ def summary_block(found: dict[str, Any]) -> str:
     lines = [
         f"{len(cells)} cells, {len(CELLS) - len(cells)} of the {len(CELLS)} are missing.",
         "",
-        "- With right labels, whatever families share, and with ties, missing values or heavy "
-        f"tails: false claims in {span('false_claim', sound)} of studies, preregistered metrics "
+        "- With right labels and values that are "
+        f"{', '.join(sorted({row['values'] for row in sound}))}, families sharing "
+        f"{', '.join(sorted({format(row['shared'], '.0%') for row in sound}))}, "
+        f"{', '.join(map(str, sorted({row['models'] for row in sound})))} models: false claims in "
+        f"{span('false_claim', sound)} of studies, preregistered metrics "
         f"confirmed without relation in {span('confirmed_null', sound)}; the interval of the "
         f"metric with the largest rho covers its true rho in {span('covers', sound)}.",
     ]
