@@ -8,8 +8,7 @@ import click
 
 from analysis.options import RESAMPLES, SEED
 from plugins.benchmarks.e2lm.new_cli import new
-from plugins.benchmarks.e2lm.outputs import as_text, say, workspace_for, write_out
-from plugins.benchmarks.e2lm.score_weights import WEIGHTS
+from plugins.benchmarks.e2lm.outputs import WEIGHTS, as_text, say, workspace_for, write_out
 from plugins.benchmarks.items.curate_cli import curate
 from warehouse.options import FILE, FORCE_OTHER, JSON, WIDE
 from warehouse.terminal import counted, file_size

@@ -166,8 +166,8 @@ def _decisions(
         raise TokenmartError(
             f"problem {problem.name}: {counted(len(runs), 'run')} and "
             f"{counted(len(benchmarks), 'benchmark')} have every scoring method at {stage} and "
-            f"{target.metric} at the end; 3 runs and one benchmark are needed"
-            + _late_start(database, problem, stage),
+            f"{target.metric} at the end; 3 runs and one benchmark are needed (a run without a "
+            "checkpoint that early is left out)",
             code="too-few-runs",
             where=stage,
         )
@@ -209,24 +209,6 @@ def _decisions(
         },
         related=kin[first] == kin[second],
         task=np.unique([SPLIT.sub("", name) for name in benchmarks], return_inverse=True)[1],
-    )
-
-
-def _late_start(database: duckdb.DuckDBPyConnection, problem: TableProblem, stage: str) -> str:
-    """The runs' first checkpoint, for the message if it is later than the stage."""
-    if problem.predict.sizes:
-        return ""
-    share, runs, late = database.execute(
-        "with firsts as (select model_id, min(share) as share from int_benchmark_series"
-        " where checkpoints > 1 group by model_id)"
-        " select min(share), count(*), count(*) filter (where share > $share + 1e-9) from firsts",
-        {"share": float(stage.rstrip("%")) / 100},
-    ).fetchall()[0]
-    if not late:
-        return ""
-    return (
-        f". {late} of {runs} runs have no checkpoint at or before {stage}; the first checkpoint of "
-        f"any run is at {100 * share:.3g}%: correct predict.shares, or add earlier checkpoints"
     )
 
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plugins.benchmarks.e2lm.outputs import as_text, say, workspace_for, write_out
-from plugins.benchmarks.e2lm.score_weights import WEIGHTS
+from plugins.benchmarks.e2lm.outputs import WEIGHTS, as_text, say, workspace_for, write_out
 from warehouse.options import FILE, FORCE_OTHER
 
 if TYPE_CHECKING:

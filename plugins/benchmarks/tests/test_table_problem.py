@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from plugins.benchmarks.e2lm.scores import open_problem
+from plugins.benchmarks.e2lm.scoring_methods import compare_scoring_methods
 from plugins.benchmarks.model_sql import ModelSql
 from plugins.benchmarks.page.curves import gather_page
 from plugins.benchmarks.scores.score_store import read_table, store_scores
@@ -343,10 +344,9 @@ def test_runs_with_steps_only_have_no_planned_tokens(workspace: Workspace) -> No
 
 def test_a_stage_before_the_first_checkpoint_is_named(workspace: Workspace) -> None:
     write(workspace, RUNS, over_training(first=2))
-    done = CliRunner().invoke(cli, ["e2lm", "scoring-methods", "--problem", "runs"])
-    assert done.exit_code == 1 and "0 runs and 0 benchmarks have every scoring" in done.stderr
-    cause = "4 of 4 runs have no checkpoint at or before 15%; the first checkpoint of any run is at"
-    assert f"{cause} 25%: correct predict.shares" in done.stderr
+    with pytest.raises(TokenmartError) as caught:
+        compare_scoring_methods("runs", workspace, 0, 100)
+    assert (caught.value.code, caught.value.where) == ("too-few-runs", "15%")
 
 
 def test_runs_whose_names_would_share_a_folder_are_refused(workspace: Workspace) -> None:
