@@ -143,7 +143,7 @@ def test_scoring_methods_of_dclm_are_those_of_brute_force(dclm: dict[str, Any]) 
 
 
 def test_scoring_methods_of_the_ladder_include_rankings_without_evaluation() -> None:
-    """Over all 20 benchmarks, validation and test of a task each, as a script without our code found.
+    """Over all 20 benchmarks (validation and test of a task count each): by independent code.
 
     The study counts each task once and has other figures.
     """
