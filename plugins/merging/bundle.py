@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -127,9 +126,7 @@ def read_bundle(folder: Path) -> dict[str, Any]:
     return dict(content)
 
 
-def make_again(
-    folder: Path, workspace: Workspace, tick: Callable[[float], None] = lambda seconds: None
-) -> tuple[Plan, dict[str, Any], list[str]]:
+def make_again(folder: Path, workspace: Workspace) -> tuple[Plan, dict[str, Any], list[str]]:
     """Recompute a bundle's merge from its experts, in a cache of its own.
 
     Returns:
@@ -158,7 +155,7 @@ def make_again(
     ]
     plan = replace(plan, folder=plan.folder.with_name(f"{plan.folder.name}-again"))
     shutil.rmtree(plan.folder, ignore_errors=True)
-    make_merge(plan, workspace, tick)
+    make_merge(plan, workspace)
     return plan, content, notes
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,13 +50,7 @@ class Round:
             return Round(name, weight, load_tasks(asked, folders), asked, folders)
 
 
-def evaluate(
-    plan: Plan,
-    round_: Round,
-    workspace: Workspace,
-    device: str,
-    tick: Callable[[float], None] = lambda seconds: None,
-) -> Cost:
+def evaluate(plan: Plan, round_: Round, workspace: Workspace, device: str) -> Cost:
     """Run `tokenmart eval` on one merged checkpoint; finished units are not run again.
 
     Raises:
@@ -75,7 +69,7 @@ def evaluate(
         limits = plan.problem.limits
         variables = {**environment(workspace), **workspace.environment()}
         kept = "finished units were kept"
-        cost = run_within(command, folder, limits, what, variables, tick, kept)
+        cost = run_within(command, folder, limits, what, variables, kept=kept)
         for line in (folder / "log.txt").read_text("utf-8", "replace").splitlines():
             if line.startswith("note: "):
                 click.echo(line, err=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -150,9 +149,7 @@ def _revision(folder: Path, workspace: Workspace) -> str:
     return files_sha256(files, workspace)
 
 
-def make_merge(
-    plan: Plan, workspace: Workspace, tick: Callable[[float], None] = lambda seconds: None
-) -> dict[str, Any]:
+def make_merge(plan: Plan, workspace: Workspace) -> dict[str, Any]:
     """The record of a merged checkpoint, which is computed unless it is in the cache.
 
     Raises:
@@ -167,14 +164,12 @@ def make_merge(
             return record
         staging = plan.folder.with_name(f".{plan.folder.name}.{os.getpid()}")
         try:
-            return _make(plan, staging, workspace, tick)
+            return _make(plan, staging, workspace)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
 
 
-def _make(
-    plan: Plan, staging: Path, workspace: Workspace, tick: Callable[[float], None]
-) -> dict[str, Any]:
+def _make(plan: Plan, staging: Path, workspace: Workspace) -> dict[str, Any]:
     adapters = {}
     with storage_errors(staging):
         (staging / "experts").mkdir(parents=True)
@@ -199,7 +194,6 @@ def _make(
         plan.problem.limits,
         f"merge {plan.merge.name}",
         environment(workspace),
-        tick,
     )
     merged = staging / "merged"
     record = _record(plan, merged, cost)

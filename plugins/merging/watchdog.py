@@ -16,7 +16,6 @@ import psutil
 from extract.workers import sigterm_interrupts
 from plugins.merging.problem import GIGABYTE, Limits
 from warehouse.errors import TokenmartError
-from warehouse.progress import Progress
 
 POLL_SECONDS = 0.2
 NVIDIA_DEVICE = "/dev/nvidiactl"
@@ -50,11 +49,6 @@ def raise_all(failures: Sequence[TokenmartError]) -> None:
         failure.show()
     if failures:
         raise failures[-1]
-
-
-def heartbeat(progress: Progress, name: str) -> Callable[[float], None]:
-    """A `tick` of `run_within` that shows a name and the seconds so far."""
-    return lambda seconds: progress(f"{name}, {seconds:.0f} s", 0)
 
 
 def folder_bytes(folder: Path) -> int:

@@ -81,7 +81,11 @@ def write_made_up_tasks(folder: Path, prefix: str, count: int) -> list[str]:
 
     choices = ["no", "yes"]
     reading = [
-        {"prompt": f"{prefix}: is {n} even?\nAnswer:", "choices": choices, "gold": 1 - n % 2}
+        {
+            "prompt": f"{prefix}: {'a number follows; ' * 20}is {n} even?\nAnswer:",
+            "choices": choices,
+            "gold": 1 - n % 2,
+        }
         for n in range(count)
     ]
     code = [

@@ -80,7 +80,7 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
     )
     from plugins.merging.problem import load_merge_problem
     from plugins.merging.recipes import refuse_recipe
-    from plugins.merging.watchdog import OverLimitError, heartbeat, list_limits, raise_all
+    from plugins.merging.watchdog import OverLimitError, list_limits, raise_all
     from warehouse.paths import find_workspace
     from warehouse.progress import progress_bar
 
@@ -110,7 +110,7 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
                     state = "merged already" if plan.record else "not merged yet"
                     click.echo(f"{planned}: recipe and experts can be merged; {state}")
                 else:
-                    record = make_merge(plan, workspace, heartbeat(progress, each.name))
+                    record = make_merge(plan, workspace)
                     store_run(plan, "merge", "", cost_of(record), workspace)
                     refuse_over_limits(plan)
                     click.echo(
@@ -211,13 +211,13 @@ def reproduce(folder: Path, include_path: tuple[Path, ...], tolerance: float, de
     tokenmart merge reproduce winner --include-path real_tasks
     """
     from plugins.merging.bundle import largest_difference, make_again, scores_again
-    from plugins.merging.watchdog import heartbeat
     from warehouse.paths import find_workspace
     from warehouse.progress import progress_bar
 
     workspace = find_workspace()
     with progress_bar(1, "merges") as progress:
-        plan, content, notes = make_again(folder, workspace, heartbeat(progress, "merging"))
+        progress("merging", 0)
+        plan, content, notes = make_again(folder, workspace)
     for note in notes:
         click.echo(visible(f"note: {note}"), err=True)
     record = plan.record or {}
@@ -288,7 +288,7 @@ def eval_command(
     from plugins.merging.evaluate import Round, evaluate, store_columns, store_run
     from plugins.merging.make import plan_merge, refuse_over_limits
     from plugins.merging.problem import load_merge_problem
-    from plugins.merging.watchdog import OverLimitError, heartbeat, over_limit, raise_all
+    from plugins.merging.watchdog import OverLimitError, over_limit, raise_all
     from warehouse.paths import find_workspace
     from warehouse.progress import progress_bar
 
@@ -310,7 +310,7 @@ def eval_command(
                         f"{problem_name} --merge {each.name}`"
                     )
                 refuse_over_limits(plan)
-                cost = evaluate(plan, round_, workspace, device, heartbeat(progress, each.name))
+                cost = evaluate(plan, round_, workspace, device)
                 recorded = store_run(plan, "evaluation", round_.name, cost, workspace)
                 if over := over_limit(recorded, problem.limits):
                     raise TokenmartError(
