@@ -54,7 +54,18 @@ def test_chosen_items_fit_the_terminal(
                     score = (7 * step * (item % 4) + 13 * item + number) % 101 / 100
                     rows.writerow((model, step, item, score, f"subject-{item % 2}"))
     text = printed(
-        "curate", "--items", path, "--fewest", 10, "--most", 20, "--folds", 2, "--compare"
+        "curate",
+        "--items",
+        path,
+        "--fewest",
+        10,
+        "--most",
+        20,
+        "--folds",
+        2,
+        "--method",
+        "rise",
+        "--compare",
     )
     assert max(map(len, text.splitlines())) <= width
     assert "in sample" in text and "subject-1" in text and "method (held out)" in text
