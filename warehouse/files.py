@@ -246,6 +246,7 @@ def refuse_protected(
         workspace.lock_files,
         workspace.problems,
         workspace.preregistered,
+        workspace.data / "tries",
         root / "data" / "proxy",
         root / "results" / "downstream",
         *workspace.store_folders,

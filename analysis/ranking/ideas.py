@@ -70,8 +70,16 @@ def idea_from_sql(sql: str, problem: Ranked, name: str) -> list[Try]:
         name: of the idea, in tables and in the record of metrics tested.
 
     Raises:
-        TokenmartError: a mistake in the SQL, or its rows aren't one number per model.
+        TokenmartError: a mistake in the SQL, its rows aren't one number per model, or the problem's
+            target is in a table that SQL reads.
     """
+    if problem.target is not None and problem.target.kind == "table":
+        raise TokenmartError(
+            f"--sql: the target of {problem.name} is computed from the table of its scores, which "
+            "SQL reads; give numbers computed elsewhere with --values",
+            code="target-in-table",
+            where="--sql",
+        )
     parameters = {"problem": problem.name} if re.search(r"\$problem\b", sql) else {}
     found = query(sql, "arrow", None, **parameters)
     rows = [(f"--sql: row {n}", row) for n, row in enumerate(found.to_pylist(), start=1)]

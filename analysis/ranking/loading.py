@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -153,6 +154,7 @@ def load_table(
     for idea in ideas:
         if idea.metric in of_metric:
             raise TokenmartError(f"name {idea.metric!r}: a metric has this name; choose another")
+    ideas = [replace(idea, direction=better) for idea in ideas]
     present = (*built, *ideas)
     besides = tested_besides(workspace, problem.name, present)
     registered = preregistered_metrics(workspace, problem)
@@ -162,7 +164,7 @@ def load_table(
         problem=problem.name,
         models=models,
         target=settled(np.array([scores[model.model_id] for model in models])),
-        columns=(*(_column_of_try(idea, models, None, better) for idea in ideas), *columns),
+        columns=(*(_column_of_try(idea, models, None) for idea in ideas), *columns),
         without_target=tuple(m.full_id for m in problem.ranked_models if m.model_id not in scores),
         target_source=source,
         dtypes=models_by(formats, models),
@@ -214,9 +216,7 @@ def records(
     return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
-def _column_of_try(
-    entry: Try, models: Sequence[Model], row: Any, better: Direction = "higher"
-) -> MetricColumn:
+def _column_of_try(entry: Try, models: Sequence[Model], row: Any) -> MetricColumn:
     """The column of an idea, or of a variant of an earlier build; `row`: its metric's, if known."""
     variant = entry.kind == "variant"
     return MetricColumn(
@@ -224,12 +224,16 @@ def _column_of_try(
         variant=entry.variant,
         family=entry.kind,
         parameters={},
-        direction=row["direction"] if variant and row else better,
+        direction=row["direction"] if variant and row else _direction(entry),
         admissible=variant and (row is None or row["admissible"]),
         formula=entry.definition,
         values=np.array([entry.values.get(model.model_id, math.nan) for model in models]),
         kind=entry.kind,
     )
+
+
+def _direction(entry: Try) -> Direction:
+    return "lower" if entry.direction == "lower" else "higher"
 
 
 def remedy_without_target(problem: Ranked) -> str:

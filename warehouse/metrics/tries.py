@@ -44,6 +44,7 @@ class Try:
     kind: `variant` of the library, `sql` given to a command, or `values` computed elsewhere.
     definition: the variant's parameters and code, the SQL text, or a hash of the values.
     values: model_id → value, as last seen; finite numbers only.
+    direction: of an idea, `higher` or `lower`; a variant has that of the catalogue.
     first_seen, last_seen: UTC, as ISO 8601; `remember` sets them.
     """
 
@@ -52,6 +53,7 @@ class Try:
     kind: Kind
     definition: str
     values: Mapping[str, float]
+    direction: str = ""
     first_seen: str = ""
     last_seen: str = ""
 
@@ -59,9 +61,10 @@ class Try:
 def remember(workspace: Workspace, problem: str, rows: Iterable[Try]) -> None:
     """Record metrics tested for a problem, or update those already recorded.
 
-    A metric is already recorded if one of the same kind and name has the same definition, or the
-    same values for all models of both: an edit without effect is not a new metric. Its definition
-    and values are replaced, and values of other models are kept.
+    A metric is already recorded if one of the same kind, name and direction has the same
+    definition, or the same values for all models of both: an edit without effect is not a new
+    metric. Its definition and values are replaced, and values of other models are kept. SQL with
+    other values than before (`random()`) is a new one, whatever its definition.
 
     Args:
         rows: values that aren't finite are left out, and rows without any.
@@ -103,7 +106,7 @@ def tested_besides(workspace: Workspace, problem: str, present: Sequence[Try]) -
     named: dict[tuple[str, str, str], list[Try]] = {}
     for entry in present:
         named.setdefault((entry.kind, entry.metric, entry.variant), []).append(entry)
-    besides: dict[tuple[str, str, str, str], Try] = {}
+    besides: dict[tuple[str, ...], Try] = {}
     for entry in tries(workspace, problem):
         alike = named.get((entry.kind, entry.metric, entry.variant), ())
         if _identity(entry) not in here and not any(_is_same(entry, one) for one in alike):
@@ -127,9 +130,12 @@ def built_tries(connection: duckdb.DuckDBPyConnection, problem: str) -> list[Try
     ]
 
 
-def _identity(entry: Try) -> tuple[str, str, str, str]:
+def _identity(entry: Try) -> tuple[str, ...]:
     metric = entry.metric if entry.kind == "variant" else ""
-    return entry.kind, metric, entry.variant, entry.definition
+    values = ""
+    if entry.kind == "sql":
+        values = " ".join(f"{m} {x:.5g}" for m, x in sorted(entry.values.items()))
+    return entry.kind, metric, entry.variant, entry.definition, entry.direction, values
 
 
 def _path(workspace: Workspace, problem: str) -> Path:
@@ -161,10 +167,11 @@ def _add(known: list[Try], row: Try) -> None:
 
 def _is_same(one: Try, other: Try) -> bool:
     """Whether both have one name, and one definition or the same values for their common models."""
-    if (one.kind, one.metric, one.variant) != (other.kind, other.metric, other.variant):
+    names = [(each.kind, each.metric, each.variant, each.direction) for each in (one, other)]
+    if names[0] != names[1]:
         return False
     models = one.values.keys() & other.values.keys()
-    return one.definition == other.definition or (
-        bool(models)
-        and all(math.isclose(one.values[m], other.values[m], rel_tol=_SAME) for m in models)
-    )
+    alike = all(math.isclose(one.values[m], other.values[m], rel_tol=_SAME) for m in models)
+    if one.kind == "sql" and models:
+        return alike
+    return one.definition == other.definition or (bool(models) and alike)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import duckdb
 import pytest
 
 from warehouse.errors import StorageError
-from warehouse.metrics.tries import Try, built_tries, remember, tries
+from warehouse.metrics.tries import Try, built_tries, remember, tested_besides, tries
 from warehouse.paths import Workspace
 
 GAIN = Try("gain", "mean", "variant", "sum(gain)", {"a": 1.0, "b": 2.0})
@@ -74,3 +75,21 @@ def test_what_is_built_counts_by_its_formula_and_code() -> None:
         assert built_tries(connection, "q") == []
     assert (entry.kind, entry.metric, entry.values) == ("variant", "gain", {"a": 1.5})
     assert json.loads(entry.definition) == {"parameters": {"k": 1}, "code": "abc"}
+
+
+def test_random_sql_counts_each_time(workspace: Workspace) -> None:
+    """The same text with other values is another test; with the same values it is the same."""
+    rows = [
+        Try("idea", "x", "sql", "select random()", {"a": value, "b": 1.0}, "higher")
+        for value in (0.6, 0.77, -0.31, 0.6)
+    ]
+    for row in rows:
+        remember(workspace, "p", [row])
+    assert [entry.values["a"] for entry in tries(workspace, "p")] == [0.6, 0.77, -0.31]
+    assert len(tested_besides(workspace, "p", rows[:1])) == 2
+
+
+def test_an_idea_keeps_its_direction(workspace: Workspace) -> None:
+    one = Try("idea", "x", "values", "sha256 1", {"a": 1.0, "b": 2.0}, "lower")
+    remember(workspace, "p", [one, replace(one, direction="higher"), one])
+    assert [entry.direction for entry in tries(workspace, "p")] == ["lower", "higher"]

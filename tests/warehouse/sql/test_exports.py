@@ -209,6 +209,7 @@ def test_head_closes_standard_output_without_a_traceback(workspace: Workspace) -
     [
         "data/problems/own.csv",
         "data/locks/x.json",
+        "data/tries/problem=minilong.json",
         "data/tokens/x.parquet",
         "results/downstream/x.csv",
     ],
