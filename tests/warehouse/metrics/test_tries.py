@@ -11,7 +11,8 @@ import duckdb
 import pytest
 
 from warehouse.errors import StorageError
-from warehouse.metrics.tries import Try, built_tries, remember, tested_besides, tries
+from warehouse.metrics import tries as record
+from warehouse.metrics.tries import Try, built_tries, remember, tries
 from warehouse.paths import Workspace
 
 GAIN = Try("gain", "mean", "variant", "sum(gain)", {"a": 1.0, "b": 2.0})
@@ -86,7 +87,7 @@ def test_random_sql_counts_each_time(workspace: Workspace) -> None:
     for row in rows:
         remember(workspace, "p", [row])
     assert [entry.values["a"] for entry in tries(workspace, "p")] == [0.6, 0.77, -0.31]
-    assert len(tested_besides(workspace, "p", rows[:1])) == 2
+    assert len(record.tested_besides(workspace, "p", rows[:1])) == 2
 
 
 def test_an_idea_keeps_its_direction(workspace: Workspace) -> None:
