@@ -384,14 +384,17 @@ def test_marts_are_not_emptied_when_the_data_is_gone(filled: Workspace) -> None:
     plugin = pytest.importorskip("warehouse.metrics.dbt_plugin").Plugin("tokenmart", {})
     from dbt_common.exceptions import DbtRuntimeError
 
-    with duckdb.connect(str(filled.database)) as connection:
-        connection.execute("create table metric_values as select 1.5 as value, 3 as tokens")
-        plugin.configure_connection(connection)
-        shutil.rmtree(filled.tokens)
-        with pytest.raises(DbtRuntimeError, match=r"no token files, but .* set TOKENMART_DATA"):
+    def configure(before: str) -> None:
+        with duckdb.connect(str(filled.database)) as connection:
+            connection.execute(before)
+        with duckdb.connect(str(filled.database)) as connection:
             plugin.configure_connection(connection)
-        connection.execute("delete from metric_values")
-        plugin.configure_connection(connection)
+
+    configure("create table metric_values as select 1.5 as value, 3 as tokens")
+    shutil.rmtree(filled.tokens)
+    with pytest.raises(DbtRuntimeError, match=r"no token files, but .* set TOKENMART_DATA"):
+        configure("select 1")
+    configure("delete from metric_values")
 
 
 def record_build(workspace: Workspace, model: str = "metric_values") -> None:
