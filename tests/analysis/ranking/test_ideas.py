@@ -114,7 +114,10 @@ def test_leaving_variants_out_of_the_build_does_not_help_those_that_stay(minilon
             "select 'smollm2-135m' as model_id, null::double as value",
             "values for 0 of 23 models",
         ),
-        ("select model_id, avg(score) as value from Downstream_scores group by 1", "names Downst"),
+        (
+            "select model_id, avg(score) as value from Downstream_scores group by 1",
+            "Downstream_scores",
+        ),
         ("create table x as select 1; drop table metric_values", "DROP is not allowed"),
         ("select 'smollm2-135m' as model_id, 'inf'::double as value", "row 1: value is inf, exp"),
         ("select 'smollm2-135m' as model_id, 'nan'::double as value", "or case when isfinite(…)"),
