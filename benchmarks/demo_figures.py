@@ -24,8 +24,8 @@ from analysis.statistics.resampling import DEFAULT_SPLITS
 from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.spec import load_ranked
 from warehouse.sql.connection import connect_read_only
+from warehouse.sql.targets import connect_to_targets
 from warehouse.store.provenance import code_revision
-from warehouse.targets import connect_to_targets
 
 ROOT = Path(__file__).parents[1]
 COMMAND = "python benchmarks/demo_figures.py"

@@ -120,7 +120,8 @@ def _write_problem(bench: Bench, root: Path, subject: Subject, count: int) -> Pa
 
 def _in_this_process(bench: Bench, name: str, path: Path, count: int) -> tuple[float, list[Any]]:
     from extract.extraction import Extraction
-    from extract.planning.plan import documents_of, select
+    from extract.planning.plan import documents_of
+    from extract.planning.selection import select
     from warehouse.paths import Workspace
     from warehouse.problem.spec import load_problem
     from warehouse.problem.tables import ensure_documents

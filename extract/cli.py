@@ -109,7 +109,8 @@ def extract(
     tokenmart extract --problem no4k --on ray --address head:6379
     """
     from extract.devices import planned_device, resolve_device
-    from extract.planning.plan import documents_of, select
+    from extract.planning.plan import documents_of
+    from extract.planning.selection import select
     from extract.planning.tables import make_plan
     from extract.run import chosen_scheduler, extract_elsewhere, extract_here
     from extract.workers import share_work, sharing_of
@@ -205,7 +206,7 @@ def status(problem: str, by_condition: bool, wide: bool, as_json: bool) -> None:
     """
     from extract.devices import likely_device
     from extract.failures import print_lines
-    from extract.planning.plan import select
+    from extract.planning.selection import select
     from extract.planning.status import (
         fallbacks,
         status_columns,
@@ -264,7 +265,7 @@ def recall(problem_name: str, demo: bool, device: str, contexts: int | None, **c
     """
     from extract.devices import resolve_device
     from extract.failures import print_lines, summary
-    from extract.planning.plan import select
+    from extract.planning.selection import select
     from extract.recall.measurement import measure_recall, recall_target, standard_error_note
     from warehouse.errors import UnitFailedError
     from warehouse.paths import find_workspace

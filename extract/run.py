@@ -13,7 +13,8 @@ import click
 from extract.extraction import Extraction
 from extract.failures import Failure, Outcome, print_lines, summary
 from extract.planning.cost import PlannedWork
-from extract.planning.plan import Document, Selection
+from extract.planning.plan import Document
+from extract.planning.selection import Selection
 from extract.planning.status import (
     count_finished,
     cut_lines,

@@ -24,7 +24,8 @@ import click
 from extract.devices import free_gpus
 from extract.failures import DeviceLostError, print_lines
 from extract.planning.cost import refuse_too_many
-from extract.planning.plan import Document, Selection
+from extract.planning.plan import Document
+from extract.planning.selection import Selection
 from extract.planning.status import count_finished
 from extract.planning.tables import Plan
 from warehouse.child_process import inherited, python_module

@@ -15,8 +15,8 @@ import pytest
 from tiny_models import make_checkpoint
 
 from warehouse.paths import Workspace
+from warehouse.sql.targets import connect_to_targets
 from warehouse.store.token_files import published_path
-from warehouse.targets import connect_to_targets
 
 CHECKOUT = Path(__file__).parents[1]
 PAGE = CHECKOUT / "docs" / "how_to" / "write_a_plugin.md"

@@ -23,8 +23,8 @@ from warehouse.problem.models import series_of
 from warehouse.problem.spec import FileTarget
 from warehouse.problem.target_file import read_locked_target
 from warehouse.sql.connection import connect_read_only
+from warehouse.sql.targets import connect_to_targets
 from warehouse.store.built_from import changed_since_build
-from warehouse.targets import connect_to_targets
 
 if TYPE_CHECKING:
     from warehouse.metrics.tries import Try

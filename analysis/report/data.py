@@ -15,7 +15,7 @@ from analysis.ranking.results import Ranking, Row, detailed, rank_metrics
 from analysis.report.overview import short_name
 from analysis.statistics.correlations import Floats, spearman
 from analysis.statistics.resampling import DEFAULT_SPLITS
-from warehouse.targets import connect_to_targets
+from warehouse.sql.targets import connect_to_targets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,8 +14,8 @@ from analysis.ranking.view import lengths_note
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import Problem
 from warehouse.sql.connection import connect_read_only
+from warehouse.sql.targets import connect_to_targets
 from warehouse.store.provenance import code_revision, versions
-from warehouse.targets import connect_to_targets
 from warehouse.terminal import counted, listed
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from extract.planning.memory import (
     model_size,
     refuse_too_large,
 )
-from extract.planning.plan import Document, Selection, most_tokens
+from extract.planning.plan import Document, most_tokens
+from extract.planning.selection import Selection
 from extract.scoring.budgets import SUFFIX_TOKENS
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Condition, Reading

@@ -1,4 +1,4 @@
-"""Work to do: the selected part of a problem, fingerprints, missing units."""
+"""Work to do: fingerprints and missing units of what was selected."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from extract.backends.backend import DEFAULT, ENGINE_VERSION, find_backend
+from extract.backends.backend import ENGINE_VERSION
 from extract.checkpoints import Checkpoint, find_checkpoint
-from extract.devices import resolve_attention, resolve_dtype
+from extract.devices import resolve_dtype
 from extract.failures import Failure
+from extract.planning.selection import Selection
 from extract.tokenization import (
     DocumentTokenizer,
     TokenizedDocument,
@@ -23,32 +24,8 @@ from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Reading
 from warehouse.problem.models import ModelSpec
-from warehouse.problem.spec import Problem
 from warehouse.store.ledger import UnitRecord, fingerprint
 from warehouse.store.token_files import finished_units, has_top_tokens
-
-
-@dataclass(frozen=True)
-class Selection:
-    """The part of a problem to run, how, and where its files are.
-
-    `documents` is the number of the first documents that are used, `max_tokens` of each the number
-    of its first tokens; None for all. `cut_here` says that the command line asks for fewer tokens
-    than the problem file, `force` that finished units which read more are replaced.
-    """
-
-    problem: Problem
-    workspace: Workspace
-    models: tuple[ModelSpec, ...]
-    conditions: tuple[Condition, ...]
-    documents: int | None
-    max_tokens: int | None
-    device: str
-    dtype: str
-    attention: str | None = None
-    backend: str = DEFAULT
-    cut_here: bool = False
-    force: bool = False
 
 
 @dataclass(frozen=True)
@@ -190,59 +167,6 @@ def describe_corrections(spec: ModelSpec, too_long: str = "refuse") -> dict[str,
     """Corrections of a configuration in the problem file, as far as rows depend on them."""
     rope = {} if spec.rope is None else {"rope": spec.rope.model_dump(exclude_none=True)}
     return rope | ({"context": spec.context} if spec.context and too_long == "truncate" else {})
-
-
-def select(
-    problem: Problem,
-    workspace: Workspace,
-    *,
-    models: Sequence[str] = (),
-    probes: Sequence[str] = (),
-    documents: int | None = None,
-    max_tokens: int | None = None,
-    demo: bool = False,
-    device: str,
-    dtype: str,
-    attention: str | None = None,
-    backend: str = DEFAULT,
-    top_k: int | None = None,
-    force: bool = False,
-) -> Selection:
-    """Resolve the command line's words against the problem.
-
-    Raises:
-        ProblemFileError: an unknown model or probe; the message lists the known ones.
-        TokenmartError: no such backend, an attention that can't run here, or no demo.
-    """
-    if demo:
-        if problem.demo is None:
-            raise TokenmartError(
-                f"problem {problem.name} has no `demo` section; leave out --demo or add one"
-            )
-        documents = documents or problem.demo.documents
-        max_tokens = max_tokens or problem.demo.max_tokens
-        models = models or problem.demo.models
-    chosen = [problem.model(name) for name in models] if models else list(problem.ranked_models)
-    wanted = [problem.probe(name) for name in probes] if probes else list(problem.probes)
-    conditions = [c for probe in dict.fromkeys(wanted) for c in probe.conditions()]
-    if top_k is not None:
-        conditions = [replace(condition, top_k=top_k) for condition in conditions]
-    in_file = problem.documents.max_tokens
-    limits = [n for n in (max_tokens, in_file) if n is not None]
-    return Selection(
-        problem=problem,
-        workspace=workspace,
-        models=tuple(dict.fromkeys(chosen)),
-        conditions=tuple(conditions),
-        documents=documents,
-        max_tokens=min(limits, default=None),
-        device=device,
-        dtype=dtype,
-        attention=resolve_attention(attention, device),
-        backend=find_backend(backend).kind,
-        cut_here=max_tokens is not None and (in_file is None or max_tokens < in_file),
-        force=force,
-    )
 
 
 def documents_of(

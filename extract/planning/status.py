@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 from extract.backends.backend import ENGINE_VERSION
 from extract.failures import Failure, summary
 from extract.planning.cost import PlannedWork, document_lengths, planned_memory
-from extract.planning.plan import Document, Selection, most_tokens
+from extract.planning.plan import Document, most_tokens
+from extract.planning.selection import Selection
 from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.required_files import notices, scored_models

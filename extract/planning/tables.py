@@ -18,7 +18,7 @@ from extract.planning.cost import (
     work_of,
 )
 from extract.planning.memory import Footprint, model_size, refused
-from extract.planning.plan import Selection
+from extract.planning.selection import Selection
 from extract.planning.status import UNKNOWN, current_units, unscored_lines
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 
 from extract.backends.backend import Loading, find_backend
 from extract.failures import Failure, Outcome, why_failed
-from extract.planning.plan import ModelPlan, Selection, describe_corrections, plan_model
+from extract.planning.plan import ModelPlan, describe_corrections, plan_model
+from extract.planning.selection import Selection
 from extract.recall.contexts import RECALL_VERSION, make_contexts, words_sha256
 from extract.recall.items import build_items, describe_items, score_items
 from warehouse.errors import StorageError, TokenmartError

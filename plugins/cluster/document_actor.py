@@ -11,7 +11,8 @@ from extract.devices import release_memory
 from extract.extraction import Extraction
 from extract.failures import Failure, explain
 from extract.planning.memory import Footprint
-from extract.planning.plan import Document, ModelPlan, Selection
+from extract.planning.plan import Document, ModelPlan
+from extract.planning.selection import Selection
 from extract.tokenization import TokenizedDocument
 from warehouse.errors import TokenmartError
 from warehouse.problem.models import ModelSpec

@@ -30,7 +30,7 @@ EXACT: dict[str, Any] = {
 """Rows have `prompt` and `answer`, whose every token must be the model's top-1 token."""
 
 _LOADER = '''\
-"""The items beside this file."""
+"""The items, in the folder of this file."""
 
 import json
 from pathlib import Path

@@ -25,7 +25,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from extract.backends.backend import DEFAULT, Loading, find_backend
-from extract.planning.plan import Selection, plan_model, select
+from extract.planning.plan import plan_model
+from extract.planning.selection import Selection, select
 from extract.recall.contexts import ADJECTIVES, NOUNS, Context, make_contexts, single_key_prompt
 from extract.recall.items import Item, build_items, score_items
 from extract.recall.measurement import recall_target

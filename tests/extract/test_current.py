@@ -15,7 +15,8 @@ from tiny_models import make_checkpoint, make_text
 from tiny_runs import ok, run
 
 from extract.planning import status
-from extract.planning.plan import documents_of, plan_model, select
+from extract.planning.plan import documents_of, plan_model
+from extract.planning.selection import select
 from extract.planning.status import count_finished
 from extract.planning.tables import make_plan
 from warehouse.paths import Workspace

@@ -30,7 +30,7 @@ from extract.planning.memory import (
     model_size,
     refuse_too_large,
 )
-from extract.planning.plan import select
+from extract.planning.selection import select
 from extract.planning.tables import make_plan
 from extract.scoring.budgets import Budgets, gpu_budgets
 from extract.scoring.engine import Engine

@@ -11,7 +11,8 @@ from tiny_runs import ok, run
 
 from extract.extraction import Extraction
 from extract.planning.cost import PlannedWork, WithinUnit
-from extract.planning.plan import documents_of, select
+from extract.planning.plan import documents_of
+from extract.planning.selection import select
 from extract.planning.status import finished_work
 from warehouse.paths import Workspace
 from warehouse.problem.spec import load_problem

@@ -19,7 +19,7 @@ import extract.recall.measurement as run_module
 from extract.backends.backend import Loading, Scored, TokenScores
 from extract.checkpoints import Checkpoint
 from extract.models.loading import load_model
-from extract.planning.plan import select
+from extract.planning.selection import select
 from extract.recall.contexts import HOPS, RIVALS, VALUES, Context, Question, make_contexts
 from extract.recall.items import Asked, Item, asked_in, build_items, describe_items, score_items
 from extract.recall.measurement import (

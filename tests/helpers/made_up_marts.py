@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warehouse.paths import Workspace
+from warehouse.sql.targets import connect_to_targets
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM, RECALL_ITEMS
-from warehouse.targets import connect_to_targets
 
 PROBLEMS = Path(__file__).parents[2] / "data" / "problems"
 

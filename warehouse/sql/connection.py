@@ -18,9 +18,9 @@ import duckdb
 
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
+from warehouse.sql.targets import create_target_views
 from warehouse.sql.views import create_views, metric_tables, quoted, quoted_name
 from warehouse.store.schema import all_tables
-from warehouse.targets import create_target_views
 
 PATIENCE_SECONDS = 3.0
 SETTINGS = (
@@ -81,7 +81,7 @@ def connect_to_parquet(
 
     Args:
         memory: DuckDB's memory limit, such as `4GiB`; None for its own default.
-        targets: also create the views of target scores (`warehouse.targets`).
+        targets: also create the views of target scores (`warehouse.sql.targets`).
 
     Raises:
         TokenmartError: the memory limit is not a size.

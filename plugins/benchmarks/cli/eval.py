@@ -16,7 +16,8 @@ from warehouse.terminal import counted
 
 if TYPE_CHECKING:
     from extract.failures import Failure
-    from extract.planning.plan import ModelPlan, Selection
+    from extract.planning.plan import ModelPlan
+    from extract.planning.selection import Selection
     from plugins.benchmarks.harness.encoding import TooLong
     from plugins.benchmarks.harness.evaluation import EvalRun
     from plugins.benchmarks.harness.tasks import EvalTask
@@ -294,7 +295,7 @@ def _selected(
     backend: str = "transformers",
 ) -> tuple[Workspace, Problem, Selection]:
     from extract.devices import resolve_device
-    from extract.planning.plan import select
+    from extract.planning.selection import select
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
 

@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 from extract.backends.backend import Loading, Scorer, find_backend
 from extract.devices import PeakMemory
 from extract.failures import DeviceLostError, Failure, explain, raise_if_lost
-from extract.planning.plan import Document, ModelPlan, Selection, Task
+from extract.planning.plan import Document, ModelPlan, Task
+from extract.planning.selection import Selection
 from extract.unit_rows import Job, ScoredUnit, unit_record, write_model
 from extract.work_claims import claim
 from plugins.benchmarks.harness.encoding import PairEncoder, TooLong

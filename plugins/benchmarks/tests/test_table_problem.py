@@ -23,7 +23,7 @@ from warehouse.files import sha256_file
 from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.spec import load_problem, load_ranked
 from warehouse.sql.connection import connect_to_parquet
-from warehouse.targets import connect_to_targets
+from warehouse.sql.targets import connect_to_targets
 
 SHIPPED = find_workspace(Path(__file__))
 PROBLEM = """

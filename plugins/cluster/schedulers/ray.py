@@ -17,7 +17,8 @@ import click
 
 from extract.devices import resolve_attention
 from extract.failures import Failure
-from extract.planning.plan import Document, Selection
+from extract.planning.plan import Document
+from extract.planning.selection import Selection
 from extract.planning.tables import make_plan
 from extract.run import Scheduler
 from plugins.cluster.document_actor import DocumentActor, Report

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from warehouse.sql.targets import connect_to_targets
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM, RECALL_ITEMS
-from warehouse.targets import connect_to_targets
 
 
 @pytest.fixture
