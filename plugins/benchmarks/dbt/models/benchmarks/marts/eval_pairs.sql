@@ -2,8 +2,8 @@
 -- test at 5% detects a difference of this number of standard errors with 80% power.
 --
 -- Below 30 clusters, the normal interval is too narrow: an exact sign test over clusters must
--- agree. With fewer than 6 clusters no outcome of it has p <= 0.05 (five of five: 1/16), so there is
--- no verdict.
+-- agree. With fewer than 6 clusters no outcome of it has p <= 0.05 (five of five: 1/16), so there
+-- is no verdict.
 
 with item_metrics as (
     select * from {{ ref('eval_item_metrics') }}
