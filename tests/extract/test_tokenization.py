@@ -10,18 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
-from tiny_models import make_checkpoint, make_text
-from tiny_runs import ok, run
+from tiny_models import make_text
 from tokenizers import Tokenizer, normalizers
 
 from extract.checkpoints import Checkpoint
 from extract.tokenization import load_tokenizer
-from tokenmart import cli
 from warehouse.errors import TokenmartError
-from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
 
 TEXTS = [
@@ -198,35 +193,3 @@ def test_a_file_that_says_to_truncate_cuts_no_text(
     tokens = load_tokenizer(Checkpoint(folder, "r"), spec_of(folder)).encode(TEXTS[0])
     whole = load_tokenizer(Checkpoint(tiny_checkpoint(), "r"), spec_of(tiny_checkpoint()))
     assert tokens.ids.tolist() == whole.encode(TEXTS[0]).ids.tolist()
-
-
-def test_models_of_a_new_problem_score_the_same_bytes(workspace: Workspace, tmp_path: Path) -> None:
-    """Texts are longer than the context of models whose tokenizers differ."""
-    texts = tmp_path / "texts.json"
-    texts.write_text(json.dumps([make_text(seed, 700) for seed in range(2)]))
-    folders = [
-        make_checkpoint(tmp_path / f"model-{size}", bos=size > 380, vocabulary=size)
-        for size in (380, 420)
-    ]
-    models = [part for folder in folders for part in ("--model", str(folder))]
-    file = tmp_path / "mine.yml"
-    new = ["data", "new", "mine", "--texts", str(texts), *models, "--out", str(file)]
-    assert CliRunner().invoke(cli, new).exit_code == 0
-
-    def read() -> set[tuple[int, ...]]:
-        """Characters that each model scores of the two documents."""
-        ok(run(file, "--probe", "full"))
-        found = set()
-        for path in workspace.tokens.glob("problem=mine/**/tokens.parquet"):
-            rows = pq.read_table(path, partitioning=None).to_pylist()
-            ends = [max(row["char_end"] for row in rows if row["doc_id"] == d) for d in (0, 1)]
-            found.add(tuple(ends))
-        return found
-
-    (ends,) = read()
-    text = file.read_text()
-    characters = int(text.partition("max_characters: ")[2].partition("}")[0])
-    assert all(characters - 12 < end <= characters for end in ends)
-    # cut in tokens alone, the two models score other texts
-    file.write_text(text.replace(f", max_characters: {characters}", ""))
-    assert len(read()) == 2

@@ -161,6 +161,14 @@ class Marts:
                 connection.execute("insert into metric_catalog values (?,?,?,?,?,?,?,?,?)", line)
             connection.executemany("insert into metric_values values (?,?,?,?,?,?,?,?)", rows)
 
+    def built_from_other_files(self) -> None:
+        """The database states that the metrics were built from other files than are there."""
+        with self.write() as connection:
+            connection.execute(
+                "create or replace table main.built_from as"
+                " select 'metric_values' as model, 'minilong' as problem, 'others' as state"
+            )
+
     def coverage(self, problem: str, condition: str, missing: dict[str, int] | None = None) -> None:
         """50 documents of every model, less those said to be missing."""
         rows = []

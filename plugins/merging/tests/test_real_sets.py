@@ -125,4 +125,4 @@ def test_another_file_is_refused(
     monkeypatch.setattr(real_sets, "ADDRESS", "http://127.0.0.1:9")
     kept.unlink()
     done = write(tmp_path / "c")
-    assert done.exit_code == 1 and "no answer" in done.stderr
+    assert done.exit_code == 1 and "http://127.0.0.1:9/" in done.stderr

@@ -50,8 +50,6 @@ def test_parameters_fit_what_is_there(workspace: Workspace) -> None:
     assert said == "gain_words: problem=elsewhere model=lab--model-0 short=window_200\n"
     given = CliRunner().invoke(cli, ["sql", "--name", "tokenizers", "--param", "problem=elsewhere"])
     assert given.stderr == "" and given.exit_code == 0
-    typed = CliRunner().invoke(cli, ["sql"], input=".cookbook context_gain short=window_200")
-    assert typed.stderr == "context_gain: problem=elsewhere\n" and "lab--model-1" in typed.stdout
 
 
 def test_the_problem_extracted_last_is_asked_about(filled: Workspace) -> None:
