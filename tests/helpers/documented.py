@@ -129,7 +129,7 @@ class Desk:
         """Make every file among the words that is an input."""
         makers: dict[str, Callable[[Path], object]] = {
             "texts": self._texts,
-            "texts.jsonl": lambda path: path.write_text(json.dumps(make_text(0)) + "\n"),
+            "texts.jsonl": lambda path: path.write_text(json.dumps({"text": make_text(0)}) + "\n"),
             "checkpoints/my-model": self._checkpoint,
             "models/my-checkpoint": self._checkpoint,
             "mine.yml": self._imported if "import" in words else self._mine,

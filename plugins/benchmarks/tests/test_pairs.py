@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import numpy as np
@@ -12,7 +13,9 @@ from click.testing import CliRunner, Result
 from dbt_harness import Warehouse
 from scipy.stats import binomtest
 
+from plugins.benchmarks.harness.item_rows import CLUSTER_FIELDS, _field
 from tokenmart import cli
+from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 
 MARTS = Path(__file__).parents[1] / "dbt" / "models" / "benchmarks" / "marts"
@@ -135,3 +138,18 @@ def test_another_fewshot_seed_is_another_condition(workspace: Workspace, tmp_pat
         done = invoke(*words, *more)
         assert done.exit_code == 0, done.output
         assert f"{condition}: 12 requests in 1 unit" in done.output
+
+
+@pytest.mark.parametrize(
+    ("named", "found"), [(None, "a passage"), ("section", "7"), ("empty", None)]
+)
+def test_clusters_of_a_named_field(named: str | None, found: str | None) -> None:
+    """`eval --cluster FIELD`: by default the first of the usual names."""
+    doc = {"question": "?", "section": 7, "passage": "a passage", "story": "another", "empty": ""}
+    task = SimpleNamespace(name="made")
+    assert _field(task, doc, named, CLUSTER_FIELDS, "--cluster") == found
+
+
+def test_a_cluster_field_that_no_document_has_is_refused() -> None:
+    with pytest.raises(TokenmartError):
+        _field(SimpleNamespace(name="made"), {"question": "?"}, "passage", (), "--cluster")
