@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 
 import duckdb
 import pytest
+from click.testing import CliRunner
 from sql_samples import ask, build_mart, failure, fill
 
+from tokenmart import cli
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.sql.connection import DatabaseBusyError, connect_for_queries, connect_read_only
@@ -193,3 +196,9 @@ def test_a_database_has_any_other_name(
         "TOKENMART_DATABASE", str(filled.database.rename(filled.root / f"{name}.duckdb"))
     )
     assert ask("select count(*) as n from metric_values") == [{"n": 2}]
+
+
+def test_the_memory_limit_is_duckdbs(filled: Workspace) -> None:
+    query = "select current_setting('memory_limit') as limit"
+    done = CliRunner().invoke(cli, ["sql", query, "--memory", "100MiB", "--format", "json"])
+    assert json.loads(done.stdout) == [{"limit": "100.0 MiB"}], done.output
