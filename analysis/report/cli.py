@@ -64,12 +64,14 @@ def report(
     if figures is not None:
         refuse_protected(figures, workspace, "--figures")
     chosen = load_ranked(problem, workspace)
-    scored = chosen.target is not None and len(load_target(chosen, workspace)[0]) >= FEWEST_SCORED
-    table = load_table(chosen, workspace, record=True) if scored else None
+    scored = len(load_target(chosen, workspace)[0]) if chosen.target is not None else 0
+    enough = scored >= FEWEST_SCORED
+    table = load_table(chosen, workspace, record=True) if enough else None
     steps = FIGURES_OF_THE_PAGE + (detailed_rows(table) if table else 0)
     with progress_bar(steps, "steps") as progress:
         data = gather(table, workspace, seed, resamples, progress) if table else None
-        found = overview(chosen, workspace, table, {"seed": seed, "resamples": resamples})
+        settings = {"seed": seed, "resamples": resamples}
+        found = overview(chosen, workspace, table, settings, scored)
         page = report_page(found, data, progress)
     write_whole(out, page)
     click.echo(f"written {out} ({file_size(len(page.encode()))})")

@@ -150,9 +150,18 @@ class Overview:
 
 
 def overview(
-    problem: Ranked, workspace: Workspace, table: MetricTable | None, settings: dict[str, Any]
+    problem: Ranked,
+    workspace: Workspace,
+    table: MetricTable | None,
+    settings: dict[str, Any],
+    scored: int,
 ) -> Overview:
-    """Read what was extracted and built for a problem; `table` has the target, if there is one.
+    """Read what was extracted and built for a problem.
+
+    Args:
+        table: with the target; None where too few models have a score.
+        settings: of the command, for the page.
+        scored: number of models with a target score.
 
     Raises:
         TokenmartError: nothing was built.
@@ -170,7 +179,7 @@ def overview(
             )
         profiles, gains = _profiles(connection, problem.name, among)
         outdated = outdated_note(problem, workspace)
-        run = _run(connection, workspace, problem, among, outdated)
+        run = _run(connection, workspace, problem, among, outdated, scored)
         costs = _costs(connection, problem.name, among, workspace)
     return Overview(
         problem=problem,
@@ -256,6 +265,7 @@ def _run(
     problem: Ranked,
     among: Sequence[RankedModel],
     outdated: str,
+    scored: int,
 ) -> Run:
     conditions = connection.execute(
         "select condition, max(documents_done), sum(tokens_scored) from coverage"
@@ -279,7 +289,8 @@ def _run(
         words=", ".join(words),
         conditions="conditions: " + (", ".join(row[0] for row in conditions) or "none"),
         target=", ".join(f"{task} ({items} items)" for task, items in tasks) or kind,
-        why_no_target=f"no model has a score yet (target: {kind})"
+        why_no_target=f"{scored} of {counted(len(problem.ranked_models), 'model')} with a score, "
+        f"too few (target: {kind})"
         if kind
         else "the problem file names none",
         viewer=f"tokenmart show --problem {problem.asked} --document 0 {named} --measure gain "

@@ -309,7 +309,7 @@ def test_a_problem_without_scores_still_has_a_report(minilong, tmp_path):
     out = tmp_path / "report.html"
     result = CliRunner().invoke(cli.report, ["--problem", "minilong", "--out", str(out)])
     assert result.exit_code == 0, result.output
-    assert "no target: no model has a score yet (target: recall); models and" in result.output
+    assert "no target: 0 of 23 models with a score" in result.output
     text = out.read_text()
     assert re.search(r"Cut: \S+, \S+, \S+ and 20 more: \d+ of \d+ documents?, [\d,]+ of", text)
     assert "Warning: documents were cut" not in text and "after the last build" not in text
