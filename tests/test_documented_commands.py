@@ -105,6 +105,10 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
             "needs many checkpoints' item scores: plugins/benchmarks/tests/e2lm/test_curation.py",
         ),
     ),
+    "metrics show late_nll --values": (
+        "metrics show perplexity --values",
+        "the metric that the page writes: tests/dbt_project/test_write_a_metric.py",
+    ),
     "data gc --yes": ("data gc", "would remove what later commands read"),
     "e2lm collect --problem mine --out scores.csv": (
         None,

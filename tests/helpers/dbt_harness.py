@@ -98,7 +98,7 @@ class Warehouse:
     def with_threads(self, threads: int, folder: Path, *arguments: str) -> Warehouse:
         """The same data in a new database of `folder`, built with this number of DuckDB threads."""
         profile = yaml.safe_load((self.project / "profiles.yml").read_text(encoding="utf-8"))
-        profile["tokenmart"]["outputs"]["local"]["settings"]["threads"] = threads
+        profile["tokenmart"]["outputs"]["local"]["config_options"]["threads"] = threads
         folder.mkdir(parents=True)
         (folder / "profiles.yml").write_text(yaml.safe_dump(profile), encoding="utf-8")
         other = Warehouse(self.data, folder / "tokenmart.duckdb", self.project)

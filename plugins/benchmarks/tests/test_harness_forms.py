@@ -28,6 +28,9 @@ OWN = {"truthfulqa_mc2", "winogrande", "wsc273", "wikitext", "drop", "crows_pair
 
 MODELS = {"tiny--bos": ("llama", True, 0), "tiny--plain": ("gemma3_text", False, 1)}
 
+REFUSED = "form_gold_out_of_range"
+"""Its samples are not imported: a target that is none of the choices."""
+
 
 def test_every_number_under_the_harness_s_names_is_the_harness_s(
     tiny_problem: Callable[..., Path],
@@ -67,6 +70,7 @@ def test_every_number_under_the_harness_s_names_is_the_harness_s(
     }
     for model in folders:
         files = sorted(map(str, (tmp_path / model).rglob("samples_*.jsonl")))
+        files = [file for file in files if REFUSED not in file]
         words = ["--problem", str(problem), "--model", model.replace("--", "/")]
         done = CliRunner().invoke(cli, ["data", "import", *words, "--format", "samples", *files])
         assert done.exit_code == 0, done.output
@@ -90,6 +94,8 @@ def test_every_number_under_the_harness_s_names_is_the_harness_s(
                 mine, reason, _ = ours[model, task, key]
                 assert reason is None, (task, key, reason)
                 assert mine == pytest.approx(value, rel=1e-4, abs=1e-6), (model, task, key)
+                if task == REFUSED:
+                    continue
                 assert imported[model, task, key][:2] == (
                     pytest.approx(value, rel=1e-12),
                     None,

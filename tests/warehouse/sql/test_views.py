@@ -182,6 +182,6 @@ def test_dbt_names_another_program_that_locks_without_a_traceback(
         reader.communicate(b"\n")
     assert done.returncode != 0
     assert str(database) in done.stdout and "Conflicting lock" in done.stdout
-    assert f"(PID {reader.pid}); close it there, then build again" in done.stdout
+    assert f"(PID {reader.pid})" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
     assert len(done.stdout.splitlines()) < 20
