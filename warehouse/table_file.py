@@ -101,7 +101,10 @@ def _csv_options(file: str, delimiter: str) -> str:
         return f"{settings}, all_varchar = true, comment = ''"
     with Path(file).open(encoding="utf-8-sig", errors="replace", newline="") as lines:
         first = lines.readline(_LONGEST_HEADER)
-    names = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
+    try:
+        names = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
+    except csv.Error as error:  # before Python 3.11, of a character with the code 0
+        raise TokenmartError(f"{file}: {error}", code="unreadable-table", where=file) from error
     known = {name.casefold() for name in names}  # SQL's names ignore case
     if not names or "" in known or len(known) < len(names):
         raise TokenmartError(

@@ -161,7 +161,10 @@ def _rows(
             asked = asked.sql
         with session.stream(asked, values) as rows:
             if rows is None:
-                raise TokenmartError("query: the last statement returns no rows; end with a select")
+                raise TokenmartError(
+                    "query: the last statement returns no rows; end with a select",
+                    code="sql-no-rows",
+                )
             table = _plain_integers(pa.Table.from_batches(rows.batches, rows.schema))
     return converted(table, into)
 

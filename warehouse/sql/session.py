@@ -143,7 +143,9 @@ class Session:
     def _run(self, statements: list[tuple[str, dict[str, Value] | None]]) -> Any:
         *earlier, (last, own) = statements
         for statement in earlier:
-            self._connection.execute(*statement).fetchall()
+            found = self._connection.execute(*statement)
+            if found is not None:  # DuckDB 1.5 has no result of the types that a PIVOT makes
+                found.fetchall()
         return self._connection.sql(last, params=own)
 
 

@@ -135,7 +135,8 @@ def test_no_model_of_dbt_reaches_a_target_score(
         rows: list[Any] = []
         try:
             for statement in connection.extract_statements(way.format(**places)):
-                rows = connection.cursor().execute(statement).fetchall()
+                found = connection.cursor().execute(statement)
+                rows = found.fetchall() if found is not None else []
         except duckdb.Error:
             rows = []
     assert not has_a_score(rows)
@@ -209,7 +210,10 @@ def test_memory_is_limited(workspace: Workspace) -> None:
         "describe tokens",
         "show tables",
         "summarize select logprob from tokens",
-        "pivot (select 1 as a, 2 as b) on a using sum(b)",
+        pytest.param(
+            "pivot (select 1 as a, 2 as b) on a using sum(b)",
+            marks=pytest.mark.skipif(duckdb.__version__ < "2", reason="DuckDB 1.5 has no result"),
+        ),
         "explain (analyze) from tokens",
         "set TimeZone = 'Europe/Berlin'; select now()",
         "set variable wanted = 'good'; from models where model_id = getvariable('wanted')",
