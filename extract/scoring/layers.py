@@ -79,7 +79,7 @@ class PackedLinear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The weight, shape (out, in), unpacked anew: some architectures read it themselves."""
+        """The weight, shape (out, in), unpacked again: some architectures read it themselves."""
         return self.packed.to_dense()
 
     def forward(self, inputs: Tensor) -> Tensor:
