@@ -12,6 +12,7 @@ from typing import Any
 from warehouse.errors import TokenmartError
 from warehouse.files import file_stamp
 from warehouse.strict_json import StrictJsonError, read_json
+from warehouse.terminal import listed
 
 SAFETENSORS = "*.safetensors"
 PICKLED = "pytorch_model*.bin"
@@ -43,10 +44,10 @@ def refuse_missing_shards(
         TokenmartError: it does; with the first of their names.
     """
     if missing := _missing_shards(folder, pattern):
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         raise TokenmartError(
-            f"{who} lacks {', '.join(missing[:3])}{more}, named by the index of its weights; "
-            f"{remedy}"
+            f"{who} lacks {listed(missing)}, named by the index of its weights; {remedy}",
+            code="missing-shards",
+            where=folder,
         )
 
 
@@ -55,14 +56,13 @@ def _missing_shards(folder: Path, pattern: str) -> list[str]:
     for index in folder.glob(f"{pattern}.index.json"):
         try:
             shards = set(read_json(index, _LARGEST_INDEX).content["weight_map"].values())
-            inside = all(Path(shard).name == shard for shard in shards)
+            outside = [shard for shard in shards if Path(shard).name != shard]
         except (StrictJsonError, AttributeError, KeyError, TypeError) as error:
-            reason = error if isinstance(error, StrictJsonError) else "has no table `weight_map`"
-            raise TokenmartError(f"{index}: {reason}; fetch the model again") from error
-        if not inside:
-            raise TokenmartError(
-                f"{index}: names files outside its folder; fetch the model from its publisher"
-            )
+            what = f"{index}: no list of weights ({error}); fetch the model again"
+            raise TokenmartError(what, code="bad-index", where=index) from error
+        if outside:
+            what = f"{index}: names {outside[0]}, which is outside its folder"
+            raise TokenmartError(what, code="bad-index", where=index)
         missing |= {shard for shard in shards if not (folder / shard).is_file()}
     return sorted(missing)
 

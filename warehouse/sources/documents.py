@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -199,27 +199,42 @@ def documents_table(documents: list[Document], max_characters: int | None = None
     return pa.Table.from_pylist(rows, schema=DOCUMENTS)
 
 
-class FolderDocuments(DocumentSource):
+class PlacedDocuments(DocumentSource):
+    """Documents at a path, which the user can place there."""
+
+    path: Any
+
+    @abstractmethod
+    def is_here(self, folders: ProblemFolders) -> bool:
+        """Whether something is at the path on this machine."""
+
+    def required_file(self, folders: ProblemFolders) -> RequiredFile:
+        """The path."""
+        here = str(folders.resolve(self.path)) if isinstance(self.path, Path) else self.path
+        remedy = f"place the texts at {here}, or correct documents.path in the problem file"
+        present = self.is_here(folders)
+        return RequiredFile("documents", str(self.path), present, here, "local", remedy)
+
+    def provenance(self, folders: ProblemFolders) -> dict[str, str]:
+        """The path as the problem file gives it, and the hash of what is there."""
+        return {"path": str(self.path), "sha256": self.source_sha256(folders)}
+
+    def sizes(self, folders: ProblemFolders) -> list[TextSize] | None:
+        """Size of each document; None of what isn't on this machine."""
+        if not self.is_here(folders):
+            return None
+        return [text_size(document.text) for document in self.read(folders)]
+
+
+class FolderDocuments(PlacedDocuments):
     """All .txt and .md files of a folder and its subfolders, sorted by path, or one such file."""
 
     kind: Literal["folder"]
     path: Path
 
-    def required_file(self, folders: ProblemFolders) -> RequiredFile:
-        """The folder or file, which only the user can place."""
-        here = folders.resolve(self.path)
-        remedy = f"place the texts at {here}, or correct documents.path in the problem file"
-        return RequiredFile("documents", str(self.path), here.exists(), str(here), "local", remedy)
-
-    def provenance(self, folders: ProblemFolders) -> dict[str, str]:
-        """The path as the problem file gives it, and the hash of what is there."""
-        return {"path": self.path.as_posix(), "sha256": self.source_sha256(folders)}
-
-    def sizes(self, folders: ProblemFolders) -> list[TextSize] | None:
-        """Size of each file; None where there is no such folder or file."""
-        if not folders.resolve(self.path).exists():
-            return None
-        return [text_size(document.text) for document in self.read(folders)]
+    def is_here(self, folders: ProblemFolders) -> bool:
+        """Whether the folder or file is there."""
+        return folders.resolve(self.path).exists()
 
     def source_sha256(self, folders: ProblemFolders) -> str:
         """sha256 of the names and contents of all files."""
@@ -264,7 +279,7 @@ class FolderDocuments(DocumentSource):
         return [(name, found[name]) for name in names]
 
 
-class TableDocuments(DocumentSource):
+class TableDocuments(PlacedDocuments):
     """Rows of Parquet, JSON, JSON-lines or CSV files, one document each.
 
     `path` is a file, a pattern such as `texts/*.parquet`, or an address that DuckDB reads, such as
@@ -293,42 +308,30 @@ class TableDocuments(DocumentSource):
         """What the documents' groups depend on besides the files; empty without groups."""
         return super().grouping if self.group is None else f"groups in {self.group}"
 
+    def is_here(self, folders: ProblemFolders) -> bool:
+        """Whether a file is there; what is at an address isn't on this machine."""
+        return bool(self._local_files(folders))
+
     def required_file(self, folders: ProblemFolders) -> RequiredFile:
-        """The files, which only the user can place; an address is read when it is needed."""
-        present = "://" in self.path or bool(self._local_files(folders))
-        remedy = f"place the table at {self.path}, or correct documents.path in the problem file"
-        return RequiredFile("documents", self.path, present, self.path, "local", remedy)
-
-    def provenance(self, folders: ProblemFolders) -> dict[str, str]:
-        """The path or address, and the hash of what is there."""
-        return {"path": self.path, "sha256": self.source_sha256(folders)}
-
-    def sizes(self, folders: ProblemFolders) -> list[TextSize] | None:
-        """Size of each document; None of files that aren't on this machine."""
-        if "://" in self.path or not self._local_files(folders):
-            return None
-        return [text_size(document.text) for document in self.read(folders)]
+        """The files; an address is read when it is needed."""
+        return replace(super().required_file(folders), present=bool(self._files(folders)))
 
     def source_sha256(self, folders: ProblemFolders) -> str:
         """sha256 of the columns' names and the files; what is at an address is taken as fixed."""
         digest = hashlib.sha256(f"{self.text}\0{self.id}\n".encode())
-        for file in [self.path] if "://" in self.path else self._local_files(folders):
+        for file in self._files(folders):
             sha256 = "" if "://" in file else sha256_file(Path(file))
             digest.update(f"{Path(file).name}\0{sha256}\n".encode())
         return digest.hexdigest()
 
     def read(self, folders: ProblemFolders) -> list[Document]:
         """The rows' texts as they are."""
-        files = [self.path] if "://" in self.path else self._local_files(folders)
-        if not files:
-            raise TokenmartError(
-                f"documents.path {self.path}: no such file", code="no-documents", where=self.path
-            )
+        files = self._files(folders)
         wanted = {"text": self.text, "id": self.id, "group": self.group}
         with duckdb.connect() as connection:
-            columns = load_rows(connection, files, "given")
-            if connection.execute("select count(*) from given").fetchone() == (0,):
-                what = f"documents.path {self.path}: contains no row"
+            columns = load_rows(connection, files, "given") if files else []
+            if not files or connection.execute("select count(*) from given").fetchone() == (0,):
+                what = f"documents.path {self.path}: {'no row' if files else 'no such file'}"
                 raise TokenmartError(what, code="no-documents", where=self.path)
             for setting, column in wanted.items():
                 if column is not None and column not in columns:
@@ -349,7 +352,12 @@ class TableDocuments(DocumentSource):
             for number, text, name, group in rows
         ]
 
+    def _files(self, folders: ProblemFolders) -> list[str]:
+        return [self.path] if "://" in self.path else self._local_files(folders)
+
     def _local_files(self, folders: ProblemFolders) -> list[str]:
+        if "://" in self.path:
+            return []
         pattern = folders.resolve(Path(self.path))
         if pattern.is_file():
             return [str(pattern)]

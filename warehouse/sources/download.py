@@ -30,23 +30,24 @@ def download_json(url: str, path: Path, largest_bytes: int = LARGEST_BYTES) -> N
         DownloadError: no answer, an error status, too large, cut short, or not JSON.
         StorageError: the file can't be written.
     """
-    if not url.startswith(("https://", "http://")):
-        raise DownloadError(f"{url}: not an http(s) address")
     click.echo(f"downloading {url}", err=True)
     request = urllib.request.Request(url, headers={"User-Agent": "tokenmart"})
     try:
+        if not url.startswith(("https://", "http://")):
+            raise ValueError("not an http(s) address")
         with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
             content = response.read(largest_bytes + 1)
         announced = int(response.headers.get("Content-Length") or len(content))
         if max(len(content), announced) > largest_bytes:
-            raise DownloadError(f"{url}: larger than {largest_bytes:,} bytes")
+            raise ValueError(f"larger than {largest_bytes:,} bytes")
         if len(content) != announced:
-            raise DownloadError(f"{url}: cut short at {len(content):,} of {announced:,} bytes")
+            raise ValueError(f"cut short at {len(content):,} of {announced:,} bytes")
         json.loads(content)
-    except (OSError, http.client.HTTPException) as error:  # URLError and timeouts are OSErrors
-        raise DownloadError(f"{url}: {first_line(error)}") from error
-    except (ValueError, RecursionError) as error:
-        raise DownloadError(f"{url}: what came is not JSON ({first_line(error)})") from error
+    # URLError and timeouts are OSErrors, text that isn't JSON is a ValueError
+    except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
+        reason = "not JSON, " if isinstance(error, json.JSONDecodeError) else ""
+        what = f"{url}: {reason}{first_line(error)}"
+        raise DownloadError(what, code="download", where=url) from error
     write_whole(path, content)
 
 
@@ -75,11 +76,9 @@ def ensure_locked_file(path: Path, url: str | None, folders: ProblemFolders, par
             except DownloadError as error:
                 failures.append(error.format_message())
     if not file.is_file():
-        tried = (
-            "; ".join(failures) or "no address in data/sources.yml, nor `url` in the problem file"
-        )
+        reason = "; ".join(failures) or "no address in data/sources.yml or the problem file"
         raise LockedFileError(
-            f"{path}: missing and not downloaded ({tried}); place the file at {file}, or run "
+            f"{path}: missing and not downloaded ({reason}); place the file at {file}, or run "
             f"`{folders.fetch_command} --only {part}` where there is a network",
             code="locked-file-missing",
             where=path,

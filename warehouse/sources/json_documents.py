@@ -7,11 +7,12 @@ What the statement allows is read; everything else is refused with the row that 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from warehouse.errors import LockedFileError
-from warehouse.sources.documents import Document, DocumentSource, TextSize, text_size
+from warehouse.sources.documents import Document, PlacedDocuments, TextSize, text_size
 from warehouse.sources.download import ensure_locked_file
 from warehouse.sources.folders import ProblemFolders, RequiredFile
 from warehouse.sources.lock_file import check_sha256
@@ -25,7 +26,7 @@ TOKENIZER_FIELDS = ("tokenizer", "tokenizer_name", "tokenizer_id")
 WRAPPER_FIELDS = ("documents", "data", "examples", "rows", "items", "texts")
 
 
-class JsonDocuments(DocumentSource):
+class JsonDocuments(PlacedDocuments):
     """Documents in one JSON file.
 
     `locked` records its sha256 at first use and refuses a changed file.
@@ -36,21 +37,20 @@ class JsonDocuments(DocumentSource):
     url: str | None = None
     locked: bool = False
 
+    def is_here(self, folders: ProblemFolders) -> bool:
+        """Whether the file is there."""
+        return folders.resolve(self.path).is_file()
+
     def required_file(self, folders: ProblemFolders) -> RequiredFile:
-        """The file, which may be placed by hand."""
-        file = folders.resolve(self.path)
+        """The file, which may be fetched or placed by hand."""
         remedy = f"{folders.fetch_command} --only documents, or place the file by hand"
         source = "a locked file" if self.locked else "a file"
-        return RequiredFile("documents", str(self.path), file.is_file(), str(file), source, remedy)
-
-    def provenance(self, folders: ProblemFolders) -> dict[str, str]:
-        """The path as the problem file gives it, and the file's hash."""
-        return {"path": self.path.as_posix(), "sha256": self.source_sha256(folders)}
+        return replace(super().required_file(folders), source=source, remedy=remedy)
 
     def sizes(self, folders: ProblemFolders) -> list[TextSize] | None:
-        """Size of each document; None where there is no file."""
+        """Size of each document; nothing is fetched or recorded."""
         file = folders.resolve(self.path)
-        if not file.is_file():
+        if not self.is_here(folders):
             return None
         return [text_size(each.text) for each in parse_documents(_bytes(file), file)]
 

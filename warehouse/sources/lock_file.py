@@ -8,34 +8,30 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from warehouse.errors import LockedFileError, StorageError
+from warehouse.errors import LockedFileError, StorageError, first_line
 from warehouse.files import sha256_file, write_whole
 from warehouse.paths import Workspace
-from warehouse.strict_json import StrictJsonError, read_json, shown
+from warehouse.strict_json import StrictJsonError, read_json
 
 _MAXIMUM_BYTES = 4 << 20
-_SECTIONS = ("files", "revisions")
+
+
+class _Record(BaseModel):
+    """Content of a lock file: path of a file → sha256, id of a model → commit."""
+
+    model_config = ConfigDict(strict=True)
+
+    files: dict[str, str] = {}
+    revisions: dict[str, str] = {}
 
 
 def lock_path(workspace: Workspace, problem: str) -> Path:
     """The lock file of a problem."""
     return workspace.lock_files / f"{problem}.json"
-
-
-def file_sha256(path: Path) -> str:
-    """sha256 of a file's bytes.
-
-    Raises:
-        LockedFileError: the file is missing or unreadable.
-    """
-    try:
-        return sha256_file(path)
-    except OSError as error:
-        raise LockedFileError(f"{path}: locked file can't be read ({error.strerror})") from error
 
 
 def check_sha256(workspace: Workspace, problem: str, path: Path, sha256: str) -> bool:
@@ -67,7 +63,7 @@ def check_sha256(workspace: Workspace, problem: str, path: Path, sha256: str) ->
 def changed(workspace: Workspace, problem: str, path: Path) -> str:
     """Difference of a file from its record, in words; empty if equal or without record."""
     expected = recorded_files(workspace, problem).get(name_in(workspace, path))
-    found = None if expected is None else file_sha256(workspace.root / path)
+    found = None if expected is None else sha256_file(workspace.root / path)
     if expected == found:
         return ""
     return f"changed since it was locked: expected sha256 {expected}, found {found}"
@@ -129,28 +125,16 @@ def _recorded(
             record[section][key] = value
             write_whole(path, json.dumps(record, indent=2, sort_keys=True) + "\n")
     except (OSError, StorageError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error.format_message()
-        raise LockedFileError(
-            f"{path}: can't record {key} on first use ({reason or error}); make the folder writable"
-        ) from error
+        what = f"{path}: can't record {key} on first use ({error}); make the folder writable"
+        raise LockedFileError(what, code="not-recorded", where=path) from error
     return value, True
 
 
 def _read(path: Path) -> dict[str, dict[str, str]]:
     if not path.exists():
-        return {section: {} for section in _SECTIONS}
+        return _Record().model_dump()
     try:
-        content = read_json(path, _MAXIMUM_BYTES).content
-    except StrictJsonError as error:
-        raise LockedFileError(f"{path}: {error}; restore it from the repository") from error
-    return {section: _section(path, content, section) for section in _SECTIONS}
-
-
-def _section(path: Path, content: Any, section: str) -> dict[str, str]:
-    entries = content.get(section, {}) if isinstance(content, dict) else None
-    if not isinstance(entries, dict) or not all(isinstance(v, str) for v in entries.values()):
-        raise LockedFileError(
-            f"{path}: field {shown(section)} must map names to strings; "
-            "restore it from the repository"
-        )
-    return entries
+        return _Record.model_validate(read_json(path, _MAXIMUM_BYTES).content).model_dump()
+    except (StrictJsonError, ValidationError) as error:
+        what = f"{path}: {first_line(error)}; restore it from the repository"
+        raise LockedFileError(what, code="damaged-lock-file", where=path) from error

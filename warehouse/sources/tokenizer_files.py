@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, first_line
 
 # what implementations differ in: a word at the start, spaces there and inside, lines, digits, bytes
 _SAMPLES = (
@@ -62,7 +62,8 @@ def _restore(backend: Any, file: Path) -> None:
     if _ids(backend) != expected:
         raise TokenmartError(
             f"transformers {version('transformers')} splits text otherwise than its tokenizer.json "
-            "says; save the tokenizer again with this version, and point source to that folder"
+            "says; save the tokenizer again with this version, and point source to that folder",
+            code="other-tokens",
         )
 
 
@@ -77,10 +78,11 @@ def _as_sentencepiece(backend: Any, folder: Path) -> Callable[[str], list[int]] 
         _rebuild(backend, model, processor)
         wrong = _first_difference(backend, processor)
     if wrong is not None:
+        kind = _TYPES.get(model.trainer_spec.model_type, "of another type")
         raise TokenmartError(
-            f"its tokenizer.model is read otherwise than sentencepiece reads it, by its "
-            f"{_cause(model, backend, processor, wrong)} ({wrong!r} for one); convert it to a "
-            "tokenizer.json and point source to that folder"
+            f"its tokenizer.model (a {kind}) is read otherwise than sentencepiece reads it "
+            f"({wrong!r} for one); convert it to a tokenizer.json and point source to that folder",
+            code="other-tokens",
         )
     return processor.encode if model.normalizer_spec.precompiled_charsmap else None
 
@@ -115,23 +117,6 @@ def _rebuild(backend: Any, model: Any, processor: Any) -> None:
         backend.model = models.Unigram(pieces, trained.unk_id, trained.byte_fallback)
 
 
-def _cause(model: Any, backend: Any, processor: Any, text: str) -> str:
-    """The setting of a `tokenizer.model` by which a text is split otherwise."""
-    rules, trained = model.normalizer_spec, model.trainer_spec
-    kind = _TYPES.get(trained.model_type, str(trained.model_type))
-    if kind not in ("unigram", "bpe"):
-        return f"type (trainer_spec.model_type {kind})"
-    if trained.treat_whitespace_as_suffix:
-        return "spaces behind words (trainer_spec.treat_whitespace_as_suffix)"
-    ours = backend.normalizer.normalize_str(text).replace("▁", " ").strip(" ")
-    if ours != processor.normalize(text).replace("▁", " ").strip(" "):
-        return f"normaliser (normalizer_spec.name {rules.name or 'user_defined'})"
-    own = [each.piece for each in model.pieces if each.type == 4]
-    if own:
-        return f"own symbols (trainer_spec.user_defined_symbols {', '.join(own[:5])})"
-    return f"table of pieces (trainer_spec.model_type {kind})"
-
-
 def needs_sentencepiece(folder: Path) -> bool:
     """Whether a checkpoint's tokenizer is a sentencepiece file and nothing else."""
     return (folder / "tokenizer.model").is_file() and not (folder / "tokenizer.json").is_file()
@@ -146,8 +131,8 @@ def check_sentencepiece() -> None:
     try:
         from sentencepiece import sentencepiece_model_pb2  # noqa: F401
     except Exception as error:  # protobuf has classes of its own for versions that don't fit
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
         raise TokenmartError(
-            f"a tokenizer.model needs sentencepiece and protobuf ({reason.rstrip('.')}); "
-            "`pip install -c requirements.lock sentencepiece protobuf`"
+            f"a tokenizer.model needs sentencepiece and protobuf ({first_line(error)}); "
+            "`pip install -c requirements.lock sentencepiece protobuf`",
+            code="no-sentencepiece",
         ) from error

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from warehouse.errors import TokenmartError, first_line
 from warehouse.file_model import FileModel
-from warehouse.files import (
-    cached_sha256,
-    explained,
-    files_sha256,
-    is_explained,
-)
+from warehouse.files import cached_sha256, explained, files_sha256, is_explained
 from warehouse.sources.checkpoint_files import (
     PICKLED,
     SAFETENSORS,
@@ -94,25 +91,15 @@ class LocalSource(_PlacedSource):
 
     def locate(self, full_id: str, folders: ProblemFolders) -> Located:
         """The folder; its revision is the hash of its files."""
-        folder = self.present(full_id, folders)
-        if folder is None:
-            raise TokenmartError(
-                f"{full_id}: source.path {folders.resolve(self.path)} contains no config.json; "
-                "give a folder written by save_pretrained"
-            )
+        folder = folders.resolve(self.path)
         safe = has_weights(folder, SAFETENSORS)
-        if not safe and not (self.pickled and has_weights(folder, PICKLED)):
-            for pattern in (SAFETENSORS, PICKLED) if self.pickled else (SAFETENSORS,):
-                refuse_missing_shards(f"{full_id}: source.path {folder}", folder, pattern)
-            allow = "" if self.pickled else ", or allow pickled ones with `pickled: true` in source"
-            raise TokenmartError(
-                f"{full_id}: source.path {folder} contains no .safetensors weights; "
-                f"convert them with save_pretrained{allow}"
-            )
-        hashed = _HASHED if safe else (".bin", *_HASHED)
+        pickled = self.pickled and not safe and has_weights(folder, PICKLED)
+        if not (folder / "config.json").is_file() or not (safe or pickled):
+            refuse_missing_shards(f"{full_id}: source.path {folder}", folder, SAFETENSORS)
+            raise _no_weights(full_id, f"source.path {folder}", folder)
+        hashed = (".bin", *_HASHED) if pickled else _HASHED
         files = [path for path in sorted(folder.iterdir()) if path.suffix in hashed]
-        revision = files_sha256(files, folders.workspace)
-        return Located(folder, revision, is_pickled=not safe)
+        return Located(folder, files_sha256(files, folders.workspace), is_pickled=pickled)
 
     def present(self, full_id: str, folders: ProblemFolders) -> Path | None:
         """The folder when it contains a configuration."""
@@ -130,15 +117,14 @@ class GgufSource(_PlacedSource):
         """The file; its revision is its sha256."""
         file = folders.resolve(self.path)
         if not file.is_file():
-            raise TokenmartError(
-                f"{full_id}: source.path {file}: no such file; place the GGUF file there or "
-                "correct the path"
-            )
+            what = f"{full_id}: source.path {file}: no such file"
+            raise TokenmartError(what, code="no-weights", where=file)
         found = cached_sha256(file, folders.workspace)
         if self.sha256 not in (None, found):
             raise TokenmartError(
-                f"{full_id}: {file}: sha256 is {found}, the problem file expects {self.sha256}; "
-                "fetch the file again or correct the problem file"
+                f"{full_id}: {file}: sha256 is {found}, the problem file expects {self.sha256}",
+                code="other-sha256",
+                where=file,
             )
         return Located(file, found, is_gguf=True)
 
@@ -186,25 +172,31 @@ class HubSource(WeightSource):
             return found
         if folders.offline:
             raise TokenmartError(
-                f"{full_id}: not fetched yet; run `{folders.fetch_command} --model {full_id}`"
+                f"{full_id}: not fetched yet; run `{folders.fetch_command} --model {full_id}`",
+                code="offline",
+                where=full_id,
             )
         try:
             info = HfApi().model_info(repository, revision=commit or self.revision)
             commit = str(info.sha)
-            names = [PurePosixPath(file.rfilename) for file in info.siblings or ()]
-            pickled = self._only_pickled(full_id, commit, names)
-            wanted = self._wanted(pickled)
-            folder = Path(snapshot_download(repository, revision=commit, allow_patterns=wanted))
+            wanted = self._wanted(self._only_pickled(full_id, commit, info.siblings or ()))
+            snapshot_download(repository, revision=commit, allow_patterns=wanted)
         except TokenmartError:
             raise
         except Exception as error:  # the hub client raises unrelated classes for one event
-            raise _explained(full_id, folders, error) from error
+            if isinstance(error, OSError) and is_explained(error):
+                raise explained(error) from error
+            reason = first_line(error, 200) or type(error).__name__
+            raise TokenmartError(
+                f"{full_id}: can't be fetched from the hub ({type(error).__name__}: {reason}); "
+                f"then run `{folders.fetch_command} --model {full_id}`",
+                code="hub",
+                where=full_id,
+            ) from error
         found = self._here(repository, commit)
         if found is None:
-            who = f"{full_id}: commit {commit}"
-            for pattern in (SAFETENSORS, PICKLED):
-                refuse_missing_shards(who, folder / self.subfolder, pattern, "correct `revision`")
-            raise TokenmartError(f"{who} contains no weights; correct `revision` or `subfolder`")
+            what = f"{full_id}: commit {commit} lacks files that the index of its weights names"
+            raise TokenmartError(what, code="no-weights", where=full_id)
         record_revision(folders.workspace, folders.problem, record, commit)
         return found
 
@@ -226,41 +218,30 @@ class HubSource(WeightSource):
 
         wanted = self._wanted(self.pickled)
         try:
-            folder = Path(
-                snapshot_download(
-                    repository, revision=commit, allow_patterns=wanted, local_files_only=True
-                )
+            top = snapshot_download(
+                repository, revision=commit, allow_patterns=wanted, local_files_only=True
             )
         except (LocalEntryNotFoundError, ValueError):
             return None
-        weights = folder / self.subfolder
-        if has_weights(weights, SAFETENSORS):
-            return Located(weights, commit)
-        if self.pickled and has_weights(weights, PICKLED):
-            return Located(weights, commit, is_pickled=True)
+        folder = Path(top) / self.subfolder
+        safe = has_weights(folder, SAFETENSORS)
+        if safe or (self.pickled and has_weights(folder, PICKLED)):
+            return Located(folder, commit, is_pickled=not safe)
         return None
 
-    def _only_pickled(self, full_id: str, commit: str, names: list[PurePosixPath]) -> bool:
+    def _only_pickled(self, full_id: str, commit: str, files: Iterable[Any]) -> bool:
         """Whether a repository has pickled weights and no others, by its list of files.
 
         Raises:
             TokenmartError: it has no weights that may be loaded.
         """
-        names = [name for name in names if name.parent == PurePosixPath(self.subfolder or ".")]
-        if any(name.match(SAFETENSORS) for name in names):
+        paths = [PurePosixPath(file.rfilename) for file in files]
+        names = [p.name for p in paths if p.parent == PurePosixPath(self.subfolder or ".")]
+        if any(fnmatch(name, SAFETENSORS) for name in names):
             return False
-        if not any(name.match(PICKLED) for name in names):
-            raise TokenmartError(
-                f"{full_id}: commit {commit} has no safetensors weights; correct `revision`, "
-                "`subfolder` or `full_id`"
-            )
-        if not self.pickled:
-            raise TokenmartError(
-                f"{full_id}: commit {commit} has no safetensors weights, only pickled ones, which "
-                "may contain code; allow them with `pickled: true` in its source: they are then "
-                "read as data, without executing anything, and converted once"
-            )
-        return True
+        if self.pickled and any(fnmatch(name, PICKLED) for name in names):
+            return True
+        raise _no_weights(full_id, f"commit {commit}", full_id)
 
     def required_file(self, full_id: str, folders: ProblemFolders) -> RequiredFile:
         """The repository."""
@@ -277,14 +258,10 @@ class HubSource(WeightSource):
         return [prefix + pattern for pattern in (*weights, *_WANTED, *code)]
 
 
-def _explained(full_id: str, folders: ProblemFolders, error: Exception) -> TokenmartError:
-    """An error of the hub's client, or of the disk, as one line."""
-    if isinstance(error, OSError) and is_explained(error):
-        return explained(error)
-    reason = first_line(error, 200) or type(error).__name__
+def _no_weights(full_id: str, where: str, place: object) -> TokenmartError:
     return TokenmartError(
-        f"{full_id}: can't be fetched from the hub ({type(error).__name__}: {reason}); then run "
-        f"`{folders.fetch_command} --model {full_id}`",
-        code="hub",
-        where=full_id,
+        f"{full_id}: {where} has no config.json with .safetensors weights; correct the source, or "
+        "allow .bin files, which are read as data, with `pickled: true` in it",
+        code="no-weights",
+        where=place,
     )

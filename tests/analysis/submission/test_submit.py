@@ -12,7 +12,7 @@ from analysis.submission import cli
 from analysis.submission.bundle import bundle_page, compute_budget
 from analysis.submission.reproduce import _differences
 from warehouse.metrics.manifest import manifest_path
-from warehouse.sources.lock_file import file_sha256
+from warehouse.files import sha256_file
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_bundle_holds_what_the_contract_lists(written, verify_schema):
     assert 0 < claims["p_adjusted"] < 0.05 and 0 < claims["p_adjusted_within_families"] < 0.05
     interval, found = claims["spearman_ci95_after_choice"], verification["spearman"]
     assert interval["low"] < found["value"] < interval["high"] < 1
-    assert bundle["submission"]["sha256"] == file_sha256(written / "submission.json")
+    assert bundle["submission"]["sha256"] == sha256_file(written / "submission.json")
     assert set(bundle["code"]) == {"revision", "dirty"}
     total = bundle["compute"]["total"]
     assert total["tokens_processed"] == 23 * 2 * 1200 and total["tokens_scored"] == 23 * 2 * 1000

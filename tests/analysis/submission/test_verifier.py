@@ -19,7 +19,8 @@ from refusal import refused
 from sklearn.covariance import MinCovDet
 
 from analysis.submission import verifier as locked
-from warehouse.sources.lock_file import file_sha256, lock_path
+from warehouse.files import sha256_file
+from warehouse.sources.lock_file import lock_path
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "verify_locked_no4k.py"
 MODELS = list(locked.MODELS)
@@ -125,10 +126,10 @@ def test_a_changed_target_is_exit_3_and_names_both_hashes(run, target, write_jso
     first = run("--submission", path, "--resamples", 100)
     assert first.exit_code == 0 and "on first use" in first.stderr
     assert "on first use" not in run("--submission", path, "--resamples", 100).stderr
-    before = file_sha256(target)
+    before = sha256_file(target)
     target.write_text(target.read_text() + " ")
     line = refused(run("--submission", path), code=3)
-    assert before in line and file_sha256(target) in line and str(locked.TARGET_PATH) in line
+    assert before in line and sha256_file(target) in line and str(locked.TARGET_PATH) in line
     assert lock_path(workspace, "no4k").exists()
 
 

@@ -17,7 +17,8 @@ from tokenmart import cli
 from warehouse.maintenance import doctor
 from warehouse.maintenance.doctor import Check, devices, examine
 from warehouse.paths import Workspace
-from warehouse.sources.lock_file import check_sha256, file_sha256
+from warehouse.files import sha256_file
+from warehouse.sources.lock_file import check_sha256
 
 PROBLEMS = Path(__file__).parents[3] / "data" / "problems"
 
@@ -77,13 +78,13 @@ def test_a_locked_file_that_changed_is_not_ok(workspace: Workspace) -> None:
     path = workspace.root / "results" / "target.json"
     path.parent.mkdir()
     path.write_text("{}")
-    locked = file_sha256(path)
+    locked = sha256_file(path)
     assert check_sha256(workspace, "tiny", path, locked)
     assert by_name(examine(workspace, "tiny"))["target: target.json"].level == "ok"
     path.write_text("[]")
     target = by_name(examine(workspace, "tiny"))["target: target.json"]
     assert target.level == "missing" and target.remedy.startswith(f"restore {path}")
-    assert f"expected sha256 {locked}, found {file_sha256(path)}" in target.finding
+    assert f"expected sha256 {locked}, found {sha256_file(path)}" in target.finding
     path.unlink()
     gone = by_name(examine(workspace, "tiny"))["target: target.json"]
     assert gone.level == "missing", "a target that was read already is no later step"

@@ -70,16 +70,11 @@ def sources(workspace: Workspace, *urls: str) -> None:
 
 
 def test_a_locked_file_is_downloaded_and_recorded(workspace: Workspace, serve: Serve) -> None:
-    sources(workspace, serve({"/docs.json": b'["one", "two"]'}) + "/docs.json")
-    table = ensure_documents(problem(), workspace)
-    assert table["text"].to_pylist() == ["one", "two"]
-    assert recorded_files(workspace, "tiny") == {"data/proxy/docs.json": sha256(b'["one", "two"]')}
-
-
-def test_the_next_address_is_tried(workspace: Workspace, serve: Serve) -> None:
-    server = serve({"/docs.json": b'["one"]', "/page": b"<html>log in</html>"})
+    """From the first address that has it."""
+    server = serve({"/docs.json": b'["one", "two"]', "/page": b"<html>log in</html>"})
     sources(workspace, f"{server}/gone.json", f"{server}/page", f"{server}/docs.json")
-    assert ensure_documents(problem(), workspace).num_rows == 1
+    assert ensure_documents(problem(), workspace)["text"].to_pylist() == ["one", "two"]
+    assert recorded_files(workspace, "tiny") == {"data/proxy/docs.json": sha256(b'["one", "two"]')}
 
 
 @pytest.mark.parametrize(
@@ -111,22 +106,22 @@ def test_a_bad_answer_leaves_nothing(
 
 
 @pytest.mark.parametrize(
-    ("urls", "offline", "reason"),
+    ("urls", "offline"),
     [
-        (["http://127.0.0.1:9/docs.json"], False, "refused"),
-        (["ftp://127.0.0.1/docs.json"], False, "not an http"),
-        (["http://127.0.0.1:9/docs.json"], True, r"\(offline\)"),
-        ([], False, r"no address in data/sources\.yml"),
+        (["http://127.0.0.1:9/docs.json"], False),
+        (["ftp://127.0.0.1/docs.json"], False),
+        (["http://127.0.0.1:9/docs.json"], True),
+        ([], False),
     ],
 )
-def test_without_network_one_line_says_what_to_place(
-    workspace: Workspace, urls: list[str], offline: bool, reason: str
+def test_without_network_the_missing_file_is_named(
+    workspace: Workspace, urls: list[str], offline: bool
 ) -> None:
     sources(workspace, *urls)
-    with pytest.raises(LockedFileError, match=reason) as caught:
+    with pytest.raises(LockedFileError) as caught:
         ensure_documents(problem(), workspace, offline=offline)
-    assert caught.value.exit_code == 3
-    assert "\n" not in str(caught.value)
+    assert (caught.value.code, caught.value.exit_code) == ("locked-file-missing", 3)
+    assert caught.value.where == "data/proxy/docs.json"
 
 
 def test_a_file_placed_by_hand_is_locked_at_first_use(workspace: Workspace) -> None:
@@ -135,8 +130,10 @@ def test_a_file_placed_by_hand_is_locked_at_first_use(workspace: Workspace) -> N
     path.write_bytes(b'["changed"]')
     with pytest.raises(LockedFileError) as caught:
         ensure_documents(problem(), workspace)
-    for part in ("data/proxy/docs.json", sha256(b'["one"]'), sha256(b'["changed"]')):
-        assert part in str(caught.value)
+    assert (caught.value.code, caught.value.where) == (
+        "locked-file-changed",
+        "data/proxy/docs.json",
+    )
     assert path.read_bytes() == b'["changed"]', "the user's file is never overwritten"
 
 
@@ -149,8 +146,7 @@ def test_a_copy_of_a_problem_has_the_addresses_of_its_files(
     Path("mine.yml").write_text(PROBLEM_FILE.replace("name: tiny", "name: mine"))
     code, output = run("--problem", "mine.yml", "--only", "documents")
     assert (code, "documents: 2" in output) == (0, True), output
-    code, output = run("--problem", "mine.yml", "--only", "target")
-    assert code == 3 and "no address in data/sources.yml" in output
+    assert run("--problem", "mine.yml", "--only", "target")[0] == 3
 
 
 @pytest.mark.parametrize("text", ["- a\n", "tiny: [a]\n", "tiny: {\n"])
@@ -264,15 +260,19 @@ def test_a_revision_that_was_edited_is_the_one_that_is_fetched(
     assert edited.locate(ProblemFolders(workspace, "tiny")).revision == "decade"
 
 
+def refused(workspace: Workspace, offline: bool = False) -> tuple[str, str]:
+    with pytest.raises(TokenmartError) as caught:
+        located(workspace, offline)
+    assert "\n" not in caught.value.message
+    return caught.value.code, caught.value.where
+
+
+@pytest.mark.parametrize("weights", ["pytorch_model.bin", "training_args.bin"])
 def test_pickled_weights_are_refused_before_they_are_fetched(
-    workspace: Workspace, hub: SimpleNamespace
+    workspace: Workspace, hub: SimpleNamespace, weights: str
 ) -> None:
-    hub.files = ["config.json", "pytorch_model.bin"]
-    with pytest.raises(TokenmartError, match=r"only pickled ones.* `pickled: true` in its source"):
-        located(workspace)
-    hub.files = ["config.json", "training_args.bin"]
-    with pytest.raises(TokenmartError, match="has no safetensors weights; correct `revision`"):
-        located(workspace)
+    hub.files = ["config.json", weights]
+    assert refused(workspace) == ("no-weights", "org/model")
     assert hub.calls == []
 
 
@@ -296,8 +296,7 @@ def test_a_missing_shard_is_noticed(workspace: Workspace, hub: SimpleNamespace) 
     folder = located(workspace).path
     index = {"weight_map": {"a": "model-00001.safetensors", "b": "model-00002.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(TokenmartError, match="not fetched yet"):
-        located(workspace, offline=True)
+    assert refused(workspace, offline=True) == ("offline", "org/model")
 
 
 @pytest.mark.parametrize(
@@ -312,10 +311,7 @@ def test_hub_failures_are_one_line(
     workspace: Workspace, hub: SimpleNamespace, error: Exception
 ) -> None:
     hub.main = error
-    with pytest.raises(TokenmartError) as caught:
-        located(workspace)
-    assert (caught.value.code, caught.value.where) == ("hub", "org/model")
-    assert "\n" not in caught.value.message and type(error).__name__ in caught.value.message
+    assert refused(workspace) == ("hub", "org/model")
 
 
 # The command
@@ -335,36 +331,29 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_the_command_says_what_it_has(workspace: Workspace) -> None:
+def test_the_command_lists_and_fetches(workspace: Workspace) -> None:
     (workspace.problems / "tiny.yml").write_text(PROBLEM_FILE)
-    code, output = run("--problem", "tiny", "--dry-run")
-    assert code == 0
-    assert output.count("missing") == 3
+    assert run("--problem", "tiny", "--dry-run")[1].count("missing") == 3
     code, output = run("--problem", "tiny")
-    assert code == 3
-    for missing in ("contains no config.json", "docs.json: missing", "target.json: missing"):
-        assert missing in output, "everything that is missing is said at once"
-    assert output.count("\n") == 4 and output.startswith("note: this downloads the target")
+    assert (code, output.count("error: ")) == (3, 3), "all that is missing is reported at once"
     place_locked(workspace, b'["one", "two"]')
     code, output = run("--problem", "tiny", "--only", "documents")
     assert (code, "documents: 2" in output) == (0, True)
-    assert "here     documents" in run("--problem", "tiny", "--dry-run")[1]
+    assert run("--problem", "tiny", "--dry-run")[1].count("missing") == 2
 
 
 def test_a_target_is_locked_when_it_is_one(workspace: Workspace, serve: Serve) -> None:
     url = serve({"/t.json": b"{}"}) + "/t.json"
     text = PROBLEM_FILE.replace("target.json}", f"target.json, url: '{url}'}}")
     (workspace.problems / "tiny.yml").write_text(text)
-    code, output = run("--problem", "tiny", "--only", "target")
-    assert code == 3 and "target file contains no model" in output
+    assert run("--problem", "tiny", "--only", "target")[0] == 3
     assert recorded_files(workspace, "tiny") == {}
     path = workspace.root / "results" / "target.json"
     path.write_text('{"m": 1.0}')
     assert run("--problem", "tiny", "--only", "target")[0] == 0
     assert recorded_files(workspace, "tiny") == {"results/target.json": sha256(b'{"m": 1.0}')}
     path.write_text('{"m": 2.0}')
-    code, output = run("--problem", "tiny", "--only", "target")
-    assert code == 3 and "results/target.json: changed since it was locked" in output
+    assert run("--problem", "tiny", "--only", "target")[0] == 3
 
 
 def test_fetching_a_target_warns_that_preregistration_closes(workspace: Workspace) -> None:
@@ -372,11 +361,7 @@ def test_fetching_a_target_warns_that_preregistration_closes(workspace: Workspac
     (workspace.problems / "tiny.yml").write_text(PROBLEM_FILE)
 
     def told(*arguments: str) -> bool:
-        output = run("--problem", "tiny", *arguments, "--dry-run")[1]
-        said = output.startswith("note: this downloads the target; preregistration is closed")
-        assert said == ("tokenmart data fetch --problem tiny --only documents, and" in output)
-        assert said == ("tokenmart preregister --problem tiny --metric METRIC/VARIANT" in output)
-        return said
+        return run("--problem", "tiny", *arguments, "--dry-run")[1].startswith("note: ")
 
     assert told() and told("--only", "target")
     assert not told("--only", "documents") and not told("--offline")
@@ -392,8 +377,7 @@ def test_the_command_refuses_what_does_not_go_together(workspace: Workspace) -> 
     (workspace.problems / "tiny.yml").write_text(PROBLEM_FILE)
     assert run("--problem", "tiny", "--only", "target", "--model", "m")[0] == 2
     assert run("--problem", "tiny", "--only", "everything")[0] == 2
-    code, output = run("--problem", "tiny", "--model", "x")
-    assert (code, "its models are: m" in output) == (1, True)
+    assert run("--problem", "tiny", "--model", "x")[0] == 1
 
 
 def test_fetching_imports_no_torch(workspace: Workspace) -> None:
