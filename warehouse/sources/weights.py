@@ -95,7 +95,8 @@ class LocalSource(_PlacedSource):
         safe = has_weights(folder, SAFETENSORS)
         pickled = self.pickled and not safe and has_weights(folder, PICKLED)
         if not (folder / "config.json").is_file() or not (safe or pickled):
-            refuse_missing_shards(f"{full_id}: source.path {folder}", folder, SAFETENSORS)
+            for pattern in (SAFETENSORS, PICKLED) if self.pickled else (SAFETENSORS,):
+                refuse_missing_shards(f"{full_id}: source.path {folder}", folder, pattern)
             raise _no_weights(full_id, f"source.path {folder}", folder)
         hashed = (".bin", *_HASHED) if pickled else _HASHED
         files = [path for path in sorted(folder.iterdir()) if path.suffix in hashed]

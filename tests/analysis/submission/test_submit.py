@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from analysis.submission import cli
 from analysis.submission.bundle import bundle_page, compute_budget
 from analysis.submission.reproduce import _differences
-from warehouse.metrics.manifest import manifest_path
 from warehouse.files import sha256_file
+from warehouse.metrics.manifest import manifest_path
 
 
 @pytest.fixture

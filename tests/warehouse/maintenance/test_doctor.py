@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from tokenmart import cli
+from warehouse.files import sha256_file
 from warehouse.maintenance import doctor
 from warehouse.maintenance.doctor import Check, devices, examine
 from warehouse.paths import Workspace
-from warehouse.files import sha256_file
 from warehouse.sources.lock_file import check_sha256
 
 PROBLEMS = Path(__file__).parents[3] / "data" / "problems"
