@@ -81,7 +81,7 @@ def define(workspace: Workspace, problem: Problem, text: str) -> RegisteredMetri
 
 def _check_variant(problem: Problem, family: Metric, text: str, variant: str) -> None:
     """Refuse a name that no value will ever have in the problem; the message has those it has."""
-    contexts = problem.contexts.get(family.needs, [])
+    contexts = problem.suffixes(family.needs)
     if not contexts:
         raise TokenmartError(
             f"--metric {text}: {family.name} needs a {family.needs} probe, and problem "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -101,7 +101,7 @@ def correlate(
         where problem = 'minilong' and condition = 'full' and position > 1000 group by model_id"
     """
     from analysis.ranking.ideas import idea_from_file, idea_from_sql
-    from analysis.ranking.loading import load_table
+    from analysis.ranking.loading import load_table, record_tested
     from analysis.ranking.results import rank_metrics
     from analysis.ranking.view import print_ranking
     from warehouse.paths import find_workspace
@@ -116,14 +116,16 @@ def correlate(
         ideas = idea_from_sql(sql, chosen, name)
     elif values is not None:
         ideas = idea_from_file(values, chosen, name)
-    if metrics:  # a wrong name is refused before the record
-        load_table(chosen, workspace, ideas, better).named(metrics)
-    table = load_table(chosen, workspace, ideas, better, record=True)
+    table = load_table(chosen, workspace, ideas, better)
+    table.named(metrics)
     ranking = rank_metrics(table, seed, resamples)
     rows = ranking.shown(metrics)
     if as_json:
-        _print_json(ranking, rows, top, workspace)
+        record = _detailed_record(ranking, rows, top, workspace)
+        record_tested(table, workspace)
+        click.echo(json.dumps(record, indent=2, allow_nan=False))
     else:
+        record_tested(table, workspace)
         follow = f"`tokenmart select --problem {table.option}`"
         print_ranking(ranking, rows, top or ROWS, follow, wide=wide, explain=explain)
 
@@ -165,7 +167,7 @@ def select(
     tokenmart select --problem minilong
     tokenmart select --problem minilong --json > selection.json
     """
-    from analysis.ranking.loading import load_table
+    from analysis.ranking.loading import load_table, record_tested
     from analysis.ranking.record import ranking_record
     from analysis.ranking.results import rank_metrics
     from analysis.ranking.view import print_ranking
@@ -174,12 +176,12 @@ def select(
 
     workspace = find_workspace()
     ranked = load_ranked(problem, workspace)
-    if metrics:
-        load_table(ranked, workspace).named(metrics)  # a wrong name is refused before the record
-    table = load_table(ranked, workspace, record=True)
+    table = load_table(ranked, workspace)
+    table.named(metrics)
     ranking = rank_metrics(table, seed, splits=splits, unofficial=unofficial)
     named = {id(row.column) for row in ranking.shown(metrics)}
     rows = [row for row in ranking.candidates if id(row.column) in named]
+    record_tested(table, workspace)
     if as_json:
         record = ranking_record(ranking, rows)
         click.echo(json.dumps(record, indent=2, allow_nan=False))
@@ -194,9 +196,9 @@ def select(
     print_ranking(ranking, rows, top or ROWS, follow, choosing=True, wide=wide, explain=explain)
 
 
-def _print_json(
+def _detailed_record(
     ranking: Ranking, rows: Sequence[Row], top: int | None, workspace: Workspace
-) -> None:
+) -> dict[str, Any]:
     """The record of these rows; ideas, the baseline and the first `top` get bootstrap intervals."""
     from analysis.ranking.loading import parts_reader
     from analysis.ranking.record import ranking_record
@@ -210,5 +212,4 @@ def _print_json(
     with progress_bar(len(columns), "variants", len(columns)) as progress:
         found = detailed(ranking, columns, parts_reader(workspace, ranking.table), progress)
     of_column = {id(row.column): row for row in found.rows}
-    record = ranking_record(found, [of_column[id(row.column)] for row in rows])
-    click.echo(json.dumps(record, indent=2, allow_nan=False))
+    return ranking_record(found, [of_column[id(row.column)] for row in rows])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from analysis.ranking.loading import load_table
+from analysis.ranking.loading import load_table, record_tested
 from analysis.ranking.metric_table import Direction
 from analysis.ranking.record import row_record
 from analysis.ranking.results import rank_metrics
@@ -185,8 +185,9 @@ def correlate(
     if values is not None:
         table = _table(values)
         ideas = idea_from_rows(table.to_pylist(), table.column_names, problem, name)
-    columns = load_table(problem, workspace, ideas, better, record=True)
+    columns = load_table(problem, workspace, ideas, better)
     board = rank_metrics(columns, seed)
+    record_tested(columns, workspace)
     rows = [
         row_record(row)
         | {"ci95_low": number(row.interval.low), "ci95_high": number(row.interval.high)}

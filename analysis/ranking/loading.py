@@ -80,7 +80,6 @@ def load_table(
     workspace: Workspace,
     ideas: Sequence[Try] = (),
     better: Direction = "higher",
-    record: bool = False,
 ) -> MetricTable:
     """Read the marts and the target of a problem.
 
@@ -89,12 +88,11 @@ def load_table(
         workspace: with the DuckDB file and the locked files.
         ideas: to rank together with the variants of the build.
         better: which values of the ideas are better.
-        record: the metrics and ideas as tested, as every command does that shows results.
 
     Raises:
         TokenmartError: no mart, no value, or no target.
         LockedFileError: the target file is missing or changed.
-        StorageError: the record of what was tested can't be read or written.
+        StorageError: the record of what was tested can't be read.
     """
     with connect_read_only(workspace) as connection:
         values = connection.execute(
@@ -158,8 +156,6 @@ def load_table(
     present = (*built, *ideas)
     besides = tested_besides(workspace, problem.name, present)
     registered = preregistered_metrics(workspace, problem)
-    if record:
-        remember(workspace, problem.name, present)
     return MetricTable(
         problem=problem.name,
         models=models,
@@ -173,11 +169,24 @@ def load_table(
         tried=tuple(
             _column_of_try(entry, models, of_metric.get(entry.metric)) for entry in besides
         ),
+        present=present,
         registered=registered,
         baseline=problem.baseline,
         extracted=frozenset(model_id for _, model_id in formats),
         asked=problem.asked,
     )
+
+
+def record_tested(table: MetricTable, workspace: Workspace) -> None:
+    """Record the metrics and ideas of a table as tested.
+
+    Every command does that when its results are computed and none has been shown: a command that
+    fails counts nothing, and nothing that was seen stays uncounted.
+
+    Raises:
+        StorageError: the record can't be read or written.
+    """
+    remember(workspace, table.problem, table.present)
 
 
 def lengths_read(connection: duckdb.DuckDBPyConnection, problem: Ranked) -> list[tuple[int, str]]:

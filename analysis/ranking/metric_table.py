@@ -16,7 +16,7 @@ from warehouse.terminal import counted, listed
 
 if TYPE_CHECKING:
     from analysis.preregistration.entries import PreregisteredMetric
-    from warehouse.metrics.tries import Kind
+    from warehouse.metrics.tries import Kind, Try
 
 NAMED_MODELS = 3
 """Number of models that a message names; the others are counted."""
@@ -87,6 +87,7 @@ class MetricTable:
     models: those with a target score, in the problem's order.
     target: `[models]`.
     columns: of the present build, and ideas that are being asked about.
+    present: the same as entries of the record of metrics tested.
     tried: other metrics ever tested for the problem; every adjustment counts them.
     registered: preregistered metrics.
     baseline: name of the column that the others are compared with; empty for perplexity.
@@ -109,6 +110,7 @@ class MetricTable:
     dtypes: dict[str, tuple[str, ...]]
     lengths: dict[int, tuple[str, ...]] = field(default_factory=dict)
     outdated: bool = False
+    present: tuple[Try, ...] = ()
     tried: tuple[MetricColumn, ...] = ()
     registered: tuple[PreregisteredMetric, ...] = ()
     baseline: str = ""

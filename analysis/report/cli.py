@@ -49,7 +49,7 @@ def report(
     tokenmart report --problem minilong --out report.html
     tokenmart report --problem minilong --figures figures/
     """
-    from analysis.ranking.loading import load_table, load_target
+    from analysis.ranking.loading import load_table, load_target, record_tested
     from analysis.report.data import detailed_rows, gather
     from analysis.report.drawing import file_png, file_svg
     from analysis.report.overview import overview
@@ -66,13 +66,15 @@ def report(
     chosen = load_ranked(problem, workspace)
     scored = len(load_target(chosen, workspace)[0]) if chosen.target is not None else 0
     enough = scored >= FEWEST_SCORED
-    table = load_table(chosen, workspace, record=True) if enough else None
+    table = load_table(chosen, workspace) if enough else None
     steps = FIGURES_OF_THE_PAGE + (detailed_rows(table) if table else 0)
     with progress_bar(steps, "steps") as progress:
         data = gather(table, workspace, seed, resamples, progress) if table else None
         settings = {"seed": seed, "resamples": resamples}
         found = overview(chosen, workspace, table, settings, scored)
         page = report_page(found, data, progress)
+    if table is not None:
+        record_tested(table, workspace)
     write_whole(out, page)
     click.echo(f"written {out} ({file_size(len(page.encode()))})")
     if data is None:

@@ -14,7 +14,7 @@ from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.ranking.loading import load_table, remedy_without_target
+from analysis.ranking.loading import load_table, record_tested, remedy_without_target
 from analysis.ranking.metric_table import MetricColumn
 from analysis.submission.bundle import (
     BUNDLE_FILE,
@@ -102,8 +102,9 @@ def find_subject(workspace: Workspace, request: SubmissionRequest) -> Subject:
         TokenmartError: the metric or the target is not in the warehouse.
     """
     problem = load_problem(request.problem, workspace)
-    table = load_table(problem, workspace, record=True)
+    table = load_table(problem, workspace)
     column = table.column(request.metric)
+    record_tested(table, workspace)
     lineage = read_lineage(manifest_path(workspace), column.metric)
     return Subject(workspace, problem, table, column, lineage)
 
@@ -167,12 +168,9 @@ def _check_coverage(subject: Subject) -> None:
             " from coverage where problem = ? and model_id in ? order by model_id, condition",
             [problem.name, [model.model_id for model in problem.ranked_models]],
         ).fetchall()
-    behind = problem.conditions_behind(column.variant.partition("@")[2])
-    needed = [
-        row
-        for row in rows
-        if row[2] == "full" or (subject.lineage.needs != "full" and row[1] in behind)
-    ]
+    context = (subject.lineage.needs, column.variant.partition("@")[2])
+    behind = {name for each in problem.contexts if each[:2] == context for name in each.conditions}
+    needed = [row for row in rows if row[2] == "full" or row[1] in behind]
     seen = {row[0] for row in needed}
     gaps = [f"{m.full_id} (nothing)" for m in problem.ranked_models if m.model_id not in seen]
     gaps += [

@@ -59,9 +59,7 @@ def entries(
         for name, found in metrics.items()
         for variant, settings in found.variants.items()
         for shown in (
-            [variant]
-            if problem is None
-            else in_contexts(variant, problem.contexts.get(found.needs, ()))
+            [variant] if problem is None else in_contexts(variant, problem.suffixes(found.needs))
         )
         if metric in (None, name) and family in (None, found.family)
         if found.admissible or not admissible

@@ -7,9 +7,8 @@ subclass of `Probe` with its parameters as fields, and a function from tokens to
 from __future__ import annotations
 
 import importlib
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar
 
@@ -22,8 +21,6 @@ from warehouse.probes.request import Build, Condition, ConditionKind
 PROBE_NAME = r"^[a-z][a-z0-9_]{0,99}$"
 NO_PARAMETERS = {"kind", "name", "top_k"}
 """Fields of a probe that its rows do not depend on."""
-_HALF = re.compile(r"_(with_document|without_document|present|absent)$")
-"""Retrieval and needle probes make two conditions, each of a kind of its own."""
 
 
 class Probe(FileModel, ABC):
@@ -77,50 +74,3 @@ def condition_kinds() -> Mapping[str, ConditionKind]:
         importlib.import_module(f"{__package__}.{module}")
     probes = plugins.kinds(Probe, "probes").values()  # type: ignore[type-abstract]
     return {kind.name: kind for probe in probes for kind in probe.condition_kinds}
-
-
-def contexts(
-    conditions: Sequence[Condition], compare: Iterable[tuple[str, str]]
-) -> dict[str, list[str]]:
-    """Probe that a metric family `needs` → the suffixes after `@` in its variants' names; `""` for
-    none.
-
-    The same rules as those of `expected_values.sql`, before anything is extracted.
-
-    Args:
-        conditions: of all probes of the problem.
-        compare: pairs of conditions that its file declares, the longer context first.
-    """
-    by_name = {each.name: each for each in conditions}
-    full = [each.name for each in conditions if each.kind.name == "full"]
-    windows = [each.name for each in conditions if each.kind.name == "window"]
-    pairs = [(window, window) for _ in full for window in windows]
-    for long, short in compare:
-        whole = by_name[long].kind.name == "full"
-        pairs.append((short if whole else f"{short}_in_{long}", short))
-    found: dict[str, dict[str, None]] = {}
-    for each in conditions:
-        if each.kind.name not in ("full", "window"):
-            found.setdefault(_HALF.sub("", each.kind.name), {})[each.probe] = None
-    if full:
-        found["full"] = {"": None}
-    for suffix, short in pairs:
-        found.setdefault("window", {})[suffix] = None
-        if by_name[short].top_k:
-            found.setdefault("choices", {})[suffix] = None
-    return {needs: list(suffixes) for needs, suffixes in found.items()}
-
-
-def conditions_behind(
-    suffix: str, conditions: Sequence[Condition], compare: Iterable[tuple[str, str]]
-) -> set[str]:
-    """Names of the conditions that a variant with this suffix is computed from, besides `full`.
-
-    Args:
-        suffix: what follows `@` in the variant's name: a condition, a probe, or a declared pair.
-        conditions, compare: as in `contexts`.
-    """
-    for long, short in compare:
-        if suffix == f"{short}_in_{long}":
-            return {short, long}
-    return {each.name for each in conditions if suffix in (each.name, each.probe)}

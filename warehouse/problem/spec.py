@@ -18,7 +18,8 @@ import warehouse.probes.lookup  # noqa: F401
 from warehouse.errors import ProblemFileError
 from warehouse.file_model import FileModel, increasing, one_of
 from warehouse.paths import Workspace, recorded_file
-from warehouse.probes.probe import Probe, conditions_behind, contexts
+from warehouse.probes.contexts import Context, contexts
+from warehouse.probes.probe import Probe
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.problem_files import (
     Ranked,
@@ -174,14 +175,13 @@ class Problem(FileModel):
         return tuple(model for model in self.models if not model.on_request)
 
     @property
-    def contexts(self) -> dict[str, list[str]]:
-        """Probe that a metric family `needs` → suffix after `@` in its variants' names."""
+    def contexts(self) -> tuple[Context, ...]:
+        """The contexts of variants of metrics."""
         return contexts([each for p in self.probes for each in p.conditions()], self.compare)
 
-    def conditions_behind(self, suffix: str) -> set[str]:
-        """Conditions that a variant with this suffix after `@` is computed from, besides `full`."""
-        conditions = [each for p in self.probes for each in p.conditions()]
-        return conditions_behind(suffix, conditions, self.compare)
+    def suffixes(self, needs: str) -> list[str]:
+        """What follows `@` in the variants of a metric family that needs such a probe."""
+        return [each.suffix for each in self.contexts if each.needs == needs]
 
     def model(self, name: str) -> ModelSpec:
         """The model with this full id or slug.

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from warehouse.paths import Workspace
 from warehouse.plugins import folders
+from warehouse.probes.contexts import CONTEXTS
 from warehouse.store.schema import TOKENS, UNITS, UNITS_KEY, Table, all_tables
 from warehouse.store.stored_files import refuse_faults, table_source
 
@@ -29,9 +30,9 @@ _SQL_TYPES = {
 
 
 def public_views() -> list[str]:
-    """Names of the views of tables and ledgers; target scores have none."""
+    """Names of the views: of tables, of ledgers, and the contexts; target scores have none."""
     tables = metric_tables()
-    return [*tables, *(table.ledger for table in tables.values() if table.ledger)]
+    return [*tables, *(table.ledger for table in tables.values() if table.ledger), "contexts"]
 
 
 def metric_tables() -> dict[str, Table]:
@@ -58,6 +59,7 @@ def create_views(
         create_table_view(connection, "main", name, files)
         if table.ledger:
             create_ledger_view(connection, "main", table.ledger, files)
+    connection.execute(f"create or replace view main.contexts as {CONTEXTS}")
     for top in (Path(__file__).parent, *folders()):
         if (macros := top / "macros.sql").is_file():
             connection.execute(macros.read_text(encoding="utf-8"))

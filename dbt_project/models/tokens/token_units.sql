@@ -14,8 +14,9 @@ lineup as (
     select * from {{ source('extract', 'lineup') }}
 ),
 
-declared_pairs as (
-    select * from {{ source('extract', 'condition_pairs') }}
+compared as (
+    select * from {{ source('extract', 'contexts') }}
+    where needs = 'window'
 ),
 
 tokens as (
@@ -99,24 +100,19 @@ text_ends as (
     group by tokenizations.problem, tokenizations.doc_id
 ),
 
--- Every window is compared with the whole document, and whatever the problem file declares.
 pairs as (
     select
         long_context.*,
         short_context.condition as short_condition,
         short_context.context_id as short_context_id,
-        case
-            when long_context.condition_kind = 'full' then short_context.condition
-            else concat(short_context.condition, '_in_', long_context.condition)
-        end as pair
+        compared.context as pair
     from contexts as long_context
-    inner join contexts as short_context using (problem, model_id, doc_id)
-    left join declared_pairs
-        on long_context.problem = declared_pairs.problem
-        and long_context.condition = declared_pairs.condition
-        and short_context.condition = declared_pairs.short_condition
-    where declared_pairs.condition is not null
-        or (long_context.condition_kind = 'full' and short_context.condition_kind = 'window')
+    inner join compared using (problem, condition)
+    inner join contexts as short_context
+        on long_context.problem = short_context.problem
+        and long_context.model_id = short_context.model_id
+        and long_context.doc_id = short_context.doc_id
+        and compared.short_condition = short_context.condition
 ),
 
 -- A document without any shorter context is a unit, too.

@@ -10,6 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from analysis.ranking import cli
+from warehouse.metrics.tries import tries
+from warehouse.paths import find_workspace
 
 
 def run(command, *arguments):
@@ -71,6 +73,34 @@ def test_ideas_are_counted_for_ever_and_once(minilong):
     least = "least_spearman_that_excludes_0"
     assert after[least] > before[least] + 0.01
     assert selected()["tried"] == after["tried"] and selected()["tested"] == after["tested"] == 14
+
+
+@pytest.mark.parametrize("name", ["correlate", "select", "json"])
+def test_a_command_that_fails_counts_nothing_and_one_that_was_shown_once(
+    minilong, monkeypatch, name
+):
+    """In the record: nothing before results are computed, everything before they are printed."""
+    workspace = find_workspace()
+    command = {"select": cli.select}.get(name, cli.correlate)
+    options = ("--json",) if name == "json" else ()
+    if command is cli.correlate:
+        options = ("--sql", OF_PERPLEXITY, "--better", "lower", *options)
+    counted = 8 + (command is cli.correlate)
+
+    def interrupted(*_args, **_kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("analysis.ranking.results.rank_metrics", interrupted)
+        assert run(command, *options).exit_code != 0
+    assert tries(workspace, "minilong") == []
+    with monkeypatch.context() as patch:
+        patch.setattr("analysis.ranking.view.print_ranking", interrupted)
+        patch.setattr(f"{cli.__name__}.click.echo", interrupted)
+        assert run(command, *options).exit_code != 0
+    assert len(tries(workspace, "minilong")) == counted
+    assert run(command, *options).exit_code == 0
+    assert len(tries(workspace, "minilong")) == correlated()["tried"]["all"] == counted
 
 
 def test_narrowing_what_is_shown_changes_no_number(minilong):

@@ -82,22 +82,3 @@ def test_pairs_that_can_not_be_compared_are_refused(
         load(workspace, more)
     where = f"{workspace.problems / 'tiny.yml'}:{line}"
     assert (refused.value.code, refused.value.where) == ("value-error", where)
-
-
-def test_contexts_are_the_names_after_the_at_sign(workspace: Workspace) -> None:
-    """As `expected_values.sql` names them."""
-    more = """\
-  - {kind: window, name: window_16, context: 16, stride: 4, top_k: 3}
-  - {kind: retrieval, name: lookup, excerpts: 1, excerpt_tokens: 4, answer_tokens: 2, min_gap: 2,
-     controls: [tail]}
-compare: [[full, ladder_8], [ladder_16, ladder_8]]
-"""
-    assert load(workspace, more).contexts == {
-        "full": [""],
-        "window": ["window_8", "window_16", "ladder_8", "ladder_8_in_ladder_16"],
-        "choices": ["window_16"],
-        "ladder": ["ladder"],
-        "needle": ["needle"],
-        "retrieval": ["lookup"],
-        "retrieval_tail": ["lookup"],
-    }

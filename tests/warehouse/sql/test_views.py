@@ -50,7 +50,8 @@ def expected() -> dict[str, Columns]:
         if table.ledger:
             found[name].append(("nll", dict(of_schema(TOKENS))["logprob"]))
             found[table.ledger] = of_schema(UNITS)
-    return found
+    names = ("problem", "needs", "context", "condition", "short_condition")
+    return found | {"contexts": [(name, "VARCHAR") for name in names]}
 
 
 def test_the_views_are_those_of_the_schemas_with_and_without_files(workspace: Workspace) -> None:
