@@ -79,7 +79,7 @@ DEMO = click.option("--demo", is_flag=True, help="Use only the problem's small d
     "that would not finish in time.",
 )
 @click.option(
-    "--force", is_flag=True, help="Replace finished units that read more tokens than this run does."
+    "--force", is_flag=True, help="Replace finished units that have more than this run computes."
 )
 @click.option("--as-worker", hidden=True, help="Be a worker of the run that started at this time.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and its cost, and compute nothing.")
@@ -140,7 +140,7 @@ def extract(
         return
     if where == "cpu" and as_worker is None and on is None:
         _guard_processor(plan, asked_by_name=device == "cpu" or hours is not None)
-    corpus = ensure_documents(problem, workspace)
+    corpus = ensure_documents(problem, workspace, force=selection.force)
     documents = documents_of(corpus, selection.documents, selection.conditions)
     store_pairs(problem, workspace)
     store_lineup(problem, workspace)
@@ -254,6 +254,7 @@ def status(problem: str, by_condition: bool, wide: bool, as_json: bool) -> None:
     type=click.IntRange(1),
     help="Number of contexts per model, instead of the problem file's.",
 )
+@click.option("--force", is_flag=True, help="Replace answers to more questions than this run asks.")
 def recall(problem_name: str, demo: bool, device: str, contexts: int | None, **chosen: Any) -> None:
     """Measure the recall target of a problem with tasks modelled on RULER.
 

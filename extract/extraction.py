@@ -22,7 +22,13 @@ from extract.failures import (
 )
 from extract.planning.cost import PlannedWork, WithinUnit, checked_memory
 from extract.planning.memory import Footprint
-from extract.planning.plan import Document, ModelPlan, plan_model, unsettled
+from extract.planning.plan import (
+    Document,
+    ModelPlan,
+    plan_model,
+    refuse_fewer_rows,
+    unsettled,
+)
 from extract.planning.selection import Selection
 from extract.tokenization import TokenizedDocument
 from extract.unit_rows import Job, ScoredUnit, token_rows, top_token_rows, unit_record, write_model
@@ -166,6 +172,7 @@ class Extraction:
         documents = self._tokenize(plan)
         if not documents:
             return
+        refuse_fewer_rows(plan, documents)
         scorer = self._load(plan, next(iter(documents.values())), needed)
         published = time.monotonic()
         with Background() as storing:

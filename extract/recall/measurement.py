@@ -173,6 +173,15 @@ def _measure(
             "shorten target.lengths or set the model's `context`"
         )
     contexts = make_contexts(target, texts)
+    asked = describe_items(target, contexts).num_rows
+    stored = pq.read_metadata(path).num_rows if marks and not there else 0
+    if asked < stored and not selection.force:
+        raise TokenmartError(
+            f"{spec.full_id}: {stored:,} answers are stored and would be replaced by {asked:,}; "
+            "restore the target section of the problem file, or use --force to replace them",
+            code="shorter-run",
+            where=spec.full_id,
+        )
     scorer = None
     # one file, rewritten after each context: a reader never meets half a context
     for number, items in build_items(target, contexts, plan.tokenizer, there):

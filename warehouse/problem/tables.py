@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warehouse.errors import StorageError
+from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 from warehouse.problem.problem_files import record_file
@@ -18,6 +18,7 @@ from warehouse.sources.documents import FolderDocuments, documents_table
 from warehouse.sources.folders import ProblemFolders
 from warehouse.store.parquet_files import read_table, write_table
 from warehouse.store.schema import CONDITION_PAIRS, LINEUP
+from warehouse.terminal import counted
 
 SOURCE_KEY = b"tokenmart.source"
 """Parquet footer key: hash of the corpus a documents table was made from."""
@@ -31,12 +32,17 @@ def documents_path(problem: Problem, workspace: Workspace) -> Path:
     return ProblemFolders(workspace, problem.name).documents_table
 
 
-def ensure_documents(problem: Problem, workspace: Workspace, offline: bool = False) -> pa.Table:
+def ensure_documents(
+    problem: Problem, workspace: Workspace, offline: bool = False, force: bool = False
+) -> pa.Table:
     """The problem's documents, in corpus order; fetched and written at first use.
+
+    Args:
+        force: also where texts are cut shorter than those that finished units read.
 
     Raises:
         LockedFileError: a locked file is missing, changed or malformed.
-        TokenmartError: a package can't be fetched or has another hash.
+        TokenmartError: a package can't be fetched or has another hash, or texts were cut shorter.
     """
     folders = ProblemFolders(workspace, problem.name, offline, problem.asked)
     path = folders.documents_table
@@ -49,9 +55,35 @@ def ensure_documents(problem: Problem, workspace: Workspace, offline: bool = Fal
         whole = [len(document.text) for document in documents]
         if whole != table["characters"].to_pylist():
             footers[WHOLE_KEY] = json.dumps(whole)
+        if not force:
+            _refuse_shorter(path, table, problem, workspace)
         write_table(path, table.replace_schema_metadata(footers))
     record_file(problem, workspace)
     return read_table(path)
+
+
+def _refuse_shorter(path: Path, table: pa.Table, problem: Problem, workspace: Workspace) -> None:
+    """Stop before units of whole texts are replaced by units of their first characters.
+
+    Raises:
+        TokenmartError: they would be.
+    """
+    if not (workspace.tokens / f"problem={problem.name}").is_dir():
+        return
+    try:
+        texts = read_table(path)["text"].to_pylist()
+    except (FileNotFoundError, StorageError):
+        return
+    pairs = zip(texts, table["text"].to_pylist(), table["name"].to_pylist(), strict=False)
+    cut = [name for old, new, name in pairs if len(new) < len(old) and old.startswith(new)]
+    if cut:
+        raise TokenmartError(
+            f"{problem.name}: {counted(len(cut), 'document')} would be cut shorter than the text "
+            f"that was extracted, the first is {cut[0]}; set documents.max_characters as before, "
+            "or use `tokenmart extract --force` to replace the finished units",
+            code="shorter-run",
+            where=cut[0],
+        )
 
 
 def _origin(problem: Problem, folders: ProblemFolders) -> str:
