@@ -22,14 +22,9 @@ from extract.failures import (
 )
 from extract.planning.cost import PlannedWork, WithinUnit, checked_memory
 from extract.planning.memory import Footprint
-from extract.planning.plan import (
-    Document,
-    ModelPlan,
-    plan_model,
-    refuse_fewer_rows,
-    unsettled,
-)
+from extract.planning.plan import Document, ModelPlan, plan_model, unsettled
 from extract.planning.selection import Selection
+from extract.planning.shorter_runs import refuse_fewer_rows
 from extract.tokenization import TokenizedDocument
 from extract.unit_rows import Job, ScoredUnit, token_rows, top_token_rows, unit_record, write_model
 from extract.work_claims import claim

@@ -19,7 +19,7 @@ class Progress(Protocol):
         """Report what was done since the last call.
 
         Args:
-            what: is being done, and of what: `model: document 3`.
+            what: is being done, and of what: `model: document 3`; with `units`, what was finished.
             units: finished since.
             work: done since, in the unit of the total; of no meaning without one.
             computed: whether it took time: units that were there already don't count for the time
@@ -28,7 +28,7 @@ class Progress(Protocol):
 
 
 SECONDS_BEFORE_SHOWN = 2.0
-SECONDS_BETWEEN_LINES = 60.0
+SECONDS_BETWEEN_LINES = 30.0
 SECONDS_OF_SPEED = 10.0
 """Seconds of computing from which a speed, and with it the time left, is known."""
 
@@ -105,6 +105,7 @@ class _Report:
         self.total, self.noun, self.has_work = total, noun, work is not None
         self.all_work = float(total) if work is None else work
         self.units, self.work, self.computed, self.what = 0, 0.0, 0.0, ""
+        self.finished = False
         self.there = there
         self.begun = time.monotonic()
         self.computing: float | None = None
@@ -114,7 +115,10 @@ class _Report:
     def __call__(self, what: str, units: int, work: float = 0.0, computed: bool = True) -> None:
         with self.lock:
             done = work if self.has_work else float(units)
-            self.what = what
+            if not (computed and units):
+                self.what, self.finished = what, False
+            elif self.finished or self._is_end(what):
+                self.what, self.finished = what, True
             self.units += units
             self.work += done
             if computed and done and self.computing is None:
@@ -125,6 +129,11 @@ class _Report:
                 self.there = max(0, self.there[0] - units), max(0.0, self.there[1] - done)
             if self.started:
                 self.show()
+
+    def _is_end(self, what: str) -> bool:
+        """Whether nothing is running once this is finished: it may be stored behind the next."""
+        of_another = what.partition(":")[0] != self.what.partition(":")[0]
+        return of_another or what == self.what.partition(",")[0]
 
     def start(self) -> None:
         with self.lock:
@@ -194,7 +203,7 @@ class _Bar(_Report):
 
 
 class _Lines(_Report):
-    """A line for each new subject, and one a minute while it stays the same, reported or not."""
+    """A line for each new subject, and one each 30 s while it stays the same, reported or not."""
 
     label, said_at = "", 0.0
 
@@ -221,6 +230,6 @@ class _Lines(_Report):
             left = f", {self.left}" if self.has_work and self.left else ""
             click.echo(
                 f"[{now - self.begun:6.0f} s] {share}{self.units + self.there[0]}/{self.total} "
-                f"{self.noun}{left}; now {self.what}",
+                f"{self.noun}{left}; {'finished' if self.finished else 'now'} {self.what}",
                 err=True,
             )

@@ -134,6 +134,7 @@ def measure_recall(target: RecallTarget, selection: Selection, progress: Progres
     for spec in selection.models:
 
         def job(spec: ModelSpec = spec) -> None:
+            progress(f"{spec.full_id}: recall", 0)
             plan = plan_model(selection, spec, [])
             with outcome.messages.about(spec.full_id):
                 outcome.units += _measure(target, plan, texts, progress)

@@ -406,7 +406,7 @@ def test_a_stopped_run_resumes_after_its_last_context(
     assert described["item"].to_pylist() == pieces["item"].to_pylist()
     assert described["task"].to_pylist() == pieces["task"].to_pylist()
     # answers to more questions are not replaced, unless --force says so
-    fewer = target.model_copy(update={"tasks": two[:1]})
+    fewer = target.model_copy(update={"lengths": target.lengths[:1]})
     (failure,) = measure_recall(fewer, chosen, no_progress).failures
     assert failure.model == spec.full_id
     assert pq.read_table(path, partitioning=None).equals(pieces)

@@ -12,8 +12,9 @@ from refusal import refuses
 from tiny_models import PROBES
 from tiny_runs import everything, ok, run
 
-from extract.planning.plan import documents_of, plan_model, refuse_fewer_rows
+from extract.planning.plan import documents_of, plan_model
 from extract.planning.selection import select
+from extract.planning.shorter_runs import refuse_fewer_rows
 from warehouse.paths import Workspace
 from warehouse.problem.spec import load_problem
 from warehouse.problem.tables import ensure_documents

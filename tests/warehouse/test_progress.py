@@ -41,8 +41,8 @@ def test_lines_of_long_work_say_what_is_done_now(monkeypatch: pytest.MonkeyPatch
         report("two: this", 1)
     lines = shown.getvalue().splitlines()
     assert [line.partition("] ")[2] for line in lines] == [
-        "1/3 units; now one: this",
-        "2/3 units; now two: this",
+        "1/3 units; finished one: this",
+        "2/3 units; finished two: this",
     ]
 
 
@@ -77,7 +77,7 @@ def test_the_share_and_the_time_left_follow_the_work(monkeypatch: pytest.MonkeyP
     # the first tokens say nothing of the speed
     assert begun == "55%, 9/10 units; now one: document 9"
     assert re.fullmatch(r"75%, 9/10 units, about \d+ s left; now one: document 9", within), within
-    assert last == "100%, 10/10 units, about 0 s left; now one: document 9"
+    assert last == "100%, 10/10 units, about 0 s left; finished one: document 9"
 
 
 def test_what_is_there_already_takes_no_time_before_it_is_looked_at(
@@ -103,7 +103,7 @@ def test_what_is_there_already_takes_no_time_before_it_is_looked_at(
     assert told == [
         "80%, 8/10 units; now one: planned",
         "85%, 8/10 units; now one: document 9",
-        "90%, 9/10 units, about 2 min left; now one: document 9",
+        "90%, 9/10 units, about 2 min left; finished one: document 9",
     ]
 
 
@@ -120,7 +120,31 @@ def test_no_time_left_is_claimed_from_a_few_seconds(monkeypatch: pytest.MonkeyPa
     assert lefts == ["", "", "", "about 5 min left", "about 4 min left"]
 
 
-def test_a_line_a_minute_also_where_nothing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("calls", "told"),
+    [
+        # a document that is stored while the next is scored
+        ([("m: document 3", 0), ("m: document 4", 0), ("m: document 3", 1)], "now m: document 4"),
+        ([("m: document 3", 0), ("m: document 3", 1)], "finished m: document 3"),
+        ([("m: recall, context 2", 0), ("m: recall", 1)], "finished m: recall"),
+        ([("one: loading", 0), ("two: document 0", 1)], "finished two: document 0"),
+        ([("one", 1), ("two", 1)], "finished two"),
+        ([("one", 1), ("two", 0)], "now two"),
+    ],
+)
+def test_a_finished_step_is_not_what_is_done_now(
+    calls: list[tuple[str, int]], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr("sys.stderr", shown)
+    report = progress._Lines(10, "units", None, (0, 0.0))
+    for call in calls:
+        report(*call)
+    report.show()
+    assert shown.getvalue().strip().rpartition("; ")[2] == told
+
+
+def test_lines_are_repeated_also_where_nothing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "SECONDS_BEFORE_SHOWN", 0.0)
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.02)
     shown = io.StringIO()

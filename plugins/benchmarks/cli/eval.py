@@ -240,6 +240,7 @@ def _run_model(
     notes: list[str] = []
     messages = LibraryMessages()
     try:
+        progress(f"{spec.full_id}: looking for its files", 0)
         with messages.about(spec.full_id):
             plan = plan_model(selection, spec, [])
             run = EvalRun(problem, selection, plan, workspace, progress, too_long=too_long)

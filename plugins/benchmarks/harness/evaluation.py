@@ -136,6 +136,7 @@ class EvalRun:
         )
         scorer.check()
         write_model(plan, scorer.parameters)
+        self.progress(f"{plan.spec.full_id}: scoring", 0)
         return scorer
 
     def run(self, task: EvalTask) -> None:
@@ -148,7 +149,7 @@ class EvalRun:
         ledger = self._ledger(task)
         missing = [unit for unit in task.units if not self._is_done(task, unit, ledger)]
         self.there += len(task.units) - len(missing)
-        self.progress(label, len(task.units) - len(missing))
+        self.progress(label, len(task.units) - len(missing), computed=False)
         if missing:
             with storage_errors(self._scores(task), "see that the folder can be written"):
                 self._scores(task).unlink(missing_ok=True)
