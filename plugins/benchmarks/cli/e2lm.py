@@ -232,9 +232,8 @@ def scoring_methods(
     """Compare scoring methods by decision accuracy.
 
     Decision accuracy is the share of pairs of runs that an early score of a benchmark orders as the
-    benchmark's final score by the target's scoring method does. Intervals resample runs and tasks
-    (all splits of a task together). The held-out scoring method of a task is the best one on all
-    other tasks.
+    benchmark's final score by the target's scoring method does. Intervals resample runs and
+    benchmarks. The held-out scoring method of a benchmark is the best one on all others.
 
     \b
     tokenmart e2lm scoring-methods --problem ladder

@@ -1,14 +1,14 @@
 """Compare scoring methods: how often an early score orders two runs as the final score does.
 
 The decisions are those of the model `int_decision_pairs`. This module averages them, with intervals
-over runs and tasks, and evaluates the best scoring method of some tasks on the others. It also
-compares the decisions of `int_planned_decisions`, which need no evaluation and choose the larger
-run.
+over runs and benchmarks, and evaluates the best scoring method of some benchmarks on the others.
+Each benchmark counts once: a target names either the validation or the test questions of a task. It
+also compares the decisions of `int_planned_decisions`, which need no evaluation and choose the
+larger run.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -27,12 +27,8 @@ from warehouse.terminal import counted
 
 LEVEL = 0.95
 FEWEST_UNITS = 6
-"""Fewest runs of an interval (fewest tasks of one over tasks alone): that from the smallest to the
-largest of 5 values covers their median with 1 - 2 / 2^5 = 94% at most."""
-
-SPLIT = re.compile("(_val|_test|_[0-9]+shot|_zeroshot|_fewshot)+$")
-"""Endings of benchmark names; benchmarks that differ only in these are one task, and are resampled
-and held out together."""
+"""Fewest runs of an interval (fewest benchmarks of one over benchmarks alone): that from the
+smallest to the largest of 5 values covers their median with 1 - 2 / 2^5 = 94% at most."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +43,6 @@ class Decisions:
     related: `[pairs]`, whether both runs are of one family.
     left_out: names of the table's `runs` (recipes, if sizes predict), `scoring_methods` and
         `benchmarks` that are not compared.
-    task: `[benchmarks]` index of the benchmark's task.
     """
 
     methods: tuple[str, ...]
@@ -59,7 +54,6 @@ class Decisions:
     runs: int
     left_out: dict[str, list[str]]
     related: Flags
-    task: np.ndarray[Any, np.dtype[np.intp]]
 
 
 def compare_scoring_methods(
@@ -75,8 +69,8 @@ def compare_scoring_methods(
 
     Returns:
         JSON-ready: for each stage and scoring method, the decision accuracy with its interval over
-        runs and tasks (None with fewer than `FEWEST_UNITS` runs, or if all decisions are right or
-        all wrong), the difference from the target's scoring method, the decision accuracy on pairs
+        runs and benchmarks (None with fewer than `FEWEST_UNITS` runs, or if all decisions are right
+        or all wrong), the difference from the target's scoring method, the decision accuracy on pairs
         of one family, signal quality and signal-to-noise ratio. For each stage, also the decision
         accuracy of the scoring method that was chosen on the other benchmarks.
 
@@ -208,7 +202,6 @@ def _decisions(
             "benchmarks": sorted({row[1] for row in everything}.difference(benchmarks)),
         },
         related=kin[first] == kin[second],
-        task=np.unique([SPLIT.sub("", name) for name in benchmarks], return_inverse=True)[1],
     )
 
 
@@ -250,15 +243,15 @@ def _quality_record(
 ) -> dict[str, Any]:
     """Mean SQ over runs and benchmarks, and median SNR over benchmarks.
 
-    The interval of SQ resamples runs and tasks. The interval of SNR resamples tasks only, because
+    The interval of SQ resamples runs and benchmarks, that of SNR benchmarks only, because
     SNR contains the range over runs, which is smaller in every resample of runs.
     """
     record: dict[str, Any] = dict.fromkeys(("sq", "sq_interval", "snr", "snr_interval"))
     if quality is None:
         return record
     generator = np.random.default_rng(seed)
-    count = int(decisions.task.max()) + 1
-    tasks = _draw(generator, count, resamples)[:, decisions.task]
+    count = len(decisions.benchmarks)
+    tasks = _draw(generator, count, resamples)
     known = np.isfinite(quality.sq)
     if known.any():
         record["sq"] = _rounded(float(np.nanmean(quality.sq)))
@@ -317,12 +310,11 @@ def _stage_record(
     seed: int,
     resamples: int,
 ) -> dict[str, Any]:
-    tasks = int(decisions.task.max()) + 1
     generator = np.random.default_rng(seed)
     drawn = _weighted(
         decisions,
         _draw(generator, decisions.runs, resamples),
-        _draw(generator, tasks, resamples)[:, decisions.task],
+        _draw(generator, len(decisions.benchmarks), resamples),
     )
     enough = decisions.runs >= FEWEST_UNITS
     every = np.ones((1, len(decisions.benchmarks)))
@@ -355,7 +347,6 @@ def _stage_record(
         "pairs": len(decisions.first),
         "pairs_within_families": int(decisions.related.sum()),
         "benchmarks": list(decisions.benchmarks),
-        "tasks": tasks,
         "left_out": decisions.left_out,
         "scoring_methods": rows,
         "held_out": _held_out(decisions, own),
@@ -363,14 +354,14 @@ def _stage_record(
 
 
 def _held_out(decisions: Decisions, own: int | None) -> dict[str, Any]:
-    """Decision accuracy of each task with the scoring method that is best on all other tasks.
+    """Decision accuracy of each benchmark with the scoring method that is best on all others.
 
     If several are best, the first one by name is used."""
     by_benchmark = np.nanmean(decisions.agreement[: decisions.evaluated], axis=2)
     reached = np.empty(by_benchmark.shape[1])
     chosen = Counter[str]()
-    for index, task in enumerate(decisions.task):
-        others = by_benchmark[:, decisions.task != task]
+    for index in range(by_benchmark.shape[1]):
+        others = np.delete(by_benchmark, index, axis=1)
         best = int(np.argmax(others.mean(axis=1))) if others.size else own or 0
         reached[index] = by_benchmark[best, index]
         chosen[decisions.methods[best]] += 1

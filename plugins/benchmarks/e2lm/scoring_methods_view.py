@@ -55,11 +55,11 @@ def print_scoring_methods(found: list[dict[str, Any]], wide: bool = False) -> No
 def _held_out(stage: dict[str, Any]) -> Iterator[str]:
     """Decision accuracy of a scoring method that was chosen on the other tasks."""
     evaluated = [row for row in stage["scoring_methods"] if not row["no_evaluation"]]
-    if stage["tasks"] > 1 and len(evaluated) > 1:
+    if len(stage["benchmarks"]) > 1 and len(evaluated) > 1:
         held_out = stage["held_out"]
         own = _value(held_out["target_scoring_method"], ".3f")
         yield (
-            "held out, the scoring method that is best on the other tasks: "
+            "held out, the scoring method that is best on the other benchmarks: "
             f"{held_out['decision_accuracy']:.3f} (target's: {own})"
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -142,24 +143,19 @@ def test_scoring_methods_of_dclm_are_those_of_brute_force(dclm: dict[str, Any]) 
             assert low < method["decision_accuracy"] < high
 
 
-def test_scoring_methods_of_the_ladder_include_rankings_without_evaluation() -> None:
-    """Over all 20 benchmarks (validation and test of a task count each): by independent code.
-
-    The study counts each task once and has other figures.
-    """
-    singles = {
-        "parameters_x_tokens": 0.9303427419354838,
-        "parameters": 0.8353830645161291,
-    }
+def test_scoring_methods_of_the_ladder_are_those_of_the_study() -> None:
+    """`studies/early_decisions/recompute.py` is a second implementation: each task counts once."""
+    figures = json.loads((SHIPPED.root / "studies/early_decisions/figures.json").read_text())
+    study = figures["olmo"]
     found = compare_scoring_methods("ladder", SHIPPED, seed=0, resamples=50)
     for stage in found["stages"]:
-        without = {
-            row["scoring_method"]: row for row in stage["scoring_methods"] if row["no_evaluation"]
-        }
-        assert without.keys() == {"parameters", "parameters_x_tokens"}
-        for name, row in without.items():
-            assert row["decision_accuracy"] == pytest.approx(singles[name], abs=1e-6)
-            assert row["sq"] is None and name not in stage["held_out"]["chosen"]
+        rows = {row["scoring_method"]: row for row in stage["scoring_methods"]}
+        assert len(stage["benchmarks"]) == study["tasks"] == 13
+        for name, row in (study["stages"][stage["stage"]] | study["without_evaluation"]).items():
+            assert rows[name]["decision_accuracy"] == pytest.approx(row["single"], abs=1e-6)
+        without = [name for name, row in rows.items() if row["no_evaluation"]]
+        assert sorted(without) == ["parameters", "parameters_x_tokens"]
+        assert not set(without) & stage["held_out"]["chosen"].keys()
 
 
 def test_medians_of_repeated_values_are_those_of_numpy() -> None:
