@@ -168,8 +168,6 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
     ),
     **dict.fromkeys(
         (
-            "data import --problem minilong --model gemma3-270m --format token-logprobs mine.jsonl",
-            "data import --problem minilong --model gemma3-270m --format vllm scored.jsonl",
             "data import --problem my_models.yml --model me/alpha --format samples "
             "alpha/samples_*.jsonl",
             "data import --problem my_models.yml --model me/beta --format samples "
@@ -177,8 +175,7 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         ),
         (
             None,
-            "files of other programs: plugins/benchmarks/tests/test_imported_answers.py, "
-            "test_logged_samples.py",
+            "files of other programs: plugins/benchmarks/tests/test_samples.py",
         ),
     ),
     "e2lm scoring-methods --out scoring_methods.json": (

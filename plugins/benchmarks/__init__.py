@@ -24,13 +24,11 @@ def tokenmart_commands() -> dict[str, tuple[str, str]]:
 
 @hookimpl
 def tokenmart_classes(kind: str) -> list[type]:
-    """Importers of answers, and problem files of kind `table`."""
+    """The importer of logged samples, and problem files of kind `table`."""
     if kind == "importers":
-        from plugins.benchmarks.importers.samples import HarnessSamples
-        from plugins.benchmarks.importers.token_logprobs import TokenLogprobs
-        from plugins.benchmarks.importers.vllm import VllmPromptLogprobs
+        from plugins.benchmarks.harness.imports.samples import HarnessSamples
 
-        return [HarnessSamples, TokenLogprobs, VllmPromptLogprobs]
+        return [HarnessSamples]
     if kind == "problem_kinds":
         from plugins.benchmarks.problem_kinds.table import TableKind
 

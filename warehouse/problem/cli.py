@@ -278,8 +278,6 @@ def import_(
     \b
     Formats of benchmark answers:
       samples         samples_<task>_<date>.jsonl of lm-evaluation-harness (--log_samples)
-      token-logprobs  JSON lines or Parquet, a request a line, with lists of its tokens
-      vllm            the same with vLLM's prompt_token_ids and prompt_logprobs
 
     \b
     Formats of key text, for longppl_external; --model names the evaluator:

@@ -70,9 +70,9 @@ def compare_scoring_methods(
     Returns:
         JSON-ready: for each stage and scoring method, the decision accuracy with its interval over
         runs and benchmarks (None with fewer than `FEWEST_UNITS` runs, or if all decisions are right
-        or all wrong), the difference from the target's scoring method, the decision accuracy on pairs
-        of one family, signal quality and signal-to-noise ratio. For each stage, also the decision
-        accuracy of the scoring method that was chosen on the other benchmarks.
+        or all wrong), the difference from the target's scoring method, the decision accuracy on
+        pairs of one family, signal quality and signal-to-noise ratio. For each stage, also the
+        decision accuracy of the scoring method that was chosen on the other benchmarks.
 
     Raises:
         TokenmartError: the problem is unknown or not a table, or has nothing to compare.

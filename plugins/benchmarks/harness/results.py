@@ -9,11 +9,11 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
+from plugins.benchmarks.harness.aggregation import AGGREGATIONS, Aggregation
 from plugins.benchmarks.harness.tasks import EvalTask, EvalUnit, quiet_harness
 
 
@@ -199,19 +199,18 @@ def _metric_rows(
         yield _row(task, name, metric, reason=f"{shown}, not one finite number")
         return
     yield _row(task, name, metric, value=number, items=len(found))
-    way = _item_value(aggregation)
-    if way is None:
+    mean_of = _aggregation(aggregation)
+    if mean_of is None:
         return
-    aggregate, read = way
+    aggregate, read = mean_of
     for item, value in found:
         try:
-            pair = read(value)
+            number, weight = read(value)
         except (TypeError, ValueError, IndexError, ZeroDivisionError):
             continue
-        if math.isfinite(pair[0]):
-            yield _row(
-                task, name, metric, item=item, value=pair[0], weight=pair[1], aggregate=aggregate
-            )
+        if math.isfinite(number):
+            of_item = {"value": number, "weight": weight, "aggregate": aggregate}
+            yield _row(task, name, metric, item=item, **of_item)
 
 
 def _number(value: Any) -> float | None:
@@ -222,35 +221,12 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-_ItemValue = Callable[[Any], tuple[float, float]]
-
-
-def _item_value(aggregation: Any) -> tuple[str, _ItemValue] | None:
-    """Name of the mean, and the function that returns an item's value and weight in it.
-
-    None if the aggregation is not a weighted mean (F1, BLEU, an aggregation of the task's own).
-    """
+def _aggregation(function: Any) -> Aggregation | None:
+    """The mean that an aggregation is; None for F1, BLEU, or an aggregation of the task's own."""
     from lm_eval.api import metrics
 
-    def plain(value: Any) -> tuple[float, float]:
-        if not isinstance(value, Real):
-            raise TypeError
-        return float(value), 1.0
-
-    values: dict[Any, tuple[str, _ItemValue]] = {
-        metrics.mean: ("mean", plain),
-        metrics.perplexity: ("exp", lambda value: (-float(value), 1.0)),
-        metrics.weighted_perplexity: (
-            "exp",
-            lambda value: (-value[0] / value[1], float(value[1])),
-        ),
-        metrics.bits_per_byte: (
-            "mean",
-            lambda value: (-value[0] / value[1] / math.log(2), float(value[1])),
-        ),
-        metrics.brier_score: ("mean", lambda value: (float(metrics.brier_score([value])), 1.0)),
-    }
-    return values.get(aggregation)
+    name = getattr(function, "__name__", "")
+    return AGGREGATIONS.get(name) if function is getattr(metrics, name, None) else None
 
 
 def _row(task: EvalTask, name: str, metric: str, **columns: Any) -> dict[str, Any]:

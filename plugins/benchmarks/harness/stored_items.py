@@ -43,7 +43,9 @@ def refuse_clashes(workspace: Workspace, problem: str, tasks: Iterable[tuple[str
         if seen[folder] != name:
             raise TokenmartError(
                 f"tasks {seen[folder]!r} and {name!r} would share the folder {condition!r}; "
-                "keep them in two problems, or rename one"
+                "keep them in two problems, or rename one",
+                code="shared-folder",
+                where=condition,
             )
 
 

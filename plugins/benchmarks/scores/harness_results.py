@@ -1,7 +1,6 @@
 """Scores in result files of lm-evaluation-harness (`results_<date>.json`).
 
-One file is one model, or one checkpoint of a run. Before 0.4 metrics have no filter, before 0.4.3
-no direction.
+One file is one model, or one checkpoint of a run. Before 0.4.3 metrics have no direction.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from plugins.benchmarks.harness.eval_answer import run_name
 from plugins.benchmarks.harness.imports.sample_files import (
     checkpoint_name,
     facts_of,
     part_of,
+    run_name,
     weights_of,
 )
 from plugins.benchmarks.scores.collected import Collected, Score
@@ -147,10 +146,9 @@ def _scores(path: Path, tree: dict[str, Any], notes: list[str]) -> Iterator[Scor
     if limit:
         notes.append(f"{path}: run with --limit {limit:g}, on a part of the items")
     counted = config.get("model_num_parameters")
-    old = "n-shot" not in tree and "configs" not in tree and "num_fewshot" in config
     left_out: list[str] = []
     for task, values in tree["results"].items():
-        shots = config["num_fewshot"] if old else part_of(tree, "n-shot", task)
+        shots = part_of(tree, "n-shot", task)
         better = part_of(tree, "higher_is_better", task) or {}
         run = run_name(shots if isinstance(shots, int) else None, facts_of(tree, task).chat)
         for key, value in values.items():
@@ -158,7 +156,7 @@ def _scores(path: Path, tree: dict[str, Any], notes: list[str]) -> Iterator[Scor
             if metric.endswith("_stderr") or metric in _COUNTS:
                 continue
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not (comma or old) or not is_number or not math.isfinite(value):
+            if not comma or not is_number or not math.isfinite(value):
                 left_out.append(f"{key} of {task}")
                 continue
             stderr = values.get(f"{metric}_stderr{comma}{chosen}")
@@ -172,7 +170,7 @@ def _scores(path: Path, tree: dict[str, Any], notes: list[str]) -> Iterator[Scor
                 weights=" ".join(sha for _, sha in weights_of(tree)),
                 name=checkpoint_name(tree) or "",
                 benchmark=f"{task}-{run}" if run else task,
-                metric=metric if chosen in ("", "none") else key,
+                metric=metric if chosen == "none" else key,
                 direction=("higher" if said else "lower") if isinstance(said, bool) else None,
                 value=value,
                 stderr=stderr if known else None,

@@ -219,25 +219,6 @@ def test_results_in_a_chat_are_of_another_benchmark(tmp_path: Path) -> None:
     assert len(found) == 1 and str(next(iter(found))).startswith("arc_easy-0shot-chat")
 
 
-def test_results_of_before_0_4(tmp_path: Path) -> None:
-    """No filters, no name of the model, few-shot examples of all tasks in one place."""
-    old = {
-        "results": {"arc_easy": {"acc": 0.25, "acc_stderr": 0.01}, "lambada": {"ppl": 1500.5}},
-        "versions": {"arc_easy": 0},
-        "config": {
-            "model": "hf-causal",
-            "model_args": "use_accelerate=True,pretrained=org/m,revision=step8",
-            "num_fewshot": 3, "limit": None,
-        },
-    }  # fmt: skip
-    path = tmp_path / "results_x.json"
-    path.write_text("\ufeff" + json.dumps(old), "utf-8")
-    assert [tuple(row.values()) for row in rows(path)] == [
-        ("org/m", 8, None, "arc_easy-3shot", "acc", "higher", 0.25, 0.01, *[None] * 4),
-        ("org/m", 8, None, "lambada-3shot", "ppl", "lower", 1500.5, None, *[None] * 4),
-    ]
-
-
 def test_directions_of_files_names_and_the_user(tmp_path: Path) -> None:
     metrics = ("acc", "perplexity", "word_perplexity", "bits_per_byte", "ter")
     values = {f"{name},none": 1.5 for name in metrics}

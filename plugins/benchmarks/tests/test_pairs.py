@@ -47,22 +47,23 @@ def built(workspace: Workspace, tmp_path: Path) -> Warehouse:
     models = "".join(MODEL.format(name) for name in MODELS)
     (workspace.problems / "tiny.yml").write_text(PROBLEM.format(models))
     for name, right in rights().items():
-        path = tmp_path / "answers.jsonl"
-        with path.open("w") as file:
-            for item, is_right in enumerate(right):
-                for choice in (0, 1):
-                    row = {
-                        "task": "qa", "item": item, "choice": choice, "context": f"Is it {item}?",
-                        "continuation": (" no", " yes")[choice], "is_gold": choice == 0,
-                        "backend": "mine", "token_ids": [choice], "ranks": [1],
-                        "logprobs": [-0.5 if (choice == 0) == bool(is_right) else -1.5],
-                    }  # fmt: skip
-                    file.write(json.dumps(row) + "\n")
+        folder = tmp_path / name
+        folder.mkdir()
+        path = folder / "samples_qa_2026-01-02T03-04-05.jsonl"
+        lines = [
+            {
+                "doc_id": item, "target": "0", "filter": "none", "metrics": ["acc"], "acc": is_right,
+                "arguments": {c: {"p": f"Is it {item}?", "c": c} for c in (" no", " yes")},
+                "filtered_resps": [["-0.5", "False"], ["-1.5", "False"]][:: 1 if is_right else -1],
+            }
+            for item, is_right in enumerate(right)
+        ]  # fmt: skip
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         words = ["data", "import", "--problem", "tiny", "--model", name]
-        done = invoke(*words, "--format", "token-logprobs", str(path))
+        done = invoke(*words, "--format", "samples", str(path))
         assert done.exit_code == 0, done.output
     warehouse = Warehouse(workspace.data, workspace.database)
-    warehouse.run("--select", "+eval_pairs", "+eval_noise")
+    warehouse.run("--select", "+eval_pairs")
     return warehouse
 
 
@@ -148,8 +149,5 @@ def test_clusters_of_a_named_field(named: str | None, found: str | None) -> None
     doc = {"question": "?", "section": 7, "passage": "a passage", "story": "another", "empty": ""}
     task = SimpleNamespace(name="made")
     assert _field(task, doc, named, CLUSTER_FIELDS, "--cluster") == found
-
-
-def test_a_cluster_field_that_no_document_has_is_refused() -> None:
     with pytest.raises(TokenmartError):
-        _field(SimpleNamespace(name="made"), {"question": "?"}, "passage", (), "--cluster")
+        _field(task, {"question": "?"}, "passage", (), "--cluster")

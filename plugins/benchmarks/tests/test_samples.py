@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from plugins.benchmarks.importers.samples import HarnessSamples
+from plugins.benchmarks.harness.imports.sample_files import read_samples, task_of
+from plugins.benchmarks.harness.imports.samples import HarnessSamples, read_requests
+from plugins.benchmarks.harness.imports.task_import import LoggedRequest
 from warehouse.errors import TokenmartError
 from warehouse.importers.importer import Destination
 from warehouse.paths import Workspace
@@ -62,13 +64,17 @@ def write(folder: Path, *samples: dict[str, Any], **results: Any) -> Path:
     return path
 
 
+def requests(path: Path) -> list[LoggedRequest]:
+    return read_requests(path, task_of(path), list(read_samples(path)))
+
+
 def right(path: Path) -> list[int]:
-    """The right choice of each item, -1 where there is none."""
+    """The right choice of each item, the last of several; -1 where there is none."""
     golds: dict[int, int] = {}
-    for row in HarnessSamples().read(path):
-        golds.setdefault(row.fields["item"], -1)
-        if row.fields["is_gold"]:
-            golds[row.fields["item"]] = row.fields["choice"]
+    for each in requests(path):
+        golds.setdefault(each.item, -1)
+        if each.is_gold:
+            golds[each.item] = each.choice
     return list(golds.values())
 
 
@@ -127,6 +133,7 @@ WRONG = [
     ("an item twice", sample(0, "0", [-1, -2, -3], NLI, acc=1.0), "item-twice"),
     ("above 0", sample(1, "0", [5.0, -2, -3], NLI, acc=1.0), "log-likelihood"),
     ("not a number", sample(1, "0", ["nan", -9, -9], NLI, acc=1), "log-likelihood"),
+    ("a negative item", sample(-1, "0", [-1, -2, -3], NLI), "no-sample"),
     ("one answer missing", sample(1, "0", [-1, -9], NLI, acc=1), "no-sample"),
     ("not greedy", sample(1, "x", [-1], [" x"], acc=1.0), "other-accuracy"),
 ]  # fmt: skip
@@ -144,8 +151,8 @@ def test_a_wrong_line_is_refused_by_its_place(
 def test_a_task_that_counts_shares_states_no_right_choice(tmp_path: Path) -> None:
     """Of several true answers acc is their share of probability: the file's metrics are taken."""
     path = write(tmp_path, sample(0, "0", [-1, -2], NLI[:2], acc=0.73))
-    rows = [row.fields for row in HarnessSamples().read(path)]
-    assert [(row["is_gold"], row["options"]) for row in rows] == [(None, {"own_metrics": True})] * 2
+    found = [(each.is_gold, each.options) for each in requests(path)]
+    assert found == [(None, {"own_metrics": True})] * 2
 
 
 @pytest.mark.parametrize("keeps_delimiter", [True, False])
@@ -168,40 +175,24 @@ def test_mutual_information_of_every_version(
         choices += [("", f" {text}" if keeps_delimiter else text) for text in texts]
         metrics = {name: own[name] for name in logged}
         lines.append(sample(item, gold, [float(s) for s in row], choices, **metrics))
-    rows = [row.fields for row in HarnessSamples().read(write(tmp_path, *lines))]
-    assert [row["choice"] for row in rows] == [0, 1, 2, 0, 1, 2] * 20
+    rows = requests(write(tmp_path, *lines))
+    # sorted by choice, each with and then without the prompt
+    assert [(each.choice, each.unconditional) for each in rows] == [
+        (choice, alone) for choice in range(3) for alone in (False, True)
+    ] * 20
     for item, found in enumerate(scores):
-        of_item = [row for row in rows if row["item"] == item]
-        assert [row["unconditional"] for row in of_item] == [False] * 3 + [True] * 3
-        assert [row["loglikelihood"] for row in of_item] == list(found)
-        rank = 1 + sum(found[:3] > found[item % 3])
-        ours = [row["loglikelihood"] for row in of_item if not row["unconditional"]]
-        gold = next(r["loglikelihood"] for r in of_item if r["is_gold"] and not r["unconditional"])
-        assert 1 + sum(each > gold for each in ours) == rank
+        of_item = [each for each in rows if each.item == item]
+        assert [each.loglikelihood for each in of_item] == list(found[[0, 3, 1, 4, 2, 5]])
+        assert [each.choice for each in of_item if each.is_gold] == [item % 3] * 2
         kept = texts if not keeps_delimiter else [text.strip() for text in texts]
-        assert [row["reference"] for row in of_item[:3]] == kept
+        assert [each.reference for each in of_item if not each.unconditional] == kept
 
 
-def test_forms_of_older_versions(tmp_path: Path) -> None:
-    """0.4.0 to 0.4.2: a JSON list, arguments in lists; to 0.4.6 filters without names."""
-    old = [
-        {
-            "doc_id": n, "doc": {}, "target": target,
-            "arguments": [["Which?", " a"], ["Which?", " b"]],
-            "filtered_resps": [[-1.5, False], [-2.5, True]],
-            "acc": acc,
-        }
-        for n, (target, acc) in enumerate([(0, 1.0), (1, 0.0)])
-    ]  # fmt: skip
-    path = tmp_path / "samples_qa.jsonl"
-    path.write_text("\ufeff" + json.dumps(old, indent=2), "utf-8")
-    assert right(path) == [0, 1]
-    lines = [generation(n % 2, answer) for n, answer in enumerate(["7", "8", "[invalid]", "7"])]
-    rows = list(HarnessSamples().read(write(tmp_path, *lines)))
-    assert [row.fields["answers"] for row in rows] == [
-        {"none": "7", "filter-2": "[invalid]"},
-        {"none": "8", "filter-2": "7"},
-    ]
+def test_filters_of_an_answer(tmp_path: Path) -> None:
+    answers = [("none", "7 apples"), ("strict", None), ("loose", "7")]
+    lines = [generation(0, text, filter=name) for name, text in answers]
+    (found,) = requests(write(tmp_path, *lines))
+    assert found.answers == dict(answers) and found.gold == ["7"]
 
 
 @pytest.mark.parametrize(
@@ -220,8 +211,8 @@ def test_words_and_bytes_are_the_task_s(tmp_path: Path) -> None:
         0, "page", [-40.0], ["x"], word_perplexity=[-40.0, 12], byte_perplexity=[-40.0, 61]
     )
     line |= {"arguments": {"gen_args_0": {"arg_0": "two words"}}, "filtered_resps": ["-40.0"]}
-    (row,) = HarnessSamples().read(write(tmp_path, line))
-    assert (row.fields["words"], row.fields["bytes"]) == (12, 61)
+    (found,) = requests(write(tmp_path, line))
+    assert found.lengths == {"words": 12, "bytes": 61}
 
 
 def test_an_impossible_choice_is_read(workspace: Workspace, tmp_path: Path) -> None:
@@ -290,12 +281,36 @@ def test_a_model_s_own_result_is_replaced_with_force(workspace: Workspace, tmp_p
     assert answers_of(workspace) == [("a", 4, -0.5)]
 
 
-def test_files_of_two_models_or_versions_are_refused(workspace: Workspace, tmp_path: Path) -> None:
+def test_files_of_two_models_or_twice_one_task_are_refused(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     line, other = (sample(n, "0", [-1, -2], NLI[:2], acc=1.0) for n in (0, 1))
-    one = write(tmp_path / "a", line, model_name="m", versions={"qa": 1})
-    for name, version in (("n", 1), ("m", 2)):
-        two = write(tmp_path / "b", other, model_name=name, versions={"qa": version})
-        assert refused(workspace, one, two) == ("several-runs", str(one))
+    one = write(tmp_path / "a", line, model_name="m")
+    two = write(tmp_path / "b", other, model_name="n")
+    assert refused(workspace, one, two) == ("several-runs", str(one))
+    two = write(tmp_path / "b", other, model_name="m")
+    assert refused(workspace, one, two) == ("task-twice", str(two))
+
+
+@pytest.mark.parametrize(("first", "second"), [("a b", "a-b"), ("ARC", "arc"), (".x", "x")])
+def test_tasks_that_would_share_a_folder_are_refused(
+    workspace: Workspace, tmp_path: Path, first: str, second: str
+) -> None:
+    """In one import, and when the other was imported before; some disks ignore case."""
+    line = sample(0, "0", [-1, -2], NLI[:2], acc=1.0)
+    files = []
+    for number, name in enumerate((first, second)):
+        (tmp_path / str(number)).mkdir()
+        path = tmp_path / str(number) / f"samples_{name}_{DATE}.jsonl"
+        files.append(path)
+        path.write_text(json.dumps(line))
+    assert refused(workspace, *files)[0] == "shared-folder"
+    assert not (workspace.store / "eval_items").exists()
+    if first.casefold() == second.casefold():
+        return
+    bring(workspace, files[0])
+    for force in (False, True):
+        assert refused(workspace, files[1], force=force)[0] == "shared-folder"
 
 
 def own_scores(

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from warehouse.errors import TokenmartError
+from plugins.benchmarks.harness.imports.sample_files import refused
 
 
 def gold_choices(place: str, target: Any, choices: Sequence[str], task: str) -> list[int]:
@@ -34,11 +34,11 @@ def gold_choices(place: str, target: Any, choices: Sequence[str], task: str) -> 
         if text.isascii() and text.isdecimal() and int(text) < len(texts):
             meant.add(int(text))
         if len(meant) != 1:
-            raise TokenmartError(
-                f"{place}: its target {target!r:.60} is {len(meant) or 'none'} of the {len(texts)} "
-                f"choices; run the task here: tokenmart eval --tasks {task}",
-                code="unknown-gold",
-                where=place,
+            raise refused(
+                place,
+                f"its target {target!r:.60} is {len(meant) or 'none'} of the {len(texts)} choices; "
+                f"run the task here: tokenmart eval --tasks {task}",
+                "unknown-gold",
             )
         found += meant
     return found
@@ -55,11 +55,11 @@ def refuse_other_accuracy(
     likeliest = max(range(len(scores)), key=scores.__getitem__)  # the first of several, as argmax
     theirs = metrics.get("acc")
     if theirs is not None and theirs != float(likeliest in golds):
-        raise TokenmartError(
-            f"{place}: acc is {theirs!r}, but choice {likeliest} (from 0) is the likeliest and "
-            f"{golds} is right by the target; run the task here: tokenmart eval --tasks {task}",
-            code="other-accuracy",
-            where=place,
+        raise refused(
+            place,
+            f"acc is {theirs!r}, but choice {likeliest} (from 0) is the likeliest and {golds} is "
+            f"right by the target; run the task here: tokenmart eval --tasks {task}",
+            "other-accuracy",
         )
 
 

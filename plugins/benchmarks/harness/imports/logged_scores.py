@@ -9,66 +9,40 @@ gives the task's value.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeGuard
 
-from plugins.benchmarks.harness.imports.sample_files import RunFacts, metrics_of
-from warehouse.errors import TokenmartError
+from plugins.benchmarks.harness.aggregation import AGGREGATIONS, pairs_of
+from plugins.benchmarks.harness.imports.sample_files import RunFacts, Sample, refused
 
 NO_RESULTS = "no results_<date>.json next to the samples has this metric"
 
-_Pair = tuple[float, float]
-
-
-def _plain(value: Any) -> _Pair:
-    return float(value), 1.0
-
-
-def _negative(value: Any) -> _Pair:
-    return -float(value), 1.0
-
-
-def _by_unit(value: Any) -> _Pair:
-    nats, units = value
-    return -float(nats) / float(units), float(units)
-
-
-def _bits_by_unit(value: Any) -> _Pair:
-    nats, units = _by_unit(value)
-    return nats / math.log(2), units
-
-
-_Way = tuple[str, Callable[[Any], _Pair]]
-"""`mean`, or `exp` for the exponential of the mean; and value and weight of an item."""
-
-_WAYS: dict[str, _Way] = {
-    **dict.fromkeys(("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "em"),
-                    ("mean", _plain)),
-    "perplexity": ("exp", _negative),
-    "word_perplexity": ("exp", _by_unit),
-    "byte_perplexity": ("exp", _by_unit),
-    "bits_per_byte": ("mean", _bits_by_unit),
-}  # fmt: skip
+_AGGREGATION = {
+    "perplexity": "perplexity",
+    "word_perplexity": "weighted_perplexity",
+    "byte_perplexity": "weighted_perplexity",
+    "bits_per_byte": "bits_per_byte",
+    **dict.fromkeys(
+        ("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "em"), "mean"
+    ),
+}
 """Metrics that the harness's registry aggregates in the same way for every task."""
 
 
-def logged_scores(
-    samples: Sequence[tuple[str, Mapping[str, Any]]], facts: RunFacts
-) -> Iterator[dict[str, Any]]:
+def logged_scores(samples: Sequence[Sample], facts: RunFacts) -> Iterator[dict[str, Any]]:
     """The metrics of one task in the columns of `eval_scores`, without those of the requests.
 
     Args:
-        samples: samples of one file, with file and line; each has a `filter`.
+        samples: samples of one file.
         facts: facts from the file of results next to it.
 
     Raises:
         TokenmartError: the accuracy in the file of results differs from that of the samples.
     """
     found: dict[tuple[str, str], list[tuple[int, Any]]] = {}
-    for _, sample in samples:
-        for metric, value in metrics_of(dict(sample)).items():
-            key = metric, str(sample["filter"])
-            found.setdefault(key, []).append((int(sample["doc_id"]), value))
+    for sample in samples:
+        for metric, value in sample.metrics.items():
+            found.setdefault((metric, sample.filter), []).append((sample.item, value))
     for (metric, filter_name), values in found.items():
         better = facts.better.get(metric)
         row: dict[str, Any] = dict.fromkeys(
@@ -80,20 +54,20 @@ def logged_scores(
             "better": None if better is None else "higher" if better else "lower",
         }
         whole = facts.values.get(f"{metric},{filter_name}")
-        aggregate, read = _WAYS.get(metric, ("mean", _plain))
-        total, pairs = _total(aggregate, read, [value for _, value in values])
-        known = whole is not None or metric in _WAYS
+        aggregation = AGGREGATIONS[_AGGREGATION.get(metric, "mean")]
+        total, pairs = pairs_of(aggregation, [value for _, value in values])
+        known = whole is not None or metric in _AGGREGATION
         fits = (
             total is not None
             and known
             and (not _is_finite(whole) or math.isclose(total, whole, rel_tol=1e-6, abs_tol=1e-9))
         )
         if metric == "acc" and _is_finite(whole) and total is not None and not fits:
-            raise TokenmartError(
-                f"{samples[0][0]}: the mean acc of the samples is {total:g}, in the file of "
-                f"results next to them {whole:g}: they are of different runs",
-                code="other-run",
-                where=samples[0][0],
+            raise refused(
+                samples[0].place,
+                f"the mean acc of the samples is {total:g}, in the file of results next to them "
+                f"{whole:g}: they are of different runs",
+                "other-run",
             )
         if _is_finite(whole):
             yield {**row, "value": float(whole), "items": len(values)}
@@ -103,22 +77,8 @@ def logged_scores(
             yield {**row, "reason": NO_RESULTS}
         if fits and (whole is None or _is_finite(whole)):
             for (item, _), (number, weight) in zip(values, pairs, strict=True):
-                yield {
-                    **row, "item": item, "value": number, "weight": weight, "aggregate": aggregate,
-                }  # fmt: skip
-
-
-def _total(
-    aggregate: str, read: Callable[[Any], _Pair], values: Sequence[Any]
-) -> tuple[float | None, list[_Pair]]:
-    """Result of an aggregation, None if it fails or is not finite; value and weight by item."""
-    try:
-        pairs = [read(value) for value in values]
-        mean = math.fsum(v * w for v, w in pairs) / math.fsum(w for _, w in pairs)
-        total = math.exp(mean) if aggregate == "exp" else mean
-    except (TypeError, ValueError, ZeroDivisionError, OverflowError):
-        return None, []
-    return (total, pairs) if math.isfinite(total) else (None, [])
+                own = {"value": number, "weight": weight, "aggregate": aggregation[0]}
+                yield {**row, "item": item, **own}
 
 
 def _is_finite(value: Any) -> TypeGuard[float]:

@@ -1,8 +1,4 @@
-"""Read sample files of lm-evaluation-harness (`--log_samples`) of all its versions.
-
-Since 0.4.3, a line is one document after one answer filter; 0.4.0 to 0.4.2 wrote one JSON list.
-Before 0.4.7, a sample doesn't name its filter; if a document has several, they are numbered.
-"""
+"""Read samples of lm-evaluation-harness since 0.4.7 (`--log_samples`), and results next to them."""
 
 from __future__ import annotations
 
@@ -15,19 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from warehouse.errors import TokenmartError
-from warehouse.text_file import ENCODING, parse_json, read_text, text_lines
+from warehouse.text_file import parse_json, read_text, text_lines
 
 _NAME = re.compile(
     r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d{2}-\d{2}T\d{2}[-:]\d{2}[-:]\d{2}(\.\d+)?))?"
-    r"\.jsonl?"
+    r"\.jsonl"
 )
 _WEIGHTS = ("model_sha", "peft_sha", "delta_sha")
 """Entries of a file of results with the commit of the weights, empty for a local folder."""
-
-_BOOKKEEPING = {
-    "doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics",
-    "doc_hash", "prompt_hash", "target_hash",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -57,68 +48,69 @@ def task_of(path: Path) -> str:
     """
     name = _NAME.fullmatch(path.name)
     if name is None:
-        raise TokenmartError(
-            f"{path}: expected samples_<task>_<date>.jsonl of --log_samples, decompressed; "
+        raise refused(
+            path,
+            "expected samples_<task>_<date>.jsonl of --log_samples, decompressed; "
             "`tokenmart e2lm collect` reads results_<date>.json",
-            code="no-samples",
-            where=path,
+            "no-samples",
         )
     return name["task"]
 
 
-def read_samples(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The samples of a file with file and line; each has a `filter`.
+@dataclass(frozen=True)
+class Sample:
+    """One document after one answer filter, as the harness logged it, with file and line."""
+
+    place: str
+    item: int
+    filter: str
+    content: Mapping[str, Any]
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The metrics that the harness logged."""
+        names = self.content.get("metrics") or ()
+        return {str(name): self.content[name] for name in names if name in self.content}
+
+    @property
+    def arguments(self) -> list[list[Any]]:
+        """Of each request: prompt and continuation, prompt and settings, or a text alone."""
+        return [list(request.values()) for request in self.content["arguments"].values()]
+
+
+def read_samples(path: Path) -> Iterator[Sample]:
+    """The samples of a file.
 
     Raises:
-        TokenmartError: the file can't be read, or an entry is not a sample.
+        TokenmartError: the file can't be read, or a line is not a sample.
     """
-    seen: dict[str, int] = {}
-    for place, content in _objects(path):
-        if not isinstance(content, dict) or type(content.get("doc_id")) is not int:
-            raise TokenmartError(
-                f"{place}: expected a sample of lm-evaluation-harness with the number of its "
-                "document, doc_id",
-                code="no-sample",
-                where=place,
+    for place, line in text_lines(path):
+        content = parse_json(line, place)
+        item = content.get("doc_id") if isinstance(content, dict) else None
+        if type(item) is not int or not 0 <= item < 2**31 or "filter" not in content:
+            raise refused(
+                place,
+                "expected a sample of lm-evaluation-harness since 0.4.7 with the number of its "
+                "document, doc_id, and its filter",
+                "no-sample",
             )
-        if "filter" not in content:
-            item = str(content["doc_id"])
-            seen[item] = seen.get(item, 0) + 1
-            name = "none" if seen[item] == 1 else f"filter-{seen[item]}"
-            content = {**content, "filter": name}
-        yield place, content
+        yield Sample(place, item, str(content["filter"]), content)
 
 
-def _objects(path: Path) -> Iterator[tuple[str, Any]]:
-    if not _is_list(path):
-        for place, line in text_lines(path):
-            yield place, parse_json(line, place)
-        return
-    for number, content in enumerate(parse_json(read_text(path), str(path)), start=1):
-        yield f"{path}: sample {number}", content
+def refused(where: object, what: str, code: str) -> TokenmartError:
+    """An error in a file to import."""
+    return TokenmartError(f"{where}: {what} (nothing was imported)", code=code, where=where)
 
 
-def _is_list(path: Path) -> bool:
-    """Whether the file is a JSON list over several lines, or has one list on a line."""
-    try:
-        with path.open(encoding=ENCODING) as file:
-            return re.match(r"\s*\[\s*(\{|$)", file.read(1 << 12)) is not None
-    except (OSError, UnicodeDecodeError):
-        return False  # reported by its reader
+def run_name(shots: int | None, chat: str) -> str:
+    """Settings of a task's prompts, as part of a folder name.
 
-
-def metrics_of(sample: dict[str, Any]) -> dict[str, Any]:
-    """The metrics that the harness logged for a sample; older versions have no list of names."""
-    listed = sample.get("metrics")
-    names = listed if isinstance(listed, list) else [k for k in sample if k not in _BOOKKEEPING]
-    return {str(name): sample[name] for name in names if name in sample}
-
-
-def arguments_of(sample: dict[str, Any]) -> list[list[Any]]:
-    """Arguments of each request: prompt and continuation, prompt and settings, or a text alone."""
-    given = sample["arguments"]
-    requests = list(given.values()) if isinstance(given, dict) else given
-    return [list(r.values()) if isinstance(r, dict) else list(r) for r in requests]
+    Args:
+        shots: number of few-shot examples in a prompt; None if unknown.
+        chat: identifies the prompt format of a conversation; empty for plain prompts.
+    """
+    known = [] if shots is None else [f"{shots}shot"]
+    return "-".join([*known, *([f"chat{chat}"] if chat else [])])
 
 
 def results_beside(path: Path) -> tuple[Path, dict[str, Any]] | None:
@@ -139,10 +131,7 @@ def results_beside(path: Path) -> tuple[Path, dict[str, Any]] | None:
     if not beside:
         return None
     if len(beside) > 1:
-        raise TokenmartError(
-            f"{path}: {beside[0].name} and {beside[1].name} have its date; keep only "
-            "the results of this run in the folder"
-        )
+        raise refused(path, f"{beside[0].name} and {beside[1].name} have its date", "two-results")
     (results,) = beside
     tree = parse_json(read_text(results), str(results))
     return (results, tree) if isinstance(tree, dict) else None

@@ -1,1 +1,0 @@
-"""Formats of benchmark results for `tokenmart data import`."""
