@@ -52,7 +52,8 @@ def built(workspace: Workspace, tmp_path: Path) -> Warehouse:
         path = folder / "samples_qa_2026-01-02T03-04-05.jsonl"
         lines = [
             {
-                "doc_id": item, "target": "0", "filter": "none", "metrics": ["acc"], "acc": is_right,
+                "doc_id": item, "target": "0", "filter": "none",
+                "metrics": ["acc"], "acc": is_right,
                 "arguments": {c: {"p": f"Is it {item}?", "c": c} for c in (" no", " yes")},
                 "filtered_resps": [["-0.5", "False"], ["-1.5", "False"]][:: 1 if is_right else -1],
             }
