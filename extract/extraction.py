@@ -20,9 +20,10 @@ from extract.failures import (
     raise_if_lost,
     why_failed,
 )
-from extract.planning.cost import PlannedWork, WithinUnit, checked_memory
+from extract.planning.cost import checked_memory
 from extract.planning.memory import Footprint
-from extract.planning.plan import Document, ModelPlan, plan_model, unsettled
+from extract.planning.plan import Document, ModelPlan, plan_model
+from extract.planning.progress import PlannedWork, WithinUnit
 from extract.planning.selection import Selection
 from extract.planning.shorter_runs import refuse_fewer_rows
 from extract.tokenization import TokenizedDocument
@@ -136,7 +137,7 @@ class Extraction:
     def _fail(self, job: Job, reason: str) -> None:
         """Record what is missing of a document as failed."""
         with self._claim(job) as ours:
-            for condition in self._still_missing(job) if ours else ():
+            for condition in job.plan.recheck(job.task) if ours else ():
                 failed = ScoredUnit(condition, (), (), reason, 0, 0.0, self.memory.bytes())
                 self._store(job, failed)
         work = self.work.of(job.plan.spec, job.task.document, job.task.missing)
@@ -210,7 +211,7 @@ class Extraction:
         self.progress(job.label, 0)
         with ExitStack() as held:
             ours = held.enter_context(self._claim(job))
-            todo = self._still_missing(job) if ours else ()
+            todo = job.plan.recheck(job.task) if ours else ()
             if not todo:
                 self.outcome.elsewhere += 0 if ours else len(missing)
                 self.progress(job.label, len(missing), work, False)
@@ -245,12 +246,6 @@ class Extraction:
     def _claim(self, job: Job) -> AbstractContextManager[bool]:
         folder = self.workspace.store / "claims" / self.problem.name / job.plan.spec.model_id
         return claim(folder / f"doc-{job.task.document.doc_id:06d}.claim")
-
-    def _still_missing(self, job: Job) -> tuple[Condition, ...]:
-        """Conditions of a document that no process has finished since the plan was made."""
-        keys = self.workspace, self.problem.name, job.plan.spec.model_id
-        ledgers = {c.name: finished_units(*keys, c.name) for c in job.task.missing}
-        return unsettled(job.task, ledgers, self.workspace, self.since)
 
     def _is_done(self, job: Job, condition: Condition) -> bool:
         keys = self.workspace, self.problem.name, job.plan.spec.model_id

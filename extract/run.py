@@ -12,14 +12,12 @@ import click
 
 from extract.extraction import Extraction
 from extract.failures import Failure, Outcome, print_lines, summary
-from extract.planning.cost import PlannedWork
 from extract.planning.plan import Document
+from extract.planning.progress import PlannedWork, count_finished, finished_work
 from extract.planning.selection import Selection
 from extract.planning.status import (
-    count_finished,
     cut_lines,
     fallbacks,
-    finished_work,
     next_steps,
     status_rows,
     unscored_lines,
@@ -169,7 +167,7 @@ def extract_here(
         rows = status_rows(selection)
         print_lines("warning", fallbacks(rows))
         print_lines("warning", unscored_lines(without_rows(rows), selection.conditions))
-        print_lines("cut", cut_lines(selection, rows), err=False)
+        print_lines("cut", cut_lines(rows), err=False)
         if not outcome.failures:
             print_lines("", next_steps(selection), err=False)
     if outcome.failures:

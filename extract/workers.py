@@ -25,8 +25,8 @@ from extract.devices import free_gpus
 from extract.failures import DeviceLostError, print_lines
 from extract.planning.cost import refuse_too_many
 from extract.planning.plan import Document
+from extract.planning.progress import count_finished
 from extract.planning.selection import Selection
-from extract.planning.status import count_finished
 from extract.planning.tables import Plan
 from warehouse.child_process import inherited, python_module
 from warehouse.files import storage_errors

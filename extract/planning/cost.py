@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 
-from extract.devices import SUSTAINED, card_of, device_name, resolve_dtype, sustained_rate
+from extract.devices import card_of, device_name, resolve_dtype, sustained_rate
 from extract.planning.memory import (
     Footprint,
     ModelSize,
@@ -21,14 +20,13 @@ from extract.planning.memory import (
     model_size,
     refuse_too_large,
 )
-from extract.planning.plan import Document, most_tokens
 from extract.planning.selection import Selection
 from extract.scoring.budgets import SUFFIX_TOKENS
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Condition, Reading
 from warehouse.problem.models import ModelSpec
-from warehouse.problem.tables import documents_path, whole_characters
-from warehouse.sources.documents import BYTES_PER_TOKEN, TextSize, text_size
+from warehouse.problem.tables import documents_path
+from warehouse.sources.documents import BYTES_PER_TOKEN, TextSize
 from warehouse.store.parquet_files import read_table
 from warehouse.terminal import counted
 
@@ -39,12 +37,6 @@ BYTES_PER_CHOICE = 6
 CPU_FLOPS_PER_CORE = {"float32": 6e10, "bfloat16": 1.2e11, "float16": 2e10}
 GPU_FLOPS = 1.2e14
 """Sustained speed assumed for estimates: a 2024 server processor's core, a GPU of unknown name."""
-
-
-def read_lengths(lengths: Sequence[int], selection: Selection, spec: ModelSpec) -> list[int]:
-    """Tokens that a model reads of documents of these lengths."""
-    most = most_tokens(selection, spec)
-    return [n if most is None else min(n, most) for n in lengths]
 
 
 @dataclass(frozen=True)
@@ -156,20 +148,22 @@ def estimate(work: Work, size: ModelSize | None, *, dtype: str, device: str) -> 
 
 
 def assumed_speed(device: str, dtype: str) -> tuple[float, str]:
-    """Sustained FLOP/s that estimates assume of a device, and the same in words."""
-    if device != "cpu":
-        card = card_of(device_name(device))
-        if card is None:
-            return GPU_FLOPS, f"{GPU_FLOPS / 1e12:,.0f} TFLOP/s, a GPU of the A100 class"
-        speed = sustained_rate(card, dtype)
-        return speed, (
-            f"{speed / 1e12:,.0f} TFLOP/s, {SUSTAINED:.0%} of the peak of {card.name} in {dtype}"
-        )
-    import psutil
+    """Sustained FLOP/s that estimates assume of a device, and the device's name."""
+    if device == "cpu":
+        import psutil
 
-    cores = psutil.cpu_count(logical=False) or 1
-    speed = CPU_FLOPS_PER_CORE[dtype] * cores
-    return speed, f"{speed / 1e9:,.0f} GFLOP/s, {cores} server cores in {dtype}"
+        cores = psutil.cpu_count(logical=False) or 1
+        return CPU_FLOPS_PER_CORE[dtype] * cores, f"{counted(cores, 'server core')} in {dtype}"
+    card = card_of(device_name(device))
+    if card is None:
+        return GPU_FLOPS, "a GPU of the A100 class"
+    return sustained_rate(card, dtype), f"{card.name} in {dtype}"
+
+
+def planned_lengths(selection: Selection, spec: ModelSpec, lengths: Sequence[int]) -> list[int]:
+    """Tokens that a model reads of documents of these lengths."""
+    most = selection.most_tokens(spec)
+    return [n if most is None else min(n, most) for n in lengths]
 
 
 def document_lengths(selection: Selection) -> tuple[list[int], str]:
@@ -179,31 +173,29 @@ def document_lengths(selection: Selection) -> tuple[list[int], str]:
     folders = problem.folders(selection.workspace)
     sizes = documents.sizes(folders)
     path = documents_path(problem, selection.workspace)
+    whole = sum(size.characters for size in (sizes or [])[: selection.documents])
     if sizes is not None:
-        wholes = [size.characters for size in sizes]
         sizes = [size.cut(documents.max_characters) for size in sizes]
     elif path.is_file():
-        names = ["characters", "bytes"]
-        table = read_table(path, names)
-        pairs = zip(*(table[name].to_pylist() for name in names), strict=True)
-        sizes = [TextSize(*pair) for pair in pairs]
-        wholes = whole_characters(problem, selection.workspace) or table["characters"].to_pylist()
-    if sizes is not None:
-        sizes, whole = sizes[: selection.documents], sum(wholes[: selection.documents])
-        lengths = [size.tokens for size in sizes]
-        characters = sum(size.characters for size in sizes)
-        cut = f" (cut by documents.max_characters, whole: {whole:,})" if characters < whole else ""
-        origin = (
-            f"{counted(len(lengths), 'document')} of {characters:,} characters{cut}, counted as "
-            f"{BYTES_PER_TOKEN} bytes of UTF-8 a token"
-        )
-    else:
-        expected = documents.count or 1
-        lengths = [documents.expected_tokens] * min(expected, selection.documents or expected)
+        table = read_table(path, ["characters", "bytes"])
+        columns = (column.to_pylist() for column in table.columns)
+        sizes = [TextSize(*pair) for pair in zip(*columns, strict=True)]
+    if sizes is None:
+        count = documents.count or 1
+        lengths = [documents.expected_tokens] * min(count, selection.documents or count)
         origin = (
             f"{'an unknown number of' if documents.count is None else len(lengths)} documents, "
             f"counted as {len(lengths)} of {documents.expected_tokens:,} tokens, since they are "
             f"not here yet: {documents.required_file(folders).remedy}"
+        )
+    else:
+        sizes = sizes[: selection.documents]
+        lengths = [size.tokens for size in sizes]
+        characters = sum(size.characters for size in sizes)
+        cut = f" of {whole:,} (documents.max_characters)" if characters < whole else ""
+        origin = (
+            f"{counted(len(lengths), 'document')} of {characters:,}{cut} characters, counted as "
+            f"{BYTES_PER_TOKEN} bytes of UTF-8 a token"
         )
     return [min(n, limit) if limit else n for n in lengths], origin
 
@@ -225,7 +217,7 @@ def planned_memory(
         size,
         dtype=resolve_dtype(spec, selection.dtype, selection.device),
         device=selection.device,
-        longest=read_lengths([longest], selection, spec)[0],
+        longest=planned_lengths(selection, spec, [longest])[0],
         suffix_tokens=SUFFIX_TOKENS if sharing else 0,
     )
 
@@ -240,104 +232,27 @@ def checked_memory(
     """
     needed = planned_memory(selection, spec, longest, folder)
     if needed is not None:
-        length = read_lengths([longest], selection, spec)[0]
-        refuse_too_large(spec, needed, selection.device, length)
+        refuse_too_large(spec, needed, selection.device)
     return needed
-
-
-def planned_peaks(selection: Selection, longest: int) -> dict[str, Footprint]:
-    """Predicted peaks by model, largest first; models of unknown size are left out."""
-    found = {spec.full_id: planned_memory(selection, spec, longest) for spec in selection.models}
-    known = {name: peak for name, peak in found.items() if peak is not None}
-    return dict(sorted(known.items(), key=lambda each: -each[1].total))
 
 
 def refuse_too_many(workers: int, selection: Selection) -> None:
     """Stop before workers start that don't fit into the host's memory side by side.
 
     Raises:
-        TokenmartError: several copies of the largest model are more than the host has.
+        TokenmartError: several copies of a model are more than the host has.
     """
     if selection.device != "cpu":
         return
     longest = max(document_lengths(selection)[0], default=0)
-    there = available_memory("cpu")
-    for name, peak in planned_peaks(selection, longest).items():
-        if workers * peak.total > there:
+    available = available_memory("cpu")
+    for spec in selection.models:
+        peak = planned_memory(selection, spec, longest)
+        if peak is not None and workers * peak.total > available:
             raise TokenmartError(
-                f"--workers {workers}: each needs up to {peak.total / 2**30:.1f} GiB ({name}), "
-                f"and this machine has {there / 2**30:.1f} GiB; use --workers "
-                f"{max(1, there // peak.total)} or fewer --max-tokens"
+                f"--workers {workers}: each needs up to {peak.total / 2**30:.1f} GiB "
+                f"({spec.full_id}), and this machine has {available / 2**30:.1f} GiB; use "
+                f"--workers {max(1, available // peak.total)} or fewer --max-tokens",
+                code="too-many-workers",
+                where=spec.full_id,
             )
-
-
-class PlannedWork:
-    """Planned tokens through a model, times its number of weights.
-
-    A model of unknown size counts as the median of the others.
-    """
-
-    def __init__(self, selection: Selection) -> None:
-        self.selection = selection
-        sizes = {
-            spec.full_id: model_size(spec, selection.workspace, problem=selection.problem.name)
-            for spec in selection.models
-        }
-        weights = {name: float(size.parameters) for name, size in sizes.items() if size}
-        usual = median(weights.values()) if weights else 1.0
-        self._weights = {name: weights.get(name, usual) for name in sizes}
-        self._most = {}
-        for spec in selection.models:
-            limits = selection.max_tokens, most_tokens(selection, spec)
-            self._most[spec.full_id] = min((n for n in limits if n is not None), default=None)
-        self._tokens: dict[tuple[int, tuple[str, ...]], int] = {}
-
-    def of(self, spec: ModelSpec, document: Document, conditions: Sequence[Condition]) -> float:
-        """Work of some conditions of one document."""
-        length = text_size(document.text).tokens
-        most = self._most[spec.full_id]
-        length = length if most is None else min(length, most)
-        return self._weights[spec.full_id] * self.tokens(length, conditions)
-
-    def tokens(self, length: int, conditions: Sequence[Condition]) -> int:
-        """Tokens that pass through a model for a document of this many tokens; at least 1."""
-        key = (length, tuple(condition.name for condition in conditions))
-        if key not in self._tokens:
-            self._tokens[key] = max(1, work_of([length], conditions).tokens)
-        return self._tokens[key]
-
-    def of_model(self, spec: ModelSpec, documents: Sequence[Document]) -> float:
-        """Work of all selected conditions of some documents."""
-        return sum(self.of(spec, each, self.selection.conditions) for each in documents)
-
-    def total(self, documents: Sequence[Document]) -> float:
-        """Work of the whole selection."""
-        return sum(self.of_model(spec, documents) for spec in self.selection.models)
-
-
-class WithinUnit:
-    """Reports the part of one document's work that is done, as tokens pass through the model.
-
-    Args:
-        report: is called with the work done since the last call.
-    """
-
-    def __init__(self, report: Callable[[float], None]) -> None:
-        self._report = report
-        self._work, self._tokens, self._left = 0.0, 1, 0.0
-
-    def begin(self, work: float, tokens: int) -> None:
-        """A document: its planned work, and the tokens that will pass through the model for it."""
-        self._work, self._tokens, self._left = work, tokens, 1.0
-
-    def passed(self, tokens: float) -> None:
-        """Tokens that passed; outside of a document (a check of the engine) they don't count."""
-        share = min(tokens / self._tokens, self._left)
-        if share > 0:
-            self._left -= share
-            self._report(share * self._work)
-
-    def end(self) -> None:
-        """The document is scored: what was planned and not passed is done, too."""
-        self.passed(self._left * self._tokens)
-        self._left = 0.0

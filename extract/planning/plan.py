@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ from extract.backends.backend import ENGINE_VERSION
 from extract.checkpoints import Checkpoint, find_checkpoint
 from extract.devices import resolve_dtype
 from extract.failures import Failure
-from extract.planning.selection import Selection
+from extract.planning.selection import Selection, lacks_top_tokens
 from extract.planning.shorter_runs import refuse_less
 from extract.tokenization import (
     DocumentTokenizer,
@@ -22,11 +22,10 @@ from extract.tokenization import (
     tokenizer_fingerprint,
 )
 from warehouse.errors import TokenmartError
-from warehouse.paths import Workspace
 from warehouse.probes.request import Condition, Reading
 from warehouse.problem.models import ModelSpec
+from warehouse.problem.unit_states import NeededUnits, Unit, parameters_of, unit_states
 from warehouse.store.ledger import UnitRecord, fingerprint
-from warehouse.store.token_files import finished_units, has_top_tokens
 
 
 @dataclass(frozen=True)
@@ -48,13 +47,11 @@ class Task:
         document: the text.
         fingerprints: of each condition's unit.
         missing: the conditions.
-        longer: fingerprints of units that are the same but read more tokens, by condition.
     """
 
     document: Document
     fingerprints: dict[str, str]
     missing: tuple[Condition, ...]
-    longer: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,9 +69,10 @@ class ModelPlan:
         dtype: what to compute in.
         facts: what rows of this model depend on, for any document; a part of fingerprints.
         tasks: what is missing.
-        done: number of settled units.
-        failed: those of them that failed in this run, and why.
-        longer: how many settled units read more tokens than the command line asks for.
+        done: number of units that are not computed: finished, or failed in this run.
+        failed: those that failed in this run, and why.
+        longer: number of finished units that read more tokens than this run would, and are kept.
+        recheck: conditions of a task that no process has finished or tried since.
     """
 
     selection: Selection
@@ -86,7 +84,8 @@ class ModelPlan:
     tasks: tuple[Task, ...]
     done: int
     failed: tuple[Failure, ...]
-    longer: int = 0
+    longer: int
+    recheck: Callable[[Task], tuple[Condition, ...]]
 
     @cached_property
     def tokenizer(self) -> DocumentTokenizer:
@@ -146,19 +145,6 @@ class ModelPlan:
         return Reading(tokenized.ids, *spans, document.text, self.tokenizer.bos, foreign)
 
 
-def most_tokens(selection: Selection, spec: ModelSpec) -> int | None:
-    """Tokens of a document that a model reads at most.
-
-    None where the problem does not cut documents at the model's context, or where that context is
-    unknown until the model's files are here. One token of the context may be BOS.
-    """
-    problem = selection.problem
-    if problem.documents.too_long != "truncate":
-        return None
-    context = spec.context_limit(problem.folders(selection.workspace))
-    return None if context is None else max(2, context - 1 - problem.documents.room)
-
-
 def describe_interventions(spec: ModelSpec) -> list[dict[str, Any]]:
     """Plain values for the fingerprint and the models table."""
     return [item.model_dump(exclude_none=True) for item in spec.interventions]
@@ -207,8 +193,7 @@ def plan_model(
 ) -> ModelPlan:
     """Find a model's files and what is left to compute for it. Nothing heavy is loaded.
 
-    Units that failed after `since` are settled; without it failed units are repeated. So are units
-    that read more tokens than the command line asks for.
+    Units that failed after `since` are not tried again; without it every failed unit is.
 
     Raises:
         TokenmartError: files are missing or can't be read, or finished units would be replaced by
@@ -236,35 +221,61 @@ def plan_model(
         **({"room": rules.room} if rules.room else {}),
         **describe_corrections(spec, rules.too_long),
     }
-    ledgers = {
-        condition.name: finished_units(workspace, problem.name, spec.model_id, condition.name)
-        for condition in selection.conditions
-    }
-    lengths = _longer_limits(selection, ledgers)
-    tasks, failed, done, kept_longer = [], [], 0, 0
-    for document in documents:
-        fingerprints = {c.name: _fingerprint(facts, document, c) for c in selection.conditions}
-        longer = {
-            c.name: frozenset(
-                _fingerprint({**facts, "max_tokens": n}, document, c) for n in lengths
-            )
-            for c in selection.conditions
-        }
-        everything = Task(document, fingerprints, selection.conditions, longer)
-        missing = unsettled(everything, ledgers, workspace, since)
-        settled = [c for c in selection.conditions if c not in missing]
-        done += len(settled)
-        for condition in settled:
-            unit = ledgers[condition.name][document.doc_id]
-            kept_longer += unit.fingerprint in longer[condition.name]
-            if unit.status == "failed":
-                failed.append(Failure(spec.full_id, unit.reason, document.doc_id))
-        if missing:
-            tasks.append(replace(everything, missing=missing))
+    by_id = {document.doc_id: document for document in documents}
+    conditions = {condition.name: condition for condition in selection.conditions}
+
+    def states(part: Sequence[Document], longer: Collection[int | None]) -> list[Unit]:
+        """States of the units of some documents, judged by their fingerprints."""
+
+        def why_recomputed(unit: UnitRecord) -> str:
+            document, condition = by_id[unit.doc_id], conditions[unit.condition]
+            same = [_fingerprint(facts, document, condition)]
+            if unit.status == "done":
+                same += [
+                    _fingerprint({**facts, "max_tokens": n}, document, condition) for n in longer
+                ]
+            if unit.fingerprint not in same:
+                return "another fingerprint"
+            return lacks_top_tokens(selection, unit) if unit.status == "done" else ""
+
+        needed = NeededUnits(
+            problem.name,
+            (spec.model_id,),
+            parameters_of(selection.conditions),
+            {document.doc_id: document.sha256 for document in part},
+            why_recomputed,
+        )
+        return unit_states(workspace, needed)
+
+    def is_missing(unit: Unit) -> bool:
+        if unit.state == "failed" and unit.record is not None:
+            return since is None or unit.record.finished_at < since
+        return unit.state != "done"
+
+    units = states(documents, ())
+    longer = _longer_limits(selection, units)
+    if longer:
+        units = states(documents, longer)
+
+    def recheck(task: Task) -> tuple[Condition, ...]:
+        left = {u.condition for u in states([task.document], longer) if is_missing(u)}
+        return tuple(condition for condition in task.missing if condition.name in left)
+
+    missing = [unit for unit in units if is_missing(unit)]
+    kept = [unit for unit in units if not is_missing(unit)]
     if not selection.force:
-        context = most_tokens(selection, spec)
-        limits = [n for n in (selection.max_tokens, context) if n is not None]
-        refuse_less(selection, spec, limits, tasks, ledgers)
+        refuse_less(selection, spec, missing)
+    by_document: dict[int, list[Condition]] = {}
+    for unit in missing:
+        by_document.setdefault(unit.doc_id, []).append(conditions[unit.condition])
+    tasks = [
+        Task(
+            by_id[doc_id],
+            {name: _fingerprint(facts, by_id[doc_id], c) for name, c in conditions.items()},
+            tuple(todo),
+        )
+        for doc_id, todo in sorted(by_document.items())
+    ]
     return ModelPlan(
         selection=selection,
         spec=spec,
@@ -273,25 +284,33 @@ def plan_model(
         dtype=dtype,
         facts=facts,
         tasks=tuple(tasks),
-        done=done,
-        failed=tuple(failed),
-        longer=kept_longer,
+        done=len(kept),
+        failed=tuple(
+            Failure(spec.full_id, unit.why, unit.doc_id) for unit in kept if unit.state == "failed"
+        ),
+        longer=sum(
+            unit.record is not None
+            and unit.record.fingerprint
+            != _fingerprint(facts, by_id[unit.doc_id], conditions[unit.condition])
+            for unit in kept
+        ),
+        recheck=recheck,
     )
 
 
-def _longer_limits(
-    selection: Selection, ledgers: Mapping[str, Mapping[int, UnitRecord]]
-) -> set[int | None]:
+def _longer_limits(selection: Selection, units: Sequence[Unit]) -> set[int | None]:
     """Limits of tokens, larger than the command line's, under which units may have been scored."""
-    if not selection.cut_here or selection.force:
+    if not selection.keeps_longer:
         return set()
     problem, limit = selection.problem, selection.max_tokens or 0
     found: set[int | None] = {problem.documents.max_tokens}
     if problem.demo is not None:
         found.add(problem.demo.max_tokens)
-    for ledger in ledgers.values():
-        cut = (u for u in ledger.values() if u.document_tokens < u.document_tokens_total)
-        found |= {unit.document_tokens for unit in cut}
+    found |= {
+        unit.record.document_tokens
+        for unit in units
+        if unit.record and unit.record.document_tokens < unit.record.document_tokens_total
+    }
     return {n for n in found if n is None or n > limit}
 
 
@@ -303,34 +322,3 @@ def _fingerprint(facts: dict[str, Any], document: Document, condition: Condition
     if kind.reads_foreign and document.foreign:
         parts["foreign"] = document.foreign.sha256
     return fingerprint(parts)
-
-
-def unsettled(
-    task: Task,
-    ledgers: Mapping[str, Mapping[int, UnitRecord]],
-    workspace: Workspace,
-    since: str | None,
-) -> tuple[Condition, ...]:
-    """The conditions of a task whose units are neither done as asked for, nor failed since `since`.
-
-    A done unit has as many top-k tokens as its condition requests. `ledgers` has the units of each
-    condition by document.
-    """
-
-    def is_settled(condition: Condition) -> bool:
-        unit = ledgers[condition.name].get(task.document.doc_id)
-        if unit is None:
-            return False
-        if unit.fingerprint != task.fingerprints[condition.name]:
-            longer = unit.status == "done" and unit.fingerprint in task.longer.get(
-                condition.name, ()
-            )
-            if not longer:
-                return False
-        if unit.status == "failed":
-            return since is not None and unit.finished_at >= since
-        return not (
-            condition.top_k and unit.rows and not has_top_tokens(workspace, unit, condition.top_k)
-        )
-
-    return tuple(condition for condition in task.missing if not is_settled(condition))

@@ -1,17 +1,20 @@
-"""What a command line asks for: the selected part of a problem, and how it is run."""
+"""The selected part of a problem, how it is run, and which stored units such a run keeps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from extract.backends.backend import DEFAULT, find_backend
+from extract.backends.backend import DEFAULT, ENGINE_VERSION, find_backend
 from extract.devices import resolve_attention
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import Problem
+from warehouse.problem.unit_states import NeededUnits, Unit, parameters_of, unit_states
+from warehouse.store.ledger import UnitRecord, whole_tokens
+from warehouse.store.token_files import has_top_tokens
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,23 @@ class Selection:
     backend: str = DEFAULT
     cut_here: bool = False
     force: bool = False
+
+    @property
+    def keeps_longer(self) -> bool:
+        """Whether finished units that read more tokens than this run would are kept."""
+        return self.cut_here and not self.force
+
+    def most_tokens(self, spec: ModelSpec) -> int | None:
+        """Tokens of a document that a model reads at most.
+
+        None where the problem does not cut documents at the model's context, or where that context
+        is unknown until the model's files are here. One token of the context may be BOS.
+        """
+        rules = self.problem.documents
+        if rules.too_long != "truncate":
+            return None
+        context = spec.context_limit(self.problem.folders(self.workspace))
+        return None if context is None else max(2, context - 1 - rules.room)
 
 
 def select(
@@ -88,3 +108,55 @@ def select(
         cut_here=max_tokens is not None and (in_file is None or max_tokens < in_file),
         force=force,
     )
+
+
+def planned_units(
+    selection: Selection, spec: ModelSpec, documents: Mapping[int, str]
+) -> list[Unit]:
+    """The selected units of one model, judged by the ledger alone, without the model's files.
+
+    A model's changed revision or tokenizer shows only in a fingerprint: see `plan_model`.
+
+    Args:
+        documents: sha256 by number; empty where a text is not here yet.
+
+    Raises:
+        StorageError: a published file is damaged.
+    """
+    # `auto` leaves the dtype to the device, which may be another machine's
+    dtype = selection.dtype if selection.dtype != "auto" else spec.dtype
+    most = selection.most_tokens(spec)
+    truncates = selection.problem.documents.too_long == "truncate"
+
+    def why_recomputed(unit: UnitRecord) -> str:
+        whole = whole_tokens(unit, selection.max_tokens)
+        # a context that only the configuration gives, which is not here, can cut anywhere
+        fewest = whole if not truncates else 0 if most is None else min(whole, most)
+        if dtype not in ("auto", unit.dtype):
+            return "another dtype"
+        if (unit.engine, unit.backend) != (ENGINE_VERSION, selection.backend):
+            return "another backend or engine"
+        if unit.status == "failed":
+            return ""
+        if unit.document_tokens < fewest:
+            return "fewer tokens were read"
+        if unit.document_tokens > whole and not selection.keeps_longer:
+            return "more tokens were read"
+        return lacks_top_tokens(selection, unit)
+
+    needed = NeededUnits(
+        selection.problem.name,
+        (spec.model_id,),
+        parameters_of(selection.conditions),
+        documents,
+        why_recomputed,
+    )
+    return unit_states(selection.workspace, needed)
+
+
+def lacks_top_tokens(selection: Selection, unit: UnitRecord) -> str:
+    """Why a finished unit is recomputed for its top-k tokens; empty where enough are stored."""
+    (top_k,) = {each.top_k for each in selection.conditions if each.name == unit.condition}
+    if top_k and unit.rows and not has_top_tokens(selection.workspace, unit, top_k):
+        return f"no top-{top_k} tokens"
+    return ""

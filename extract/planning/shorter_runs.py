@@ -7,54 +7,44 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from warehouse.errors import TokenmartError
-from warehouse.store.ledger import UnitRecord
+from warehouse.problem.unit_states import OTHER_TEXT, Unit
 from warehouse.store.token_files import finished_units, has_top_tokens
 
 if TYPE_CHECKING:
-    from extract.planning.plan import ModelPlan, Task
+    from extract.planning.plan import ModelPlan
     from extract.planning.selection import Selection
     from extract.tokenization import TokenizedDocument
     from warehouse.problem.models import ModelSpec
 
 
-def refuse_less(
-    selection: Selection,
-    spec: ModelSpec,
-    limits: Sequence[int],
-    tasks: Sequence[Task],
-    ledgers: Mapping[str, Mapping[int, UnitRecord]],
-) -> None:
+def refuse_less(selection: Selection, spec: ModelSpec, missing: Sequence[Unit]) -> None:
     """Stop before finished units are replaced by others of the same text that have less of it.
 
     Args:
-        limits: of the tokens of a document that the model reads.
-        tasks: what would be computed.
-        ledgers: the units that are stored, by condition and document.
+        missing: what would be computed; of another text is what has the reason `OTHER_TEXT`.
 
     Raises:
         TokenmartError: they would be.
     """
+    limits = [n for n in (selection.max_tokens, selection.most_tokens(spec)) if n is not None]
     replaced = [
-        (unit, condition)
-        for task in tasks
-        for condition in task.missing
-        if (unit := ledgers[condition.name].get(task.document.doc_id)) is not None
-        and unit.status == "done"
-        and unit.document_sha256 == task.document.sha256
+        unit.record
+        for unit in missing
+        if unit.record and unit.record.status == "done" and unit.why != OTHER_TEXT
     ]
-    read_more = [unit for unit, _ in replaced if limits and unit.document_tokens > min(limits)]
+    read = [each.document_tokens for each in replaced]
+    top_k = {condition.name: condition.top_k for condition in selection.conditions}
     with_choices = [
-        unit
-        for unit, condition in replaced
-        if has_top_tokens(selection.workspace, unit, condition.top_k + 1)
+        each
+        for each in replaced
+        if has_top_tokens(selection.workspace, each, top_k[each.condition] + 1)
     ]
-    if read_more:
-        most = max(unit.document_tokens for unit in read_more)
-        what = f"{len(read_more)} finished units read up to {most:,} tokens of a document and "
-        what += f"would be replaced by others of at most {min(limits):,}"
+    if limits and read and max(read) > min(limits):
+        what = f"finished units read up to {max(read):,} tokens of a document, others would read "
+        what += f"at most {min(limits):,}"
     elif with_choices:
         what = f"{len(with_choices)} finished units have more of the most likely tokens than "
-        what += "--top-k asks for and would be replaced"
+        what += "--top-k asks for"
     else:
         return
     raise TokenmartError(

@@ -1,4 +1,4 @@
-"""A plan as a table: what an extraction would cost."""
+"""A plan: what an extraction would cost, model by model, as a table with notes."""
 
 from __future__ import annotations
 
@@ -7,26 +7,22 @@ from dataclasses import dataclass
 
 from extract.devices import resolve_dtype
 from extract.planning.cost import (
-    GPU_FLOPS,
     Cost,
     Work,
     assumed_speed,
     document_lengths,
     estimate,
+    planned_lengths,
     planned_memory,
-    read_lengths,
     work_of,
 )
-from extract.planning.memory import Footprint, model_size, refused
-from extract.planning.selection import Selection
-from extract.planning.status import UNKNOWN, current_units, unscored_lines
-from warehouse.paths import Workspace
+from extract.planning.memory import Footprint, available_memory, model_size
+from extract.planning.selection import Selection, planned_units
+from extract.planning.status import UNKNOWN, unscored_lines
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.required_files import downloads_text, notices, required_files
-from warehouse.problem.spec import Problem
-from warehouse.problem.tables import documents_changed, documents_path
-from warehouse.sources.folders import RequiredFile
-from warehouse.store.parquet_files import read_table
+from warehouse.problem.tables import documents_changed
+from warehouse.problem.unit_states import stored_documents
 from warehouse.terminal import Column, counted, listed
 
 CHANGED = (
@@ -37,7 +33,7 @@ CHANGED = (
 
 @dataclass(frozen=True)
 class PlannedModel:
-    """One model of a plan: units done and asked for, and what the whole of it costs.
+    """One model of a plan: its units that are done, all its units, and what all of them cost.
 
     `memory` is None where the model's size is not known. `assumed` says that only its number of
     weights is. `download_bytes` are still to be fetched: 0 where nothing is, or with another model;
@@ -87,154 +83,117 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
 
     `device_here` says whether the selection's device is one of this machine.
     """
-    problem, workspace = selection.problem, selection.workspace
+    problem, workspace, device = selection.problem, selection.workspace, selection.device
     lengths, origin = document_lengths(selection)
-    longest = max(lengths, default=0)
+    stored = stored_documents(problem, workspace) or dict.fromkeys(range(len(lengths)), "")
+    documents = {doc_id: sha256 for doc_id, sha256 in stored.items() if doc_id < len(lengths)}
+    required = required_files(problem, workspace, selection.models)
+    missing = {file.name: file for file in required if not file.present}
     works: dict[tuple[int, ...], Work] = {}
-    documents = _documents(problem, workspace, len(lengths))
-    needs = required_files(problem, workspace, selection.models)
-    missing = {need.name: need.download_bytes for need in needs if not need.present}
-    to_place = {
-        need.name: need.remedy for need in needs if not need.present and need.source == "local"
-    }
     models, speeds = [], set()
     unscored: dict[str, list[str]] = {}
     for spec in selection.models:
         size = model_size(spec, workspace, problem=problem.name)
-        dtype = resolve_dtype(spec, selection.dtype, selection.device)
-        speeds.add(assumed_speed(selection.device, dtype)[1])
-        read = tuple(read_lengths(lengths, selection, spec))
+        dtype = resolve_dtype(spec, selection.dtype, device)
+        speeds.add(assumed_speed(device, dtype)[1])
+        read = tuple(planned_lengths(selection, spec, lengths))
         if read not in works:
             works[read] = work_of(read, selection.conditions)
-        for condition in selection.conditions:
-            if condition.name in works[read].unscored:
-                unscored.setdefault(condition.name, []).append(spec.full_id)
-        done = sum(
-            unit.status == "done"
-            for condition in selection.conditions
-            for unit in current_units(selection, spec, condition, documents)
-        )
+        for name in works[read].unscored:
+            unscored.setdefault(name, []).append(spec.full_id)
+        file = missing.pop(spec.base or spec.full_id, None)
         models.append(
             PlannedModel(
                 spec=spec,
-                done=done,
+                done=sum(u.state == "done" for u in planned_units(selection, spec, documents)),
                 units=len(lengths) * len(selection.conditions),
-                cost=estimate(works[read], size, dtype=dtype, device=selection.device),
-                download_bytes=missing.pop(spec.base or spec.full_id, 0),
-                memory=planned_memory(selection, spec, longest),
+                cost=estimate(works[read], size, dtype=dtype, device=device),
+                download_bytes=file.download_bytes if file else 0,
+                memory=planned_memory(selection, spec, max(lengths, default=0)),
                 assumed=size is not None and size.assumed,
-                to_place=to_place.get(spec.base or spec.full_id, ""),
+                to_place=file.remedy if file and file.source == "local" else "",
             )
         )
-    planned = [(m.spec, m.memory) for m in models if m.memory and device_here]
-    flops = sum(model.left * model.cost.flops for model in models)
-    elsewhere = _on_a_gpu(selection, flops)
     notes = (
-        f"device {selection.device}{'' if device_here else ' (not here)'}; {origin}. Memory: "
-        "weights + KV cache + activations and logits of the longest document. Times are estimates "
-        f"({flops:.1e} FLOPs to do) at an assumed speed of {' or '.join(sorted(speeds))}; the "
-        f"progress bar shows the measured one.{elsewhere}",
+        f"device {device}{'' if device_here else ' (not here)'}; {origin}. Times are estimates at "
+        f"an assumed speed of {' or '.join(sorted(speeds))}.",
         *([CHANGED] if documents_changed(problem, workspace) else []),
         *(f"By this estimate {line}." for line in unscored_lines(unscored, selection.conditions)),
-        *_cut_notes(lengths, selection),
-        *_unknown(models),
-        *refused(planned, selection.conditions, selection.device),
-        *([f"To download: {to_fetch}."] if (to_fetch := downloads_text(needs)) else []),
-        *_in_all(models, needs),
+        *_too_long(lengths, selection),
+        *(f"Not here: {m.spec.full_id}: {m.to_place}." for m in models if m.to_place),
+        *_unknown_sizes(models),
+        *(_too_large(models, device) if device_here else []),
+        *([f"To download: {text}."] if (text := downloads_text(required)) else []),
         *(f"{subject}: {notice}" for subject, notice in notices(problem, selection.models).items()),
     )
     title = (
-        f"{problem.name}: {counted(len(selection.models), 'model')} × "
+        f"{problem.name}: {counted(len(models), 'model')} × "
         f"{counted(len(selection.conditions), 'condition')} × {counted(len(lengths), 'document')}"
     )
     return Plan(title, tuple(models), notes)
 
 
-def _documents(problem: Problem, workspace: Workspace, count: int) -> dict[int, str]:
-    """SHA-256 of the first documents by number; empty where they are not here yet."""
-    path = documents_path(problem, workspace)
-    if not path.is_file():
-        return dict.fromkeys(range(count), "")
-    table = read_table(path, ["doc_id", "sha256"])
-    pairs = zip(table["doc_id"].to_pylist(), table["sha256"].to_pylist(), strict=True)
-    return {doc_id: sha256 for doc_id, sha256 in pairs if doc_id < count}
-
-
-def _on_a_gpu(selection: Selection, flops: float) -> str:
-    """Time on one GPU, if a large plan is for the processor; `flops` are still to do."""
-    hours = flops / GPU_FLOPS / 3600
-    if selection.device != "cpu" or hours <= 0.1:
-        return ""
-    return f" One GPU of the A100 class would take about {hours:,.1f} h; --device cuda plans it."
-
-
-def _cut_notes(lengths: Sequence[int], selection: Selection) -> list[str]:
+def _too_long(lengths: Sequence[int], selection: Selection) -> list[str]:
     """Notes on documents of `lengths` tokens (estimated) that exceed a model's context."""
-    by_context: dict[int | None, list[str]] = {}
-    problem = selection.problem
-    for spec in selection.models:
-        context = spec.context_limit(problem.folders(selection.workspace))
-        by_context.setdefault(context, []).append(spec.full_id)
-    rules = problem.documents
+    problem, rules = selection.problem, selection.problem.documents
+    folders = problem.folders(selection.workspace)
     truncates = rules.too_long == "truncate"
-    several = len(selection.models) > 1
-    notes = []
-    for context, names in by_context.items():
-        if context is None:
+    found: dict[str, list[str]] = {}
+    for spec in selection.models:
+        context = spec.context_limit(folders)
+        most = selection.most_tokens(spec) if truncates else context
+        if context is None or most is None:
             continue
-        margin = rules.margin if rules.too_long == "run" else 0
-        most = max(2, context - 1 - rules.room) if truncates else context + margin
-        longer = sum(n > most for n in lengths)
-        if not longer:
-            continue
-        about = f"{listed(names)}: {longer} of {counted(len(lengths), 'document')}"
-        allows = f"a context of {context:,} tokens"
-        if truncates:
-            read = sum(min(n, most) for n in lengths)
-            free = f" ({rules.room} left free)" if rules.room else ""
-            alike = "; documents.max_characters would cut them alike for every tokenizer"
-            notes.append(
-                f"{about} will be cut to {allows}{free}: about {read:,} of {sum(lengths):,} tokens "
-                f"are read{alike if several else ''}."
-            )
-        else:
-            notes.append(
-                f"{about} may be too long for {allows} and will then fail for these models alone: "
-                "set documents.too_long: truncate, or documents.max_tokens, in the problem file."
-            )
-    if truncates and by_context.get(None):
-        notes.append(
-            f"context unknown until the files are here: {listed(by_context[None])}; longer "
-            "documents will be cut to it."
-        )
-    return notes
+        longer = sum(n > most + (rules.margin if rules.too_long == "run" else 0) for n in lengths)
+        if longer:
+            line = f"{longer} of {counted(len(lengths), 'document')}"
+            if truncates:
+                line += f" will be cut to {most:,} tokens (context {context:,})."
+            else:
+                line += (
+                    f" may be too long for a context of {context:,} tokens and will then fail for "
+                    "these models alone: set documents.too_long: truncate, or "
+                    "documents.max_tokens, in the problem file."
+                )
+            found.setdefault(line, []).append(spec.full_id)
+    return [f"{listed(names)}: {line}" for line, names in found.items()]
 
 
-def _unknown(models: Sequence[PlannedModel]) -> list[str]:
-    missing = [f"Not here: {m.spec.full_id}: {m.to_place}." for m in models if m.to_place]
+def _unknown_sizes(models: Sequence[PlannedModel]) -> list[str]:
     names = [m.spec.full_id for m in models if m.memory is None and not m.to_place]
-    if not names:
-        return missing
-    return [
-        *missing,
+    return names and [
         f"Size unknown until its files are here: {', '.join(names)}. Give `parameters`, or "
-        "`shape`, in the problem file to have it planned.",
+        "`shape`, in the problem file to have it planned."
     ]
 
 
-def _in_all(models: Sequence[PlannedModel], needs: Sequence[RequiredFile]) -> list[str]:
-    """Disk and download of what is still to do, in one sum, and how long the download takes."""
-    missing = [need for need in needs if not need.present]
-    fetched = sum(need.download_bytes or 0 for need in missing)
-    if not fetched:
-        return []
-    copies = sum(need.copy_bytes for need in missing)
-    rows = sum(int(model.left * model.cost.disk_bytes) for model in models)
-    hours = 8 * fetched / 1e8 / 3600
+def _too_large(models: Sequence[PlannedModel], device: str) -> list[str]:
+    """Models, and caches of shared prefixes, for which the device has not the memory."""
+    available = available_memory(device)
+    sized = [(m.spec.full_id, m.memory) for m in models if m.memory]
+    large = [
+        f"{name} ({memory.least(device) / 2**30:.1f} GiB at least)"
+        for name, memory in sized
+        if memory.least(device) > available
+    ]
+    # over several GPUs each stores the cache of its own layers
+    uncached = [
+        name
+        for name, memory in sized
+        if device.startswith("cuda")
+        and memory.least(device) <= available < memory.weights + memory.cache
+    ]
+    free = f"for {device}, where {available / 2**30:.1f} GiB are free"
     return [
-        f"In all: {(fetched + copies + rows) / 1e9:,.1f} GB of disk (checkpoints, converted copies "
-        f"and {rows / 1e9:,.1f} GB of rows); the download takes {hours:,.1f} h at 100 Mbit/s or "
-        f"{hours / 10:,.1f} h at 1 Gbit/s."
+        *([f"Too large {free}: {', '.join(large)}."] if large else []),
+        *(
+            [
+                f"Without probes that continue a document, whose KV cache is too large {free}: "
+                f"{', '.join(uncached)}."
+            ]
+            if uncached
+            else []
+        ),
     ]
 
 
@@ -245,25 +204,20 @@ def plan_columns(plan: Plan) -> list[Column]:
     seconds = [model.cost.seconds for model in models]
     seconds.append(plan.hours * 3600 if known or plan.hours else None)
 
-    def amounts(part: Callable[[Cost], int]) -> list[int]:
+    def amounts(part: Callable[[Cost], int], unit: str = "") -> list[str]:
         left = sum(int(model.left * part(model.cost)) for model in models)
-        return [*(part(model.cost) for model in models), left]
+        return [_rounded(n, unit) for n in [*(part(model.cost) for model in models), left]]
 
     fetched = sum(model.download_bytes or 0 for model in models)
     return [
         Column("model", [*(m.spec.full_id for m in models), "still to do"], text=True),
         Column("units done", [*(f"{m.done}/{m.units}" for m in models), ""]),
-        Column("tokens", [_rounded(n) for n in amounts(lambda cost: cost.tokens)]),
+        Column("tokens", amounts(lambda cost: cost.tokens)),
         Column("time", [_time(each) for each in seconds]),
         Column("peak GiB", [*(_peak(m.memory, m.assumed) for m in models), ""]),
         Column("download", [*(_gigabytes(m.download_bytes) for m in models), _gigabytes(fetched)]),
-        Column("rows", [_rounded(n) for n in amounts(lambda cost: cost.rows)], extra=True),
-        Column(
-            "rows on disk",
-            [_rounded(n, "B") for n in amounts(lambda cost: cost.disk_bytes)],
-            extra=True,
-        ),
-        Column("weights + cache + rest", [*(_parts(m.memory) for m in models), ""], extra=True),
+        Column("rows", amounts(lambda cost: cost.rows), extra=True),
+        Column("rows on disk", amounts(lambda cost: cost.disk_bytes, "B"), extra=True),
     ]
 
 
@@ -285,11 +239,3 @@ def _gigabytes(size: int | None) -> str:
 
 def _peak(peak: Footprint | None, assumed: bool) -> str:
     return UNKNOWN if peak is None else f"{'~' if assumed else ''}{peak.total / 2**30:.1f}"
-
-
-def _parts(peak: Footprint | None) -> str:
-    """Weights, KV cache, and activations with logits, in GiB."""
-    if peak is None:
-        return UNKNOWN
-    sizes = (peak.weights, peak.cache, peak.activations + peak.logits)
-    return " + ".join(f"{size / 2**30:.1f}" for size in sizes)

@@ -1,4 +1,4 @@
-"""What a plan takes for done is what an extraction would not compute again."""
+"""Which units are current: a plan, an extraction, `status` and `data gc` agree on it."""
 
 from __future__ import annotations
 
@@ -11,84 +11,94 @@ from typing import Any
 
 import pytest
 import yaml
-from tiny_models import make_checkpoint, make_text
-from tiny_runs import ok, run
+from click.testing import CliRunner
+from refusal import refuses
+from tiny_models import PROBES, make_checkpoint, make_text
+from tiny_runs import everything, ok, run
 
-from extract.planning import status
+from extract.cli import status
+from extract.planning import selection as selection_module
 from extract.planning.plan import documents_of, plan_model
-from extract.planning.selection import select
-from extract.planning.status import count_finished
+from extract.planning.progress import count_finished
+from extract.planning.selection import Selection, select
+from extract.planning.shorter_runs import refuse_fewer_rows
 from extract.planning.tables import make_plan
+from warehouse.maintenance.garbage import find_garbage
 from warehouse.paths import Workspace
 from warehouse.problem.spec import load_problem
 from warehouse.problem.tables import ensure_documents
-from warehouse.store.ledger import read_units
-from warehouse.store.token_files import published_path
+from warehouse.store.ledger import UnitRecord
+from warehouse.store.token_files import finished_units
 
 CUT = 40
 """Tokens: fewer than any document of a tiny problem has."""
-
-
-def done(workspace: Workspace, path: Path, **asked: Any) -> tuple[int, int]:
-    """Units of two documents that a plan, and the count of finished ones, take for done."""
-    problem = load_problem(str(path), workspace)
-    settings = {"probes": ["full"], "device": "cpu", "dtype": "auto"}
-    selection = select(problem, workspace, **{**settings, **asked})
-    documents = documents_of(ensure_documents(problem, workspace), None)
-    (model,) = make_plan(selection).models
-    assert model.units == 2 and model.left == 1 - model.done / 2
-    return model.done, count_finished(selection, documents)
+KEYS = ("tiny", "tiny--one", "full")
 
 
 @pytest.fixture
 def path(tiny_problem: Callable[..., Path], workspace: Workspace) -> Path:
-    """A problem of one model, read whole."""
-    file = tiny_problem(texts=2)
-    raw = yaml.safe_load(file.read_text())
-    file.write_text(yaml.safe_dump(raw | {"models": raw["models"][:1]}))
-    ok(run(file, "--probe", "full"))
+    """A problem of one model, one probe and two documents, all extracted."""
+    file = tiny_problem(texts=2, probes=PROBES[:1])
+    edit(file, models=yaml.safe_load(file.read_text())["models"][:1])
+    ok(run(file))
     return file
 
 
-def edited(path: Path, **sections: Any) -> Path:
+def edit(path: Path, **sections: Any) -> None:
     path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | sections))
-    return path
 
 
-def test_units_of_cut_documents_are_not_those_of_whole_ones(
-    path: Path, workspace: Workspace
+def selected(workspace: Workspace, path: Path, **options: Any) -> Selection:
+    problem = load_problem(str(path), workspace)
+    return select(problem, workspace, **{"device": "cpu", "dtype": "auto", **options})
+
+
+def done(workspace: Workspace, path: Path, **options: Any) -> int:
+    """Current units; by the ledger and by the files they must be the same."""
+    selection = selected(workspace, path, **options)
+    documents = documents_of(ensure_documents(selection.problem, workspace), None)
+    (model,) = make_plan(selection).models
+    assert model.units == 2 and model.left == 1 - model.done / 2
+    assert count_finished(selection, documents) == model.done
+    if options.get("dtype") != "bfloat16" and model.done:
+        assert plan_model(selection, model.spec, documents).done == model.done
+    return model.done
+
+
+def units_of(workspace: Workspace) -> dict[int, UnitRecord]:
+    return finished_units(workspace, *KEYS)
+
+
+def test_limits_dtype_engine_and_top_tokens_of_a_run(
+    path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert done(workspace, path) == (2, 2)
+    assert done(workspace, path) == 2
     # what read more stays, unless it is to be replaced
-    assert done(workspace, path, max_tokens=CUT) == (2, 2)
-    assert done(workspace, path, max_tokens=CUT, force=True) == (0, 0)
-    ok(run(path, "--probe", "full", "--max-tokens", str(CUT), "--force"))
-    assert done(workspace, path, max_tokens=CUT) == (2, 2)
-    assert done(workspace, path) == (0, 0)
+    assert done(workspace, path, max_tokens=CUT) == 2
+    assert done(workspace, path, max_tokens=CUT, force=True) == 0
+    assert done(workspace, path, dtype="float32") == 2
+    assert done(workspace, path, dtype="bfloat16") == 0
+    assert done(workspace, path, top_k=3) == 0
+    ok(run(path, "--top-k", "3"))
+    assert done(workspace, path, top_k=2) == done(workspace, path) == 2
+    ok(run(path, "--max-tokens", str(CUT), "--force"))
+    assert done(workspace, path, max_tokens=CUT) == 2
+    assert done(workspace, path) == 0
+    monkeypatch.setattr(selection_module, "ENGINE_VERSION", "another")
+    assert done(workspace, path, max_tokens=CUT) == 0
 
 
 def test_a_context_that_cuts_is_no_cut_of_the_command_line(
     path: Path, workspace: Workspace
 ) -> None:
     raw = yaml.safe_load(path.read_text())
-    documents = {**raw["documents"], "too_long": "truncate"}
     models = [{**raw["models"][0], "context": 2 * CUT}]
-    file = edited(path, documents=documents, models=models)
-    ok(run(file, "--probe", "full", "--force"))
-    units = read_units(published_path(workspace, "tiny", "tiny--one", "full"))
-    assert {unit.document_tokens for unit in units} == {2 * CUT - 1}
-    assert done(workspace, file) == (2, 2)
-    ok(run(file, "--probe", "full", "--max-tokens", str(CUT), "--force"))
-    assert done(workspace, file) == (0, 0)
-
-
-def test_another_dtype_backend_or_engine_is_to_be_computed(
-    path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert done(workspace, path, dtype="float32") == (2, 2)
-    assert done(workspace, path, dtype="bfloat16") == (0, 0)
-    monkeypatch.setattr(status, "ENGINE_VERSION", "another")
-    assert done(workspace, path) == (0, 0)
+    edit(path, documents={**raw["documents"], "too_long": "truncate"}, models=models)
+    ok(run(path, "--force"))
+    assert {unit.document_tokens for unit in units_of(workspace).values()} == {2 * CUT - 1}
+    assert done(workspace, path) == 2
+    ok(run(path, "--max-tokens", str(CUT), "--force"))
+    assert done(workspace, path) == 0
 
 
 @pytest.mark.parametrize("probe", ["full", "window_24"])
@@ -104,10 +114,9 @@ def test_another_checkpoint_in_the_same_place_is_to_be_computed(
     ok(run(path, "--probe", probe))
 
     def planned() -> int:
-        problem = load_problem(str(path), workspace)
-        selection = select(problem, workspace, probes=[probe], device="cpu", dtype="auto")
-        documents = documents_of(ensure_documents(problem, workspace), None)
-        return plan_model(selection, problem.models[0], documents).done
+        selection = selected(workspace, path, probes=[probe])
+        documents = documents_of(ensure_documents(selection.problem, workspace), None)
+        return plan_model(selection, selection.models[0], documents).done
 
     assert planned() == 2
     shutil.rmtree(folder)
@@ -115,14 +124,147 @@ def test_another_checkpoint_in_the_same_place_is_to_be_computed(
     assert planned() == 0
 
 
-def test_another_text_or_other_parameters_are_to_be_computed(
-    path: Path, workspace: Workspace
+def test_the_problem_file_decides_for_status_and_gc_too(path: Path, workspace: Workspace) -> None:
+    def states() -> tuple[int, int, set[str]]:
+        """Done and outdated of `status`, and the reasons of `gc`."""
+        result = CliRunner().invoke(status, ["--problem", str(path), "--json"])
+        assert result.exit_code == 0, (result.output, result.exception)
+        shown = json.loads(result.stdout)
+        found, _ = find_garbage(workspace, "tiny")
+        return (
+            sum(row["done"] for row in shown),
+            sum(row["outdated"] for row in shown),
+            {each.why for each in found},
+        )
+
+    assert states() == (2, 0, set())
+    ok(run(path, "--max-tokens", str(CUT), "--force"))
+    assert states() == (2, 0, set())
+    texts = workspace.root / "data" / "corpus.json"
+    texts.write_text(json.dumps([make_text(0), make_text(7)]))
+    ensure_documents(load_problem(str(path), workspace), workspace)
+    assert states() == (1, 1, {"the document has changed or is not in the corpus"})
+    assert done(workspace, path, max_tokens=CUT) == 1
+    models = yaml.safe_load(path.read_text())["models"]
+    edit(path, models=[{**models[0], "full_id": "tiny/other"}])
+    assert states() == (0, 0, {"the model is not in the problem file"})
+    edit(path, models=models, probes=[{"kind": "window", "name": "w", "context": 24, "stride": 8}])
+    assert states() == (0, 0, {"the probe is not in the problem file"})
+
+
+def test_parameters_of_a_probe_are_compared(workspace: Workspace, tiny_problem: Any) -> None:
+    path = tiny_problem(
+        texts=2, probes=[{"kind": "window", "name": "w", "context": 24, "stride": 8}]
+    )
+    ok(run(path, "--model", "tiny/one"))
+    edit(path, probes=[{"kind": "window", "name": "w", "context": 24, "stride": 16}])
+    models = make_plan(selected(workspace, path)).models
+    assert [model.done for model in models] == [0, 0]
+    found, _ = find_garbage(workspace, "tiny")
+    assert {each.why for each in found} == {"the probe's parameters have changed"}
+
+
+def rows_of(workspace: Workspace) -> dict[str, int]:
+    return {name: table.num_rows for name, table in everything(workspace).items()}
+
+
+def test_units_that_read_more_are_kept_beside_missing_ones(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
 ) -> None:
-    problem = load_problem(str(path), workspace)
-    selection = select(problem, workspace, probes=["full"], device="cpu", dtype="auto")
-    (condition,) = selection.conditions
-    changed = replace(selection, conditions=(replace(condition, params={"seed": 1}),))
-    assert make_plan(changed).models[0].done == 0
-    corpus = workspace.root / "data" / "corpus.json"
-    corpus.write_text(json.dumps([make_text(0), make_text(7)]))
-    assert done(workspace, path) == (1, 1)
+    path = tiny_problem(texts=3)
+    ok(run(path, "--documents", "1", "--model", "tiny/one", "--max-tokens", "120"))
+    assert "extracted 20 units" in ok(run(path, "--max-tokens", "60"))
+    assert [unit.document_tokens for unit in units_of(workspace).values()] == [120, 60, 60]
+    rows = rows_of(workspace)
+    assert "extracted 0 units" in ok(run(path, "--max-tokens", "60"))
+    assert rows_of(workspace) == rows
+    # more replaces less
+    assert "extracted 24 units" in ok(run(path))
+
+
+@pytest.mark.parametrize(
+    ("options", "in_file"),
+    [
+        ({"max_tokens": CUT, "dtype": "bfloat16"}, {}),
+        ({"max_tokens": CUT, "attention": "eager"}, {}),
+        ({}, {"max_tokens": CUT}),
+    ],
+)
+def test_other_settings_on_fewer_tokens_are_refused(
+    options: dict[str, Any], in_file: dict[str, Any], path: Path, workspace: Workspace
+) -> None:
+    edit(path, documents={**yaml.safe_load(path.read_text())["documents"], **in_file})
+    selection = selected(workspace, path, **options)
+    documents = documents_of(ensure_documents(selection.problem, workspace), None)
+    with refuses("shorter-run", "tiny/one"):
+        plan_model(selection, selection.models[0], documents)
+    arguments = [
+        word
+        for key, value in options.items()
+        for word in (f"--{key}".replace("_", "-"), str(value))
+    ]
+    before = units_of(workspace)
+    assert run(path, *arguments).exit_code == 5 and units_of(workspace) == before
+    assert "extracted 2 units" in ok(run(path, *arguments, "--force"))
+
+
+def test_a_failure_leaves_what_other_settings_gave(
+    path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from extract.scoring.engine import Engine
+
+    def failing(*_: object) -> None:
+        raise RuntimeError("refused")
+
+    before = units_of(workspace)
+    monkeypatch.setattr(Engine, "score", failing)
+    assert run(path, "--dtype", "bfloat16").exit_code == 5
+    assert units_of(workspace) == before
+
+
+@pytest.mark.parametrize(
+    ("sections", "where"),
+    [
+        ({"documents": {"kind": "json", "path": "data/corpus.json", "max_characters": 200}}, "0"),
+        ({"probes": [PROBES[0], PROBES[1] | {"context": 40}, *PROBES[2:]]}, "window_24"),
+        ({"probes": [*PROBES[:2], PROBES[2] | {"answer_tokens": 4}]}, "retrieval_with"),
+    ],
+)
+def test_smaller_limits_in_the_problem_file_leave_finished_units(
+    sections: dict[str, Any],
+    where: str,
+    workspace: Workspace,
+    tiny_problem: Callable[..., Path],
+) -> None:
+    """Text cut shorter, and probes that score fewer tokens of it under the same name."""
+    ok(run(tiny_problem(texts=2)))
+    before, rows = units_of(workspace), rows_of(workspace)
+    path = tiny_problem(texts=2, **sections)
+    problem = load_problem("tiny", workspace)
+    with refuses("shorter-run", where):
+        documents = documents_of(ensure_documents(problem, workspace), None)
+        selection = select(problem, workspace, device="cpu", dtype="auto")
+        plan = plan_model(selection, problem.models[0], documents)
+        refuse_fewer_rows(plan, {each.doc_id: plan.tokenize(each) for each in documents})
+    assert run(path).exit_code != 0
+    assert (units_of(workspace), rows_of(workspace)) == (before, rows)
+    ok(run(path, "--force"))
+    assert rows_of(workspace) != rows
+    # and back: more replaces less
+    ok(run(tiny_problem(texts=2)))
+    assert rows_of(workspace) == rows
+
+
+def test_top_k_tokens_are_not_dropped_by_a_run_without(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    path = tiny_problem(texts=1, probes=PROBES[:1])
+    ok(run(path, "--top-k", "3"))
+    problem = load_problem("tiny", workspace)
+    documents = documents_of(ensure_documents(problem, workspace), None)
+    selection = select(problem, workspace, device="cpu", dtype="bfloat16")
+    with refuses("shorter-run", "tiny/one"):
+        plan_model(selection, problem.models[0], documents)
+    assert plan_model(replace(selection, force=True), problem.models[0], documents).tasks
+    more = select(problem, workspace, device="cpu", dtype="bfloat16", top_k=3)
+    assert plan_model(more, problem.models[0], documents).tasks

@@ -15,6 +15,8 @@ from safetensors.numpy import save_file
 
 from extract.cli import extract, status
 from extract.planning.memory import ModelSize, model_size
+from extract.planning.selection import select
+from extract.planning.tables import make_plan
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelShape, ModelSpec
 from warehouse.problem.spec import load_problem
@@ -35,12 +37,12 @@ SHAPE = ModelShape(
 PARAMETERS = 2 * WORDS * WIDTH
 
 
-def write_gguf(path: Path, kind: str = "qwen2", layers: int | list[int] = 96) -> Path:
+def write_gguf(path: Path) -> Path:
     """A GGUF file with a whole header and two of its tensors."""
-    writer = gguf.GGUFWriter(path, kind)
+    writer = gguf.GGUFWriter(path, "qwen2")
     writer.add_block_count(LAYERS)
     writer.add_embedding_length(WIDTH)
-    writer.add_feed_forward_length(layers)
+    writer.add_feed_forward_length(96)
     writer.add_head_count(4)
     writer.add_head_count_kv(2)
     writer.add_key_length(16)
@@ -60,18 +62,12 @@ def spec_of(source: dict[str, Any], **changes: Any) -> ModelSpec:
     return ModelSpec.model_validate(raw)
 
 
-def test_a_gguf_model_is_as_large_as_its_header_says(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_gguf_model_has_the_weights_of_its_header(workspace: Workspace, tmp_path: Path) -> None:
+    """Its shape is the problem file's, or assumed."""
     source = {"kind": "gguf", "path": str(write_gguf(tmp_path / "model.gguf"))}
-    assert model_size(spec_of(source), workspace) == ModelSize(PARAMETERS, SHAPE)
-    # what is here counts, not what the problem file says
-    other = SHAPE.model_copy(update={"layers": 99})
-    told = model_size(spec_of(source, parameters=7, shape=other.model_dump()), workspace)
-    assert told == ModelSize(PARAMETERS, SHAPE)
-
-
-def test_a_width_for_each_layer_counts_by_its_largest(workspace: Workspace, tmp_path: Path) -> None:
-    path = write_gguf(tmp_path / "model.gguf", layers=[32, 96])
-    size = model_size(spec_of({"kind": "gguf", "path": str(path)}), workspace)
+    size = model_size(spec_of(source), workspace)
+    assert size is not None and (size.parameters, size.assumed) == (PARAMETERS, True)
+    size = model_size(spec_of(source, shape=SHAPE.model_dump()), workspace)
     assert size == ModelSize(PARAMETERS, SHAPE)
 
 
@@ -83,7 +79,8 @@ def test_a_package_model_is_planned_from_its_file_once_it_is_here(workspace: Wor
     path = spec.source.gguf_path(ProblemFolders(workspace))
     path.parent.mkdir(parents=True)
     write_gguf(path)
-    assert model_size(spec, workspace) == ModelSize(PARAMETERS, SHAPE)
+    size = model_size(spec, workspace)
+    assert size is not None and size.parameters == PARAMETERS
 
 
 def test_a_local_model_is_as_large_as_its_configuration_says(
@@ -150,7 +147,7 @@ def test_a_shape_is_assumed_where_only_the_number_of_weights_is_known(
     assert size is not None and size.assumed and size.parameters == 500_000_000
 
 
-def test_an_unknown_size_is_called_unknown(
+def test_a_plan_of_an_unknown_size(
     workspace: Workspace, tiny_problem: Callable[..., Path], tmp_path: Path
 ) -> None:
     raw = yaml.safe_load(tiny_problem().read_text())
@@ -158,13 +155,13 @@ def test_an_unknown_size_is_called_unknown(
     raw["models"][1]["source"] = {"kind": "gguf", "path": str(write_gguf(tmp_path / "m.gguf"))}
     path = workspace.problems / "tiny.yml"
     path.write_text(yaml.safe_dump(raw))
-    shown = CliRunner().invoke(extract, ["--problem", str(path), "--dry-run", "--device", "cpu"])
-    assert shown.exit_code == 0, shown.output
-    (unknown,) = [line for line in shown.output.splitlines() if line.startswith("tiny/one")]
-    assert unknown.count("unknown") == 4 and "~" not in unknown
-    (known,) = [line for line in shown.output.splitlines() if line.startswith("tiny/two")]
-    assert "unknown" not in known and " 0.4 + 0.0 + " in known
-    assert "Size unknown until its files are here: tiny/one." in shown.output
-    assert "unknown" in CliRunner().invoke(status, ["--problem", str(path)]).output
     problem = load_problem(str(path), workspace)
-    assert problem.models[0].parameters is None
+    plan = make_plan(select(problem, workspace, device="cpu", dtype="auto"))
+    unknown, known = plan.models
+    assert (unknown.cost.seconds, unknown.memory, unknown.download_bytes) == (None, None, None)
+    assert plan.unknown == ["tiny/one"]
+    assert known.cost.seconds and known.memory and known.assumed
+    shown = CliRunner().invoke(extract, ["--problem", str(path), "--dry-run", "--device", "cpu"])
+    (line,) = [line for line in shown.output.splitlines() if line.startswith("tiny/one")]
+    assert line.count("unknown") == 3 and "~" not in line
+    assert "unknown" in CliRunner().invoke(status, ["--problem", str(path)]).output

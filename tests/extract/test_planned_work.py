@@ -10,10 +10,9 @@ from tiny_models import make_text
 from tiny_runs import ok, run
 
 from extract.extraction import Extraction
-from extract.planning.cost import PlannedWork, WithinUnit
 from extract.planning.plan import documents_of
+from extract.planning.progress import PlannedWork, WithinUnit, finished_work
 from extract.planning.selection import select
-from extract.planning.status import finished_work
 from warehouse.paths import Workspace
 from warehouse.problem.spec import load_problem
 from warehouse.problem.tables import ensure_documents

@@ -65,12 +65,12 @@ class SmallCard:
         require(done.code == 0, str(done))
         lines = done.output.splitlines()
         large = next((line for line in lines if line.startswith("Too large for cuda")), "")
-        partly = next((line for line in lines if line.startswith("Scored in part")), "")
+        uncached = next((line for line in lines if line.startswith("Without probes")), "")
         for spec in self.scratch.problem.ranked_models:
             require((spec.full_id in large) == (spec.full_id == TOO_LARGE), f"{spec}: {large}")
-            in_part = f"{spec.full_id} without {CACHED}" in partly
-            require(in_part == spec.full_id.startswith(IN_PART), f"{spec}: {partly}")
-        return f"{TOO_LARGE} refused, {partly.count(CACHED)} models without {CACHED}"
+            in_part = spec.full_id in uncached
+            require(in_part == spec.full_id.startswith(IN_PART), f"{spec}: {uncached}")
+        return f"{TOO_LARGE} refused, {uncached.count(IN_PART)} models without {CACHED}"
 
     def extract(self) -> str:
         """What the plan accepts is done at the first attempt; the rest is refused immediately."""

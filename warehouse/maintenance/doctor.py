@@ -1,4 +1,4 @@
-"""Check the environment: versions, devices, disk, and the files that a problem needs."""
+"""Check the environment: versions, devices, memory, disk, and the files that a problem needs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,9 @@ from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import psutil
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 from warehouse.child_process import NOT_FROM_HERE
 from warehouse.metrics import dbt_process
@@ -36,12 +33,10 @@ from warehouse.sources.lock_file import changed, lock_path
 
 EXTRACTION_PACKAGES = ("torch", "transformers")
 """A light installation, which queries and builds, has none of them."""
-SHOWN_PACKAGES = ("torch", "transformers", "duckdb", "dbt-core", "dbt-duckdb", "pyarrow")
+SHOWN_PACKAGES = (*EXTRACTION_PACKAGES, "duckdb", "dbt-core", "dbt-duckdb", "pyarrow")
 LEAST_FREE_BYTES = 2_000_000_000
 LEAST_FREE_MEMORY_BYTES = 3_000_000_000
 DEVICE_TIMEOUT_SECONDS = 120
-NATIVE_BF16 = [8, 0]
-"""Compute capability from which bfloat16 is computed and not emulated in float32."""
 
 _DEVICES = """
 import json, warnings
@@ -50,16 +45,15 @@ with warnings.catch_warnings(record=True) as warned:
     import torch
     gpus = []
     for i in range(torch.cuda.device_count()) if torch.cuda.is_available() else ():
-        found = torch.cuda.get_device_properties(i)
         try:
-            free = torch.cuda.mem_get_info(i)[0]
+            free, total = torch.cuda.mem_get_info(i)
+            wrong = ""
         except RuntimeError as error:
-            free = str(error).splitlines()[0]
-        gpus.append([found.name, found.total_memory, free, [found.major, found.minor]])
+            free, total, wrong = 0, 0, str(error).splitlines()[0]
+        gpus.append([torch.cuda.get_device_name(i), free, total, wrong])
 print(json.dumps({
     "gpus": gpus,
     "mps": torch.backends.mps.is_available(),
-    "hip": bool(torch.version.hip),
     "warned": [str(each.message) for each in warned if "CUDA" in str(each.message)],
 }))
 """
@@ -82,10 +76,12 @@ def examine(workspace: Workspace, problem_name: str | None) -> list[Check]:
         ProblemFileError: the named problem does not parse.
     """
     checks = [Check("Python", "ok", f"{sys.version.split()[0]} at {sys.executable}")]
-    checks += _packages(workspace)
+    checks += map(_package, SHOWN_PACKAGES)
+    if dbt_process.command() is None:
+        checks.append(Check("dbt", "missing", "the dbt program was not found", "make setup"))
     if find_spec("torch") is not None:
         checks += devices()
-    checks += [_memory(), _disk(workspace), _git(), _dbt(), _database(workspace)]
+    checks += [_memory(), _disk(workspace)]
     if problem_name is not None:
         other = problem_kind(problem_name, read_problem_file(problem_name, workspace), workspace)
         if other is not None:
@@ -96,37 +92,15 @@ def examine(workspace: Workspace, problem_name: str | None) -> list[Check]:
     return checks
 
 
-def _packages(workspace: Workspace) -> Iterator[Check]:
-    """Versions of the packages that matter, and every difference from the lock file."""
-    installed: dict[str, str] = {
-        canonicalize_name(each.metadata["Name"]): each.version
-        for each in metadata.distributions()
-        if each.metadata and "Name" in each.metadata and "Version" in each.metadata
-    }
-    for name in SHOWN_PACKAGES:
-        if name in installed:
-            yield Check(name, "ok", installed[name])
-        elif name in EXTRACTION_PACKAGES:
-            finding = "not installed; queries, builds and correlations need none"
-            remedy = "to run models: pip install 'tokenmart[extract]' (in a checkout: make setup)"
-            yield Check(name, "note", finding, remedy)
-        else:
-            yield Check(name, "missing", "not installed", "make setup")
-    lock = workspace.root / "requirements.lock"
-    if not lock.is_file():
-        return
-    different = []
-    for line in lock.read_text(encoding="utf-8").splitlines():
-        if line and not line.startswith(("#", "-")):
-            pin = Requirement(line)
-            found = installed.get(canonicalize_name(pin.name))
-            applies = pin.marker is None or pin.marker.evaluate()
-            if found and applies and not pin.specifier.contains(Version(found).public):
-                different.append(f"{pin.name} {found} (lock: {str(pin.specifier)[2:]})")
-    if different:
-        yield Check("versions", "note", f"not as locked: {', '.join(different)}", "make setup")
-    else:
-        yield Check("versions", "ok", "as in requirements.lock")
+def _package(name: str) -> Check:
+    try:
+        return Check(name, "ok", metadata.version(name))
+    except metadata.PackageNotFoundError:
+        if name not in EXTRACTION_PACKAGES:
+            return Check(name, "missing", "not installed", "make setup")
+    finding = "not installed; queries, builds and correlations need none"
+    remedy = "to run models: pip install 'tokenmart[extract]' (in a checkout: make setup)"
+    return Check(name, "note", finding, remedy)
 
 
 def devices() -> list[Check]:
@@ -145,28 +119,22 @@ def devices() -> list[Check]:
         reason = stderr.strip().splitlines()[-1][:120]
         return [Check("device", "missing", f"torch does not start ({reason})", "make setup")]
     if found["gpus"]:
-        return [_card(n, found["hip"], *card) for n, card in enumerate(found["gpus"])]
+        return [_card(number, *card) for number, card in enumerate(found["gpus"])]
     if found["warned"]:  # such as a driver that is too old for this build of torch
         remedy = "update the driver, or install a build of torch for an older CUDA (pytorch.org)"
         return [Check("device", "missing", f"no GPU can be used: {found['warned'][0]}", remedy)]
     if found["mps"]:
         return [Check("device", "ok", "Apple GPU (mps)")]
     remedy = "small problems run here (make demo); extract large models on a GPU machine"
-    if shutil.which("nvidia-smi"):
-        remedy = "nvidia-smi is here: install a build of torch for CUDA (pytorch.org)"
     return [Check("device", "note", f"no GPU, {os.cpu_count()} cores", remedy)]
 
 
-def _card(number: int, hip: bool, name: str, total: int, free: Any, capability: list[int]) -> Check:
+def _card(number: int, name: str, free: int, total: int, wrong: str) -> Check:
     what = f"GPU {number}"
-    if isinstance(free, str):
+    if wrong:
         remedy = f"reset it, or leave it out: CUDA_VISIBLE_DEVICES without {number}"
-        return Check(what, "missing", f"{name} can't be used ({free[:120]})", remedy)
-    finding = f"{name}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free"
-    if not hip and capability < NATIVE_BF16:
-        remedy = "use --dtype float16 (the default there) or float32; a newer card for bfloat16"
-        return Check(what, "note", f"{finding}; bfloat16 would be emulated", remedy)
-    return Check(what, "ok", finding)
+        return Check(what, "missing", f"{name} can't be used ({wrong[:120]})", remedy)
+    return Check(what, "ok", f"{name}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free")
 
 
 def _memory() -> Check:
@@ -193,28 +161,6 @@ def _disk(workspace: Workspace) -> Check:
 def _nearest_existing(path: Path) -> Path:
     """The path itself or its closest parent that exists."""
     return next(each for each in (path, *path.parents) if each.exists())
-
-
-def _git() -> Check:
-    if shutil.which("git") is None:
-        return Check("git", "note", "not found: code revisions can't be recorded", "install git")
-    done = subprocess.run(["git", "--version"], capture_output=True, text=True, check=False)
-    return Check("git", "ok", done.stdout.strip().removeprefix("git version "))
-
-
-def _dbt() -> Check:
-    command = dbt_process.command()
-    if command is None:
-        return Check("dbt", "missing", "the dbt program was not found", "make setup")
-    return Check("dbt", "ok", "of this environment" if len(command) > 1 else command[0])
-
-
-def _database(workspace: Workspace) -> Check:
-    path = workspace.database
-    if not path.is_file():
-        remedy = "tokenmart dbt build, once something is extracted"
-        return Check("database", "note", f"{path} not built yet", remedy)
-    return Check("database", "ok", f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 
 def _problem(problem: Problem, workspace: Workspace) -> Iterator[Check]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -14,10 +12,10 @@ from filelock import FileLock, Timeout
 from warehouse.errors import OtherKindError, StorageError, TokenmartError
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace, list_problems, problem_argument
-from warehouse.problem.spec import Problem, load_problem
+from warehouse.problem.spec import load_problem
+from warehouse.problem.unit_states import OTHER_MODEL, NeededUnits, needed_units
 from warehouse.store.claims import abandoned_owner, file_system_now
 from warehouse.store.ledger import UnitRecord, read_units
-from warehouse.store.parquet_files import read_table
 from warehouse.store.schema import all_tables
 from warehouse.store.stored_files import table_files
 from warehouse.store.token_files import (
@@ -32,22 +30,18 @@ from warehouse.store.token_files import (
 )
 
 STRAY_SECONDS = 3600.0
-_name = attrgetter("doc_id", "fingerprint")
-Reason = Callable[[UnitRecord], str]
-"""Why a unit isn't needed; empty when it is."""
+UnitName = tuple[int, str]
+"""Document and fingerprint: a unit that was recomputed since isn't the one that was found."""
 
 
 @dataclass(frozen=True)
 class Garbage:
-    """Something to remove: a file, or some units of a published file.
-
-    Units are named by document and fingerprint: one recomputed since is not the one found.
-    """
+    """Something to remove: a file, or some units of a published file."""
 
     path: Path
     why: str
     bytes: int
-    units: tuple[tuple[int, str], ...] = ()
+    units: tuple[UnitName, ...] = ()
 
 
 def find_garbage(
@@ -56,8 +50,9 @@ def find_garbage(
     """Everything that may go, of one problem or of all, and notes on what was left alone."""
     found: list[Garbage] = []
     notes: list[str] = []
-    names = {problem} if problem else {*list_problems(workspace), *_stored(workspace)}
-    for name in sorted(names):
+    tops = [top for store in workspace.token_stores for top in (store.tokens, store.pending)]
+    stored = {each.name.partition("=")[2] for top in tops for each in top.glob("problem=*")}
+    for name in [problem] if problem else sorted({*list_problems(workspace), *stored}):
         try:
             file = load_problem(problem_argument(name, workspace) or name, workspace)
         except OtherKindError:
@@ -65,87 +60,58 @@ def find_garbage(
         except TokenmartError:
             notes.append(f"{name}: no readable problem file; its units are left alone")
         else:
-            found += _units(workspace, name, _reasons(workspace, file))
-            found += _files_of_other_models(workspace, file)
-        found += _strays(workspace, name)
+            needed = needed_units(file, workspace)
+            found += _published_units(workspace, needed)
+            found += _pending_units(workspace, needed)
+            found += _files_of_other_models(workspace, needed)
+        found += _leftovers(workspace, name)
         found += _top_tokens_without_unit(workspace, name)
     return found, notes
 
 
-def _stored(workspace: Workspace) -> set[str]:
-    tops = [top for store in workspace.token_stores for top in (store.tokens, store.pending)]
-    return {folder.name.partition("=")[2] for top in tops for folder in top.glob("problem=*")}
-
-
-NO_MODEL = "the model is not in the problem file"
-
-
-def _reasons(workspace: Workspace, problem: Problem) -> Reason:
-    models = {model.model_id for model in problem.models}
-    conditions = {c.name: c.params for probe in problem.probes for c in probe.conditions()}
-    path = workspace.documents / f"problem={problem.name}" / "documents.parquet"
-    documents: dict[int, str] | None = None
-    with suppress(FileNotFoundError, StorageError):
-        table = read_table(path, ["doc_id", "sha256"])
-        documents = dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
-
-    def why(unit: UnitRecord) -> str:
-        if unit.model_id not in models:
-            return NO_MODEL
-        if unit.condition not in conditions:
-            return "the probe is not in the problem file"
-        if json.loads(unit.probe_params) != conditions[unit.condition]:
-            return "the probe's parameters have changed"
-        if documents is not None and documents.get(unit.doc_id) != unit.document_sha256:
-            return "the document has changed or is not in the corpus"
-        return ""
-
-    return why
-
-
-def _units(workspace: Workspace, problem: str, reason: Reason) -> Iterator[Garbage]:
-    """Published and pending units that aren't needed, and pending ones that are merged."""
-    folders = f"problem={problem}/model_id=*/condition=*"
-    for path in sorted(workspace.tokens.glob(f"{folders}/tokens.parquet")):
+def _published_units(workspace: Workspace, needed: NeededUnits) -> Iterator[Garbage]:
+    folder = workspace.tokens / f"problem={needed.problem}"
+    for path in sorted(folder.glob("model_id=*/condition=*/tokens.parquet")):
         with suppress(StorageError):  # damaged files are for `data check`
             units = read_units(path)
             total = sum(unit.rows for unit in units) or 1
             by_reason: dict[str, list[UnitRecord]] = {}
             for unit in units:
-                if why := reason(unit):
-                    by_reason.setdefault(why, []).append(unit)
+                by_reason.setdefault(needed.why_outdated(unit), []).append(unit)
+            by_reason.pop("", None)
             for why, group in by_reason.items():
                 share = sum(unit.rows for unit in group) / total
-                names = tuple(map(_name, group))
-                yield Garbage(path, why, int(_bytes(path) * share), names)
-    for folder in sorted(workspace.pending.glob(folders)):
+                yield Garbage(path, why, int(_bytes(path) * share), tuple(map(_name, group)))
+
+
+def _pending_units(workspace: Workspace, needed: NeededUnits) -> Iterator[Garbage]:
+    """Pending units that aren't needed, or are merged already."""
+    folder = workspace.pending / f"problem={needed.problem}"
+    for pending in sorted(folder.glob("model_id=*/condition=*")):
         published: list[UnitRecord] = []
         with suppress(StorageError):
-            published = read_units(published_path(workspace, *partition_keys(folder)))
-        for path in pending_files(folder):
+            published = read_units(published_path(workspace, *partition_keys(pending)))
+        for path in pending_files(pending):
             with suppress(StorageError):
                 for unit in read_units(path):
-                    why = "merged already" if unit in published else reason(unit)
+                    why = "merged already" if unit in published else needed.why_outdated(unit)
                     if why:
                         yield Garbage(path, why, _bytes(path))
 
 
-def _files_of_other_models(workspace: Workspace, problem: Problem) -> Iterator[Garbage]:
-    """Files of the other tables."""
-    models = {model.model_id for model in problem.models}
+def _files_of_other_models(workspace: Workspace, needed: NeededUnits) -> Iterator[Garbage]:
+    """Files of the other tables, of models that left the problem file."""
     for name, table in all_tables().items():
-        if "model_id" in table.keys and name != "tokens":
-            for path in table_files(workspace, name):
-                parts = dict(part.split("=", 1) for part in path.parts if "=" in part)
-                if parts["problem"] == problem.name and parts["model_id"] not in models:
-                    yield Garbage(path, NO_MODEL, _bytes(path))
+        for path in table_files(workspace, name) if "model_id" in table.keys else ():
+            keys = dict(part.split("=", 1) for part in path.parts if "=" in part)
+            other = keys["problem"] == needed.problem and keys["model_id"] not in needed.models
+            if other and name != "tokens":
+                yield Garbage(path, OTHER_MODEL, _bytes(path))
 
 
 def _top_tokens_without_unit(workspace: Workspace, problem: str) -> Iterator[Garbage]:
-    """Files of top-k tokens whose unit is gone, except those of the last hour: their unit may
-    follow.
-    """
-    units: dict[Path, set[tuple[int, str]]] = {}
+    """Files of top-k tokens without their unit, which may follow those of the last hour."""
+    units: dict[Path, set[UnitName]] = {}
     for path in _older(workspace.top_tokens / f"problem={problem}", "doc-*.parquet"):
         if path.parent not in units:
             with suppress(StorageError):
@@ -157,8 +123,8 @@ def _top_tokens_without_unit(workspace: Workspace, problem: str) -> Iterator[Gar
             yield Garbage(path, "the unit is gone", _bytes(path))
 
 
-def _strays(workspace: Workspace, problem: str) -> Iterator[Garbage]:
-    """Leftovers of killed processes in the folders of one problem."""
+def _leftovers(workspace: Workspace, problem: str) -> Iterator[Garbage]:
+    """Files that killed processes left in the folders of one problem."""
     for folder in [table / f"problem={problem}" for table in workspace.store_folders]:
         for path in _older(folder, ".*.tmp"):
             yield Garbage(path, "a write that was killed", _bytes(path))
@@ -205,6 +171,10 @@ def _bytes(path: Path) -> int:
     return 0
 
 
+def _name(unit: UnitRecord) -> UnitName:
+    return unit.doc_id, unit.fingerprint
+
+
 def remove_garbage(workspace: Workspace, garbage: list[Garbage]) -> int:
     """Remove what was found; returns the bytes freed.
 
@@ -214,7 +184,7 @@ def remove_garbage(workspace: Workspace, garbage: list[Garbage]) -> int:
         StorageError: a folder can't be written.
     """
     freed = 0
-    units: dict[Path, set[tuple[int, str]]] = {}
+    units: dict[Path, set[UnitName]] = {}
     for item in garbage:
         if item.units:
             units.setdefault(item.path, set()).update(item.units)
@@ -223,17 +193,13 @@ def remove_garbage(workspace: Workspace, garbage: list[Garbage]) -> int:
         with storage_errors(item.path):
             item.path.unlink(missing_ok=True)
             _remove_empty(item.path.parent, workspace.store)
-    for path, gone in units.items():
+    for path, names in units.items():
         before = _bytes(path)
         with publication_lock(workspace, *partition_keys(path.parent)):
-            keep_units(path, read_rows(path), _outside(gone))
+            keep_units(path, read_rows(path), lambda unit, gone=names: _name(unit) not in gone)
         freed += before - _bytes(path)
         _remove_empty(path.parent, workspace.store)
     return freed
-
-
-def _outside(gone: set[tuple[int, str]]) -> Callable[[UnitRecord], bool]:
-    return lambda unit: _name(unit) not in gone
 
 
 def _remove_empty(folder: Path, top: Path) -> None:

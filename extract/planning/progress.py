@@ -1,0 +1,116 @@
+"""Progress of an extraction: planned work, the part that the ledger has, the part of a unit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import TYPE_CHECKING
+
+from extract.planning.cost import work_of
+from extract.planning.memory import model_size
+from extract.planning.selection import Selection, planned_units
+from warehouse.probes.request import Condition
+from warehouse.problem.models import ModelSpec
+from warehouse.sources.documents import text_size
+
+if TYPE_CHECKING:
+    from extract.planning.plan import Document
+
+
+def count_finished(selection: Selection, documents: Sequence[Document]) -> int:
+    """Selected units in the ledger that are done or failed."""
+    texts = {document.doc_id: document.sha256 for document in documents}
+    return sum(
+        unit.state in ("done", "failed")
+        for spec in selection.models
+        for unit in planned_units(selection, spec, texts)
+    )
+
+
+def finished_work(
+    selection: Selection, documents: Sequence[Document], work: PlannedWork
+) -> tuple[int, float]:
+    """Selected units that the ledger has as done, and their part of the planned work."""
+    texts = {document.doc_id: document.sha256 for document in documents}
+    units, finished = 0, 0.0
+    for spec in selection.models:
+        states = planned_units(selection, spec, texts)
+        done = {(unit.doc_id, unit.condition) for unit in states if unit.state == "done"}
+        units += len(done)
+        for document in documents:
+            left = [c for c in selection.conditions if (document.doc_id, c.name) not in done]
+            whole = work.of(spec, document, selection.conditions)
+            finished += whole - work.of(spec, document, left)
+    return units, finished
+
+
+class PlannedWork:
+    """Planned tokens through a model, times its number of weights: what a progress bar counts.
+
+    A model of unknown size counts as the median of the others.
+    """
+
+    def __init__(self, selection: Selection) -> None:
+        self.selection = selection
+        sizes = {
+            spec.full_id: model_size(spec, selection.workspace, problem=selection.problem.name)
+            for spec in selection.models
+        }
+        weights = {name: float(size.parameters) for name, size in sizes.items() if size}
+        usual = median(weights.values()) if weights else 1.0
+        self._weights = {name: weights.get(name, usual) for name in sizes}
+        self._most = {spec.full_id: selection.most_tokens(spec) for spec in selection.models}
+        self._tokens: dict[tuple[int, tuple[str, ...]], int] = {}
+
+    def of(self, spec: ModelSpec, document: Document, conditions: Sequence[Condition]) -> float:
+        """Work of some conditions of one document; 0 without conditions."""
+        limits = (
+            self.selection.max_tokens,
+            self._most[spec.full_id],
+            text_size(document.text).tokens,
+        )
+        length = min(n for n in limits if n is not None)
+        return self._weights[spec.full_id] * self.tokens(length, conditions) if conditions else 0.0
+
+    def tokens(self, length: int, conditions: Sequence[Condition]) -> int:
+        """Tokens that pass through a model for a document of this many tokens; at least 1."""
+        key = (length, tuple(condition.name for condition in conditions))
+        if key not in self._tokens:
+            self._tokens[key] = max(1, work_of([length], conditions).tokens)
+        return self._tokens[key]
+
+    def of_model(self, spec: ModelSpec, documents: Sequence[Document]) -> float:
+        """Work of all selected conditions of some documents."""
+        return sum(self.of(spec, each, self.selection.conditions) for each in documents)
+
+    def total(self, documents: Sequence[Document]) -> float:
+        """Work of the whole selection."""
+        return sum(self.of_model(spec, documents) for spec in self.selection.models)
+
+
+class WithinUnit:
+    """Reports the part of one document's work that is done, as tokens pass through the model.
+
+    Args:
+        report: is called with the work done since the last call.
+    """
+
+    def __init__(self, report: Callable[[float], None]) -> None:
+        self._report = report
+        self._work, self._tokens, self._left = 0.0, 1, 0.0
+
+    def begin(self, work: float, tokens: int) -> None:
+        """A document: its planned work, and the tokens that will pass through the model for it."""
+        self._work, self._tokens, self._left = work, tokens, 1.0
+
+    def passed(self, tokens: float) -> None:
+        """Tokens that passed; outside of a document (a check of the engine) they don't count."""
+        share = min(tokens / self._tokens, self._left)
+        if share > 0:
+            self._left -= share
+            self._report(share * self._work)
+
+    def end(self) -> None:
+        """The document is scored: what was planned and not passed is done, too."""
+        self.passed(self._left * self._tokens)
+        self._left = 0.0
