@@ -18,7 +18,7 @@ from tiny_runs import ok, one_line_error, run
 from extract.extraction import scoring_groups
 from extract.planning.cost import planned_reading, work_of
 from extract.scoring.engine import Engine
-from warehouse.maintenance.check import check_units, document_lengths
+from warehouse.maintenance.check import check_store
 from warehouse.paths import Workspace
 from warehouse.probes.context import CopyProbe, FarProbe, HalvesProbe, LadderProbe
 from warehouse.probes.lookup import NeedleProbe, RetrievalProbe
@@ -97,10 +97,8 @@ def test_they_are_extracted_stored_and_checked(
     assert len(files) == 2 * sum(
         len(probe.conditions()) for probe in load_problem("tiny", workspace).probes
     )
-    lengths = document_lengths(workspace, "tiny")
-    for file in files:
-        checked = check_units(file, lengths)
-        assert checked.defects == () and checked.rows > 0, file
+    checked = check_store(workspace, "tiny")
+    assert checked.defects == () and checked.rows > 0
     assert (workspace.data / "condition_pairs" / "problem=tiny").is_dir()
     # another foreign document is another prefix
 

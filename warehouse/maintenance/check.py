@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -15,10 +14,11 @@ from warehouse.errors import StorageError, first_line
 from warehouse.paths import Workspace
 from warehouse.probes.probe import condition_kinds
 from warehouse.probes.request import ConditionKind
+from warehouse.progress import Progress, no_progress
 from warehouse.store.ledger import UnitRecord, content_sha256, read_ledger, read_units
-from warehouse.store.parquet_files import damage, read_table
-from warehouse.store.schema import TOKENS
-from warehouse.store.stored_files import find_faults
+from warehouse.store.parquet_files import refuse_damaged
+from warehouse.store.schema import DOCUMENTS, TOKENS
+from warehouse.store.stored_files import find_faults, table_files
 from warehouse.store.token_files import (
     keep_units,
     partition_keys,
@@ -46,7 +46,7 @@ RULES = {
     ),
     "0 <= position < document_tokens": "position between 0 and document_tokens - 1",
     "0 <= char_start <= char_end <= characters of the document": (
-        "char_start between 0 and char_end and char_end <= characters"
+        "char_start between 0 and char_end and char_end <= coalesce(characters, char_end)"
     ),
     "sorted by doc_id, segment, position, each once": (
         "doc_before is null or (doc_id, segment, position)"
@@ -70,7 +70,13 @@ _BROKEN = ", ".join(
     for number, condition in enumerate(RULES.values())
 )
 _QUERY = f"""
-    with ordered as (
+    with facts as (
+        select unit_facts.*, characters
+        from unit_facts
+        left join (select sha256, max(characters) as characters from documents group by sha256)
+        using (sha256)
+    ),
+    ordered as (
         select
             *,
             lag(doc_id) over (order by file_row_number) as doc_before,
@@ -81,11 +87,11 @@ _QUERY = f"""
     ),
     counted as (
         select doc_id, count(*) as n, {_BROKEN}
-        from ordered left join unit_facts using (doc_id)
+        from ordered left join facts using (doc_id)
         group by doc_id
     )
     select coalesce(doc_id, -1), coalesce(n, 0), expected, counted.* exclude (doc_id, n)
-    from counted full join unit_facts using (doc_id)
+    from counted full join facts using (doc_id)
     order by 1
 """
 
@@ -100,95 +106,99 @@ class Defect:
 
 
 @dataclass(frozen=True)
-class FileCheck:
-    """Units and rows of a token file, and its defects."""
+class StoreCheck:
+    """Number of files, units and rows that were compared, and what is wrong."""
 
+    files: int
     units: int
     rows: int
     defects: tuple[Defect, ...]
 
 
-def file_defects(workspace: Workspace, problem: str | None) -> list[Defect]:
-    """Files of the tables that are not what was written there; every byte is read."""
-    return [
+def check_store(
+    workspace: Workspace, problem: str | None = None, progress: Progress = no_progress
+) -> StoreCheck:
+    """Compare each file with its checksum, and each token file with its ledger and the rules.
+
+    Args:
+        problem: its files alone; None for all.
+    """
+    defects = [
         Defect(*fault)
         for fault in find_faults(workspace, every_byte=True)
         if problem is None or f"problem={problem}" in fault.path.parts
     ]
+    damaged = {defect.file for defect in defects}
+    files = [path for path in _token_files(workspace, problem) if path not in damaged]
+    units = rows = 0
+    with duckdb.connect() as connection:
+        connection.register("documents", _documents(workspace, damaged))
+        for path in files:
+            progress(path.parent.name, 1)
+            found = check_units(path, connection)
+            units, rows = units + found.units, rows + found.rows
+            defects += found.defects
+    return StoreCheck(len(files) + len(damaged), units, rows, tuple(defects))
 
 
-def token_files(workspace: Workspace, problem: str | None = None) -> list[Path]:
+def _token_files(workspace: Workspace, problem: str | None) -> list[Path]:
     """Published and pending token files, of one problem or of all."""
     folders = f"problem={problem or '*'}/model_id=*/condition=*"
-    published = workspace.tokens.glob(f"{folders}/tokens.parquet")
-    pending = [path for folder in workspace.pending.glob(folders) for path in pending_files(folder)]
-    return [*sorted(published), *pending]
+    found = []
+    for store in workspace.token_stores:
+        found += sorted(store.tokens.glob(f"{folders}/tokens.parquet"))
+        for folder in sorted(store.pending.glob(folders)):
+            found += pending_files(folder)
+    return found
 
 
-def document_lengths(workspace: Workspace, problem: str) -> dict[str, int]:
-    """Characters of a problem's documents by the sha256 of their text; empty where none are here.
-
-    Raises:
-        StorageError: their table is damaged.
-    """
-    path = workspace.documents / f"problem={problem}" / "documents.parquet"
-    if not path.is_file():
-        return {}
-    table = read_table(path, ["sha256", "characters"])
-    return dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
+def _documents(workspace: Workspace, damaged: Collection[Path]) -> pa.Table:
+    """Characters of the stored documents, by the hash of their text."""
+    schema = pa.schema([DOCUMENTS.field("sha256"), DOCUMENTS.field("characters")])
+    tables = [
+        pq.read_table(path, columns=schema.names, partitioning=None).cast(schema)
+        for path in table_files(workspace, "documents")
+        if path not in damaged
+    ]
+    return pa.concat_tables([schema.empty_table(), *tables])
 
 
-def check_units(path: Path, lengths: dict[str, int]) -> FileCheck:
+def check_units(path: Path, connection: duckdb.DuckDBPyConnection) -> StoreCheck:
     """Compare the rows of a token file with its ledger and the rules.
 
     Args:
-        lengths: of documents, from `document_lengths`; others may be of any length.
+        connection: with the table `documents`; texts that it lacks may be of any length.
     """
     try:
-        if what := damage(path):
-            return FileCheck(0, 0, (Defect(path, what),))
+        refuse_damaged(path)
         units = read_units(path)
-        with duckdb.connect() as connection:
-            connection.register("unit_facts", _facts(units, lengths))
-            rows = connection.execute(_QUERY, {"file": str(path)}).fetchall()
+        connection.register("unit_facts", _facts(units))
+        rows = connection.execute(_QUERY, {"file": str(path)}).fetchall()
     except FileNotFoundError:
-        return FileCheck(0, 0, ())  # merged by another process in the meantime
+        return StoreCheck(1, 0, 0, ())  # merged by another process in the meantime
     except StorageError as error:
-        return FileCheck(0, 0, (Defect(path, error.format_message()),))
-    except (pa.ArrowException, OSError, ValueError, duckdb.Error) as error:
-        return FileCheck(0, 0, (Defect(path, f"can't be read ({first_line(error)})"),))
+        return StoreCheck(1, 0, 0, (Defect(path, error.format_message()),))
+    except duckdb.Error as error:
+        return StoreCheck(1, 0, 0, (Defect(path, f"can't be read ({first_line(error)})"),))
     defects = tuple(Defect(path, *wrong) for row in rows for wrong in _wrong(*row))
-    return FileCheck(len(units), sum(row[1] for row in rows), defects)
+    return StoreCheck(1, len(units), sum(row[1] for row in rows), defects)
 
 
-def _facts(units: list[UnitRecord], lengths: dict[str, int]) -> pa.Table:
-    kinds, largest = condition_kinds(), int(np.iinfo(np.int32).max)
-    rows = []
-    for unit in units:
-        kind = kinds.get(unit.condition_kind, ConditionKind(unit.condition_kind))
-        rows.append(
-            {
-                "doc_id": unit.doc_id,
-                "expected": unit.rows,
-                "document_tokens": unit.document_tokens,
-                "imported": unit.probe == IMPORTED,
-                "contiguous": kind.contiguous,
-                "whole_context": kind.whole_context,
-                "characters": lengths.get(unit.document_sha256, largest),
-            }
-        )
-    return pa.Table.from_pylist(rows, pa.schema(_FACTS))
-
-
-_FACTS = {
-    "doc_id": pa.int32(),
-    "expected": pa.int64(),
-    "document_tokens": pa.int32(),
-    "imported": pa.bool_(),
-    "contiguous": pa.bool_(),
-    "whole_context": pa.bool_(),
-    "characters": pa.int64(),
-}
+def _facts(units: list[UnitRecord]) -> pa.Table:
+    """What the rules know of each unit."""
+    kinds = condition_kinds()
+    of_unit = [kinds.get(u.condition_kind, ConditionKind(u.condition_kind)) for u in units]
+    return pa.table(
+        {
+            "doc_id": pa.array([unit.doc_id for unit in units], pa.int32()),
+            "expected": pa.array([unit.rows for unit in units], pa.int64()),
+            "document_tokens": pa.array([unit.document_tokens for unit in units], pa.int32()),
+            "sha256": pa.array([unit.document_sha256 for unit in units], pa.string()),
+            "imported": pa.array([unit.probe == IMPORTED for unit in units], pa.bool_()),
+            "contiguous": pa.array([kind.contiguous for kind in of_unit], pa.bool_()),
+            "whole_context": pa.array([kind.whole_context for kind in of_unit], pa.bool_()),
+        }
+    )
 
 
 def _wrong(doc_id: int, rows: int, expected: int | None, *broken: int) -> Iterator[tuple[str, int]]:
@@ -242,7 +252,7 @@ def _keep_intact(path: Path, bad: set[int | None]) -> str:
         intact = set()
     if not intact:
         return f"renamed to {set_aside(path)}"
-    kept = keep_units(path, rows, lambda unit: unit.doc_id in intact)
+    kept = keep_units(path, rows, intact)
     return f"kept {len(kept)} units, dropped {len(ledger.units) - len(kept)}"
 
 

@@ -1,4 +1,4 @@
-"""`tokenmart init` and `doctor`, and of `tokenmart data`: check, gc, publish."""
+"""`tokenmart init` and `doctor`, and of `tokenmart data`: check and gc."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import shlex
 import shutil
 import sys
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,19 +108,6 @@ def doctor(problem_name: str | None, as_json: bool) -> None:
         raise TokenmartError(f"missing: {', '.join(missing)}; see the remedies above")
 
 
-@data.command(short_help="Merge finished units into the published files.")
-@ANY_PROBLEM
-def publish(problem_name: str | None) -> None:
-    """Merge finished units into the published files. `tokenmart extract` does this itself."""
-    from warehouse.problem.spec import load_problem
-    from warehouse.store.token_files import publish_all
-
-    workspace = find_workspace()
-    name = load_problem(problem_name, workspace).name if problem_name else None
-    units = sum(publish_all(store, name) for store in workspace.token_stores)
-    click.echo(f"published {counted(units, 'unit')}")
-
-
 @data.command(short_help="Check every file of the store, and every token against rules.")
 @ANY_PROBLEM
 @click.option("--repair", is_flag=True, help="Rename damaged files and drop damaged units.")
@@ -137,39 +123,21 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
     tokenmart data check
     tokenmart data check --problem minilong --repair
     """
-    from warehouse.maintenance.check import check_units, document_lengths, file_defects, token_files
-    from warehouse.maintenance.check import repair as mend
+    from warehouse.maintenance.check import check_store
+    from warehouse.maintenance.check import repair as repair_file
     from warehouse.progress import progress_bar
-    from warehouse.store.token_files import partition_keys
 
     workspace = find_workspace()
-    name = _name_of(problem_name, workspace)
-    defects = file_defects(workspace, name)
-    damaged = {defect.file for defect in defects}
-    files = [
-        path
-        for store in workspace.token_stores
-        for path in token_files(store, name)
-        if path not in damaged
-    ]
-    lengths: dict[str, dict[str, int]] = {}
-    units = rows = 0
-    with progress_bar(len(files), "files") as progress:
-        for path in files:
-            problem = partition_keys(path.parent)[0]
-            if problem not in lengths:
-                with suppress(StorageError):  # is among the defects
-                    lengths[problem] = document_lengths(workspace, problem)
-            found = check_units(path, lengths.get(problem, {}))
-            units, rows = units + found.units, rows + found.rows
-            defects += found.defects
-            progress("checking", 1)
+    count = sum(1 for store in workspace.token_stores for _ in store.tokens.rglob("*.parquet"))
+    with progress_bar(count, "files") as progress:
+        found = check_store(workspace, _name_of(problem_name, workspace), progress)
+    defects = found.defects
     repaired: dict[str, str] = {}
     for path in dict.fromkeys(defect.file for defect in defects) if repair else ():
-        repaired[str(path)] = mend(workspace, path, [d for d in defects if d.file == path])
+        repaired[str(path)] = repair_file(workspace, path, [d for d in defects if d.file == path])
     if as_json:
         listed = [{**asdict(d), "file": str(d.file)} for d in defects]
-        checked = {"files": len(files) + len(damaged), "units": units, "rows": rows}
+        checked = {"files": found.files, "units": found.units, "rows": found.rows}
         click.echo(json.dumps({"checked": checked, "defects": listed, "repaired": repaired}))
     else:
         for defect in defects:
@@ -178,8 +146,8 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
         for file, done in repaired.items():
             click.echo(visible(f"{file}: {done}"))
         click.echo(
-            f"checked {counted(len(files) + len(damaged), 'file')}, {counted(units, 'unit')}, "
-            f"{rows:,} rows: {counted(len(defects), 'defect') if defects else 'no defects'}"
+            f"checked {counted(found.files, 'file')}, {counted(found.units, 'unit')}, "
+            f"{found.rows:,} rows: {counted(len(defects), 'defect') if defects else 'no defects'}"
         )
     if defects and not repair:
         raise StorageError(

@@ -196,7 +196,8 @@ def remove_garbage(workspace: Workspace, garbage: list[Garbage]) -> int:
     for path, names in units.items():
         before = _bytes(path)
         with publication_lock(workspace, *partition_keys(path.parent)):
-            keep_units(path, read_rows(path), lambda unit, gone=names: _name(unit) not in gone)
+            kept = {unit.doc_id for unit in read_units(path) if _name(unit) not in names}
+            keep_units(path, read_rows(path), kept)
         freed += before - _bytes(path)
         _remove_empty(path.parent, workspace.store)
     return freed

@@ -13,7 +13,7 @@ unit that moves between the two is seen in one of them.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -255,8 +255,8 @@ def write_units(path: Path, units: list[UnitRecord], tables: list[pa.Table]) -> 
     write_table(path, rows.cast(with_units(TOKENS, units)))
 
 
-def keep_units(path: Path, rows: pa.Table, keep: Callable[[UnitRecord], bool]) -> list[UnitRecord]:
-    """Rewrite a published file with the units worth keeping; without any it is removed.
+def keep_units(path: Path, rows: pa.Table, documents: Collection[int]) -> list[UnitRecord]:
+    """Rewrite a published file with the units of these documents; without any it is removed.
 
     The caller holds the publication lock.
 
@@ -269,7 +269,7 @@ def keep_units(path: Path, rows: pa.Table, keep: Callable[[UnitRecord], bool]) -
     Raises:
         StorageError: the disk is full or the folder can't be written.
     """
-    units = [unit for unit in read_ledger(path).units if keep(unit)]
+    units = [unit for unit in read_ledger(path).units if unit.doc_id in documents]
     if units:
         kept = pa.array([unit.doc_id for unit in units], pa.int32())
         write_units(path, units, [rows.filter(pc.is_in(rows["doc_id"], kept))])

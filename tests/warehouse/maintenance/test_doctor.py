@@ -1,4 +1,4 @@
-"""Doctor: says what is missing with the exact remedy, and fails then."""
+"""Doctor: names what is missing, with the command that mends it, and fails then."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ def test_this_environment_is_healthy(workspace: Workspace) -> None:
     checks = by_name(examine(workspace, None))
     assert [name for name, check in checks.items() if check.level == "missing"] == []
     assert checks["torch"].finding.startswith("2.")
-    assert checks["database"].remedy.startswith("tokenmart dbt build")
 
 
 def test_a_problem_that_lacks_everything(workspace: Workspace) -> None:
@@ -90,19 +89,6 @@ def test_a_locked_file_that_changed_is_not_ok(workspace: Workspace) -> None:
     assert gone.level == "missing", "a target that was read already is no later step"
 
 
-def test_versions_are_compared_with_the_lock(workspace: Workspace) -> None:
-    lock = workspace.root / "requirements.lock"
-    lock.write_text(
-        "# comment\ntorch==0.1\nduckdb==0.2 ; python_version < '3'\nnot-installed==1.0\n"
-    )
-    versions = by_name(examine(workspace, None))["versions"]
-    assert versions.level == "note"
-    assert "torch 2." in versions.finding
-    assert "(lock: 0.1)" in versions.finding
-    assert "duckdb" not in versions.finding
-    assert versions.remedy == "make setup"
-
-
 def test_a_full_disk_is_missing_space(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,18 +109,12 @@ def test_the_command_fails_when_something_is_missing(workspace: Workspace) -> No
     assert CliRunner().invoke(cli, ["doctor", "--problem", "none"]).exit_code == 1
 
 
-def test_findings_as_json(workspace: Workspace) -> None:
-    result = CliRunner().invoke(cli, ["doctor", "--json"])
-    findings: list[dict[str, Any]] = json.loads(result.stdout)
-    assert {"name", "level", "finding", "remedy"} == set(findings[0])
-
-
 def test_a_problem_without_a_target(workspace: Workspace) -> None:
     (workspace.problems / "tiny.yml").write_text(PROBLEM.split("target:")[0])
-    assert not any(check.name.startswith("target") for check in examine(workspace, "tiny"))
-    fetched = CliRunner().invoke(cli, ["data", "fetch", "--problem", "tiny", "--only", "target"])
-    assert fetched.exit_code == 0
-    assert fetched.output.startswith("target: none; ")
+    result = CliRunner().invoke(cli, ["doctor", "--json", "--problem", "tiny"])
+    findings: list[dict[str, Any]] = json.loads(result.stdout)
+    assert {"name", "level", "finding", "remedy"} == set(findings[0])
+    assert not any(finding["name"].startswith("target") for finding in findings)
 
 
 def test_imported_scores_are_counted(workspace: Workspace) -> None:
@@ -148,46 +128,25 @@ def test_imported_scores_are_counted(workspace: Workspace) -> None:
     assert target.remedy == "tokenmart data import --problem tiny"
 
 
-def test_what_to_know_of_the_locked_models_is_said(workspace: Workspace) -> None:
-    shutil.copy(PROBLEMS / "no4k.yml", workspace.problems)
-    notes = {check.name: check.finding for check in examine(workspace, "no4k")}
-    assert (
-        "Leooyii/NTK_32k_Slimpajama_1B (default theta 305,921.9681)"
-        in notes["Position encoding as trained, not as configured"]
-    )
-    assert notes["Gated"].startswith("mistralai/Mistral-7B-Instruct-v0.2.")
-    assert "PI_32k" in notes["Pickled weights allowed"]
-    assert "up to 512 tokens" in notes["Too long documents"]
-    assert notes["On request only, with --model"].count("-stock-dynamic") == 3
-    assert "17 not here" in notes["models"] and "stock-dynamic" not in notes["models"]
-
-
-def test_a_download_of_unknown_size_is_said(workspace: Workspace) -> None:
+def test_models_still_to_fetch_are_sized(workspace: Workspace) -> None:
     (workspace.problems / "tiny.yml").write_text(PROBLEM)
-    check = by_name(examine(workspace, "tiny"))["downloads"]
-    assert "an unknown size (no `parameters` in the problem file): org/hub" in check.finding
+    assert "unknown size" in by_name(examine(workspace, "tiny"))["downloads"].finding
     sized = PROBLEM.replace("{kind: hub}", "{kind: hub}, parameters: 1000000000")
     (workspace.problems / "tiny.yml").write_text(sized)
-    fetch = ["data", "fetch", "--problem", "tiny", "--dry-run"]
-    shown = CliRunner().invoke(cli, fetch).output
-    assert "org/hub  (from the Hugging Face hub, about 2.0 GB)" in shown
-    assert shown.endswith("to download: about 2.0 GB for 1 model, at 16 bits a weight\n")
-    assert "to download" not in CliRunner().invoke(cli, [*fetch, "--only", "documents"]).output
+    assert "2.0 GB for 1 model" in by_name(examine(workspace, "tiny"))["downloads"].finding
+    shutil.copy(PROBLEMS / "no4k.yml", workspace.problems)
+    models = by_name(examine(workspace, "no4k"))["models"]
+    assert models.finding.startswith("17 not here") and "stock-dynamic" not in models.finding
 
 
-H100 = ["NVIDIA H100 80GB HBM3", int(79.2 * 2**30), int(78.6 * 2**30), [9, 0]]
-NO_GPU: dict[str, Any] = {"gpus": [], "mps": False, "hip": False, "warned": []}
+H100 = ["NVIDIA H100 80GB HBM3", int(78.6 * 2**30), int(79.2 * 2**30), ""]
+NO_GPU: dict[str, Any] = {"gpus": [], "mps": False, "warned": []}
 TOO_OLD = "CUDA initialization: The NVIDIA driver on your system is too old (found version 12080)"
 MACHINES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
     "no GPU": (NO_GPU, [("device", "note")]),
     "a driver too old": ({**NO_GPU, "warned": [TOO_OLD]}, [("device", "missing")]),
     "healthy cards": ({**NO_GPU, "gpus": [H100, H100]}, [("GPU 0", "ok"), ("GPU 1", "ok")]),
-    "without bfloat16": ({**NO_GPU, "gpus": [["T4", 2**34, 2**34, [7, 5]]]}, [("GPU 0", "note")]),
-    "AMD": ({**NO_GPU, "hip": True, "gpus": [["MI", 2**36, 2**36, [7, 5]]]}, [("GPU 0", "ok")]),
-    "broken card": (
-        {**NO_GPU, "gpus": [["A", 2**36, "ECC error", [8, 0]]]},
-        [("GPU 0", "missing")],
-    ),
+    "broken card": ({**NO_GPU, "gpus": [["A", 0, 0, "ECC error"]]}, [("GPU 0", "missing")]),
     "a Mac": ({**NO_GPU, "mps": True}, [("device", "ok")]),
 }
 
