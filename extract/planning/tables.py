@@ -95,7 +95,8 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
     for spec in selection.models:
         size = model_size(spec, workspace, problem=problem.name)
         dtype = resolve_dtype(spec, selection.dtype, device)
-        speeds.add(assumed_speed(device, dtype)[1])
+        speed, hardware = assumed_speed(device, dtype)
+        speeds.add(f"{speed / 1e9:,.0f} GFLOP/s ({hardware})")
         read = tuple(planned_lengths(selection, spec, lengths))
         if read not in works:
             works[read] = work_of(read, selection.conditions)
@@ -116,7 +117,7 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
         )
     notes = (
         f"device {device}{'' if device_here else ' (not here)'}; {origin}. Times are estimates at "
-        f"an assumed speed of {' or '.join(sorted(speeds))}.",
+        f"an assumed {' or '.join(sorted(speeds))}.",
         *([CHANGED] if documents_changed(problem, workspace) else []),
         *(f"By this estimate {line}." for line in unscored_lines(unscored, selection.conditions)),
         *_too_long(lengths, selection),

@@ -178,7 +178,7 @@ def test_a_dry_run_computes_and_writes_nothing(
     workspace: Workspace, tiny_problem: Callable[..., Path]
 ) -> None:
     output = ok(run(tiny_problem(), "--dry-run"))
-    assert "2 models × 4 conditions × " in output and "FLOPs" in output
+    assert "2 models × 4 conditions × " in output and "GFLOP/s (" in output
     assert not workspace.tokens.exists() and not workspace.pending.exists()
 
 
