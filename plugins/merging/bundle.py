@@ -16,7 +16,7 @@ import duckdb
 import numpy as np
 import yaml
 
-from plugins.merging.make import Plan, make_merge, plan_merge, refuse_over_limits, versions
+from plugins.merging.make import Plan, make_merge, plan_merge, versions
 from plugins.merging.problem import MergeProblem, load_merge_problem
 from warehouse.errors import TokenmartError
 from warehouse.files import storage_errors, write_whole
@@ -53,16 +53,9 @@ def write_bundle(plan: Plan, workspace: Workspace, out: Path) -> None:
     """Write the bundle of a finished merge.
 
     Raises:
-        TokenmartError: the merge was not run yet or exceeded the limits, or the folder contains
-            something already.
+        TokenmartError: the folder contains something already.
         StorageError: the folder can't be written.
     """
-    if plan.record is None:
-        raise TokenmartError(
-            f"merge {plan.merge.name}: not merged yet; run `tokenmart merge run --problem "
-            f"{plan.problem.asked} --merge {plan.merge.name}` makes it"
-        )
-    refuse_over_limits(plan)
     if out.exists() and any(out.iterdir()):
         raise TokenmartError(f"--out {out}: contains something already; choose another folder")
     with storage_errors(out):

@@ -230,8 +230,28 @@ def refuse_over_limits(plan: Plan) -> None:
     """
     if plan.record and (over := over_limit(cost_of(plan.record), plan.problem.limits)):
         raise TokenmartError(
-            f"merge {plan.merge.name}: refused, {over}; its checkpoint stays in the cache"
+            f"merge {plan.merge.name}: refused, {over}; its checkpoint stays in the cache",
+            code="over-limit",
+            where=f"merges.{plan.merge.name}",
         )
+
+
+def finished_plan(problem: MergeProblem, merge: Merge, workspace: Workspace) -> Plan:
+    """The plan of a merge whose result is in the cache and within the limits.
+
+    Raises:
+        TokenmartError: it was not merged yet, or exceeds a limit.
+    """
+    plan = plan_merge(problem, merge, workspace)
+    if plan.record is None:
+        raise TokenmartError(
+            f"merge {merge.name}: not merged yet; run `tokenmart merge run --problem "
+            f"{problem.asked} --merge {merge.name}`",
+            code="not-merged",
+            where=f"merges.{merge.name}",
+        )
+    refuse_over_limits(plan)
+    return plan
 
 
 def _record(plan: Plan, merged: Path, cost: Cost) -> dict[str, Any]:

@@ -6,12 +6,9 @@ A recipe is mergekit's own YAML, in which models are experts by their names.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import date
-from itertools import product
-from math import prod
 from pathlib import Path
-from random import Random
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
@@ -25,8 +22,6 @@ from warehouse.problem.yaml_file import check
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 GIGABYTE = 10**9
-MOST_TRIALS = 1000
-"""Maximum number of combinations of a search; trials of a larger grid are drawn at random."""
 OVERALL = "overall"
 """Name of the ranking over all rounds, which no round may have."""
 
@@ -116,70 +111,6 @@ def _models(value: Any) -> Iterator[str]:
             yield from _models(each)
 
 
-class Search(FileModel):
-    """A recipe with variables (`$weight`), and their values: each combination is a merge.
-
-    trials: number of combinations, drawn at random; the complete grid if left out.
-    seed: random seed of the draw and of the merges.
-    """
-
-    name: Name
-    recipe: dict[str, Any]
-    values: dict[str, tuple[float | int | str, ...]] = Field(min_length=1)
-    trials: int | None = Field(default=None, ge=1)
-    seed: int = Field(default=0, ge=0)
-
-    @model_validator(mode="after")
-    def _variables_have_values(self) -> Search:
-        used = set(_variables(self.recipe))
-        for name in used - self.values.keys():
-            raise ValueError(f"{self.name}: the recipe has ${name}, which has no values")
-        for name in self.values.keys() - used:
-            raise ValueError(f"{self.name}: the recipe has no ${name}; remove its values or use it")
-        size = prod(len(each) for each in self.values.values())
-        if size == 0 or (size > MOST_TRIALS and self.trials is None):
-            raise ValueError(
-                f"{self.name}: the grid has {size:,} combinations, expected 1 to {MOST_TRIALS}; "
-                "give trials, or other values"
-            )
-        return self
-
-    def merges(self) -> tuple[Merge, ...]:
-        """Its trials in the order of the grid, named for their values."""
-        grid = list(product(*self.values.values()))
-        chosen = list(range(len(grid)))
-        if self.trials is not None and self.trials < len(grid):
-            chosen = sorted(Random(self.seed).sample(chosen, self.trials))
-        found = []
-        for place in chosen:
-            values = dict(zip(self.values, grid[place], strict=True))
-            name = "-".join([self.name, *(f"{key}{value}" for key, value in values.items())])
-            recipe = _filled(self.recipe, values)
-            found.append(Merge(name=name, recipe=recipe, seed=self.seed))
-        return tuple(found)
-
-
-def _variables(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        for each in value.values():
-            yield from _variables(each)
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _variables(each)
-    elif isinstance(value, str) and value.startswith("$"):
-        yield value[1:]
-
-
-def _filled(value: Any, values: Mapping[str, Any]) -> Any:
-    if isinstance(value, dict):
-        return {key: _filled(each, values) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_filled(each, values) for each in value]
-    if isinstance(value, str) and value.startswith("$"):
-        return values[value[1:]]
-    return value
-
-
 class MergeProblem(FileModel):
     """Experts, the rules for them, and the models merged from them."""
 
@@ -191,7 +122,6 @@ class MergeProblem(FileModel):
     rules: Rules = Rules()
     limits: Limits = Limits()
     merges: tuple[Merge, ...] = ()
-    searches: tuple[Search, ...] = ()
 
     _asked: str = PrivateAttr(default="")
 
@@ -200,24 +130,15 @@ class MergeProblem(FileModel):
         """Value of `--problem` that selects this problem: its name or the path of its file."""
         return shlex.quote(self._asked or self.name)
 
-    @property
-    def entries(self) -> tuple[Merge, ...]:
-        """Its merges, and the trials of its searches."""
-        return (*self.merges, *(each for search in self.searches for each in search.merges()))
-
     @model_validator(mode="after")
     def _names_are_known(self) -> MergeProblem:
-        names = [expert.name for expert in self.experts] + [each.name for each in self.entries]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"two experts or merges are called {name!r}; rename one")
+        names = [expert.name for expert in self.experts] + [each.name for each in self.merges]
         seen: dict[str, str] = {}
         for name in names:
-            if (other := seen.setdefault(name.casefold(), name)) != name:
-                raise ValueError(
-                    f"{other!r} and {name!r} differ only in case, and would share a folder on some "
-                    "disks; rename one"
-                )
+            # on some disks names that differ only in case would share a folder
+            if name.casefold() in seen:
+                raise ValueError(f"{seen[name.casefold()]!r} and {name!r}: rename one of them")
+            seen[name.casefold()] = name
         known = [expert.name for expert in self.experts]
         for where, name in self._names_used():
             if name not in known:
@@ -238,7 +159,7 @@ class MergeProblem(FileModel):
                 yield f"expert {expert.name}", expert.base
         for base in self.rules.bases:
             yield "rules.bases", base
-        for merge in self.entries:
+        for merge in self.merges:
             for model in merge.models():
                 yield f"merge {merge.name}", model
 
@@ -259,10 +180,10 @@ class MergeProblem(FileModel):
         Raises:
             ProblemFileError: there is none; the message lists the merges.
         """
-        for merge in self.entries:
+        for merge in self.merges:
             if merge.name == name:
                 return merge
-        known = [merge.name for merge in self.entries]
+        known = [merge.name for merge in self.merges]
         raise ProblemFileError(
             f"--merge {name}: not in problem {self.name}; {did_you_mean(name, known)}its merges "
             f"are: {', '.join(known) or 'none'}"

@@ -86,7 +86,7 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
 
     workspace = find_workspace()
     problem = load_merge_problem(problem_name, workspace)
-    wanted = [problem.merge(name) for name in names] or list(problem.entries)
+    wanted = [problem.merge(name) for name in names] or list(problem.merges)
     failures: list[TokenmartError] = []
     missing: dict[str, str] = {}
     with progress_bar(len(wanted), "recipes checked" if dry_run else "merges") as progress:
@@ -175,13 +175,13 @@ def bundle(problem_name: str, name: str, out: Path) -> None:
         --out winner
     """
     from plugins.merging.bundle import write_bundle
-    from plugins.merging.make import plan_merge
+    from plugins.merging.make import finished_plan
     from plugins.merging.problem import load_merge_problem
     from warehouse.paths import find_workspace
 
     workspace = find_workspace()
     problem = load_merge_problem(problem_name, workspace)
-    write_bundle(plan_merge(problem, problem.merge(name), workspace), workspace, out)
+    write_bundle(finished_plan(problem, problem.merge(name), workspace), workspace, out)
     click.echo(f"written {out}; try it: tokenmart merge reproduce {out}")
 
 
@@ -286,7 +286,7 @@ def eval_command(
         --include-path final
     """
     from plugins.merging.evaluate import Round, evaluate, store_columns, store_run
-    from plugins.merging.make import plan_merge, refuse_over_limits
+    from plugins.merging.make import finished_plan
     from plugins.merging.problem import load_merge_problem
     from plugins.merging.watchdog import OverLimitError, over_limit, raise_all
     from warehouse.paths import find_workspace
@@ -294,7 +294,7 @@ def eval_command(
 
     workspace = find_workspace()
     problem = load_merge_problem(problem_name, workspace)
-    wanted = [problem.merge(name) for name in merges] or list(problem.entries)
+    wanted = [problem.merge(name) for name in merges] or list(problem.merges)
     asked = [name for name in names.split(",") if name]
     round_ = Round.of_tasks(round_name, weight, asked, include_path)
     store_columns(round_, problem.name, workspace)
@@ -303,13 +303,7 @@ def eval_command(
         for each in wanted:
             progress(each.name, 0)
             try:
-                plan = plan_merge(problem, each, workspace)
-                if plan.record is None:
-                    raise TokenmartError(
-                        f"merge {each.name}: not merged yet; run `tokenmart merge run --problem "
-                        f"{problem_name} --merge {each.name}`"
-                    )
-                refuse_over_limits(plan)
+                plan = finished_plan(problem, each, workspace)
                 cost = evaluate(plan, round_, workspace, device)
                 recorded = store_run(plan, "evaluation", round_.name, cost, workspace)
                 if over := over_limit(recorded, problem.limits):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,28 +19,41 @@ if TYPE_CHECKING:
 
 OWN_STANDINGS = b'"ranking_pairs"'
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
-_DRAWS = click.option(
-    "--draws",
-    default=1000,
-    show_default=True,
-    type=click.IntRange(0, 100_000),
-    help="Number of bootstrap draws of each interval of --results.",
+_SHOWN = (
+    click.option("--problem", "name", help="Name of a ranking that `tokenmart dbt` built."),
+    click.option(
+        "--results",
+        type=FILE,
+        help="File of results, instead of --problem, in the format of `tokenmart rank import`.",
+    ),
+    click.option(
+        "--round",
+        "round_name",
+        help="Show only this round, and nothing that depends on another one; `overall`: with the "
+        "notes on its rounds.",
+    ),
+    click.option(
+        "--draws",
+        default=1000,
+        show_default=True,
+        type=click.IntRange(0, 100_000),
+        help="Number of bootstrap draws of each interval of --results.",
+    ),
+    click.option(
+        "--seed",
+        default=0,
+        show_default=True,
+        type=click.IntRange(0, 2**32 - 1),
+        help="Random seed of the draws of --results.",
+    ),
 )
-_RANKING_SEED = click.option(
-    "--seed",
-    default=0,
-    show_default=True,
-    type=click.IntRange(0, 2**32 - 1),
-    help="Random seed of the draws of --results.",
-)
-_ROUND = click.option(
-    "--round",
-    "round_name",
-    help="Show only this round, and nothing that depends on another one; `overall`: with the notes "
-    "on its rounds.",
-)
-_EXTRA = {"allow_extra_args": True}
-"""Extra arguments are refused by `_standings`, with the option for a file of results."""
+
+
+def _shown(command: Callable[..., None]) -> Callable[..., None]:
+    """Options that say which ranking is shown."""
+    for option in reversed(_SHOWN):
+        command = option(command)
+    return command
 
 
 @click.group()
@@ -98,18 +112,8 @@ def import_(name: str, force: bool, file: Path) -> None:
     )
 
 
-@rank.command(
-    context_settings=_EXTRA, short_help="Show a ranking and the pairs that are not distinguishable."
-)
-@click.option("--problem", "name", help="Name of a ranking that `tokenmart dbt` built.")
-@click.option(
-    "--results",
-    type=FILE,
-    help="File of results, instead of --problem, in the format of `tokenmart rank import`.",
-)
-@_ROUND
-@_DRAWS
-@_RANKING_SEED
+@rank.command(short_help="Show a ranking and the pairs that are not distinguishable.")
+@_shown
 @click.option(
     "--explain", is_flag=True, help="Print every round with all columns, notes and definitions."
 )
@@ -146,8 +150,6 @@ def show(
     if out is not None:
         refuse_protected(out, find_workspace(), force=force, own=OWN_STANDINGS)
     found = _standings(name, results, draws, seed, round_name)
-    if round_name is not None:
-        found = found.only(round_name)
     text = json.dumps({"name": found.name, **found.marts}, indent=2, allow_nan=False)
     if as_json:
         click.echo(text)
@@ -158,16 +160,8 @@ def show(
         click.echo(f"written {out}", err=as_json)
 
 
-@rank.command(context_settings=_EXTRA, short_help="Write the leaderboard as an HTML page.")
-@click.option("--problem", "name", help="Name of a ranking that `tokenmart dbt` built.")
-@click.option(
-    "--results",
-    type=FILE,
-    help="File of results, instead of --problem, in the format of `tokenmart rank import`.",
-)
-@_ROUND
-@_DRAWS
-@_RANKING_SEED
+@rank.command(short_help="Write the leaderboard as an HTML page.")
+@_shown
 @click.option(
     "--out",
     type=FILE,
@@ -185,7 +179,7 @@ def report(
     out: Path,
     force: bool,
 ) -> None:
-    """Write the leaderboard as an HTML page: scores, rank intervals, win rates, costs, fronts.
+    """Write the leaderboard as an HTML page: scores, rank intervals, win rates, costs.
 
     The page is one file that needs no network. It contains no items and no results of items, so
     organisers can publish it; with --round open, before the hidden round is over.
@@ -193,19 +187,14 @@ def report(
     \b
     tokenmart rank report --results results.csv --out standings.html
     """
-    from analysis.report.cli import OWN_PAGE
-    from plugins.merging.competition.standings_page import standings_page
+    from plugins.merging.competition.standings_page import OWN_PAGE, standings_page
     from warehouse.files import refuse_protected, write_whole
     from warehouse.paths import find_workspace
-    from warehouse.progress import progress_bar
 
     _refuse_no_results(results)
     refuse_protected(out, find_workspace(), force=force, own=OWN_PAGE)
     found = _standings(name, results, draws, seed, round_name)
-    if round_name is not None:
-        found = found.only(round_name)
-    with progress_bar(len(found.rounds), "rounds") as progress:
-        page = standings_page(found, progress)
+    page = standings_page(found)
     write_whole(out, page)
     click.echo(f"written {out} ({file_size(len(page.encode()))})")
 
@@ -219,19 +208,11 @@ def _refuse_no_results(results: Path | None) -> None:
 
 
 def _standings(
-    name: str | None,
-    results: Path | None,
-    draws: int,
-    seed: int,
-    round_name: str | None = None,
+    name: str | None, results: Path | None, draws: int, seed: int, round_name: str | None
 ) -> Standings:
     from plugins.merging.competition.standings import rank_file, stored_standings
     from warehouse.paths import find_workspace
 
-    if extra := click.get_current_context().args:
-        raise click.UsageError(
-            f"unexpected argument {extra[0]!r}; give a file of results with --results"
-        )
     if results is not None and name is None:
         found = rank_file(results, find_workspace(), draws, seed, round_name)
     elif name is None or results is not None:
@@ -240,4 +221,4 @@ def _standings(
         found = stored_standings(name, find_workspace())
     for line in found.notes:
         click.echo(visible(line), err=True)
-    return found
+    return found if round_name is None else found.only(round_name)

@@ -1,42 +1,24 @@
-"""Read and check tables of competition results.
-
-A row is one result of one entry: CSV, JSON lines or Parquet with the columns of `COLUMNS`. A table
-with an invalid row is refused; the error describes the first one.
-"""
+"""Read and check tables of competition results: one row is one result of one entry."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
-import duckdb
 import pyarrow as pa
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from plugins.benchmarks.scores.metric_directions import direction_of
-from plugins.merging.competition.plain_table import read_plain
+from plugins.merging.problem import OVERALL
 from plugins.merging.tables.rankings import RANKING_COLUMNS, RANKING_RESULTS
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.store.parquet_files import write_table
+from warehouse.table_file import read_rows
 from warehouse.terminal import listed
 
-REQUIRED = ("entry", "task", "value")
-COLUMNS = {
-    "entry": "varchar",
-    "round": "varchar",
-    "round_weight": "double",
-    "task_group": "varchar",
-    "task": "varchar",
-    "metric": "varchar",
-    "direction": "varchar",
-    "item": "bigint",
-    "cluster": "varchar",
-    "value": "double",
-}
-"""Column → type. Defaults: `round` is `results`, `task_group` is the task, `metric` is `score`, and
-`direction` is that of the metric's name, otherwise `higher`. An empty value is a failed run."""
-
-OVERALL = "overall"
 MOST_NAMES = 10
 SCORE = "score"
 """The metric of a file without the column `metric`."""
@@ -44,13 +26,53 @@ SCORE = "score"
 MEAN_WIN_RATE = "mean_win_rate"
 """The metric whose values are win rates computed by another program."""
 
-_DEFAULTS = {
-    "round": "'results'",
-    "round_weight": "1",
-    "task_group": "task",
-    "metric": f"'{SCORE}'",
-    "direction": "'higher'",
-}
+Text = Annotated[str, Field(min_length=1)]
+
+
+def _not_reserved(name: str) -> str:
+    if name.lower() == OVERALL:
+        raise ValueError(f"{OVERALL} is the name for all rounds; choose another")
+    return name
+
+
+class ResultRow(BaseModel):
+    """A result. A missing value is a failed run; a missing `task_group` is the task."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        coerce_numbers_to_str=True,
+        str_strip_whitespace=True,
+    )
+
+    entry: Text
+    task: Text
+    value: float | None = None
+    round: Annotated[Text, AfterValidator(_not_reserved)] = "results"
+    round_weight: float = Field(default=1, ge=0)
+    task_group: Text | None = None
+    metric: Text = SCORE
+    direction: Literal["higher", "lower", "none"] | None = None
+    item: int | None = Field(default=None, ge=0)
+    cluster: Text | None = None
+
+    @model_validator(mode="after")
+    def _win_rate_of_a_task(self) -> ResultRow:
+        is_rate = self.item is None and (self.value is None or 0 <= self.value <= 1)
+        if self.metric == MEAN_WIN_RATE and not is_rate:
+            raise ValueError(f"a {MEAN_WIN_RATE} is between 0 and 1, and has no item")
+        return self
+
+    @property
+    def group(self) -> str:
+        """Its group of tasks."""
+        return self.task_group or self.task
+
+    @property
+    def better(self) -> str:
+        """Its direction; without one, that of the metric's name, otherwise higher."""
+        return self.direction or direction_of(self.metric) or "higher"
 
 
 @dataclass(frozen=True)
@@ -72,37 +94,42 @@ def read_ranking(path: Path, noted: str | None = None) -> RankingTable:
     rates among entries that the table may not list, and are used as they are.
 
     Args:
-        path: CSV, TSV, JSON lines or Parquet.
+        path: CSV, TSV, JSON, JSON lines or Parquet with the columns of `ResultRow`.
         noted: notes name columns of this round only, so that a hidden one stays hidden; with
             `overall`, columns of the rounds that it consists of.
 
     Raises:
-        TokenmartError: the file can't be read, has other columns, or a row is invalid; the message
-            has file, row, column, value and remedy.
+        TokenmartError: the file can't be read, or a row is invalid, repeated (`repeated-row`) or
+            contradicts another (`contradiction`), or no row is ranked (`nothing-ranked`).
     """
-    with duckdb.connect() as connection:
-        read_plain(connection, path, COLUMNS, REQUIRED)
-        lower = _take_directions_of_names(connection, noted)
-        notes = (*lower, *_notes(connection, noted))
-        for column, default in _DEFAULTS.items():
-            connection.execute(f"update plain set {column} = coalesce({column}, {default})")
-        _refuse_rows(connection, path)
-        _refuse_contradictions(connection, path)
-        _refuse_nothing_ranked(connection, path)
-        columns = connection.sql(
-            f"""
-            select distinct round, round_weight, task_group, task, metric,
-                nullif(direction, 'none') as direction,
-                if(metric = '{MEAN_WIN_RATE}', metric, 'score') as given,
-                null as eval_problem, null as condition, null as filter
-            from plain order by round, task_group, task, metric
-            """
-        ).to_arrow_table()
-        results = connection.sql(
-            "select round, entry, task, metric, item, cluster, value from plain"
-            " order by round, task, metric, entry, item"
-        ).to_arrow_table()
-    return RankingTable(columns.cast(RANKING_COLUMNS), results.cast(RANKING_RESULTS), notes)
+    rows = read_rows(path, ResultRow)
+    _refuse_repeated(rows, path)
+    for fact, key, wanted in _FACTS:
+        _refuse_contradiction(rows, path, fact, key, wanted)
+    if not any(row.value is not None and _is_ranked(row) for row in rows):
+        raise TokenmartError(
+            f"{path}: no row has both a value and a direction, so nothing is ranked",
+            code="nothing-ranked",
+            where=path,
+        )
+    columns = {
+        (row.round, row.group, row.task, row.metric): {
+            "round": row.round,
+            "round_weight": row.round_weight,
+            "task_group": row.group,
+            "task": row.task,
+            "metric": row.metric,
+            "direction": None if row.better == "none" else row.better,
+            "given": row.metric if row.metric == MEAN_WIN_RATE else "score",
+        }
+        for row in rows
+    }
+    results = [row.model_dump(include=set(RANKING_RESULTS.names)) for row in rows]
+    return RankingTable(
+        pa.Table.from_pylist([columns[key] for key in sorted(columns)], RANKING_COLUMNS),
+        pa.Table.from_pylist(results, RANKING_RESULTS),
+        _notes([row for row in rows if _is_of(row, noted)]),
+    )
 
 
 def store_ranking(table: RankingTable, workspace: Workspace, problem: str) -> None:
@@ -116,144 +143,84 @@ def store_ranking(table: RankingTable, workspace: Workspace, problem: str) -> No
     write_table(workspace.store / "ranking_columns" / folder / "columns.parquet", table.columns)
 
 
-_OF_ROUND = (
-    f"($1 is null or coalesce(round, {_DEFAULTS['round']}) = $1"
-    f" or ($1 = '{OVERALL}' and coalesce(round_weight, {_DEFAULTS['round_weight']}) > 0))"
-)
+def _is_ranked(row: ResultRow) -> bool:
+    return row.metric == MEAN_WIN_RATE or row.direction != "none"
 
 
-def _take_directions_of_names(
-    connection: duckdb.DuckDBPyConnection, noted: str | None
-) -> tuple[str, ...]:
-    """Set the direction of a metric to `lower` if its name is that of an error or a perplexity.
+def _is_of(row: ResultRow, round_name: str | None) -> bool:
+    return round_name in (None, row.round) or (round_name == OVERALL and row.round_weight > 0)
 
-    Returns:
-        A note that names these metrics.
-    """
-    rows = connection.execute(
-        f"select metric, bool_or({_OF_ROUND}) from plain "
-        "where direction is null and metric is not null group by metric order by metric",
-        [noted],
-    ).fetchall()
-    of_names = [(metric, shown) for metric, shown in rows if direction_of(metric) == "lower"]
-    for metric, _ in of_names:
-        connection.execute(
-            "update plain set direction = 'lower' where direction is null and metric = ?", [metric]
+
+def _notes(rows: Sequence[ResultRow]) -> tuple[str, ...]:
+    """Notes on directions that the rows don't state, and on what is left out."""
+    lower, higher, left_out = set(), set(), set()
+    for row in rows:
+        name = row.task if row.metric == SCORE else f"{row.task} ({row.metric})"
+        if row.direction == "none":
+            left_out.add(name)
+        elif row.direction is None and row.better == "lower":
+            lower.add(row.metric)
+        elif row.direction is None and row.metric != MEAN_WIN_RATE:
+            higher.add(name)
+    return tuple(
+        said.format(listed(sorted(names), MOST_NAMES))
+        for names, said in (
+            (lower, "no direction given: lower is better for {}, by the metric's name"),
+            (higher, "no direction given: higher is better for {} (for a cost, write `lower`)"),
+            (left_out, "direction none: {} left out of the ranking"),
         )
-    lower = [metric for metric, shown in of_names if shown]
-    if not lower:
-        return ()
-    return (
-        f"no direction given: lower is better for {listed(lower, MOST_NAMES)}, by the metric's "
-        "name (otherwise write `higher` in the column `direction`)",
+        if names
     )
 
 
-def _notes(connection: duckdb.DuckDBPyConnection, noted: str | None) -> tuple[str, ...]:
-    """Notes on the columns with the default direction, and on those left out."""
-    name = "if(metric is null, task, concat(task, ' (', metric, ')'))"
-    notes = []
-    for which, said in (
-        (
-            f"direction is null and metric is distinct from '{MEAN_WIN_RATE}'",
-            "no direction given: higher is better for {} (for a cost, write `lower` in the column "
-            "`direction`)",
-        ),
-        ("direction = 'none'", "direction none: {} left out of the ranking"),
-    ):
-        rows = connection.execute(
-            f"select distinct {name} from plain where task is not null and {which} and {_OF_ROUND} "
-            "order by 1",
-            [noted],
-        ).fetchall()
-        if rows:
-            notes.append(said.format(listed([str(row[0]) for row in rows], MOST_NAMES)))
-    return tuple(notes)
-
-
-def _refuse_nothing_ranked(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    ranking = f"direction != 'none' or metric = '{MEAN_WIN_RATE}'"
-    if not connection.execute(f"select 1 from plain where {ranking} limit 1").fetchall():
-        raise TokenmartError(
-            f"{path}: direction is none in every row, so nothing is ranked; write higher or lower "
-            "for what entries are ranked by",
-            code="nothing-ranked",
-            where=path,
-        )
-
-
-def _refuse_rows(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    for column, wrong, wanted in (
-        ("entry", "entry is null", "a name"),
-        ("task", "task is null", "a name"),
-        ("round", f"lower(round) = '{OVERALL}'", "another name, that one is for all rounds"),
-        ("round_weight", "not (round_weight >= 0 and isfinite(round_weight))", "0 or more"),
-        ("direction", "direction not in ('higher', 'lower', 'none')", "higher, lower or none"),
-        ("item", "item < 0", "0 or more"),
-        ("value", "not isfinite(value)", "a finite number, or nothing where the run failed"),
-        (
-            "value",
-            f"metric = '{MEAN_WIN_RATE}' and value not between 0 and 1",
-            "a win rate between 0 and 1",
-        ),
-        (
-            "item",
-            f"metric = '{MEAN_WIN_RATE}' and item is not null",
-            "nothing in a row of a win rate",
-        ),
-    ):
-        bad = connection.execute(
-            f"select row_number, cast({column} as varchar) from plain where {wrong}"
-            " order by row_number limit 1"
-        ).fetchone()
-        if bad:
-            found = "is missing" if bad[1] is None else f"is {bad[1]!r}"
+def _refuse_repeated(rows: Sequence[ResultRow], path: Path) -> None:
+    first: dict[Hashable, int] = {}
+    for number, row in enumerate(rows, start=1):
+        key = row.entry, row.task, row.metric, row.round, row.item
+        if (other := first.setdefault(key, number)) != number:
             raise TokenmartError(
-                f"{path}: row {bad[0]}: {column} {found}, expected {wanted}; correct the row or "
-                "remove it",
-                code="bad-value",
-                where=f"{path}:{bad[0]}: {column}",
+                f"{path}: rows {other} and {number} both give {row.metric} of {row.entry} on "
+                f"{row.task} in round {row.round}, item {row.item}; remove one",
+                code="repeated-row",
+                where=f"{path}: row {number}",
             )
-    twice = connection.execute(
-        "select min(row_number), max(row_number), entry, task, metric, round, item from plain"
-        " group by entry, task, metric, round, item having count(*) > 1 order by 1 limit 1"
-    ).fetchone()
-    if twice:
-        first, last, entry, task, metric, round_, item = twice
-        what = "" if item is None else f", item {item},"
-        raise TokenmartError(
-            f"{path}: rows {first} and {last} both give {metric} of {entry} on {task}{what} in "
-            f"round {round_}; remove one",
-            code="repeated-row",
-            where=f"{path}:{last}",
-        )
 
 
-def _refuse_contradictions(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Refuse rows that contradict each other on a round or a column."""
-    column = "concat_ws('\x1f', round, task, metric)"
-    group = "concat_ws('\x1f', round, task_group)"
-    for fact, key, wanted in (
-        ("round_weight", "round", "one round_weight in a round"),
-        ("direction", column, "one direction in a column"),
-        ("task_group", column, "one task_group in a column"),
-        ("(item is null)", column, "items in all rows of a column or in none"),
-        (f"(metric = '{MEAN_WIN_RATE}')", group, "scores or win rates in a group, not both"),
-        ("(item is null)", "round", "items in all rows of a round or in none"),
-    ):
-        unequal = connection.execute(
-            f"select min(row_number), arg_min({fact}, row_number), {key} from plain group by {key}"
-            f" having count(distinct {fact}) > 1 order by 1 limit 1"
-        ).fetchone()
-        if unequal:
-            first, value, place = unequal
-            (other,) = connection.execute(
-                f"select min(row_number) from plain where {key} = $1 and {fact} != $2",
-                [place, value],
-            ).fetchall()[0]
+def _column(row: ResultRow) -> Hashable:
+    return row.round, row.task, row.metric
+
+
+_FACTS: tuple[tuple[Callable[[ResultRow], Any], Callable[[ResultRow], Hashable], str], ...] = (
+    (lambda row: row.round_weight, lambda row: row.round, "one round_weight in a round"),
+    (lambda row: row.better, _column, "one direction in a column"),
+    (lambda row: row.group, _column, "one task_group in a column"),
+    (
+        lambda row: row.metric == MEAN_WIN_RATE,
+        lambda row: (row.round, row.group),
+        "scores or win rates in a group, not both",
+    ),
+    (
+        lambda row: row.item is None,
+        lambda row: row.round,
+        "items in all rows of a round or in none",
+    ),
+)
+"""Fact, rows that must agree on it, and what is expected."""
+
+
+def _refuse_contradiction(
+    rows: Sequence[ResultRow],
+    path: Path,
+    fact: Callable[[ResultRow], Any],
+    key: Callable[[ResultRow], Hashable],
+    wanted: str,
+) -> None:
+    first: dict[Hashable, tuple[int, Any]] = {}
+    for number, row in enumerate(rows, start=1):
+        other, value = first.setdefault(key(row), (number, fact(row)))
+        if value != fact(row):
             raise TokenmartError(
-                f"{path}: rows {first} and {other} contradict each other, expected {wanted}; "
-                "correct them",
+                f"{path}: rows {other} and {number} contradict each other, expected {wanted}",
                 code="contradiction",
-                where=f"{path}:{other}",
+                where=f"{path}: row {number}",
             )

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from plugins.benchmarks.model_sql import ModelSql
 from plugins.merging.competition.pairs import tested_pairs, with_ranks
-from plugins.merging.competition.ranking_table import OVERALL, RankingTable, read_ranking
+from plugins.merging.competition.ranking_table import RankingTable, read_ranking
 from plugins.merging.competition.scales import mixed_columns
+from plugins.merging.problem import OVERALL
 from plugins.merging.tables.rankings import MERGE_RUNS, RANKING_COLUMNS, RANKING_RESULTS
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
@@ -26,7 +27,6 @@ MARTS = {
     "ranking_missing": "round, entry, task, metric",
     "ranking_pairs": "round, entry, other_entry",
     "ranking_stability": "round, other_round",
-    "ranking_drops": "round, other_round, rank, entry",
     "merge_costs": "entry, stage desc, round",
     "ranking_fronts": "round, seconds, entry",
 }
@@ -91,15 +91,6 @@ class Standings:
             for name in ("ranking_missing", "mixed_scales"):
                 marts[name] = [row for row in self.marts[name] if row["round"] in parts]
         return replace(self, marts=marts)
-
-    @property
-    def drops(self) -> dict[str, list[Row]]:
-        """Round → rows of `ranking_drops` from the round `open` to it, best entries first."""
-        found: dict[str, list[Row]] = {}
-        for row in self.marts["ranking_drops"]:
-            if row["round"] == OPEN:
-                found.setdefault(row["other_round"], []).append(row)
-        return found
 
 
 def rank_file(

@@ -12,10 +12,11 @@ from plugins.merging.competition.pairs import (
     NO_DRAWS,
     TOO_FEW,
 )
-from plugins.merging.competition.ranking_table import OVERALL, SCORE
+from plugins.merging.competition.ranking_table import SCORE
 from plugins.merging.competition.scales import FRACTIONS, PERCENT
 from plugins.merging.competition.sign_flip import least_groups
-from plugins.merging.competition.standings import OPEN, Row, Standings
+from plugins.merging.competition.standings import Row, Standings
+from plugins.merging.problem import OVERALL
 from warehouse.terminal import Column, counted, listed, print_columns, print_notes, terminal_console
 
 if TYPE_CHECKING:
@@ -106,9 +107,8 @@ def verdict(standings: Standings, round_name: str) -> str:
         return f"{said}. No other entry is ranked."
     if reason := untested(standings, round_name):
         return f"{said}. Pairs were not tested: {reason}."
-    alike = rivals(standings, round_name).get(rows[0]["entry"], [])
-    if alike:
-        names = listed(alike, 1 if len(alike) > 3 else 3)
+    if others := rivals(standings, round_name).get(rows[0]["entry"]):
+        names = listed(others, 1 if len(others) > 3 else 3)
         return f"{said}. It is not distinguishable from {names}."
     mine = [
         pair["verdict"]
@@ -141,7 +141,6 @@ def notes(standings: Standings, round_name: str) -> list[str]:
         if row["score"] is None
     ]
     found += missing_notes(missing)
-    found += _equal_rates(rows)
     if len(standings.rounds) > 1 and OVERALL not in standings.rounds:
         found.append(
             "no overall ranking: it takes two rounds with a round_weight above 0, and an entry "
@@ -165,20 +164,6 @@ def reason(row: Row, standings: Standings) -> str:
 def cause(row: Row) -> str:
     """The words of a row of `ranking_missing`."""
     return CAUSES[row["code"]].format(**row)
-
-
-def _equal_rates(rows: list[Row]) -> list[str]:
-    """Entries of different rank whose mean win rates are equal."""
-    alike: dict[float, list[Row]] = {}
-    for row in rows:
-        if row["mean_win_rate"] is not None and row["rank"] is not None:
-            alike.setdefault(round(row["mean_win_rate"], 10), []).append(row)
-    return [
-        f"{listed([row['entry'] for row in found])} have the same mean win rate, {number(rate)}; "
-        "only the geometric mean orders them"
-        for rate, found in alike.items()
-        if len({row["rank"] for row in found}) > 1
-    ]
 
 
 def scale_notes(rows: list[Row]) -> list[str]:
@@ -227,16 +212,6 @@ def limits_broken(row: Row) -> str:
     return row["ended"] or ", ".join(LIMITS[name] for name in row["over_limits"])
 
 
-def drop_note(standings: Standings, name: str) -> str:
-    """A note on the drop of the best of many entries."""
-    count = standings.drops[name][0]["entries"]
-    return (
-        f"{count} entries were compared in the open round: the score of the best of many is high "
-        "partly by chance, so it drops in another round (regression to the mean); that of an entry "
-        "that was tuned on the open round drops further"
-    )
-
-
 def stability(pair: Row) -> str:
     """A sentence on the rank correlation of two rounds."""
     interval = span(pair["spearman_low"], pair["spearman_high"])
@@ -274,24 +249,14 @@ def print_standings(standings: Standings, explain: bool = False) -> None:
         print_notes(console, notes(standings, name))
         console.print()
     print_notes(console, map(stability, standings.marts["ranking_stability"]))
-    for name, rows in standings.drops.items():
-        _print_drops(console, name, rows)
-        print_notes(console, [drop_note(standings, name)], "dim")
     print_notes(console, DEFINITIONS, "dim")
 
 
 def _print_table(
     console: Console, standings: Standings, name: str, rows: list[Row], every_column: bool
 ) -> None:
-    alike = rivals(standings, name)
-    shown = [
-        _named(alike.get(row["entry"], []), every_column)
-        if row["rank_low"] is not None
-        else "not tested"
-        if row["rank"] is not None
-        else "not ranked"
-        for row in rows
-    ]
+    found = rivals(standings, name)
+    shown = [alike(row, found, brief=not every_column) for row in rows]
     names = [row["entry"] for row in rows]
     if not every_column:
         names = _short(names)
@@ -312,10 +277,14 @@ def _print_table(
     print_columns(console, columns, f"{standings.name}, round {name}", wide=every_column)
 
 
-def _named(names: list[str], every_name: bool) -> str:
-    if every_name or sum(map(len, names)) < LONGEST_NAME - 8:
-        return ", ".join(names)
-    return counted(len(names), "other")
+def alike(row: Row, found: dict[str, list[str]], brief: bool = False) -> str:
+    """The entries that a ranked one is not distinguishable from; their number if `brief`."""
+    if row["rank_low"] is None:
+        return "not ranked" if row["rank"] is None else "not tested"
+    names = found.get(row["entry"], [])
+    if brief and sum(map(len, names)) >= LONGEST_NAME - 8:
+        return counted(len(names), "other")
+    return ", ".join(names)
 
 
 def _short(names: list[str]) -> list[str]:
@@ -333,17 +302,6 @@ def _common(names: list[str]) -> int:
     first, last = min(names), max(names)
     alike = (one == other for one, other in zip(first, last, strict=False))
     return sum(1 for _ in takewhile(bool, alike))
-
-
-def _print_drops(console: Console, name: str, rows: list[Row]) -> None:
-    columns = [
-        Column("entry", [row["entry"] for row in rows], text=True),
-        Column(OPEN, [number(row["score"]) for row in rows]),
-        Column(name, [number(row["other_score"]) for row in rows]),
-        Column("drop", [number(row["drop"]) for row in rows]),
-        Column("95% CI", [span(row["drop_low"], row["drop_high"]) for row in rows]),
-    ]
-    print_columns(console, columns, f"From {OPEN} to {name}")
 
 
 def number(value: Any) -> str:

@@ -13,54 +13,78 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from plugins.merging.task_files import CHOICE as CHOICE_FORM
 from plugins.merging.task_files import write_task
 from warehouse.errors import TokenmartError
 from warehouse.files import write_whole
+from warehouse.table_file import read_rows
+from warehouse.terminal import listed
 
-COLUMNS = ("id", "input", "eval_type", "answer_choices")
-HEADER = ("id", "prediction", "dummy_field")
 CHOICE, TEXT = "multiple_choice", "generation"
 ENDINGS = {CHOICE: "choice", TEXT: "text"}
 
 _NAMES = re.compile(r"[^a-z0-9]+")
-_MISSING = {"#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "None",
-            "n/a", "nan", "null"}  # fmt: skip
+_MISSING = {"", "#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN",
+            "None", "n/a", "nan", "null"}  # fmt: skip
 """Texts that pandas reads as missing values, unless it is told not to."""
 
-_SHOWN = 5
+Text = Annotated[str, Field(min_length=1)]
 
 
-@dataclass(frozen=True)
-class KitItem:
+class KitItem(BaseModel):
     """A row of the kit's CSV; `choices` is empty for a generation.
 
     target: index of the right choice, or the text; None if the file has none.
     """
 
-    id: str
-    prompt: str
-    choices: tuple[str, ...]
-    target: str | None
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
-    @property
-    def kind(self) -> str:
-        """multiple_choice or generation."""
-        return CHOICE if self.choices else TEXT
+    id: Text
+    prompt: str = Field(alias="input")
+    kind: Literal["multiple_choice", "generation"] = Field(alias="eval_type")
+    choices: tuple[str, ...] = Field(default=(), alias="answer_choices")
+    target: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_choices(cls, row: dict[str, Any]) -> dict[str, Any]:
+        if row.get("eval_type") != CHOICE:
+            return {name: value for name, value in row.items() if name != "answer_choices"}
+        try:
+            choices = ast.literal_eval(row.get("answer_choices", ""))
+        except (ValueError, SyntaxError) as error:
+            raise ValueError("answer_choices is no Python list of texts") from error
+        if not isinstance(choices, list) or len(choices) < 2:
+            raise ValueError("answer_choices is no list of at least two texts")
+        if row.get("target") not in (None, *map(str, range(len(choices)))):
+            raise ValueError(f"target {row['target']!r} is no index of a choice")
+        return {**row, "answer_choices": tuple(map(str, choices))}
+
+
+class Prediction(BaseModel):
+    """A row of submission.csv."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: Text
+    prediction: str = ""
+    dummy_field: Literal["0"]
 
 
 def read_kit(path: Path) -> list[KitItem]:
     """The rows of a CSV of the kit.
 
     Raises:
-        TokenmartError: it can't be read, or a row is wrong; file, row, column and value.
+        TokenmartError: it can't be read, has no row, or a row is wrong.
     """
-    rows = _rows(path, COLUMNS)
-    items = [_item(path, number, row) for number, row in enumerate(rows, start=1)]
+    items = read_rows(path, KitItem)
+    if not items:
+        raise TokenmartError(f"{path}: contains no row", code="no-rows", where=path)
     _refuse_twice(path, [item.id for item in items])
     return items
 
@@ -135,11 +159,15 @@ def write_submission(
     if missing:
         raise TokenmartError(
             f"{len(missing)} of {len(items)} items have no prediction (first: id {missing[0]}); "
-            "run the same command again"
+            "run the same command again",
+            code="no-prediction",
+            where=missing[0],
         )
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([HEADER, *((item.id, predictions[item.id], 0) for item in items)])
+    writer.writerows(
+        [tuple(Prediction.model_fields), *((item.id, predictions[item.id], 0) for item in items)]
+    )
     write_whole(out, text.getvalue())
     return check_submission(out, items)
 
@@ -148,103 +176,48 @@ def check_submission(path: Path, items: Sequence[KitItem]) -> list[str]:
     """Check a submission.csv against the kit's CSV; returns notes on rows that the site may refuse.
 
     Raises:
-        TokenmartError: columns differ, ids are missing, unknown or duplicate, or an index is not
-            one of an item's choices.
+        TokenmartError: columns differ (code of pydantic), ids are missing, unknown or duplicate
+            (`missing-ids`, `unknown-ids`, `repeated-id`), or an index is not one of an item's
+            choices (`wrong-index`).
     """
-    rows = _rows(path, HEADER)
-    _refuse_twice(path, [row["id"] for row in rows])
-    found = {row["id"]: row for row in rows}
-    known = {item.id for item in items}
-    for what, ids in (
-        ("missing", [item.id for item in items if item.id not in found]),
-        ("not in the kit's file", [row["id"] for row in rows if row["id"] not in known]),
+    rows = read_rows(path, Prediction)
+    _refuse_twice(path, [row.id for row in rows])
+    found = {row.id: row.prediction for row in rows}
+    known = {item.id: item for item in items}
+    if not any(found.values()):
+        raise TokenmartError(f"{path}: contains no prediction", code="no-prediction", where=path)
+    for code, ids in (
+        ("missing-ids", [name for name in known if name not in found]),
+        ("unknown-ids", [name for name in found if name not in known]),
     ):
         if ids:
             raise TokenmartError(
-                f"{path}: {len(ids)} ids are {what}: {', '.join(ids[:_SHOWN])}"
-                f"{' …' if len(ids) > _SHOWN else ''}; correct them"
+                f"{path}: {code.replace('-', ' ')}: {listed(ids, 5)}", code=code, where=path
             )
-    for number, row in enumerate(rows, start=1):
-        if row["dummy_field"] != "0":
+    for name, prediction in found.items():
+        choices = known[name].choices
+        if choices and prediction not in map(str, range(len(choices))):
             raise TokenmartError(
-                f"{path}: row {number}: dummy_field is {row['dummy_field']!r}, expected 0"
+                f"{path}: id {name}: prediction is {prediction!r}, expected the index of a choice, "
+                f"0 to {len(choices) - 1}",
+                code="wrong-index",
+                where=f"{path}: id {name}",
             )
-    for item in items:
-        said = found[item.id]["prediction"]
-        wanted = range(len(item.choices))
-        if item.kind == CHOICE and said not in {str(index) for index in wanted}:
-            raise TokenmartError(
-                f"{path}: id {item.id}: prediction is {said!r}, expected the index of a choice, 0 "
-                f"to {len(item.choices) - 1}"
-            )
-    texts = {item.id: found[item.id]["prediction"].strip() for item in items}
-    notes = []
-    for what, ids in (
-        ("empty", [name for name, text in texts.items() if not text]),
-        ("words such as NA and None", [name for name, text in texts.items() if text in _MISSING]),
-    ):
-        if ids:
-            notes.append(
-                f"{len(ids)} predictions are {what} (first: id {ids[0]}); a site that reads the "
-                "file with pandas takes them for missing values"
-            )
-    return notes
-
-
-def _rows(path: Path, wanted: Sequence[str]) -> list[dict[str, str]]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            found = list(reader.fieldnames or ())
-            rows = list(reader)
-    except FileNotFoundError as error:
-        raise TokenmartError(f"{path}: no such file; correct the path") from error
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise TokenmartError(f"{path}: can't be read ({error}); correct it") from error
-    absent = [name for name in wanted if name not in found]
-    if absent:
-        raise TokenmartError(
-            f"{path}: {'columns' if absent[1:] else 'column'} {', '.join(map(repr, absent))} "
-            f"{'are' if absent[1:] else 'is'} missing, the file has "
-            f"{', '.join(found) or 'none'}; add what is missing"
-        )
-    if not rows:
-        raise TokenmartError(f"{path}: contains no row")
-    for number, row in enumerate(rows, start=1):
-        if None in row or None in row.values():
-            raise TokenmartError(f"{path}: row {number}: has another number of cells; correct it")
-    return rows
-
-
-def _item(path: Path, number: int, row: Mapping[str, str]) -> KitItem:
-    def wrong(column: str, wanted: str) -> TokenmartError:
-        return TokenmartError(
-            f"{path}: row {number}: {column} is {row[column][:80]!r}, expected {wanted}"
-        )
-
-    if not row["id"]:
-        raise wrong("id", "an id")
-    if row["eval_type"] not in ENDINGS:
-        raise wrong("eval_type", " or ".join(ENDINGS))
-    target = row.get("target") or None
-    if row["eval_type"] == TEXT:
-        return KitItem(row["id"], row["input"], (), target)
-    try:
-        choices = ast.literal_eval(row["answer_choices"])
-    except (ValueError, SyntaxError) as error:
-        raise wrong("answer_choices", "a list of texts") from error
-    if not isinstance(choices, list) or len(choices) < 2:
-        raise wrong("answer_choices", "a list of at least two texts")
-    if target is not None and target not in {str(index) for index in range(len(choices))}:
-        raise wrong("target", f"the index of a choice, 0 to {len(choices) - 1}")
-    return KitItem(row["id"], row["input"], tuple(map(str, choices)), target)
+    absent = [name for name, text in found.items() if text.strip() in _MISSING]
+    if not absent:
+        return []
+    return [
+        f"predictions of {listed(absent, 5)} are empty or words such as NA and None; a site that "
+        "reads the file with pandas takes them for missing values"
+    ]
 
 
 def _refuse_twice(path: Path, ids: Sequence[str]) -> None:
     seen: dict[str, int] = {}
     for number, name in enumerate(ids, start=1):
-        if name in seen:
+        if (first := seen.setdefault(name, number)) != number:
             raise TokenmartError(
-                f"{path}: rows {seen[name]} and {number} both have the id {name}; remove one"
+                f"{path}: rows {first} and {number} both have the id {name}; remove one",
+                code="repeated-id",
+                where=f"{path}: row {number}",
             )
-        seen[name] = number

@@ -67,19 +67,13 @@ def submission(
         click.echo(f"{checked}: {len(items)} predictions, valid for the kit")
     elif checked is None and problem_name is not None and name is not None:
         from plugins.merging.kit.predictions import predict
-        from plugins.merging.make import plan_merge, refuse_over_limits
+        from plugins.merging.make import finished_plan
         from plugins.merging.problem import load_merge_problem
 
         workspace = find_workspace()
         refuse_protected(out, workspace, force=force, own=b"id,prediction,dummy_field")
         problem = load_merge_problem(problem_name, workspace)
-        plan = plan_merge(problem, problem.merge(name), workspace)
-        if plan.record is None:
-            raise TokenmartError(
-                f"merge {name}: not merged yet; run `tokenmart merge run --problem {problem_name} "
-                f"--merge {name}`"
-            )
-        refuse_over_limits(plan)
+        plan = finished_plan(problem, problem.merge(name), workspace)
         predictions, cost = predict(plan, kit, items, workspace, device, max_tokens)
         notes = write_submission(out, items, predictions)
         click.echo(f"written {out}: {len(items)} predictions of {name} ({cost.seconds:.0f} s)")

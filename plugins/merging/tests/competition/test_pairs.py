@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from result_files import items, plain, write
 from scipy.stats import binomtest
 
 from plugins.merging.competition import pairs as pairs_of_entries
@@ -19,15 +20,8 @@ Answers = dict[str, list[float]]
 
 def ranked(folder: Path, answers: dict[str, Answers], draws: int = 400) -> Standings:
     """Task → entry → a value for each item."""
-    lines = [
-        f"{entry},{task},{item},{value}"
-        for task, entries in answers.items()
-        for entry, values in entries.items()
-        for item, value in enumerate(values)
-    ]
-    path = folder / "r.csv"
-    path.write_text("\n".join(["entry,task,item,value", *lines]) + "\n")
-    return rank_file(path, WORKSPACE, draws)
+    rows = [row for task, scores in answers.items() for row in items(scores, task=task)]
+    return rank_file(write(folder / "r.csv", rows), WORKSPACE, draws)
 
 
 def one_pair(found: Standings) -> tuple[str, float | None]:
@@ -35,10 +29,10 @@ def one_pair(found: Standings) -> tuple[str, float | None]:
     return pair["verdict"], pair["p"]
 
 
-@pytest.mark.parametrize("items", [1, 2, 5])
-def test_one_to_five_items_are_too_few(tmp_path: Path, items: int) -> None:
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_one_to_five_items_are_too_few(tmp_path: Path, count: int) -> None:
     """Five of five won have an exact p of 2 / 2^5 = 0.06."""
-    found = ranked(tmp_path, {"qa": {"a": [1.0] * items, "b": [0.0] * items}})
+    found = ranked(tmp_path, {"qa": {"a": [1.0] * count, "b": [0.0] * count}})
     assert one_pair(found) == ("too-few", None)
     for row in found.marts["rankings"]:
         assert row["score_low"] is row["score_high"] is row["rank_low"] is row["rank_high"] is None
@@ -81,10 +75,9 @@ def test_a_task_with_few_items_leaves_no_interval(tmp_path: Path) -> None:
 
 
 def test_items_of_one_text_are_one(tmp_path: Path) -> None:
-    lines = [f"{e},qa,{i},{i // 10},{v}" for e, v in (("a", 1), ("b", 0)) for i in range(50)]
-    path = tmp_path / "r.csv"
-    path.write_text("\n".join(["entry,task,item,cluster,value", *lines]) + "\n")
-    assert one_pair(rank_file(path, WORKSPACE, 100)) == ("too-few", None)
+    rows = items({"a": [1.0] * 50, "b": [0.0] * 50})
+    rows = [row | {"cluster": row["item"] // 10} for row in rows]
+    assert one_pair(rank_file(write(tmp_path / "r.csv", rows), WORKSPACE, 100)) == ("too-few", None)
 
 
 def test_without_draws_there_is_no_verdict_of_items(tmp_path: Path) -> None:
@@ -151,14 +144,11 @@ def test_two_entries_take_six_groups_of_tasks(groups: int, verdict: str) -> None
 
 def test_pairs_over_groups_are_adjusted_for_their_number(tmp_path: Path) -> None:
     """Ten groups: `best` is ahead in each; `a` and `b` change places."""
-    lines = [
-        f"{entry},task{place},{value}"
+    table = {
+        f"task{place}": {"best": 9, "a": 2 + place % 2, "b": 3 - place % 2, "c": 1}
         for place in range(10)
-        for entry, value in (("best", 9), ("a", 2 + place % 2), ("b", 3 - place % 2), ("c", 1))
-    ]
-    path = tmp_path / "r.csv"
-    path.write_text("\n".join(["entry,task,value", *lines]) + "\n")
-    found = rank_file(path, WORKSPACE, draws=50)
+    }
+    found = rank_file(write(tmp_path / "r.csv", plain(table)), WORKSPACE, draws=50)
     pairs = {(p["entry"], p["other_entry"]): p for p in found.marts["ranking_pairs"]}
     assert pairs["a", "best"]["p"] == pytest.approx(6 * 2 / 2**10)  # of six pairs, by Holm
     assert pairs["a", "best"]["verdict"] == pairs["b", "c"]["verdict"] == "distinguishable"

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from dbt_harness import Warehouse
+from result_files import Rows, column_of, items, plain, write
 from scipy.stats import spearmanr
 from win_rate_oracle import geometric_mean, rank_of, win_rates
 
-from plugins.merging.competition.standings import Standings, rank_file
+from plugins.merging.competition.standings import rank_file
 from tokenmart import cli
 from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace
@@ -24,22 +25,6 @@ from warehouse.paths import find_workspace
 ROOT = Path(__file__).parents[4]
 WORKSPACE = find_workspace(ROOT)
 PUBLISHED = ROOT.parent / "shared" / "published" / "efficiency_challenge_a100.csv.gz"
-
-Rows = list[dict[str, object]]
-
-
-def write(path: Path, rows: Rows) -> Path:
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    with path.open("w", newline="") as file:
-        table = csv.DictWriter(file, names)
-        table.writeheader()
-        table.writerows(rows)
-    return path
-
-
-def scores_of(standings: Standings, round_name: str, column: str = "score") -> dict[str, float]:
-    rows = standings.marts["rankings"]
-    return {row["entry"]: row[column] for row in rows if row["round"] == round_name}
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -83,14 +68,6 @@ def test_random_tables_with_ties_and_gaps_equal_brute_force(tmp_path: Path, seed
         assert row["score"] == pytest.approx(expected_scores[row["entry"]], abs=1e-11)
         assert row["product"] == pytest.approx(math.prod(whole[row["entry"]]), abs=1e-11)
         assert row["rank"] == rank_of(expected_scores, row["entry"])
-
-
-def items(scores: dict[str, list[float]], **fields: object) -> Rows:
-    return [
-        {"entry": entry, "task": "qa", "item": place, "value": value, **fields}
-        for entry, values in scores.items()
-        for place, value in enumerate(values)
-    ]
 
 
 def test_intervals_are_those_of_a_bootstrap_over_items(tmp_path: Path) -> None:
@@ -138,43 +115,40 @@ def test_an_entry_that_left_items_out_has_no_score(tmp_path: Path) -> None:
     assert (row["code"], row["items_missing"]) == ("items-missing", 1)
 
 
-def plain(table: dict[str, dict[str, float]], **directions: str) -> Rows:
-    """Task → entry → value, without items; directions of tasks that have one."""
-    return [
-        {"entry": entry, "task": task, "value": value, "direction": directions.get(task, "")}
-        for task, scores in table.items()
-        for entry, value in scores.items()
-    ]
-
-
 def test_a_column_of_direction_none_is_left_out_with_its_group(tmp_path: Path) -> None:
     scores = {"qa": {"a": 1, "b": 2, "c": 3}, "sum": {"a": 1, "b": 3, "c": 2}}
-    sizes = {"parameters": {"a": 9, "b": 8, "c": 7}}
+    sizes = plain({"parameters": {"a": 9, "b": 8, "c": 7}}, direction="none")
     without = rank_file(write(tmp_path / "r.csv", plain(scores)), WORKSPACE, draws=0)
-    rows = plain(scores | sizes, parameters="none")
-    found = rank_file(write(tmp_path / "r.csv", rows), WORKSPACE, draws=0)
+    found = rank_file(write(tmp_path / "r.csv", plain(scores) + sizes), WORKSPACE, draws=0)
     assert found.marts == without.marts
-    assert scores_of(found, "results", "rank") == {"a": 3, "b": 1, "c": 1}
+    assert column_of(found, "results", "rank") == {"a": 3, "b": 1, "c": 1}
     assert "parameters" in found.notes[-1]
     # a whole round of them has no weight in the overall score
-    rounds = [row | {"round": "open"} for row in plain(scores)]
-    rounds += [row | {"round": "hidden"} for row in plain(scores)]
-    rounds += [row | {"round": "sizes"} for row in plain(sizes, parameters="none")]
+    rounds = plain(scores, round="open") + plain(scores, round="hidden")
+    rounds += [row | {"round": "sizes"} for row in sizes]
     found = rank_file(write(tmp_path / "r.csv", rounds), WORKSPACE, draws=0)
     assert found.rounds == ["open", "hidden", "overall"]
-    assert scores_of(found, "overall", "rank") == {"a": 3, "b": 1, "c": 1}
+    assert column_of(found, "overall", "rank") == {"a": 3, "b": 1, "c": 1}
 
 
-def test_directions_are_those_of_the_file_or_of_names(tmp_path: Path) -> None:
-    rows = plain({"qa": {"a": 1, "b": 2}, "latency": {"a": 5, "b": 9}}, qa="higher")
+@pytest.mark.parametrize(
+    ("metric", "direction", "ranks", "noted"),
+    [
+        ("score", "", {"a": 2, "b": 1}, "qa"),
+        ("score", "higher", {"a": 2, "b": 1}, None),
+        ("score", "lower", {"a": 1, "b": 2}, None),
+        ("ppl", "", {"a": 1, "b": 2}, "ppl"),
+        ("latency", "", {"a": 1, "b": 2}, "latency"),
+        ("latency", "higher", {"a": 2, "b": 1}, None),
+    ],
+)
+def test_directions_are_those_of_the_file_or_of_names(
+    tmp_path: Path, metric: str, direction: str, ranks: dict[str, int], noted: str | None
+) -> None:
+    rows = plain({"qa": {"a": 1, "b": 2}}, metric=metric, direction=direction)
     found = rank_file(write(tmp_path / "r.csv", rows), WORKSPACE, draws=0)
-    assert len(found.notes) == 1 and "latency" in found.notes[0] and "qa" not in found.notes[0]
-    assert [row["rank"] for row in found.marts["rankings"]] == [1, 2]
-    lower = [row | {"metric": "ppl", "direction": ""} for row in plain({"qa": {"a": 1, "b": 2}})]
-    found = rank_file(write(tmp_path / "r.csv", lower), WORKSPACE, draws=0)
-    assert scores_of(found, "results", "rank") == {"a": 1, "b": 2} and "ppl" in found.notes[0]
-    given = plain({"qa": {"a": 1, "b": 2}}, qa="lower")
-    assert rank_file(write(tmp_path / "r.csv", given), WORKSPACE, draws=0).notes == ()
+    assert column_of(found, "results", "rank") == ranks
+    assert [noted in note for note in found.notes if noted] == ([True] if noted else [])
 
 
 def test_causes_of_a_missing_score_are_codes(tmp_path: Path) -> None:
@@ -182,7 +156,7 @@ def test_causes_of_a_missing_score_are_codes(tmp_path: Path) -> None:
     rows = [*plain(scores), {"entry": "carl", "task": "qa", "value": ""}]
     found = rank_file(write(tmp_path / "r.csv", rows), WORKSPACE, draws=0)
     missing = {"ann": None, "Bob": ["sum"], "bob": ["qa"], "carl": ["qa", "sum"]}
-    assert scores_of(found, "results", "missing") == missing
+    assert column_of(found, "results", "missing") == missing
     codes = {(row["entry"], row["task"]): row["code"] for row in found.marts["ranking_missing"]}
     assert codes == {
         ("Bob", "sum"): "no-result",
@@ -209,14 +183,9 @@ def test_fewer_than_six_groups_of_tasks_give_no_interval(tmp_path: Path, groups:
 def test_two_tasks_whose_mean_win_rates_are_equal(tmp_path: Path) -> None:
     """The geometric mean puts the even entry first; the arithmetic one is the same for all."""
     table = {"x": {"even": 2.0, "one": 3.0, "other": 1.0}, "y": {"even": 2, "one": 1, "other": 3}}
-    path = write(tmp_path / "r.csv", plain(table))
-    found = rank_file(path, WORKSPACE, draws=0)
-    assert scores_of(found, "results", "mean_win_rate") == dict.fromkeys(
-        ("even", "one", "other"), 0.5
-    )
-    assert scores_of(found, "results", "rank") == {"even": 1, "one": 2, "other": 2}
-    shown = CliRunner().invoke(cli, ["rank", "show", "--results", str(path)])
-    assert "even, one, other" in shown.stdout
+    found = rank_file(write(tmp_path / "r.csv", plain(table)), WORKSPACE, draws=0)
+    assert set(column_of(found, "results", "mean_win_rate").values()) == {0.5}
+    assert column_of(found, "results", "rank") == {"even": 1, "one": 2, "other": 2}
 
 
 def test_rounds_are_weighted_and_the_product_can_order_otherwise(tmp_path: Path) -> None:
@@ -230,61 +199,84 @@ def test_rounds_are_weighted_and_the_product_can_order_otherwise(tmp_path: Path)
         )
     ]
     standings = rank_file(write(tmp_path / "r.csv", rows), WORKSPACE, draws=50)
-    overall = scores_of(standings, "overall")
+    overall = column_of(standings, "overall")
     assert overall == pytest.approx({"a": (0.5 + 2 * 0.25) / 3, "b": (0.25 + 2 * 0.5) / 3})
-    assert scores_of(standings, "overall", "rank") == {"a": 2, "b": 1}
-    assert scores_of(standings, "overall", "product_rank") == {"a": 1, "b": 2}
-    assert scores_of(standings, "overall", "mean_win_rate") == pytest.approx(
+    assert column_of(standings, "overall", "rank") == {"a": 2, "b": 1}
+    assert column_of(standings, "overall", "product_rank") == {"a": 1, "b": 2}
+    assert column_of(standings, "overall", "mean_win_rate") == pytest.approx(
         {"a": 1.25 / 3, "b": 1 / 3}
     )
 
 
 ROW = {"entry": "a", "task": "q", "value": 1}
-WRONG: dict[str, tuple[Rows, str | None]] = {
-    "no such column": ([{"entry": "a", "tusk": "q", "value": 1}], None),
-    "no value": ([{"entry": "a", "task": "q"}], None),
-    "text": ([ROW | {"value": "high"}], None),
-    "infinite": ([ROW | {"value": "inf"}], None),
-    "direction": ([ROW | {"direction": "up"}], "bad-value"),
-    "twice": ([ROW, ROW], "repeated-row"),
-    "an item twice": ([ROW | {"item": 3}, ROW | {"item": 3}], "repeated-row"),
-    "weight": ([ROW | {"round_weight": -1}], "bad-value"),
-    "reserved": ([ROW | {"round": "overall"}], "bad-value"),
-    "win rate": ([ROW | {"value": 1.5, "metric": "mean_win_rate"}], "bad-value"),
+WIN_RATE = ROW | {"metric": "mean_win_rate"}
+WRONG: dict[str, tuple[Rows, str, str]] = {
+    "another column": ([ROW | {"tusk": "q"}], "extra-forbidden", "row 1: tusk"),
+    "no task": ([{"entry": "a", "value": 1}], "missing", "row 1: task"),
+    "no value": ([{"entry": "a", "task": "q"}], "nothing-ranked", ""),
+    "text": ([ROW, ROW | {"item": 1, "value": "high"}], "float-parsing", "row 2: value"),
+    "infinite": ([ROW | {"value": "inf"}], "finite-number", "row 1: value"),
+    "direction": ([ROW | {"direction": "up"}], "literal-error", "row 1: direction"),
+    "a part of an item": ([ROW | {"item": 1.5}], "int-parsing", "row 1: item"),
+    "a negative item": ([ROW | {"item": -1}], "greater-than-equal", "row 1: item"),
+    "twice": ([ROW, ROW], "repeated-row", "row 2"),
+    "an item twice": ([ROW | {"item": 3}, ROW | {"item": 3}], "repeated-row", "row 2"),
+    "weight": ([ROW | {"round_weight": -1}], "greater-than-equal", "row 1: round_weight"),
+    "reserved": ([ROW | {"round": "Overall"}], "value-error", "row 1: round"),
+    "win rate": ([WIN_RATE | {"value": 1.5}], "value-error", "row 1"),
+    "win rate of an item": ([WIN_RATE | {"item": 1}], "value-error", "row 1"),
     "two directions": (
         [ROW | {"direction": "higher"}, ROW | {"entry": "b", "direction": "lower"}],
         "contradiction",
+        "row 2",
     ),
-    "nothing ranked": ([ROW | {"direction": "none"}], "nothing-ranked"),
-    "items and none": ([ROW | {"item": 0}, {"entry": "b", "task": "q"}], "contradiction"),
+    "two groups": (
+        [ROW | {"task_group": "g"}, ROW | {"entry": "b", "task_group": "h"}],
+        "contradiction",
+        "row 2",
+    ),
+    "two weights": (
+        [ROW | {"round_weight": 1}, ROW | {"entry": "b", "round_weight": 2}],
+        "contradiction",
+        "row 2",
+    ),
+    "scores and win rates": (
+        [ROW | {"task_group": "g"}, WIN_RATE | {"task": "r", "task_group": "g"}],
+        "contradiction",
+        "row 2",
+    ),
+    "nothing ranked": ([ROW | {"direction": "none"}], "nothing-ranked", ""),
+    "items and none": ([ROW | {"item": 0}, ROW | {"entry": "b"}], "contradiction", "row 2"),
 }
-"""Rows, and the code of the refusal; None where the reader of tables refuses them."""
+"""Rows, and code and place of the refusal."""
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_table_is_refused_in_one_line(tmp_path: Path, case: str) -> None:
-    rows, code = WRONG[case]
+def test_a_wrong_table_is_refused(tmp_path: Path, case: str) -> None:
+    rows, code, place = WRONG[case]
     path = write(tmp_path / "r.csv", rows)
     with pytest.raises(TokenmartError) as refused:
         rank_file(path, WORKSPACE)
-    assert "\n" not in refused.value.message and str(path) in refused.value.message
-    if code is not None:
-        assert refused.value.code == code and refused.value.where.startswith(str(path))
+    assert refused.value.code == code
+    assert refused.value.where.startswith(": ".join(filter(None, [str(path), place])))
 
 
 def test_the_command_shows_and_writes(tmp_path: Path) -> None:
     path = write(tmp_path / "r.csv", items({"a": [1, 1, 0], "b": [0, 1, 0]}))
-    out = tmp_path / "standings.json"
-    words = ["rank", "show", "--results", str(path), "--draws", "50"]
-    shown = CliRunner().invoke(cli, [*words, "--out", str(out)])
-    assert shown.exit_code == 0, shown.output
-    printed = CliRunner().invoke(cli, [*words, "--json"])
+    out, page = tmp_path / "standings.json", tmp_path / "standings.html"
+    words = ["--results", str(path), "--draws", "50"]
+    for command, file in (("show", out), ("report", page)):
+        for _ in range(2):  # its own file is replaced
+            done = CliRunner().invoke(cli, ["rank", command, *words, "--out", str(file)])
+            assert done.exit_code == 0, done.output
+    printed = CliRunner().invoke(cli, ["rank", "show", *words, "--json"])
     assert json.loads(printed.stdout) == json.loads(out.read_text())
-    out.write_text("mine")
-    refused = CliRunner().invoke(cli, [*words, "--out", str(out)])
-    assert refused.exit_code == 1 and out.read_text() == "mine"
-    wrong = CliRunner().invoke(cli, [*words, "--round", "later"])
-    assert wrong.exit_code == 1
+    missing = str(tmp_path / "no.csv")
+    for command, file in (("show", out), ("report", page)):
+        file.write_text("mine")
+        for more in (words, ["--results", missing], [], [*words, "--round", "later"]):
+            done = CliRunner().invoke(cli, ["rank", command, *more, "--out", str(file)])
+            assert done.exit_code == 1 and file.read_text() == "mine"
 
 
 def published() -> dict[tuple[str, str], dict[str, float | None]]:
@@ -321,7 +313,7 @@ def test_the_published_scores_of_2023_follow_from_its_win_rates(tmp_path: Path) 
     separate = rank_file(write(tmp_path / "rounds.csv", rows), WORKSPACE, draws=0)
     compared = 0
     for round_ in ("open", "hidden"):
-        for entry, score in scores_of(separate, round_).items():
+        for entry, score in column_of(separate, round_).items():
             assert score == pytest.approx(found[round_, entry]["Score"], abs=1e-9)
             compared += 1
     rows = as_win_rates(found, {"final"})
@@ -331,16 +323,16 @@ def test_the_published_scores_of_2023_follow_from_its_win_rates(tmp_path: Path) 
         ("final_hidden", "Score_hidden"),
         ("overall", "Score_full"),
     ):
-        for entry, score in scores_of(final, name).items():
+        for entry, score in column_of(final, name).items():
             assert score == pytest.approx(found["final", entry][column], abs=1e-9)
-    assert compared + len(scores_of(final, "overall")) == 107
+    assert compared + len(column_of(final, "overall")) == 107
 
 
 def test_how_stable_the_ranking_of_2023_was(tmp_path: Path) -> None:
     found = published()
     rows = as_win_rates(found, {"open", "hidden"})
     standings = rank_file(write(tmp_path / "rounds.csv", rows), WORKSPACE, draws=400)
-    open_scores, hidden_scores = (scores_of(standings, name) for name in ("open", "hidden"))
+    open_scores, hidden_scores = (column_of(standings, name) for name in ("open", "hidden"))
     both = sorted(set(open_scores) & set(hidden_scores))
     (pair,) = [row for row in standings.marts["ranking_stability"] if "overall" not in row.values()]
     assert pair["entries"] == len(both)
@@ -366,9 +358,9 @@ def test_the_marts_that_dbt_builds_are_those_of_the_command(
     monkeypatch.setenv("TOKENMART_DATA", str(warehouse.data))
     monkeypatch.setenv("TOKENMART_DATABASE", str(warehouse.database))
     done = CliRunner().invoke(cli, ["rank", "import", "--problem", "mine", str(path)])
-    assert done.exit_code == 0 and "200 results of 4 entries" in done.output, done.output
+    assert done.exit_code == 0, done.output
     again = CliRunner().invoke(cli, ["rank", "import", "--problem", "mine", str(path)])
-    assert again.exit_code == 1 and "--force" in again.output
+    assert again.exit_code == 1
     warehouse.run("--select", "+tag:rankings")
     tested = warehouse.dbt("test", "--select", "tag:rankings")
     assert tested.returncode == 0, tested.stdout
@@ -382,4 +374,4 @@ def test_the_marts_that_dbt_builds_are_those_of_the_command(
     again = CliRunner().invoke(cli, ["rank", "import", "--problem", "mine", "--force", str(path)])
     assert again.exit_code == 0, again.output
     stale = CliRunner().invoke(cli, ["rank", "show", "--problem", "mine"])
-    assert "newer than this ranking" in stale.stderr
+    assert stale.exit_code == 0 and stale.stderr

@@ -1,14 +1,14 @@
-"""Notes on results: values on another scale, missing ones."""
+"""Checks of results: values on another scale, missing ones, and what one round shows of others."""
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from result_files import Rows, items, plain, write
 
 from tokenmart import cli
 
@@ -16,54 +16,29 @@ VALUES = {"anna": 0.412, "bert": 0.4, "cleo": 0.39, "dora": 0.3}
 ROUNDS = {"open": 1, "hidden": 2, "trial": 0}
 
 
-def run(*words: str | Path, code: int = 0) -> tuple[str, str]:
-    done = CliRunner().invoke(cli, ["rank", *map(str, words)])
-    assert done.exit_code == code, done.output
-    return " ".join(done.stdout.split()), done.stderr
-
-
-@pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "data").mkdir()
-    monkeypatch.setenv("TOKENMART_DATA", str(tmp_path / "data"))
-    return tmp_path / "data"
-
-
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     """Three rounds; anna's qa is percent in open and trial, and dora has no code in them."""
-    path = tmp_path / "results.csv"
-    with path.open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(
-            ["entry", "task", "task_group", "round", "round_weight", "direction", "value"]
-        )
-        for name, weight in ROUNDS.items():
-            for entry, value in VALUES.items():
-                other = name != "hidden"
-                percent = 100 if (entry == "anna") and other else 1
-                rows.writerow([entry, "qa", "all", name, weight, "higher", value * percent])
-                if not (other and entry == "dora"):
-                    rows.writerow([entry, "code", "all", name, weight, "higher", value])
-                rows.writerow([entry, "loss", "all", name, weight, "lower", value * percent])
-    return path
+    rows: Rows = []
+    for name, weight in ROUNDS.items():
+        other = name != "hidden"
+        percent = VALUES | ({"anna": 41.2} if other else {})
+        code = {entry: value for entry, value in VALUES.items() if not (other and entry == "dora")}
+        fields = {"task_group": "all", "round": name, "round_weight": weight}
+        rows += plain({"qa": percent, "code": code}, direction="higher", **fields)
+        rows += plain({"loss": percent}, direction="lower", **fields)
+    return write(tmp_path / "results.csv", rows)
 
 
 def shown(results: Path, *more: str) -> dict[str, Any]:
-    text = run("show", "--results", results, "--draws", "0", "--json", *more)[0]
-    return dict(json.loads(text))
+    words = ["rank", "show", "--results", str(results), "--draws", "0", "--json", *more]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 0, done.output
+    return dict(json.loads(done.stdout))
 
 
-def test_percent_beside_fractions_is_noted(results: Path, tmp_path: Path, data: Path) -> None:
-    _, noted = run("import", "--problem", "mixed", results)
-    printed, _ = run("show", "--results", results, "--draws", "0", "--explain")
-    page = tmp_path / "page.html"
-    run("report", "--results", results, "--draws", "0", "--out", page)
-    for text in (noted, printed, page.read_text()):
-        assert "qa, round hidden" not in text and text.count("warning: qa, round ") == (
-            1 if text is noted else 3
-        )
-        assert "loss, round" not in text  # lower is better: any size may be right
+def test_percent_beside_fractions(results: Path) -> None:
+    """Not of a loss: where lower is better, any size may be right."""
     column = {"task": "qa", "metric": "score", "entries": ["anna"], "scale": "percent"}
     found = [{"round": name, **column} for name in ("open", "trial")]
     assert shown(results)["mixed_scales"] == found
@@ -71,55 +46,92 @@ def test_percent_beside_fractions_is_noted(results: Path, tmp_path: Path, data: 
 
 def test_a_single_fraction_beside_percent_is_the_one_named(tmp_path: Path) -> None:
     """With items, the value of an entry is its mean: 0.5 beside 50."""
-    path = tmp_path / "results.csv"
-    rows = [
-        f"{entry},qa,{item},{(item % 2) * scale}"
-        for entry, scale in (("a", 100), ("b", 1), ("c", 100))
-        for item in range(8)
-    ]
-    path.write_text("\n".join(["entry,task,item,value", *rows]) + "\n")
-    (found,) = shown(path)["mixed_scales"]
+    scores = {entry: [0, scale] * 4 for entry, scale in (("a", 100), ("b", 1), ("c", 100))}
+    (found,) = shown(write(tmp_path / "r.csv", items(scores)))["mixed_scales"]
     assert (found["entries"], found["scale"]) == (["b"], "fractions")
 
 
-def test_the_overall_ranking_has_the_notes_of_its_rounds(results: Path, tmp_path: Path) -> None:
-    """Those of open and hidden, but not those of trial, which has no weight."""
-    page = tmp_path / "page.html"
-    words = ["--results", results, "--draws", "0", "--round", "overall"]
-    printed, _ = run("show", *words)
-    run("report", *words, "--out", page)
-    for text in (printed, page.read_text()):
-        assert "qa, round open: values of anna" in text and "dora: no result in code" in text
-        assert "trial" not in text
-    found = shown(results, "--round", "overall")
-    assert [(row["round"], row["code"]) for row in found["ranking_missing"]] == [
-        ("open", "no-result")
-    ]
-    assert {row["round"] for row in found["rankings"]} == {"overall"}
-    assert shown(results, "--round", "hidden")["mixed_scales"] == []
+@pytest.mark.parametrize(
+    ("round_name", "lacking", "mixed"),
+    [("overall", ["open"], ["open"]), ("hidden", [], []), ("trial", ["trial"], ["trial"])],
+)
+def test_a_round_has_its_checks_and_overall_those_of_its_rounds(
+    results: Path, round_name: str, lacking: list[str], mixed: list[str]
+) -> None:
+    """Trial has no weight, so it is no part of the overall ranking."""
+    found = shown(results, "--round", round_name)
+    missing = [(row["round"], row["entry"], row["task"]) for row in found["ranking_missing"]]
+    assert missing == [(name, "dora", "code") for name in lacking]
+    assert [row["round"] for row in found["mixed_scales"]] == mixed
+    assert {row["round"] for row in found["rankings"]} == {round_name}
 
 
 def test_a_result_without_another_to_compare_with(tmp_path: Path) -> None:
-    rows = [f"{entry},all,{task},{value}" for task in "xy" for entry, value in (("a", 1), ("b", 2))]
-    path = tmp_path / "results.csv"
-    path.write_text("\n".join(["entry,task_group,task,value", *rows, "a,all,z,9"]) + "\n")
-    (row,) = shown(path)["ranking_missing"]
+    table = {"x": {"a": 1, "b": 2}, "y": {"a": 1, "b": 2}, "z": {"a": 9}}
+    (row,) = shown(write(tmp_path / "r.csv", plain(table, task_group="all")))["ranking_missing"]
     assert (row["entry"], row["task"], row["code"]) == ("a", "z", "alone")
 
 
-def test_the_import_counts_columns_and_rounds(results: Path, data: Path) -> None:
-    """Four entries, three tasks and rounds, without dora's two missing results: 34 results."""
-    said, noted = run("import", "--problem", "counted", results)
-    assert said.startswith("counted: 34 results of 4 entries in 3 columns")
-    assert "dora: no result in code" in noted
-    run("import", "--problem", "counted", results, code=1)
-    missing = run("import", "--problem", "counted", "no_such_file.csv", code=1)[1]
-    assert "no_such_file.csv" in missing and len(missing.splitlines()) == 1
+def test_entries_without_an_overall_score_name_their_rounds(tmp_path: Path) -> None:
+    rows = plain({"t": {"a": 1, "b": 2, "Bob": 3, "c": 9}}, round="open", round_weight=1)
+    rows += plain({"t": {"a": 1, "b": 2, "bob": 3, "c": ""}}, round="hidden", round_weight=2)
+    rows += plain({"t": {"a": 1, "d": 2}}, round="trial", round_weight=0)
+    rankings = shown(write(tmp_path / "r.csv", rows))["rankings"]
+    overall = [row for row in rankings if row["round"] == "overall"]
+    assert [(row["entry"], row["rank"]) for row in overall if row["rank"]] == [("b", 1), ("a", 2)]
+    assert {row["entry"]: row["missing"] for row in overall if row["score"] is None} == {
+        "Bob": ["hidden"], "bob": ["open"], "c": ["hidden"], "d": ["hidden", "open"],
+    }  # fmt: skip
 
 
-@pytest.mark.parametrize("command", ["show", "report"])
-def test_a_missing_file_of_results_is_named_before_the_output(tmp_path: Path, command: str) -> None:
-    other = tmp_path / "notes.txt"
-    other.write_text("mine")
-    said = run(command, "--results", tmp_path / "no.csv", "--out", other, code=1)[1]
-    assert str(tmp_path / "no.csv") in said and other.read_text() == "mine"
+def test_a_round_of_weight_0_is_no_part_of_the_overall_intervals_and_pairs(tmp_path: Path) -> None:
+    """Its results have no items: items of the two others are resampled, and compare the pairs."""
+    scores = {entry: [int(item % 4 >= n) for item in range(40)] for n, entry in enumerate("ab")}
+    rows = items(scores, round="open") + items(scores, round="hidden")
+    rows += plain({"qa": {"a": 0, "b": 1}}, round="trial", round_weight=0)
+    found = shown(write(tmp_path / "r.csv", rows), "--draws", "50", "--round", "overall")
+    assert [(r["resampled"], r["draws"]) for r in found["rankings"]] == [("items", 50)] * 2
+    (pair,) = found["ranking_pairs"]
+    assert (pair["verdict"], pair["p"]) == ("distinguishable", None)
+    # without items: b is better in all 6 groups of the two rounds (p = 2 / 2^6), worse in trial's
+    rows = []
+    for name, weight in (("open", 1), ("hidden", 1), ("trial", 0)):
+        table = {f"t{n}": {"a": 1 - weight, "b": weight} for n in range(3)}
+        rows += plain(table, round=name, round_weight=weight)
+    (pair,) = shown(write(tmp_path / "r.csv", rows), "--round", "overall")["ranking_pairs"]
+    assert (pair["verdict"], pair["p"]) == ("distinguishable", 2 / 2**6)
+
+
+@pytest.mark.parametrize("how", ["json", "text", "page"])
+def test_one_round_shows_nothing_of_another(tmp_path: Path, how: str) -> None:
+    """Organisers publish the open round while the other one is secret, directions included."""
+    rows: Rows = []
+    for name in ("open", "secret"):
+        table = {f"{name}_{task}": {"a": 0.1, "b": 0.2} for task in ("qa", "nli")}
+        rows += plain(table, round=name)
+        rows += plain({f"{name}_lm": {"a": 3, "b": 2}}, round=name, metric=f"{name}_perplexity")
+    path, page = write(tmp_path / "r.csv", rows), tmp_path / "page.html"
+    words = ["rank", "report" if how == "page" else "show", "--results", str(path)]
+    words += ["--round", "open"]
+    words += {"json": ["--json"], "text": ["--explain"], "page": ["--out", str(page)]}[how]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 0, done.output
+    text = done.output + (page.read_text() if how == "page" else "")
+    assert "open_qa" in text and "open_perplexity" in text and "secret" not in text
+
+
+def test_imported_results_are_replaced_on_request_only(
+    tmp_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv("TOKENMART_DATA", str(tmp_path / "data"))
+    words = ["rank", "import", "--problem"]
+    for more, code in (
+        (["mixed", str(results)], 0),
+        (["mixed", str(results)], 1),
+        (["mixed", "--force", str(results)], 0),
+        (["Mixed", str(results)], 1),
+        (["minilong", str(results)], 1),  # the name of a problem file
+        (["none", "no_such_file.csv"], 1),
+    ):
+        assert CliRunner().invoke(cli, [*words, *more]).exit_code == code, more
