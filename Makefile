@@ -94,7 +94,6 @@ lint: $(READY)  ## ruff, mypy, sqlfluff
 bench: $(READY)  ## run the benchmarks (about an hour; figures in benchmarks/RESULTS.md)
 	$(TOKENMART) data fetch --problem minilong
 	$(BIN)/python benchmarks/bench_extract.py
-	$(BIN)/python benchmarks/statistics_speed.py
 	$(BIN)/python benchmarks/warehouse_scale.py
 
 SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs

@@ -5,13 +5,7 @@ All run the model as it is given to them, so dtype and attention are those of th
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,11 +16,6 @@ HEAD_ROWS = 1024
 
 class ForeignError(Exception):
     """Another project failed, and how."""
-
-
-def installed(package: str) -> bool:
-    """Whether another project is here to be compared with."""
-    return find_spec(package) is not None
 
 
 def _batch(model: Any, tokens: Any) -> Any:
@@ -165,57 +154,3 @@ def harness_loglikelihood(model: Any, tokenizer: Any, tokens: Any) -> Callable[[
             raise ForeignError(f"it can't be called so ({error})") from error
 
     return run
-
-
-def vllm_prompt_logprobs(folder: Path, tokens: Any, dtype: str, timeout: float) -> dict[str, float]:
-    """vLLM's log-probs of a prompt, in a process of its own, with weights of its own making.
-
-    Returns:
-        `seconds`, the best of two after a first one.
-
-    Raises:
-        ForeignError: it failed or took too long; the message is its last line.
-    """
-    job = {"model": str(folder), "tokens": [int(token) for token in tokens], "dtype": dtype}
-    try:
-        done = subprocess.run(
-            [sys.executable, __file__],
-            input=json.dumps(job),
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ForeignError(f"no answer within {timeout:.0f} s") from error
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["it said nothing"]
-        raise ForeignError(f"it failed: {lines[-1][:100]}")
-    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
-
-
-def _vllm_child(model: str, tokens: list[int], dtype: str) -> dict[str, float]:
-    from vllm import LLM, SamplingParams
-
-    # prefix caching would answer a repeated prompt from memory
-    engine = LLM(
-        model=model,
-        dtype=dtype,
-        load_format="dummy",
-        skip_tokenizer_init=True,
-        max_model_len=len(tokens) + 1,
-        enable_prefix_caching=False,
-        gpu_memory_utilization=0.8,
-    )
-    asked = SamplingParams(prompt_logprobs=0, max_tokens=1, detokenize=False)
-    seconds = []
-    for _ in range(3):
-        started = time.perf_counter()
-        engine.generate([{"prompt_token_ids": tokens}], asked, use_tqdm=False)
-        seconds.append(time.perf_counter() - started)
-    return {"seconds": min(seconds[1:])}
-
-
-if __name__ == "__main__":
-    print(json.dumps(_vllm_child(**json.load(sys.stdin))))

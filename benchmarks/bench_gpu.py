@@ -1,12 +1,11 @@
 """The engine on this machine's GPU: correctness, speed and memory, compared with others.
 
     python benchmarks/bench_gpu.py --out bench_gpu.json       # under 20 minutes, no download
-    python benchmarks/bench_gpu.py --model DIR                # real weights instead of random ones
     python benchmarks/bench_gpu.py --device cpu --tiny        # a look at the table, in seconds
 
 Weights are random, in the shapes that `no4k` publishes for Qwen2.5 0.5B and 7B. Their attention
-and logits are sharpened to those of a trained model, or a wrong mask would hardly be seen. One
-table is printed row by row; the JSON holds the same rows, in seconds, bytes and nats.
+and logits are sharpened to those of a trained model, or a wrong mask would hardly be seen. Each
+row is printed when it is measured, in seconds, bytes and nats; the tables follow at the end.
 """
 
 from __future__ import annotations
@@ -23,9 +22,10 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
 from gpu_correctness import correctness  # noqa: E402
-from gpu_memory import extractions, memory  # noqa: E402
+from gpu_memory import memory, models  # noqa: E402
+from gpu_results import section  # noqa: E402
 from gpu_speed import speed  # noqa: E402
-from gpu_subjects import random_subject, real_subject, sizes  # noqa: E402
+from gpu_subjects import random_subject, sizes  # noqa: E402
 from gpu_table import PARTS, Bench, Part, device_name, matmul_flops, peak_tflops  # noqa: E402
 
 
@@ -37,13 +37,6 @@ from gpu_table import PARTS, Bench, Part, device_name, matmul_flops, peak_tflops
     type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
     show_default=True,
     help="Compute in this type; auto takes what `tokenmart extract` takes on the device.",
-)
-@click.option(
-    "--model",
-    "models",
-    multiple=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Measure this folder of safetensors weights instead of random ones; repeatable.",
 )
 @click.option(
     "--part",
@@ -66,7 +59,6 @@ from gpu_table import PARTS, Bench, Part, device_name, matmul_flops, peak_tflops
 def main(
     device: str,
     dtype: str,
-    models: tuple[Path, ...],
     parts: tuple[Part, ...],
     tiny: bool,
     minutes: float,
@@ -74,14 +66,13 @@ def main(
 ) -> None:
     """Measure the extraction engine on this machine's GPU, without a download.
 
-    Five parts, in this order. `correctness` compares each probe with the plain forward of the
+    Four parts, in this order. `correctness` compares each probe with the plain forward of the
     same model: the reference is float32; in float32 ours must be far nearer to it than plain
     half precision is, in half precision as near; the effect of other tokens in the context is shown
     as well, which is the size of a wrong mask's error. `memory` takes half of the memory away while
     windows are scored. `models` extracts with two models one after the other and looks whether the
-    first one's memory came back; `workers` does the same with two processes. `speed` times each
-    probe at 8,192 and 32,768 tokens beside plain forwards, the LongPPL procedure and, where they
-    are installed, lm-evaluation-harness and vLLM, with the same dtype and attention.
+    first one's memory came back. `speed` times each probe at 8,192 and 32,768 tokens beside plain
+    forwards, the LongPPL procedure and lm-evaluation-harness, with the same dtype and attention.
 
     The share of the peak counts 2 FLOPs per weight and token and those of attention, over the
     data sheet's dense half-precision figure. Memory is what the plan of `tokenmart extract`
@@ -92,7 +83,7 @@ def main(
 
     \b
     python benchmarks/bench_gpu.py --out bench_gpu.json
-    python benchmarks/bench_gpu.py --part speed --model path/to/Qwen2.5-7B-Instruct
+    python benchmarks/bench_gpu.py --part speed
     """
     started = time.monotonic()
     from transformers.utils import logging
@@ -111,7 +102,7 @@ def main(
             "see that all runs with --device cpu --tiny"
         )
     place = "cuda:0" if place in ("cuda", "auto-map") else place
-    subjects = [real_subject(folder, place) for folder in models] or [
+    subjects = [
         random_subject(name, shape, count, place) for name, (shape, count) in shapes.items()
     ]
     bench = Bench(
@@ -129,19 +120,17 @@ def main(
         f"{known if known else 'unknown'}; {bench.dtype}; torch {version('torch')}, transformers "
         f"{version('transformers')}\n"
     )
-    bench.head()
     first, *others = subjects
-    name = next(iter(shapes))
-    small = random_subject(name, *shapes[name], place)
     bench.run("correctness", lambda: correctness(bench, first))
     bench.run("memory", lambda: memory(bench, first))
-    bench.run("models and workers", lambda: extractions(bench, small))
+    bench.run("models", lambda: models(bench, first))
     for subject in subjects:
         for count in size.lengths:
             bench.run("speed", partial(speed, bench, subject, count))
     for subject in others:
         bench.run("correctness", partial(correctness, bench, subject))
     bench.write()
+    click.echo(f"\n{section(bench.record())}\n")
     for left_out in bench.skipped:
         click.echo(f"left out for its time: {left_out}")
     for wrong in bench.wrong:

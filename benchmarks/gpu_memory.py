@@ -1,11 +1,8 @@
-"""Does the engine give memory back, and get by with less: refusals, models in turn, workers."""
+"""Does the engine give memory back, and get by with less: refusals, and models in turn."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -73,18 +70,13 @@ def memory(bench: Bench, subject: Subject) -> None:
     bench.must(after <= allocated + LEFT_BEHIND, f"{name}: memory stays taken after a refusal")
 
 
-def extractions(bench: Bench, subject: Subject) -> None:
-    """Two models one after the other in this process, then the same by two workers."""
+def models(bench: Bench, subject: Subject) -> None:
+    """Extract with two models one after the other: the first one's memory must come back."""
     name, count = subject.spec.full_id, bench.size.lengths[0]
-    wanted = [part for part in ("models", "workers") if part in bench.chosen]
     work = 8 * forwards(subject, [count] * 3)
-    if not wanted or not bench.fits(wanted[0], f"two of {name}, one by one", work, 60.0):
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        path = _write_problem(bench, Path(folder), subject, count)
-        one_by_one = _in_this_process(bench, name, path, count)
-        if bench.fits("workers", f"two of {name} by two workers", work, 60.0):
-            _two_workers(bench, name, path, count, one_by_one)
+    if bench.fits("models", f"two of {name}, one by one", work, 60.0):
+        with tempfile.TemporaryDirectory() as folder:
+            _extract(bench, name, _write_problem(bench, Path(folder), subject, count), count)
 
 
 def _write_problem(bench: Bench, root: Path, subject: Subject, count: int) -> Path:
@@ -118,7 +110,7 @@ def _write_problem(bench: Bench, root: Path, subject: Subject, count: int) -> Pa
     return path
 
 
-def _in_this_process(bench: Bench, name: str, path: Path, count: int) -> tuple[float, list[Any]]:
+def _extract(bench: Bench, name: str, path: Path, count: int) -> None:
     from extract.extraction import Extraction
     from extract.planning.plan import documents_of
     from extract.planning.selection import select
@@ -149,13 +141,11 @@ def _in_this_process(bench: Bench, name: str, path: Path, count: int) -> tuple[f
         bench.must(second <= 1.1 * first + LEFT_BEHIND, "the second model finds less memory")
     else:
         note = "a processor's peaks are those of the process; "
-    if "models" in bench.chosen:
-        bench.add(
-            Row("models", name, bench.dtype, count, "two models, one by one", seconds=seconds,
-                tokens_per_second=outcome.tokens / seconds, peak_bytes=max(first, second),
-                note=note + f"peaks {first / 2**30:.2f} and {second / 2**30:.2f} GiB")
-        )  # fmt: skip
-    return seconds, units
+    bench.add(
+        Row("models", name, bench.dtype, count, "two models, one by one", seconds=seconds,
+            tokens_per_second=outcome.tokens / seconds, peak_bytes=max(first, second),
+            note=note + f"peaks {first / 2**30:.2f} and {second / 2**30:.2f} GiB")
+    )  # fmt: skip
 
 
 def _units(workspace: Any) -> list[Any]:
@@ -164,39 +154,3 @@ def _units(workspace: Any) -> list[Any]:
     return [
         unit for file in sorted(workspace.tokens.rglob("*.parquet")) for unit in read_units(file)
     ]
-
-
-def _two_workers(
-    bench: Bench, name: str, path: Path, count: int, alone: tuple[float, list[Any]]
-) -> None:
-    import torch
-
-    from warehouse.paths import Workspace
-
-    root = path.parent
-    workspace = Workspace(root, root / "two", root / "two.duckdb")
-    workspace.data.mkdir()
-    # one GPU each where there are several
-    device = "cuda" if bench.on_gpu and torch.cuda.device_count() > 1 else bench.device
-    command = [
-        *(sys.executable, "-m", "tokenmart", "extract", "--problem", str(path), "--workers", "2"),
-        *("--device", device, "--dtype", bench.dtype),
-    ]
-    inherited = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    started = time.perf_counter()
-    done = subprocess.run(
-        command, cwd=root, capture_output=True, text=True, check=False,
-        env={**os.environ, **workspace.environment(), "PYTHONPATH": inherited},
-    )  # fmt: skip
-    seconds = time.perf_counter() - started
-    units = _units(workspace)
-    lines = done.stderr.strip().splitlines()
-    if done.returncode or len(units) != len(alone[1]):
-        bench.must(False, f"two workers: exit {done.returncode}: {lines[-1] if lines else ''}")
-    wanted = {(u.model_id, u.condition, u.doc_id): u.content_sha256 for u in alone[1]}
-    equal = sum(wanted.get((u.model_id, u.condition, u.doc_id)) == u.content_sha256 for u in units)
-    bench.add(
-        Row("workers", name, bench.dtype, count, "the same by two workers", seconds=seconds,
-            times_ours=seconds / alone[0],
-            note=f"start of processes included; {equal} of {len(wanted)} units equal to the bit")
-    )  # fmt: skip

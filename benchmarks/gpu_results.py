@@ -1,4 +1,4 @@
-"""What `bench_gpu.py` measured, as RESULTS.md shows it; run, it rewrites the section there."""
+"""The tables of what `bench_gpu.py` measured; run, it rewrites the section of RESULTS.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def section(record: dict[str, Any]) -> str:
     lines = [
         f"{record['device']}, {record['date']}; torch {versions['torch']}, transformers "
         f"{versions['transformers']}, {record['dtype']}; one product of matrices ran at "
-        f"{record['matmul_tflops']:.0f} TFLOP/s (data sheet {record['peak_tflops']:.0f}). "
+        f"{record['matmul_tflops']:.0f} TFLOP/s (data sheet {record['peak_tflops'] or 0:.0f}). "
         f"Results that were wrong: {len(record['wrong'])}. Left out because the time was limited: "
         f"{'; '.join(record['skipped']) or 'nothing'}.",
         "",
@@ -56,7 +56,7 @@ def section(record: dict[str, Any]) -> str:
             map(cells, timed(rows)),
         ),
         "",
-        *(sentence(row) for row in rows if row["part"] in ("memory", "models", "workers")),
+        *(sentence(row) for row in rows if row["part"] in ("memory", "models")),
     ]
     return marked(BLOCK, lines)
 

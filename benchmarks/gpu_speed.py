@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -133,47 +132,12 @@ def speed(bench: Bench, subject: Subject, count: int) -> None:
         sum(flops_of(subject, len(text), rows, len(text) ** 2 / 2) for text, rows in whole),
         "retrieval", note=f"{len(some)} of {len(whole)} measured", scale=len(whole) / len(some),
     )  # fmt: skip
-    if baselines.installed("lm_eval"):
-        with tempfile.TemporaryDirectory() as folder:
-            tokenizer = subject.tokenizer or tiny_tokenizer(Path(folder))
-            timed(
-                "lm-evaluation-harness, loglikelihood",
-                baselines.harness_loglikelihood(model, tokenizer, tokens), count, once, "full",
-            )  # fmt: skip
-    else:
-        _absent(bench, subject, count, "lm-evaluation-harness, loglikelihood")
-    config, architecture = model.config, type(model).__name__
-    model = None
-    give_back(bench.device)
-    if not baselines.installed("vllm"):
-        _absent(bench, subject, count, "vLLM, prompt log-probs")
-    elif bench.on_gpu and bench.fits("speed", "vLLM", 0.0, 120.0):
-        _vllm(bench, subject, tokens, config, architecture, ours.get("full"))
-
-
-def _absent(bench: Bench, subject: Subject, count: int, what: str) -> None:
-    bench.add(Row("speed", subject.spec.full_id, bench.dtype, count, what, note="not installed"))
-
-
-def _vllm(
-    bench: Bench, subject: Subject, tokens: Any, config: Any, architecture: str, ours: float | None
-) -> None:
-    what, count = "vLLM, prompt log-probs", len(tokens)
-    seconds, note = None, "weights of its own making"
     with tempfile.TemporaryDirectory() as folder:
-        config.architectures = [architecture]
-        config.save_pretrained(folder)
-        left = bench.until - time.monotonic()
-        try:
-            found = baselines.vllm_prompt_logprobs(Path(folder), tokens, bench.dtype, left)
-            seconds = found["seconds"]
-        except baselines.ForeignError as error:
-            note = str(error)[:120]
-    bench.add(
-        Row("speed", subject.spec.full_id, bench.dtype, count, what, seconds=seconds,
-            tokens_per_second=count / seconds if seconds else None,
-            times_ours=seconds / ours if seconds and ours else None, note=note)
-    )  # fmt: skip
+        timed(
+            "lm-evaluation-harness, loglikelihood",
+            baselines.harness_loglikelihood(model, tiny_tokenizer(Path(folder)), tokens),
+            count, once, "full",
+        )  # fmt: skip
 
 
 def tiny_tokenizer(folder: Path) -> Any:

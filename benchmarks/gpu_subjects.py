@@ -26,7 +26,6 @@ class Subject:
     size: Any
     load: Callable[..., Any]
     tokens: Callable[[int], Any]
-    tokenizer: Any = None
 
 
 def random_subject(name: str, shape: Any, parameters: int | None, device: str) -> Subject:
@@ -63,37 +62,6 @@ def random_subject(name: str, shape: Any, parameters: int | None, device: str) -
         return np.random.default_rng(0).integers(2, shape.vocabulary, count).astype(np.int32)
 
     return Subject(spec, size, load, tokens)
-
-
-def real_subject(folder: Path, device: str) -> Subject:
-    """A checkpoint of this machine, and this checkout's own files as its text."""
-    from extract.backends.backend import Loading
-    from extract.checkpoints import Checkpoint
-    from extract.models.loading import load_model
-    from extract.planning.memory import model_size
-    from extract.tokenization import load_tokenizer
-    from warehouse.errors import TokenmartError
-    from warehouse.paths import find_workspace
-    from warehouse.problem.models import ModelSpec
-
-    source = {"kind": "local", "path": str(folder.resolve())}
-    spec = ModelSpec.model_validate(
-        {"full_id": f"local/{folder.resolve().name}", "family": "local", "source": source}
-    )
-    size = model_size(spec, find_workspace(ROOT), folder)
-    if size is None:
-        raise TokenmartError(f"--model {folder}: its config.json says no sizes; give another one")
-    checkpoint = Checkpoint(folder, "local")
-    tokenizer = load_tokenizer(checkpoint, spec)
-    text = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "extract").rglob("*.py")))
-    ids = tokenizer.encode(text).ids
-    return Subject(
-        spec,
-        size,
-        lambda dtype: load_model(Loading(spec, checkpoint, device, dtype)),
-        lambda count: np.resize(ids, count),
-        tokenizer._tokenizer,
-    )
 
 
 def flops_of(subject: Subject, tokens: int, rows: int, pairs: float) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import gc
 import json
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,32 +15,8 @@ from typing import Any, Literal
 
 import click
 
-PEAKS = {
-    r"\bB200\b": 2250.0,
-    r"\bH[12]00\b.*\bNVL\b": 835.0,
-    r"\bGH200\b|\bH200\b": 989.0,
-    r"\bH100\b.*\bPCIe\b": 756.0,
-    r"\bH100\b": 989.0,
-    r"\bA100\b": 312.0,
-    r"\bA30\b": 165.0,
-    r"\bA40\b": 149.7,
-    r"\bA10\b": 125.0,
-    r"\bL40S\b": 362.0,
-    r"\bL4\b": 121.0,
-    r"\bV100\b": 125.0,
-    r"\bT4\b": 65.0,
-    r"\bRTX 5090\b": 209.5,
-    r"\bRTX 4090\b": 165.2,
-    r"\bRTX 3090\b": 71.0,
-    r"\bRTX A6000\b": 154.8,
-}
-"""Dense half-precision TFLOP/s with float32 sums, from the makers' data sheets, by name."""
-
-
-Part = Literal["correctness", "speed", "memory", "models", "workers"]
-
-
-PARTS: tuple[Part, ...] = ("correctness", "speed", "memory", "models", "workers")
+Part = Literal["correctness", "speed", "memory", "models"]
+PARTS: tuple[Part, ...] = ("correctness", "speed", "memory", "models")
 
 
 @dataclass(frozen=True)
@@ -62,32 +37,6 @@ class Row:
     largest_nats: float | None = None
     mean_nats: float | None = None
     note: str = ""
-
-
-COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
-    ("part", lambda row: row.part),
-    ("model", lambda row: row.model),
-    ("dtype", lambda row: row.dtype),
-    ("tokens", lambda row: f"{row.tokens:,}"),
-    ("what", lambda row: row.what),
-    ("seconds", lambda row: _shown(row.seconds, "{:.3f}")),
-    ("tokens/s", lambda row: _shown(row.tokens_per_second, "{:,.0f}")),
-    ("of peak", lambda row: _shown(row.share_of_peak, "{:.0%}")),
-    ("× ours", lambda row: _shown(row.times_ours, "{:.2f}")),
-    ("GiB predicted", lambda row: _gibibytes(row.predicted_bytes)),
-    ("GiB measured", lambda row: _gibibytes(row.peak_bytes)),
-    ("nats, largest", lambda row: _shown(row.largest_nats, "{:.1e}")),
-    ("nats, mean", lambda row: _shown(row.mean_nats, "{:.1e}")),
-    ("note", lambda row: row.note),
-)
-
-
-def _shown(value: float | None, form: str) -> str:
-    return "" if value is None else form.format(value)
-
-
-def _gibibytes(value: int | None) -> str:
-    return "" if value is None else f"{value / 2**30:.2f}"
 
 
 @dataclass(frozen=True)
@@ -123,25 +72,22 @@ class Bench:
         """Whether the device is a GPU of CUDA."""
         return self.device.startswith("cuda")
 
-    def head(self) -> None:
-        """Print the head of the table."""
-        line(*(name for name, _ in COLUMNS))
-        line(*["---"] * len(COLUMNS))
-
     def add(self, row: Row) -> None:
-        """Print a row and write all so far."""
+        """Print a row's figures and write all so far."""
         self.rows.append(row)
-        line(*(show(row) for _, show in COLUMNS))
+        shown = {name: value for name, value in asdict(row).items() if value not in (None, "")}
+        click.echo(", ".join(f"{name} {value}" for name, value in shown.items()))
         self.write()
 
     def write(self) -> None:
         """Write the JSON, as far as it goes."""
-        if self.out is None:
-            return
-        found = {**_environment(self), "rows": [asdict(row) for row in self.rows]}
-        self.out.write_text(
-            json.dumps({**found, "skipped": self.skipped, "wrong": self.wrong}, indent=1)
-        )
+        if self.out is not None:
+            self.out.write_text(json.dumps(self.record(), indent=1))
+
+    def record(self) -> dict[str, Any]:
+        """Machine, rows, what was left out and what was wrong."""
+        rows = [asdict(row) for row in self.rows]
+        return {**_environment(self), "rows": rows, "skipped": self.skipped, "wrong": self.wrong}
 
     def fits(self, part: Part, what: str, flops: float, seconds: float = 5.0) -> bool:
         """Whether a measurement was asked for and ends in time, at a third of the measured speed.
@@ -173,10 +119,6 @@ class Bench:
             self.wrong.append(what)
 
 
-def line(*cells: str) -> None:
-    click.echo("| " + " | ".join(cells) + " |")
-
-
 def _environment(bench: Bench) -> dict[str, Any]:
     from extract.unit_rows import running_code
 
@@ -200,8 +142,11 @@ def device_name(device: str) -> str:
 
 
 def peak_tflops(name: str) -> float | None:
-    """The data sheet's dense half-precision TFLOP/s; None for a device that is not in the table."""
-    return next((peak for form, peak in PEAKS.items() if re.search(form, name)), None)
+    """The data sheet's dense half-precision TFLOP/s; None for a device that is not known."""
+    from extract.devices import card_of
+
+    card = card_of(name)
+    return None if card is None else card.half / 1e12
 
 
 def matmul_flops(device: str, dtype: str) -> float:

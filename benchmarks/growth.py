@@ -1,52 +1,50 @@
 """What growth costs: builds of larger and larger made-up stores in little memory.
 
     python benchmarks/growth.py                                 # 10^7 and 10^8 rows
-    python benchmarks/growth.py --rows 1000000 --units 1000 --output try.json   # a quick look
+    python benchmarks/growth.py --rows 1000000 --output try.json   # a quick look
 
 Every piece is one measurement, written to the output immediately; finished ones are skipped, so a
 stopped run resumes. Pieces of each size: `write` the store, `build` (`dbt run` of all metrics)
-under each of DuckDB's memory limits, `added`: nothing new and then one new
-model, `pruned`: one model's rows against all. Then `units`: commands on a store of many small
-units. Peak memory is the largest resident size of the process that builds. A piece notes the
-machine's load when it began: with more than a few tenths it says little about time.
-An output is of one machine. The tables of RESULTS.md and docs/explanation/cost.md are rewritten
-from all that are called growth*.json.
+under each of DuckDB's memory limits, `added`: nothing new and then one new model. Peak memory is
+the largest resident size of the process that builds. A piece notes the machine's load when it
+began: with more than a few tenths it says little about time.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import click
 import duckdb
-import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
-from growth_table import DOCUMENTS, committed_outputs, write_tables
 from made_up_warehouse import Retrieval, Shape, Window, write_warehouse
-from marked_tables import machine
-from warehouse_scale import Bench, peak_memory, timed
+from marked_tables import RESULTS, machine, marked, replace_marked, table
+from warehouse_scale import Bench
 
 from warehouse.files import write_whole
 from warehouse.paths import Workspace, find_workspace
-from warehouse.sql.connection import connect_read_only, connect_to_parquet
+from warehouse.sql.connection import connect_read_only
 
-PROGRAM = find_workspace(Path(__file__)).root / "tokenmart.py"
-TOKENS = 8192
+TOKENS, DOCUMENTS = 8192, 50
+"""Of each model of the made-up stores."""
+
 OUTPUT = Path(__file__).with_name("growth.json")
+BLOCK = "growth.json"
+GIB = 2**30
 ROWS_A_MODEL = 2.0 * DOCUMENTS * TOKENS
 """About as many: each document whole and in windows, and the answers of a retrieval probe."""
 
@@ -183,87 +181,70 @@ def added(growth: Growth, rows: int, gibibytes: int) -> Figures:
     }  # fmt: skip
 
 
-def pruned(growth: Growth, rows: int) -> Figures:
-    """One model's rows against all: files of other models aren't opened."""
-    bench, shape = growth.store(rows)
-    workspace = Workspace(bench.folder, bench.data, bench.folder / "none.duckdb")
-    start = time.perf_counter()
-    with connect_to_parquet(workspace) as connection:
-        opening = time.perf_counter() - start
-        one = "select avg(nll) from tokens where model_id = 'lab--model-1' and condition = 'full'"
-        connection.execute(one).fetchall()
-        seconds_one = timed(lambda: connection.execute(one).fetchall())
-        seconds_all = timed(lambda: connection.execute("select avg(nll) from tokens").fetchall())
-    return {
-        "models": shape.models, "seconds_to_open": opening, "seconds_one_condition": seconds_one,
-        "seconds_all": seconds_all,
-    }  # fmt: skip
+def pieces(found: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    """The pieces of one kind, smallest store first."""
+    chosen = [piece for name, piece in found["pieces"].items() if name.startswith(f"{kind} ")]
+    return sorted(chosen, key=lambda piece: float(piece["rows"]))
 
 
-def command(bench: Bench, *words: str, codes: tuple[int, ...] = (0,)) -> Figures:
-    """A command of Tokenmart in the checkout, as a user starts it."""
-    start = time.perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, str(PROGRAM), *words],
-        env={
-            **os.environ,
-            "TOKENMART_HOME": str(bench.folder),
-            "TOKENMART_DATA": str(bench.data),
-            "TOKENMART_DATABASE": str(bench.folder / "tokenmart.duckdb"),
-            "TOKENMART_MEMORY": os.environ.get("TOKENMART_MEMORY", "2GiB"),
-        },
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with peak_memory(process.pid) as peak:
-        errors = process.communicate()[1]
-    if process.returncode not in codes:
-        raise click.ClickException(f"{' '.join(words)}: {errors.strip()[-300:]}")
-    return {"seconds": time.perf_counter() - start, "peak_bytes": peak[0]}
+def slope(small: Figures, large: Figures, figure: str) -> float:
+    """Of log time in log rows between two builds; 1 is linear."""
+    return math.log(large[figure] / small[figure]) / math.log(large["rows"] / small["rows"])
 
 
-def many_units(growth: Growth, units: int) -> Bench:
-    """A store of this number of units of about 80 rows, with its problem file."""
-    models = max(2, min(100, units // 200))
-    documents = max(1, units // (2 * models))
-    shape = Shape(
-        problem="units", models=models, documents=documents, tokens=96, tokenizers=2,
-        windows=(Window(32, 16),), retrieval=None, downstream_items=0,
-    )  # fmt: skip
-    bench = growth.bench(f"units_{units}")
-    done = bench.folder / "written"
-    if not done.exists():
-        shutil.rmtree(bench.data, ignore_errors=True)
-        write_warehouse(bench.data, shape)
-        problem = {
-            "name": "units", "title": "Many small units",
-            "documents": {"kind": "json", "path": "docs.json"},
-            "models": [
-                {"full_id": f"lab/model-{n}", "family": "made-up",
-                 "source": {"kind": "local", "path": "none"}} for n in range(models)
+def results_block(found: dict[str, Any]) -> str:
+    """Machine, builds, how they grow, and runs with little new, as RESULTS.md shows them."""
+    here = found["machine"]
+    stores = {store["rows"]: store for store in pieces(found, "write")}
+    builds = pieces(found, "build")
+    lines = [
+        f"{here['cores']} cores ({here['processor']}), DuckDB {here['duckdb']}, Python "
+        f"{here['python']}.",
+        "",
+        *table(
+            {
+                "rows:": "{millions:,.1f} M",
+                "models:": "{models:,}",
+                "bytes a row:": "{bytes_a_row:.1f}",
+                "DuckDB's limit, GiB:": "{limit:.0f}",
+                "build, s:": "{seconds:,.1f}",
+                "processor, s:": "{cpu_seconds:,.0f}",
+                "peak memory, GiB:": "{peak:.2f}",
+                "load before:": "{load_before:.1f}",
+            },
+            [
+                {
+                    **stores[build["rows"]],
+                    **build,
+                    "millions": build["rows"] / 1e6,
+                    "limit": build["limit_bytes"] / GIB,
+                    "peak": build["peak_bytes"] / GIB,
+                }
+                for build in builds
             ],
-            "probes": [{"kind": "full"}, {"kind": "window", "name": "window_32", "context": 32,
-                                          "stride": 16}],
-        }  # fmt: skip
-        write_whole(bench.data / "problems" / "units.yml", yaml.safe_dump(problem))
-        write_whole(done, str(models * documents * 2))
-    return bench
-
-
-def on_units(growth: Growth, units: int, words: tuple[str, ...], codes: tuple[int, ...]) -> Figures:
-    """A command on a store of many units; making the store up isn't counted."""
-    bench = many_units(growth, units)
-    return command(bench, *words, codes=codes)
-
-
-COMMANDS = {
-    "start": (("--help",), (0,)),
-    "sql": (("sql", "select count(*) from units"), (0,)),
-    "status": (("status", "--problem", "units"), (0,)),
-    # made-up rows are not those that the ledger has hashed: it names every unit
-    "check": (("data", "check", "--problem", "units"), (0, 4)),
-}
+        ),
+        "",
+    ]
+    for limit in sorted({build["limit_bytes"] for build in builds}):
+        for small, large in pairwise(each for each in builds if each["limit_bytes"] == limit):
+            lines.append(
+                f"- {small['rows'] / 1e6:,.1f} M to {large['rows'] / 1e6:,.1f} M rows at "
+                f"{limit / GIB:.0f} GiB: rows × {large['rows'] / small['rows']:.1f}, time × "
+                f"{large['seconds'] / small['seconds']:.1f} (slope "
+                f"{slope(small, large, 'seconds'):.2f}), processor time × "
+                f"{large['cpu_seconds'] / small['cpu_seconds']:.1f} (slope "
+                f"{slope(small, large, 'cpu_seconds'):.2f})"
+            )
+    columns = {
+        "rows:": "{millions:,.1f} M",
+        "nothing new, s:": "{seconds_nothing_new:.1f}",
+        "one new model (rows), s:": "{seconds_one_model:.1f} ({new_millions:.2f} M)",
+    }
+    rows = [
+        {**each, "millions": each["rows"] / 1e6, "new_millions": each["new_rows"] / 1e6}
+        for each in pieces(found, "added")
+    ]
+    return marked(BLOCK, [*lines, "", *table(columns, rows)])
 
 
 @click.command(help=__doc__)
@@ -284,12 +265,6 @@ COMMANDS = {
     help="Memory limit of DuckDB in GiB; may be repeated.",
 )
 @click.option(
-    "--units",
-    default=10**5,
-    show_default=True,
-    help="Units of the store of small ones; 0 leaves it out.",
-)
-@click.option(
     "--folder",
     type=click.Path(path_type=Path),
     default=Path("build/growth"),
@@ -302,13 +277,7 @@ COMMANDS = {
     default=OUTPUT,
     help="Where figures go.",
 )
-def main(
-    rows: tuple[int, ...],
-    limits: tuple[int, ...],
-    units: int,
-    folder: Path,
-    output: Path,
-) -> None:
+def main(rows: tuple[int, ...], limits: tuple[int, ...], folder: Path, output: Path) -> None:
     """Measure what is not in the output yet, smallest first."""
     known = json.loads(output.read_text("utf-8")) if output.exists() else {"pieces": {}}
     known.setdefault("machine", machine("duckdb"))
@@ -319,11 +288,8 @@ def main(
         for limit in limits:
             growth.measure(f"build {count} at {limit} GiB", built, growth, count, limit)
         growth.measure(f"added {count}", added, growth, count, max(limits))
-        growth.measure(f"pruned {count}", pruned, growth, count)
-    for name, (words, codes) in COMMANDS.items() if units else ():
-        growth.measure(f"units {units} {name}", on_units, growth, units, words, codes)
-    if output.resolve() in committed_outputs():
-        write_tables()
+    if output.resolve() == OUTPUT:
+        replace_marked(RESULTS, BLOCK, results_block(growth.found))
 
 
 if __name__ == "__main__":

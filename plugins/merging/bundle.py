@@ -138,7 +138,9 @@ def make_again(folder: Path, workspace: Workspace) -> tuple[Plan, dict[str, Any]
             raise TokenmartError(
                 f"expert {name}: is not the one that was merged (hash "
                 f"{str(plan.revisions.get(name))[:12]}); provide the one with hash "
-                f"{str(revision)[:12]}"
+                f"{str(revision)[:12]}",
+                code="another-expert",
+                where=f"expert {name}",
             )
     here = versions()
     notes = [
@@ -171,14 +173,18 @@ def largest_difference(one: Path, other: Path) -> float:
 
     mine, theirs = opened(one), opened(other)
     if mine.keys() != theirs.keys():
-        raise TokenmartError(f"{one} and {other} have other tensors; nothing to compare")
+        raise TokenmartError(
+            f"{one} and {other} have other tensors; nothing to compare", code="other-tensors"
+        )
     largest = 0.0
     for name, file in mine.items():
         here, there = file.get_tensor(name).float(), theirs[name].get_tensor(name).float()
         if here.shape != there.shape:
             raise TokenmartError(
                 f"{name} is {list(here.shape)} in {one} and {list(there.shape)} in {other}; "
-                "nothing to compare"
+                "nothing to compare",
+                code="other-shape",
+                where=name,
             )
         difference = float(np.abs((here - there).numpy()).max(initial=0))
         largest = max(largest, difference if math.isfinite(difference) else math.inf)

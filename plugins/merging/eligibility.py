@@ -172,8 +172,11 @@ def _judge(
         name, "parameters", fits, said if fits else f"{said}, more than {limit:,} allowed"
     )
     if base is not None:
-        against_base = _adapter_fits if expert.adapter is not None else _same_shapes
-        wrong = against_base(mine, base)
+        wrong = (
+            shape_difference(mine.tensors, base.tensors)
+            if expert.adapter is None
+            else _adapter_fits(mine, base)
+        )
         said = wrong or f"fits {expert.base} ({base.architecture})"
         yield Finding(name, "architecture", wrong is None, said)
     if expert.adapter is None and rules.same_tokenizer:
@@ -189,11 +192,6 @@ def _tokenizer(name: str, first: str, files: dict[str, ExpertFiles]) -> Finding:
         said = f"tokenizer.json has sha256 {mine[:12]}, that of {first} {other[:12]}; must be equal"
         return Finding(name, "tokenizer", False, said)
     return Finding(name, "tokenizer", True, f"tokenizer.json has sha256 {mine[:12]}")
-
-
-def _same_shapes(mine: ExpertFiles, base: ExpertFiles) -> str | None:
-    """Reason why two checkpoints can't be merged tensor by tensor; None if they can."""
-    return shape_difference(mine.tensors, base.tensors)
 
 
 def shape_difference(mine: dict[str, Tensor], other: dict[str, Tensor]) -> str | None:

@@ -14,7 +14,7 @@ from filelock import FileLock
 
 from extract.checkpoints import find_checkpoint
 from extract.models.weights import COMPLETE
-from plugins.merging.eligibility import ExpertFiles, find_folder, judge_experts, read_expert
+from plugins.merging.eligibility import ExpertFiles, judge_experts, read_expert
 from plugins.merging.headers import count_parameters, read_headers
 from plugins.merging.problem import Expert, Merge, MergeProblem
 from plugins.merging.recipes import refuse_recipe
@@ -81,6 +81,7 @@ def plan_merge(
     Raises:
         TokenmartError: an expert is missing or refused by a rule, or the recipe is invalid.
     """
+    refuse_recipe(merge, {})
     names = _with_bases(problem, merge.models())
     if fetch:
         for name in names:
@@ -89,7 +90,9 @@ def plan_merge(
         if finding.expert in names and not finding.allowed:
             raise TokenmartError(
                 f"merge {merge.name}: expert {finding.expert} is refused, {finding.rule}: "
-                f"{finding.evidence}; see `tokenmart merge check --problem {problem.asked}`"
+                f"{finding.evidence}; see `tokenmart merge check --problem {problem.asked}`",
+                code=f"refused-{finding.rule}",
+                where=f"expert {finding.expert}",
             )
     folders = {name: expert_folder(problem.expert(name), problem, workspace) for name in names}
     files = {name: _as_merged(problem.expert(name), problem, workspace) for name in names}
@@ -110,17 +113,6 @@ def plan_merge(
 def _with_bases(problem: MergeProblem, names: list[str]) -> list[str]:
     bases = [problem.expert(name).base for name in names if problem.expert(name).adapter]
     return list(dict.fromkeys([*names, *(base for base in bases if base is not None)]))
-
-
-def missing_experts(problem: MergeProblem, merge: Merge, workspace: Workspace) -> dict[str, str]:
-    """Expert of a merge that is not on this machine → what is missing, and the remedy."""
-    found: dict[str, str] = {}
-    for name in _with_bases(problem, merge.models()):
-        try:
-            find_folder(problem.expert(name), problem, workspace)
-        except TokenmartError as error:
-            found[name] = error.message
-    return found
 
 
 def expert_folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -> Path:

@@ -71,15 +71,8 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
     tokenmart merge run --problem minimerge --merge ties
     """
     from plugins.merging.evaluate import store_run
-    from plugins.merging.make import (
-        cost_of,
-        make_merge,
-        missing_experts,
-        plan_merge,
-        refuse_over_limits,
-    )
+    from plugins.merging.make import cost_of, make_merge, plan_merge, refuse_over_limits
     from plugins.merging.problem import load_merge_problem
-    from plugins.merging.recipes import refuse_recipe
     from plugins.merging.watchdog import OverLimitError, list_limits, raise_all
     from warehouse.paths import find_workspace
     from warehouse.progress import progress_bar
@@ -88,27 +81,15 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
     problem = load_merge_problem(problem_name, workspace)
     wanted = [problem.merge(name) for name in names] or list(problem.merges)
     failures: list[TokenmartError] = []
-    missing: dict[str, str] = {}
     with progress_bar(len(wanted), "recipes checked" if dry_run else "merges") as progress:
         for each in wanted:
             progress(each.name, 0)
             try:
-                planned = f"{each.name}: {each.method} of {', '.join(each.models())}"
-                lacking = missing_experts(problem, each, workspace) if dry_run else {}
-                missing |= lacking
-                if lacking:
-                    refuse_recipe(each, {})
-                    click.echo(
-                        f"{planned}: recipe checked without its experts (missing: "
-                        f"{', '.join(lacking)}); not merged yet"
-                    )
-                    progress(each.name, 1)
-                    continue
                 plan = plan_merge(problem, each, workspace, fetch=not dry_run)
                 if dry_run:
                     refuse_over_limits(plan)
                     state = "merged already" if plan.record else "not merged yet"
-                    click.echo(f"{planned}: recipe and experts can be merged; {state}")
+                    click.echo(f"{each.name}: {each.method} of {', '.join(each.models())}: {state}")
                 else:
                     record = make_merge(plan, workspace)
                     store_run(plan, "merge", "", cost_of(record), workspace)
@@ -126,7 +107,6 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
             progress(each.name, 1)
     if dry_run:
         click.echo(f"limits of each merge: {list_limits(problem.limits)}")
-    failures += [TokenmartError(f"expert {said}") for said in missing.values()]
     raise_all(failures)
 
 
