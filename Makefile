@@ -45,7 +45,6 @@ study: $(READY)  ## recompute every figure of studies/ from the committed tables
 	$(BIN)/python studies/minilong/recompute.py > /dev/null
 	$(BIN)/python studies/early_decisions/recompute.py > /dev/null
 	$(BIN)/python studies/models90/recompute.py > /dev/null
-	$(BIN)/python studies/other_findings/recompute.py > /dev/null
 	$(BIN)/python studies/pages.py
 	$(BIN)/python -m pytest -q tests/test_studies.py
 

@@ -20,7 +20,7 @@ from jinja2 import Environment, StrictUndefined
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent
-STUDIES = ("minilong", "early_decisions", "models90", "other_findings")
+STUDIES = ("minilong", "early_decisions", "models90")
 PAGES = ("README.md", "docs/findings/index.md")
 _BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 

@@ -1,4 +1,5 @@
-"""Recompute every figure of this study from its committed tables, with NumPy and SciPy alone.
+"""Recompute every figure of this study from its committed tables, with NumPy and SciPy alone
+(the picture: Altair).
 
 Nothing of Tokenmart is imported: the correlations and intervals printed by `tokenmart correlate`
 are checked by a second implementation.
@@ -15,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import numpy as np
 import pyarrow.parquet as pq
 from scipy.stats import rankdata
@@ -499,59 +501,34 @@ def figures() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def picture() -> str:
-    """SVG: measured recall against retrieval gain and against bits per byte, a dot a model."""
+def picture() -> alt.HConcatChart:
+    """Measured recall against retrieval gain and against bits per byte, a dot a model."""
     models = [m["full_id"] for m in json.loads((FOLDER / "models.json").read_text("utf-8"))]
     y = target(models, lambda task, length: length in COUNTED)
     x = values(models)
-    parts = []
-    for panel, (name, words) in enumerate(
-        (
-            ("retrieval_gain", "retrieval gain, nats (higher is better)"),
-            ("bits_per_byte", "bits per byte (lower is better; axis reversed)"),
-        )
+    panels = []
+    for name, sign, title, order in (
+        ("retrieval_gain", 1, "retrieval gain, nats (higher is better)", "ascending"),
+        ("bits_per_byte", -1, "bits per byte (lower is better; axis reversed)", "descending"),
     ):
-        left, width, height = 60 + 330 * panel, 270, 220
-        low, high = x[name].min(), x[name].max()
-        parts.append(
-            f'<rect x="{left}" y="20" width="{width}" height="{height}" fill="none" '
-            f'stroke="#c8ced6"/><text x="{left + width / 2}" y="275" text-anchor="middle">'
-            f"{words}</text>"
-        )
-        for share in (0.0, 0.5, 1.0):
-            at, value = left + 10 + share * (width - 20), low + share * (high - low)
-            shown = f"{-value if name == 'bits_per_byte' else value:.2g}".replace("-", "−")
-            parts.append(f'<text x="{at:.0f}" y="256" text-anchor="middle">{shown}</text>')
-        for score in (0.2, 0.4, 0.6, 0.8):
-            up = 240 - score * 240
-            parts.append(
-                f'<line x1="{left}" x2="{left + width}" y1="{up:.0f}" y2="{up:.0f}" '
-                'stroke="#e6e9ee"/>'
-            )
-            if panel == 0:
-                parts.append(f'<text x="52" y="{up + 4:.0f}" text-anchor="end">{score}</text>')
-        for i, model in enumerate(models):
-            at = left + 10 + (x[name][i] - low) / (high - low) * (width - 20)
-            fill = "#1f5fa8" if model in PUBLISHED else "#ffffff"
-            parts.append(
-                f'<circle cx="{at:.1f}" cy="{240 - y[i] * 240:.1f}" r="4.5" fill="{fill}" '
-                f'stroke="#1f5fa8" stroke-width="1.6"><title>{model}</title></circle>'
-            )
-    turned = 'transform="translate(18 130) rotate(-90)"'
-    parts.append(f'<text {turned} text-anchor="middle">measured recall</text>')
-    legend = "filled: the 15 models published before the registration; open: the 8 that were not"
-    return (
-        '<svg xmlns="http://www.w3.org/2000/svg" width="680" height="310" '
-        'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="#ffffff"/>'
-        f'{"".join(parts)}<text x="60" y="300">{legend}</text></svg>\n'
-    )
+        dots = [
+            {"x": sign * float(x[name][i]), "y": float(y[i]), "model": model,
+             "models": "published" if model in PUBLISHED else "not published"}
+            for i, model in enumerate(models)
+        ]  # fmt: skip
+        axis = alt.X("x:Q", title=title, sort=order, scale=alt.Scale(zero=False))
+        marks = alt.Chart(alt.Data(values=dots)).mark_point(filled=True, size=60)
+        shape = alt.Shape("models:N", title="before registration")
+        height = alt.Y("y:Q", title="measured recall")
+        panels.append(marks.encode(x=axis, y=height, shape=shape).properties(width=270, height=220))
+    return alt.hconcat(*panels, background="#ffffff")
 
 
 def main() -> None:
     """Write figures.json and recall.svg to the folder of this file."""
     text = json.dumps(figures(), indent=1)
     (FOLDER / "figures.json").write_text(text + "\n", "utf-8")
-    (FOLDER / "recall.svg").write_text(picture(), "utf-8")
+    picture().save(str(FOLDER / "recall.svg"))
     print(text)
 
 

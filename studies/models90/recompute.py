@@ -1,4 +1,5 @@
-"""Recompute every figure of this study from data/published, with NumPy and SciPy alone.
+"""Recompute every figure of this study from data/published, with NumPy and SciPy
+alone (the picture: Altair).
 
 Nothing of Tokenmart is imported.
 
@@ -13,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import numpy as np
 import pyarrow.parquet as pq
 from scipy.stats import rankdata
@@ -419,62 +421,37 @@ def figures() -> dict[str, Any]:
     }
 
 
-def picture() -> str:
-    """SVG: accuracy against mean bits per byte, and the Spearman of each document."""
+def picture() -> alt.HConcatChart:
+    """Accuracy against mean bits per byte, and the Spearman of each document."""
     models = Models()
     y, mean = models.targets()["mean"], models.bits.mean(axis=1)
-    parts = []
-    for left, words in ((60, "mean bits per byte of 263 documents (axis reversed)"),
-                        (400, "documents, sorted by Spearman")):  # fmt: skip
-        parts.append(
-            f'<rect x="{left}" y="20" width="270" height="220" fill="none" stroke="#c8ced6"/>'
-            f'<text x="{left + 135}" y="275" text-anchor="middle">{words}</text>'
-        )
-    low, high = mean.min(), mean.max()
-    for x, value in zip(mean, y, strict=True):
-        at, up = 70 + (x - low) / (high - low) * 250, 240 - (value - 0.3) / 0.6 * 220
-        parts.append(f'<circle cx="{at:.1f}" cy="{up:.1f}" r="3.5" fill="#1f5fa8" '
-                     'fill-opacity="0.7"/>')  # fmt: skip
-    for score in (0.4, 0.6, 0.8):
-        parts.append(f'<text x="52" y="{244 - (score - 0.3) / 0.6 * 220:.0f}" '
-                     f'text-anchor="end">{score}</text>')  # fmt: skip
-    for share in (0.0, 0.5, 1.0):
-        parts.append(f'<text x="{70 + share * 250:.0f}" y="256" text-anchor="middle">'
-                     f"{-(low + share * (high - low)):.1f}</text>")  # fmt: skip
+    dots = [{"x": -a, "y": b} for a, b in zip(mean.tolist(), y.tolist(), strict=True)]
+    title = f"mean bits per byte of {len(models.documents)} documents (axis reversed)"
+    left = alt.Chart(alt.Data(values=dots)).mark_point(filled=True).encode(
+        x=alt.X("x:Q", title=title, sort="descending", scale=alt.Scale(zero=False)),
+        y=alt.Y("y:Q", title=f"mean accuracy, {len(y)} models", scale=alt.Scale(zero=False)),
+    )  # fmt: skip
     rho = correlations(models.bits, y)
-    order = np.argsort(rho)
-    beyond = partial(models.bits, y, [mean])
-    for rank, document in enumerate(order):
-        at = 405 + rank / (len(order) - 1) * 260
-        for value, fill in ((rho[document], "#1f5fa8"), (beyond[document], "#c2662d")):
-            parts.append(f'<circle cx="{at:.1f}" cy="{187 - value * 147:.1f}" r="1.8" '
-                         f'fill="{fill}"/>')  # fmt: skip
-    for value in (-0.2, 0.0, 0.5, 1.0):
-        up = 187 - value * 147
-        parts.append(f'<line x1="400" x2="670" y1="{up:.0f}" y2="{up:.0f}" stroke="#e6e9ee"/>'
-                     f'<text x="394" y="{up + 4:.0f}" text-anchor="end">{value:g}'
-                     "</text>")  # fmt: skip
-    for x, words in ((18, "mean accuracy, 89 models"), (365, "Spearman of each document")):
-        parts.append(
-            f'<text transform="translate({x} 130) rotate(-90)" text-anchor="middle">{words}</text>'
-        )
-    legend = (
-        '<text x="670" y="300" text-anchor="end">Spearman '
-        '<tspan fill="#1f5fa8">with accuracy</tspan>, and '
-        '<tspan fill="#c2662d">given the mean of the documents</tspan></text>'
-    )
-    return (
-        '<svg xmlns="http://www.w3.org/2000/svg" width="700" height="310" '
-        'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="#ffffff"/>'
-        f"{''.join(parts)}{legend}</svg>\n"
-    )
+    given = partial(models.bits, y, [mean])
+    dots = [
+        {"x": rank, "y": float(values[document]), "of": of}
+        for of, values in (("with accuracy", rho), ("given the mean of the documents", given))
+        for rank, document in enumerate(np.argsort(rho))
+    ]
+    right = alt.Chart(alt.Data(values=dots)).mark_point(filled=True, size=12).encode(
+        x=alt.X("x:Q", title="documents, sorted by Spearman"),
+        y=alt.Y("y:Q", title="Spearman of each document"),
+        color=alt.Color("of:N", title="Spearman"),
+    )  # fmt: skip
+    panels = (each.properties(width=270, height=220) for each in (left, right))
+    return alt.hconcat(*panels, background="#ffffff")
 
 
 def main() -> None:
     """Write figures.json and documents.svg to the folder of this file."""
     text = json.dumps(figures(), indent=1)
     (FOLDER / "figures.json").write_text(text + "\n", "utf-8")
-    (FOLDER / "documents.svg").write_text(picture(), "utf-8")
+    picture().save(str(FOLDER / "documents.svg"))
     print(text)
 
 
