@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from itertools import islice
@@ -25,7 +26,6 @@ from extract.planning.memory import Footprint
 from extract.planning.plan import Document, ModelPlan, plan_model
 from extract.planning.progress import PlannedWork, WithinUnit
 from extract.planning.selection import Selection
-from extract.planning.shorter_runs import refuse_fewer_rows
 from extract.tokenization import TokenizedDocument
 from extract.unit_rows import Job, ScoredUnit, token_rows, top_token_rows, unit_record, write_model
 from extract.work_claims import claim
@@ -309,3 +309,43 @@ class Extraction:
         write_unit(self.workspace, unit, rows)
         self.outcome.units += not scored.reason
         self.outcome.tokens += scored.tokens
+
+
+def refuse_fewer_rows(plan: ModelPlan, documents: Mapping[int, TokenizedDocument]) -> None:
+    """Stop before finished units are replaced by others of the same tokens that score fewer.
+
+    So it is with a probe of which the problem file now asks for fewer excerpts or shorter targets.
+
+    Args:
+        documents: of the plan's tasks, by id.
+
+    Raises:
+        TokenmartError: they would be.
+    """
+    selection, spec = plan.selection, plan.spec
+    if selection.force:
+        return
+    keys = selection.workspace, selection.problem.name, spec.model_id
+    ledgers = {c.name: finished_units(*keys, c.name) for c in selection.conditions}
+    for task in plan.tasks:
+        number = task.document.doc_id
+        for condition in task.missing if number in documents else ():
+            unit = ledgers[condition.name].get(number)
+            if (
+                unit is None
+                or unit.status != "done"
+                or unit.document_sha256 != task.document.sha256
+                or unit.document_tokens_total != documents[number].total_tokens
+                or json.loads(unit.probe_params) == condition.params
+            ):
+                continue
+            reading = plan.reading(task.document, documents[number], [condition])
+            rows = sum(len(request.positions) for request in condition.build(reading))
+            if rows < unit.rows:
+                raise TokenmartError(
+                    f"{spec.full_id}: condition {condition.name} scored {unit.rows:,} tokens of "
+                    f"document {number} and would be replaced by {rows:,}; give the probe another "
+                    "name, or use --force to replace finished units",
+                    code="shorter-run",
+                    where=condition.name,
+                )

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from warehouse.errors import TokenmartError
 from warehouse.problem.unit_states import OTHER_TEXT, Unit
-from warehouse.store.token_files import finished_units, has_top_tokens
+from warehouse.store.token_files import has_top_tokens
 
 if TYPE_CHECKING:
-    from extract.planning.plan import ModelPlan
     from extract.planning.selection import Selection
-    from extract.tokenization import TokenizedDocument
     from warehouse.problem.models import ModelSpec
 
 
@@ -52,43 +49,3 @@ def refuse_less(selection: Selection, spec: ModelSpec, missing: Sequence[Unit]) 
         code="shorter-run",
         where=spec.full_id,
     )
-
-
-def refuse_fewer_rows(plan: ModelPlan, documents: Mapping[int, TokenizedDocument]) -> None:
-    """Stop before finished units are replaced by others of the same tokens that score fewer.
-
-    So it is with a probe of which the problem file now asks for fewer excerpts or shorter targets.
-
-    Args:
-        documents: of the plan's tasks, by id.
-
-    Raises:
-        TokenmartError: they would be.
-    """
-    selection, spec = plan.selection, plan.spec
-    if selection.force:
-        return
-    keys = selection.workspace, selection.problem.name, spec.model_id
-    ledgers = {c.name: finished_units(*keys, c.name) for c in selection.conditions}
-    for task in plan.tasks:
-        number = task.document.doc_id
-        for condition in task.missing if number in documents else ():
-            unit = ledgers[condition.name].get(number)
-            if (
-                unit is None
-                or unit.status != "done"
-                or unit.document_sha256 != task.document.sha256
-                or unit.document_tokens_total != documents[number].total_tokens
-                or json.loads(unit.probe_params) == condition.params
-            ):
-                continue
-            reading = plan.reading(task.document, documents[number], [condition])
-            rows = sum(len(request.positions) for request in condition.build(reading))
-            if rows < unit.rows:
-                raise TokenmartError(
-                    f"{spec.full_id}: condition {condition.name} scored {unit.rows:,} tokens of "
-                    f"document {number} and would be replaced by {rows:,}; give the probe another "
-                    "name, or use --force to replace finished units",
-                    code="shorter-run",
-                    where=condition.name,
-                )

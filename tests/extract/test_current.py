@@ -17,11 +17,11 @@ from tiny_models import PROBES, make_checkpoint, make_text
 from tiny_runs import everything, ok, run
 
 from extract.cli import status
+from extract.extraction import refuse_fewer_rows
 from extract.planning import selection as selection_module
 from extract.planning.plan import documents_of, plan_model
 from extract.planning.progress import count_finished
 from extract.planning.selection import Selection, select
-from extract.planning.shorter_runs import refuse_fewer_rows
 from extract.planning.tables import make_plan
 from warehouse.maintenance.garbage import find_garbage
 from warehouse.paths import Workspace
