@@ -13,6 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from refusal import refuses
+from sql_samples import ask
 from tiny_models import PROBES, make_checkpoint, make_text
 from tiny_runs import everything, ok, run
 
@@ -145,6 +146,10 @@ def test_the_problem_file_decides_for_status_and_gc_too(path: Path, workspace: W
     ensure_documents(load_problem(str(path), workspace), workspace)
     assert states() == (1, 1, {"the document has changed or is not in the corpus"})
     assert done(workspace, path, max_tokens=CUT) == 1
+    assert ask("select doc_id, status from units order by all") == [
+        {"doc_id": 0, "status": "done"},
+        {"doc_id": 1, "status": "outdated"},
+    ]
     models = yaml.safe_load(path.read_text())["models"]
     edit(path, models=[{**models[0], "full_id": "tiny/other"}])
     assert states() == (0, 0, {"the model is not in the problem file"})

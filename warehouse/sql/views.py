@@ -29,6 +29,19 @@ _SQL_TYPES = {
 """DuckDB's own reading of the types; asking it (`from_arrow`) would load pandas."""
 
 
+_CURRENT_UNITS = """
+    select units.* replace (
+        if(
+            documents.sha256 is distinct from units.document_sha256
+                and units.problem in (select problem from main.documents),
+            'outdated',
+            units.status
+        ) as status
+    )
+    from units left join main.documents using (problem, doc_id)
+"""
+
+
 def public_views() -> list[str]:
     """Names of the views: of tables, of ledgers, and the contexts; target scores have none."""
     tables = metric_tables()
@@ -54,11 +67,12 @@ def create_views(
         StorageError: a file of a table is damaged, foreign or in another's place.
     """
     refuse_faults(workspace, every_byte=every_byte)
-    for name, table in metric_tables().items():
-        files = table_source(workspace, name)
+    sources = {name: table_source(workspace, name) for name in metric_tables()}
+    for name, files in sources.items():
         create_table_view(connection, "main", name, files)
+    for name, table in metric_tables().items():
         if table.ledger:
-            create_ledger_view(connection, "main", table.ledger, files)
+            create_ledger_view(connection, "main", table.ledger, sources[name])
     connection.execute(f"create or replace view main.contexts as {CONTEXTS}")
     for top in (Path(__file__).parent, *folders()):
         if (macros := top / "macros.sql").is_file():
@@ -128,7 +142,11 @@ def _create_over_files(
 def create_ledger_view(
     connection: duckdb.DuckDBPyConnection, place: str, ledger: str, counted: list[str]
 ) -> None:
-    """The ledger as a view, from the footers; what units have in common is stored there once."""
+    """The ledger as a view, from the footers; what units have in common is stored there once.
+
+    A unit of the core's ledger whose text is no longer the problem's has the status `outdated`, as
+    in `warehouse.problem.unit_states`: nothing is computed from it.
+    """
     types = _sql_types(UNITS)
     record = ", ".join(f'"{name}": "{kind}"' for name, kind in types.items())
     footers = "(select ''::blob as key, ''::blob as value)"
@@ -139,8 +157,9 @@ def create_ledger_view(
         f"select decode(value)::json as ledger from {footers} "
         f"where decode(key) = '{UNITS_KEY.decode()}'), records as ("
         "select json_merge_patch(ledger -> '$.common', unnest((ledger -> '$.units')::json[])) "
-        "as record from ledgers) "
-        f"select unnest(from_json(record, '{{{record}}}'), recursive := true) from records"
+        "as record from ledgers), "
+        f"units as (select unnest(from_json(record, '{{{record}}}'), recursive := true) "
+        f"from records) {_CURRENT_UNITS if ledger == 'units' else 'from units'}"
     )
 
 

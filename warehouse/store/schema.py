@@ -160,7 +160,9 @@ UNITS = pa.schema(
         field("probe_params", pa.string(), "JSON object: the probe's parameters"),
         field("doc_id", pa.int32(), "document in the problem's corpus"),
         field("fingerprint", pa.string(), "hash of everything the rows depend on"),
-        field("status", pa.string(), "done or failed"),
+        field(
+            "status", pa.string(), "done, failed, or outdated: of another text than the problem's"
+        ),
         field("reason", pa.string(), "why it failed, else empty"),
         field("rows", pa.int64(), "rows stored for this unit"),
         field("tokens_processed", pa.int64(), "tokens that went through the model's layers"),
