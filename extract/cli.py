@@ -267,7 +267,7 @@ def recall(problem_name: str, demo: bool, device: str, contexts: int | None, **c
     from extract.devices import resolve_device
     from extract.failures import print_lines, summary
     from extract.planning.selection import select
-    from extract.recall.measurement import measure_recall, recall_target, standard_error_note
+    from extract.recall.measurement import measure_recall, recall_target
     from warehouse.errors import UnitFailedError
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
@@ -281,7 +281,6 @@ def recall(problem_name: str, demo: bool, device: str, contexts: int | None, **c
         outcome = measure_recall(target, selection, progress)
     done = len(selection.models) - outcome.units - len(outcome.failures)
     click.echo(f"measured {counted(outcome.units, 'model')}; {done} were done before")
-    print_lines("note", filter(None, [standard_error_note(target.contexts)]), err=False)
     print_lines("note", outcome.messages.lines())
     if outcome.failures:
         print_lines("error", summary(outcome.failures))

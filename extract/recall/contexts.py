@@ -117,6 +117,11 @@ class Context:
     controls: tuple[Question, ...] = ()
 
 
+def impossible(where: str, what: str) -> TokenmartError:
+    """The error for a target whose contexts can't be made; `where` is its field."""
+    return TokenmartError(f"{where}: {what}", code="impossible-target", where=where)
+
+
 def make_contexts(target: RecallTarget, filler: Sequence[tuple[str, str]]) -> list[Context]:
     """Draw filler passages, names and numbers; equal seeds give equal contexts.
 
@@ -128,17 +133,18 @@ def make_contexts(target: RecallTarget, filler: Sequence[tuple[str, str]]) -> li
     rng = np.random.default_rng([target.seed, RECALL_VERSION])
     blocks = target.lengths[-1] // target.key_every
     if blocks > len(NAMES):
-        raise TokenmartError(
-            f"target.key_every {target.key_every}: {blocks} keys, at most {len(NAMES)} have a "
-            "name; raise it"
+        raise impossible(
+            "target.key_every",
+            f"{target.key_every}: {blocks} keys, at most {len(NAMES)} have a name; raise it",
         )
     # generous for any tokenizer: a token is rarely longer than eight characters
     needed = target.lengths[-1] * 8
     texts = [text for _, text in filler if len(text) >= needed * 2]
     if not texts:
-        raise TokenmartError(
-            f"target.filler: no file of {target.filler.include!r} has {needed * 2} characters; "
-            "choose longer texts or shorter lengths"
+        raise impossible(
+            "target.filler",
+            f"no file of {target.filler.include!r} has {needed * 2} characters; "
+            "choose longer texts or shorter lengths",
         )
     order = rng.permutation(len(texts))
     contexts = []
@@ -243,9 +249,10 @@ class _Planting:
 
     def _take(self, words: list[str], count: int) -> list[str]:
         if count > len(words):
-            raise TokenmartError(
-                f"target.key_every {self.target.key_every}: {len(self.facts)} sentences of several "
-                "tasks, more than have names; raise it, or leave out tasks"
+            raise impossible(
+                "target.key_every",
+                f"{self.target.key_every}: {len(self.facts)} sentences of several "
+                "tasks, more than have names; raise it, or leave out tasks",
             )
         taken = words[:count]
         del words[:count]
@@ -309,9 +316,10 @@ class _Planting:
 
     def _words(self, blocks: list[int]) -> None:
         if COMMON + RARE * len(blocks) > len(LISTED):
-            raise TokenmartError(
-                f"target.key_every {self.target.key_every}: {len(blocks)} word lists, more than "
-                "there are words; raise it, or leave out common_words"
+            raise impossible(
+                "target.key_every",
+                f"{self.target.key_every}: {len(blocks)} word lists, more than "
+                "there are words; raise it, or leave out common_words",
             )
         words = list(self.rng.permutation(LISTED))
         common, rare = words[:COMMON], words[COMMON:]

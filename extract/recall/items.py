@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from extract.backends.backend import Scored, Scorer
-from extract.recall.contexts import RIVALS, Context, Question
+from extract.recall.contexts import RIVALS, Context, Question, impossible
 from extract.tokenization import DocumentTokenizer
-from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
 from warehouse.problem.spec import RecallTarget
 from warehouse.store.schema import DOWNSTREAM, RECALL_ITEMS
@@ -30,10 +29,10 @@ CONTROL = "no_key"
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A question at one length of one context; `item` numbers all of a target from 0."""
+class Item:
+    """A question at one length of one context; `number` counts all items of a target from 0."""
 
-    item: int
+    number: int
     context: int
     length: int
     question: Question
@@ -46,28 +45,25 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Item:
-    """A question in one model's tokens."""
+class EncodedItem:
+    """An item in one model's tokens."""
 
-    asked: Asked
+    item: Item
     request: Request
 
 
-def asked_in(target: RecallTarget, contexts: Sequence[Context]) -> list[Asked]:
-    """Everything that is asked, context by context and length by length."""
-    found: list[Asked] = []
+def items_of(target: RecallTarget, contexts: Sequence[Context]) -> list[Item]:
+    """All items, context by context and length by length."""
+    found: list[Item] = []
     for number, context in enumerate(contexts):
         for length in target.lengths:
             blocks = length // target.key_every
-            answerable = [q for q in context.questions if q.block < blocks]
-            kept = set(_spread([q for q in answerable if q.rival], RIVALS))
-            absent = [q for q in context.controls if q.block < blocks]
-            asked = [q for q in answerable if not q.rival or q in kept]
-            asked += _spread(absent, target.control_keys)
-            found += [
-                Asked(len(found) + place, number, length, question)
-                for place, question in enumerate(asked)
-            ]
+            questions = [q for q in context.questions if q.block < blocks]
+            rivals = set(_spread([q for q in questions if q.rival], RIVALS))
+            kept = [q for q in questions if not q.rival or q in rivals]
+            controls = [q for q in context.controls if q.block < blocks]
+            for question in [*kept, *_spread(controls, target.control_keys)]:
+                found.append(Item(len(found), number, length, question))
     return found
 
 
@@ -77,34 +73,25 @@ def _spread(questions: Sequence[Question], most: int) -> list[Question]:
     return [questions[place] for place in places]
 
 
-def build_items(
+def encoded_items(
     target: RecallTarget, contexts: Sequence[Context], tokenizer: DocumentTokenizer, first: int = 0
-) -> Iterator[tuple[int, list[Item]]]:
-    """Number of each context from `first` on, and its questions in one model's tokens.
+) -> Iterator[tuple[int, list[EncodedItem]]]:
+    """Number of each context from `first` on, and its items in one model's tokens.
 
     Raises:
         TokenmartError: a sentence is longer than its block.
     """
-    everything = asked_in(target, contexts)
+    items = items_of(target, contexts)
     for number, context in enumerate(contexts[first:], start=first):
         prefix = _prefix(target, context, tokenizer)
-        asked_here = (*context.questions, *context.controls)
-        encoded = {each: _question(each, tokenizer) for each in asked_here}
-        items = []
-        for asked in (each for each in everything if each.context == number):
-            ids, start = encoded[asked.question]
-            answers = np.zeros(len(ids) - start, dtype=np.int32)
-            request = Request(
-                segment=number,
-                ids=ids,
-                first_target=start,
-                positions=answers,
-                context_tokens=answers,
-                prefix=prefix,
-                prefix_length=asked.length,
-            )
-            items.append(Item(asked, request))
-        yield number, items
+        encoded = {q: _question(q, tokenizer) for q in (*context.questions, *context.controls)}
+        found = []
+        for item in (each for each in items if each.context == number):
+            ids, start = encoded[item.question]
+            nowhere = np.zeros(len(ids) - start, dtype=np.int32)
+            request = Request(number, ids, start, nowhere, nowhere, prefix, item.length)
+            found.append(EncodedItem(item, request))
+        yield number, found
 
 
 def _prefix(target: RecallTarget, context: Context, tokenizer: DocumentTokenizer) -> Ids:
@@ -118,9 +105,9 @@ def _prefix(target: RecallTarget, context: Context, tokenizer: DocumentTokenizer
             pieces.append(np.array([tokenizer.bos], dtype=np.int32))
             room -= 1
         if room < 1:
-            raise TokenmartError(
-                f"target.key_every {target.key_every}: a sentence takes {len(fact)} tokens; "
-                "raise it"
+            raise impossible(
+                "target.key_every",
+                f"{target.key_every}: a sentence takes {len(fact)} tokens; raise it",
             )
         before = int(offset * room)
         pieces += [filler[used : used + before], fact, filler[used + before : used + room]]
@@ -135,43 +122,40 @@ def _question(question: Question, tokenizer: DocumentTokenizer) -> tuple[Ids, in
     return encoded.ids, int(np.argmax(inside))
 
 
-def score_items(scorer: Scorer, items: Sequence[Item], target: RecallTarget) -> pa.Table:
+def score_items(scorer: Scorer, encoded: Sequence[EncodedItem], target: RecallTarget) -> pa.Table:
     """Run the questions; one row per item in the DOWNSTREAM schema, none for a rival.
 
     For a word that is in every list, `token_accuracy` is the share of rivals that are less
     probable (equal ones count half: the area under the ROC curve) and `exact_match` whether all
     are. Probabilities are those of the whole word, whatever its number of tokens.
     """
-    results = list(scorer.score([item.request for item in items]))
+    results = list(scorer.score([each.request for each in encoded]))
+    pairs = [(each.item, result) for each, result in zip(encoded, results, strict=True)]
     rivals: dict[tuple[int, int], list[float]] = defaultdict(list)
-    for item, result in zip(items, results, strict=True):
-        if item.asked.question.rival:
-            asked = item.asked
-            rivals[asked.context, asked.length].append(float(result.scores.logprob.sum()))
+    for item, result in pairs:
+        if item.question.rival:
+            rivals[item.context, item.length].append(float(result.scores.logprob.sum()))
     rows: list[dict[str, Any]] = []
-    for item, result in zip(items, results, strict=True):
-        asked = item.asked
-        if asked.question.rival:
+    for item, result in pairs:
+        question = item.question
+        if question.rival:
             continue
-        against = rivals[asked.context, asked.length] if asked.question.everywhere else None
-        measures = _measures(result, against)
+        measures = _measures(
+            result, rivals[item.context, item.length] if question.everywhere else None
+        )
+        # a word that is in every list has no digits: there is no first digit to score
+        words = question.everywhere and target.score == "first_token"
         rows.append(
             {
-                "task": asked.task,
-                "item": asked.item,
-                "cluster": asked.context,
-                "context_tokens": asked.length,
-                "score": measures[_scored_by(target, asked.question)],
+                "task": item.task,
+                "item": item.number,
+                "cluster": item.context,
+                "context_tokens": item.length,
+                "score": measures["token_accuracy" if words else target.score],
                 **measures,
             }
         )
     return pa.Table.from_pylist(rows, schema=DOWNSTREAM)
-
-
-def _scored_by(target: RecallTarget, question: Question) -> str:
-    """A word that is in every list has no digits: there is no first digit to score."""
-    words = question.everywhere and target.score == "first_token"
-    return "token_accuracy" if words else target.score
 
 
 def _measures(result: Scored, rivals: Sequence[float] | None) -> dict[str, float | None]:
@@ -189,22 +173,21 @@ def _measures(result: Scored, rivals: Sequence[float] | None) -> dict[str, float
 
 def describe_items(target: RecallTarget, contexts: Sequence[Context]) -> pa.Table:
     """The question of each item, the same for every model: a row in the RECALL_ITEMS schema."""
-    counted = target.counted_lengths
     rows = []
-    for asked in asked_in(target, contexts):
-        question = asked.question
-        if question.rival:
-            continue
-        place = question.block + contexts[asked.context].offsets[question.block]
-        depth = place / (asked.length // target.key_every)
-        rows.append(
-            {
-                "task": asked.task,
-                "item": asked.item,
-                "kind": CONTROL if question.control else question.task,
-                "length": asked.length,
-                "depth": None if question.everywhere else depth,
-                "counts": asked.length in counted and not question.control,
-            }
-        )
+    for item in items_of(target, contexts):
+        question = item.question
+        place = question.block + contexts[item.context].offsets[question.block]
+        if not question.rival:
+            rows.append(
+                {
+                    "task": item.task,
+                    "item": item.number,
+                    "kind": CONTROL if question.control else question.task,
+                    "length": item.length,
+                    "depth": None
+                    if question.everywhere
+                    else place / (item.length // target.key_every),
+                    "counts": item.length in target.counted_lengths and not question.control,
+                }
+            )
     return pa.Table.from_pylist(rows, schema=RECALL_ITEMS)

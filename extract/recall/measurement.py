@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +14,7 @@ from extract.failures import Failure, Outcome, why_failed
 from extract.planning.plan import ModelPlan, describe_corrections, plan_model
 from extract.planning.selection import Selection
 from extract.recall.contexts import RECALL_VERSION, make_contexts, words_sha256
-from extract.recall.items import build_items, describe_items, score_items
+from extract.recall.items import describe_items, encoded_items, score_items
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
@@ -25,7 +24,6 @@ from warehouse.sources.folders import ProblemFolders
 from warehouse.store.ledger import fingerprint
 from warehouse.store.parquet_files import read_table, write_table
 from warehouse.store.schema import DOWNSTREAM
-from warehouse.terminal import counted
 
 FINGERPRINT_KEY = b"tokenmart.fingerprint"
 
@@ -34,27 +32,6 @@ WEIGHTS_KEY = b"tokenmart.weights"
 
 SAME_KEY = b"tokenmart.recall_apart_from_contexts"
 """The fingerprint with the number of contexts left out: such files can be added to."""
-
-USABLE_CONTEXTS = 9
-"""Contexts from which on a score's standard error is itself known to a quarter."""
-
-
-def standard_error_note(contexts: int) -> str:
-    """A note that standard errors of few contexts are imprecise; empty if there are enough.
-
-    A standard error from C independent contexts has itself a relative error of about
-    1 / sqrt(2 (C - 1)), as that of any standard deviation.
-    """
-    if contexts >= USABLE_CONTEXTS:
-        return ""
-    known = "unknown"
-    if contexts > 1:
-        known = f"known to about ±{1 / math.sqrt(2 * (contexts - 1)):.0%} only"
-    return (
-        f"{counted(contexts, 'context')} a model: the scores' standard errors, and the noise "
-        f"ceiling made of them, are {known}; `tokenmart recall --contexts {USABLE_CONTEXTS}` makes "
-        "that ±25%"
-    )
 
 
 def fingerprints(target: RecallTarget, plan: ModelPlan) -> tuple[str, str]:
@@ -78,21 +55,12 @@ def fingerprints(target: RecallTarget, plan: ModelPlan) -> tuple[str, str]:
 
 def items_path(problem: Problem, model_id: str, workspace: Workspace) -> Path:
     """The measured items of one model."""
-    return workspace.downstream / _place(problem, model_id)
+    return workspace.downstream / f"problem={problem.name}/model_id={model_id}/items.parquet"
 
 
 def recall_items_path(problem: Problem, model_id: str, workspace: Workspace) -> Path:
     """The questions of those items."""
-    return workspace.recall_items / _place(problem, model_id)
-
-
-def _place(problem: Problem, model_id: str) -> str:
-    return f"problem={problem.name}/model_id={model_id}/items.parquet"
-
-
-def _marks(path: Path) -> dict[bytes, bytes]:
-    """Metadata of a stored file; nothing of one that isn't there."""
-    return dict(pq.read_schema(path).metadata or {}) if path.is_file() else {}
+    return workspace.recall_items / f"problem={problem.name}/model_id={model_id}/items.parquet"
 
 
 def recall_target(problem: Problem, contexts: int | None, demo: bool) -> RecallTarget:
@@ -150,22 +118,17 @@ def _measure(
 ) -> bool:
     """Measure what is missing of one model; returns whether anything was."""
     spec, selection = plan.spec, plan.selection
-    backend, workspace = selection.backend, selection.workspace
-    path = items_path(selection.problem, spec.model_id, workspace)
-    marks = _marks(path)
+    path = items_path(selection.problem, spec.model_id, selection.workspace)
+    marks = dict(pq.read_schema(path).metadata or {}) if path.is_file() else {}
     whole, extendable = fingerprints(target, plan)
-    answers = DOWNSTREAM.empty_table()
-    if marks.get(SAME_KEY, b"").decode() == extendable:
-        answers = read_table(path)
-    problem_target = selection.problem.target
-    if isinstance(problem_target, RecallTarget) and (
-        marks.get(SAME_KEY, b"").decode() == fingerprints(problem_target, plan)[1] != extendable
-    ):
-        # the demo asks for less than what was measured
-        return False
-    there = len(answers["cluster"].unique())
-    if there >= target.contexts or marks.get(FINGERPRINT_KEY, b"").decode() == whole:
-        _describe(target, max(there, target.contexts), plan, texts)
+    stored = marks.get(SAME_KEY, b"").decode()
+    in_file = selection.problem.target
+    if isinstance(in_file, RecallTarget) and stored == fingerprints(in_file, plan)[1] != extendable:
+        return False  # the demo asks for less than what was measured
+    answers = read_table(path) if stored == extendable else DOWNSTREAM.empty_table()
+    done = len(answers["cluster"].unique())
+    if done >= target.contexts or marks.get(FINGERPRINT_KEY, b"").decode() == whole:
+        _describe(target, max(done, target.contexts), plan, texts)
         return False
     limit, longest = plan.context_limit, target.lengths[-1]
     if limit is not None and longest > limit:
@@ -174,25 +137,25 @@ def _measure(
             "shorten target.lengths or set the model's `context`"
         )
     contexts = make_contexts(target, texts)
+    answered = pq.read_metadata(path).num_rows if marks and not done else 0
     asked = describe_items(target, contexts).num_rows
-    stored = pq.read_metadata(path).num_rows if marks and not there else 0
-    if asked < stored and not selection.force:
+    if asked < answered and not selection.force:
         raise TokenmartError(
-            f"{spec.full_id}: {stored:,} answers are stored and would be replaced by {asked:,}; "
+            f"{spec.full_id}: {answered:,} answers are stored and would be replaced by {asked:,}; "
             "restore the target section of the problem file, or use --force to replace them",
             code="shorter-run",
             where=spec.full_id,
         )
     scorer = None
     # one file, rewritten after each context: a reader never meets half a context
-    for number, items in build_items(target, contexts, plan.tokenizer, there):
+    for number, encoded in encoded_items(target, contexts, plan.tokenizer, done):
         progress(f"{spec.full_id}: recall, context {number + 1}", 0)
         if scorer is None:
-            sample = items[0].request.prefix if items else None
+            sample = encoded[0].request.prefix if encoded else None
             loading = Loading(spec, plan.checkpoint, selection.device, plan.dtype, sample=sample)
-            scorer = find_backend(backend).load(loading)
+            scorer = find_backend(selection.backend).load(loading)
             scorer.check()
-        added = score_items(scorer, items, target)
+        added = score_items(scorer, encoded, target)
         answers = pa.concat_tables([answers.replace_schema_metadata(None), added])
         so_far = target.model_copy(update={"contexts": number + 1})
         marks = {

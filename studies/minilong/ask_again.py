@@ -28,7 +28,7 @@ from extract.backends.backend import DEFAULT, Loading, find_backend
 from extract.planning.plan import plan_model
 from extract.planning.selection import Selection, select
 from extract.recall.contexts import ADJECTIVES, NOUNS, Context, make_contexts, single_key_prompt
-from extract.recall.items import Item, build_items, score_items
+from extract.recall.items import EncodedItem, encoded_items, score_items
 from extract.recall.measurement import recall_target
 from warehouse.paths import find_workspace
 from warehouse.problem.models import ModelSpec
@@ -67,13 +67,13 @@ def with_controls(context: Context) -> Context:
     )
 
 
-def questions(items: Sequence[Item], lengths: Sequence[int]) -> list[Item]:
-    """Those of the asked tasks and lengths, behind a context that is no longer than needed."""
+def questions(items: Sequence[EncodedItem], lengths: Sequence[int]) -> list[EncodedItem]:
+    """Those of `TASKS` and these lengths, behind a context that is no longer than needed."""
     longest = max(lengths)
     return [
         replace(item, request=replace(item.request, prefix=item.request.prefix[:longest]))
         for item in items
-        if item.asked.length in lengths and item.asked.question.task in TASKS
+        if item.item.length in lengths and item.item.question.task in TASKS
     ]
 
 
@@ -91,7 +91,7 @@ def answers_of(
     plan = plan_model(selection, spec, [])
     texts = make_contexts(target, target.filler.texts(problem.folders(selection.workspace)))
     texts = [with_controls(text) for text in texts]
-    ((_, items),) = build_items(target, texts, plan.tokenizer, context)
+    ((_, items),) = encoded_items(target, texts, plan.tokenizer, context)
     sample = items[0].request.prefix
     loading = Loading(spec, plan.checkpoint, selection.device, plan.dtype, sample=sample)
     scorer = find_backend(DEFAULT).load(loading)

@@ -13,6 +13,7 @@ from typing import Any, get_args
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from refusal import refuses
 
 import extract.recall.measurement as run_module
 from extract.backends.backend import Loading, Scored, TokenScores
@@ -20,18 +21,22 @@ from extract.checkpoints import Checkpoint
 from extract.models.loading import load_model
 from extract.planning.selection import select
 from extract.recall.contexts import HOPS, RIVALS, VALUES, Context, Question, make_contexts
-from extract.recall.items import Asked, Item, asked_in, build_items, describe_items, score_items
+from extract.recall.items import (
+    EncodedItem,
+    Item,
+    describe_items,
+    encoded_items,
+    items_of,
+    score_items,
+)
 from extract.recall.measurement import (
-    USABLE_CONTEXTS,
     items_path,
     measure_recall,
     recall_items_path,
     recall_target,
-    standard_error_note,
 )
 from extract.scoring.engine import Engine
 from extract.tokenization import load_tokenizer
-from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace, find_workspace
 from warehouse.probes.request import Request
 from warehouse.problem.models import ModelSpec
@@ -64,6 +69,7 @@ ALL_TASKS = TARGET.model_copy(
         "overall": "without_shortest",
     }
 )
+KEY_EVERY = "target.key_every"
 LONG = [(name, text * 4) for name, text in FILLER]
 
 
@@ -73,14 +79,12 @@ def spec_of(folder: Path) -> ModelSpec:
     )
 
 
-def items_of(folder: Path, target: RecallTarget = TARGET) -> tuple[list[Context], list[Item]]:
+def encoded_in(
+    folder: Path, target: RecallTarget = TARGET
+) -> tuple[list[Context], list[EncodedItem]]:
     contexts = make_contexts(target, FILLER if target.tasks == TARGET.tasks else LONG)
-    return contexts, items_in(folder, target, contexts)
-
-
-def items_in(folder: Path, target: RecallTarget, contexts: list[Context]) -> list[Item]:
     tokenizer = load_tokenizer(Checkpoint(folder, "r"), spec_of(folder))
-    return [item for _, items in build_items(target, contexts, tokenizer) for item in items]
+    return contexts, [e for _, part in encoded_items(target, contexts, tokenizer) for e in part]
 
 
 def test_equal_seeds_give_equal_contexts_and_names_are_unique() -> None:
@@ -108,17 +112,6 @@ def test_the_first_contexts_stay_when_there_are_more() -> None:
         assert make_contexts(target, LONG) == more[:2]
 
 
-def test_the_standard_error_of_enough_contexts_is_known_to_a_quarter() -> None:
-    """The formula against plain simulation, and where it is printed."""
-    errors = np.random.default_rng(0).normal(size=(20_000, USABLE_CONTEXTS)).std(axis=1, ddof=1)
-    assert errors.std() == pytest.approx(0.25, abs=0.01)
-    assert "±71% only" in standard_error_note(2)
-    assert "unknown" in standard_error_note(1)
-    assert standard_error_note(USABLE_CONTEXTS) == ""
-    whole = load_problem("minilong", find_workspace(Path(__file__))).target
-    assert isinstance(whole, RecallTarget) and whole.contexts >= USABLE_CONTEXTS
-
-
 def test_the_demo_asks_in_fewer_and_shorter_contexts() -> None:
     problem = load_problem("minilong", find_workspace(Path(__file__)))
     demo, whole = problem.demo, problem.target
@@ -139,12 +132,12 @@ def test_every_number_asked_for_was_stated_before(
     from transformers import AutoTokenizer
 
     folder = tiny_checkpoint("llama", bos)
-    contexts, items = items_of(folder)
+    contexts, items = encoded_in(folder)
     decode = AutoTokenizer.from_pretrained(folder).decode
-    lengths = [item.asked.length for item in items]
+    lengths = [item.item.length for item in items]
     assert lengths == [128] * 2 + [256] * 4 + [128] * 2 + [256] * 4
     for item in items:
-        request, asked = item.request, item.asked
+        request, asked = item.request, item.item
         assert len(request.prefix) == 256 and request.prefix_length == asked.length
         seen = decode(request.prefix[: asked.length])
         question = decode(request.ids[: request.first_target])
@@ -162,7 +155,7 @@ def told(context: Context, length: int) -> str:
     return "".join(context.facts[: length // ALL_TASKS.key_every])
 
 
-def solve(asked: Asked, facts: str) -> str:
+def solve(asked: Item, facts: str) -> str:
     """Answer a question from the planted sentences alone, by reading them."""
     prompt = asked.question.prompt
     if asked.question.task in ("single_key", "multi_key"):
@@ -184,7 +177,7 @@ def solve(asked: Asked, facts: str) -> str:
 
 def test_every_task_can_be_solved_from_the_context_so_far() -> None:
     contexts = make_contexts(ALL_TASKS.model_copy(update={"contexts": 6}), LONG)
-    asked = asked_in(ALL_TASKS, contexts)
+    asked = items_of(ALL_TASKS, contexts)
     assert {each.question.task for each in asked} == set(get_args(RecallTask))
     for each in asked:
         facts = told(contexts[each.context], each.length)
@@ -232,10 +225,10 @@ def test_each_task_has_every_place_in_turn() -> None:
 def test_the_question_of_every_item_of_every_model_is_stored(
     tiny_checkpoint: Callable[..., Path],
 ) -> None:
-    contexts, items = items_of(tiny_checkpoint(), ALL_TASKS)
+    contexts, items = encoded_in(tiny_checkpoint(), ALL_TASKS)
     table = describe_items(ALL_TASKS, contexts)
-    asked = [item.asked for item in items if not item.asked.question.rival]
-    assert table["item"].to_pylist() == [each.item for each in asked]
+    asked = [item.item for item in items if not item.item.question.rival]
+    assert table["item"].to_pylist() == [each.number for each in asked]
     assert table["task"].to_pylist() == [each.task for each in asked]
     for row, each in zip(table.to_pylist(), asked, strict=True):
         assert row["counts"] == (row["length"] > 640)
@@ -246,8 +239,8 @@ def test_the_question_of_every_item_of_every_model_is_stored(
         assert 0 <= row["depth"] <= 1
         block = each.question.block
         assert block * 128 / each.length <= row["depth"] <= (block + 1) * 128 / each.length
-    rivals = [item for item in items if item.asked.question.rival]
-    sizes = Counter((item.asked.context, item.asked.length) for item in rivals)
+    rivals = [item for item in items if item.item.question.rival]
+    sizes = Counter((item.item.context, item.item.length) for item in rivals)
     assert max(sizes.values()) == RIVALS
 
 
@@ -256,9 +249,9 @@ def test_controls_ask_for_planted_values_after_names_that_were_never_planted(
     tiny_checkpoint: Callable[..., Path], target: RecallTarget
 ) -> None:
     with_controls = target.model_copy(update={"control_keys": 3})
-    contexts, items = items_of(tiny_checkpoint(), with_controls)
-    bare = [item.asked for item in items_of(tiny_checkpoint(), target)[1]]
-    asked = [item.asked for item in items]
+    contexts, items = encoded_in(tiny_checkpoint(), with_controls)
+    bare = [item.item for item in encoded_in(tiny_checkpoint(), target)[1]]
+    asked = [item.item for item in items]
     key = [(each.context, each.length, each.question) for each in bare]
     kept = [each for each in asked if not each.question.control]
     assert [(each.context, each.length, each.question) for each in kept] == key
@@ -278,8 +271,7 @@ def test_controls_ask_for_planted_values_after_names_that_were_never_planted(
 
 def test_the_first_token_is_scored_apart(tiny_checkpoint: Callable[..., Path]) -> None:
     target = ALL_TASKS.model_copy(update={"score": "first_token", "contexts": 1})
-    contexts = make_contexts(target, LONG)
-    items = items_in(tiny_checkpoint(), target, contexts)
+    _, items = encoded_in(tiny_checkpoint(), target)
 
     class FirstAlone:
         """Ranks the first token of each answer first, and no other."""
@@ -299,25 +291,28 @@ def test_the_first_token_is_scored_apart(tiny_checkpoint: Callable[..., Path]) -
         assert words or (0 < row["token_accuracy"] < 1 and row["exact_match"] == 0)
 
 
-def test_scores_are_those_of_each_question_alone(tiny_checkpoint: Callable[..., Path]) -> None:
+@pytest.mark.parametrize("target", [TARGET, ALL_TASKS], ids=["single_key", "all tasks"])
+def test_scores_are_those_of_each_question_alone(
+    tiny_checkpoint: Callable[..., Path], target: RecallTarget
+) -> None:
     folder = tiny_checkpoint()
-    _, items = items_of(folder)
+    _, items = encoded_in(folder, target)
     model = load_model(Loading(spec_of(folder), Checkpoint(folder, "r"), "cpu", "float32"))
     engine = Engine(model, suffix_tokens=50)
-    table = score_items(engine, items, TARGET)
-    assert table.schema.equals(DOWNSTREAM) and table.num_rows == len(items)
+    table = score_items(engine, items, target)
+    assert table.schema.equals(DOWNSTREAM)
     engine.prefixes = "separate: asked for here"
-    alone = score_items(engine, items, TARGET)
+    alone = score_items(engine, items, target)
     for column in ("answer_nll", "token_accuracy", "exact_match"):
         np.testing.assert_allclose(table[column], alone[column], atol=1e-4)
-    assert set(table["task"].to_pylist()) == {"recall_128", "recall_256"}
+    assert len(set(table["task"].to_pylist())) == len(target.tasks) * len(target.lengths)
 
 
 class Knowing:
     """A scorer with given log-probabilities by the text of a question."""
 
-    def __init__(self, items: list[Item], nats: Callable[[Question], float]) -> None:
-        self.nats = {id(item.request): nats(item.asked.question) for item in items}
+    def __init__(self, items: list[EncodedItem], nats: Callable[[Question], float]) -> None:
+        self.nats = {id(item.request): nats(item.item.question) for item in items}
 
     def score(self, requests: Sequence[Request]) -> Iterator[Scored]:
         for request in requests:
@@ -338,27 +333,13 @@ def test_common_words_are_compared_with_words_listed_once(
     tiny_checkpoint: Callable[..., Path],
 ) -> None:
     target = ALL_TASKS.model_copy(update={"tasks": ("common_words", "single_key")})
-    _, items = items_of(tiny_checkpoint(), target)
+    _, items = encoded_in(tiny_checkpoint(), target)
     scorer = Knowing(items, lambda question: rare if question.rival else common)
     rows = score_items(scorer, items, target).to_pylist()  # type: ignore[arg-type]
     words = [row for row in rows if row["task"].startswith("common_words")]
     assert words and all(row["token_accuracy"] == row["score"] == share for row in words)
     assert all(row["exact_match"] == all_of_them for row in words)
     assert all(row["score"] == 0 for row in rows if row not in words)
-
-
-def test_answers_of_all_tasks_are_those_of_each_question_alone(
-    tiny_checkpoint: Callable[..., Path],
-) -> None:
-    folder = tiny_checkpoint()
-    _, items = items_of(folder, ALL_TASKS)
-    model = load_model(Loading(spec_of(folder), Checkpoint(folder, "r"), "cpu", "float32"))
-    engine = Engine(model)
-    table = score_items(engine, items, ALL_TASKS)
-    engine.prefixes = "separate: asked for here"
-    alone = score_items(engine, items, ALL_TASKS)
-    np.testing.assert_allclose(table["answer_nll"], alone["answer_nll"], atol=1e-4)
-    assert len(set(table["task"].to_pylist())) == len(get_args(RecallTask)) * 3
 
 
 def test_a_stopped_run_resumes_after_its_last_context(
@@ -380,7 +361,7 @@ def test_a_stopped_run_resumes_after_its_last_context(
         def counted(scorer: Any, items: Any, asked: Any) -> Any:
             if len(read) == stop_after:
                 raise KeyboardInterrupt
-            read.append(items[0].asked.context)
+            read.append(items[0].item.context)
             return real(scorer, items, asked)
 
         monkeypatch.setattr(run_module, "score_items", counted)
@@ -415,20 +396,17 @@ def test_a_stopped_run_resumes_after_its_last_context(
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "where"),
     [
-        ({"key_every": 32}, "a sentence takes"),
-        ({"lengths": (128, 2048)}, "characters; choose"),
-        (
-            {"lengths": (128, 1280), "key_every": 4, "tasks": ("single_key", "multi_key")},
-            "have names",
-        ),
-        ({"lengths": (128, 1280), "key_every": 8, "tasks": ("common_words",)}, "there are words"),
+        ({"key_every": 32}, KEY_EVERY),
+        ({"lengths": (128, 2048)}, "target.filler"),
+        ({"lengths": (128, 1280), "key_every": 4, "tasks": ("single_key", "multi_key")}, KEY_EVERY),
+        ({"lengths": (128, 1280), "key_every": 8, "tasks": ("common_words",)}, KEY_EVERY),
     ],
 )
 def test_impossible_targets_are_refused(
-    change: dict[str, object], words: str, tiny_checkpoint: Callable[..., Path]
+    change: dict[str, object], where: str, tiny_checkpoint: Callable[..., Path]
 ) -> None:
     target = TARGET.model_copy(update=change)
-    with pytest.raises(TokenmartError, match=words):
-        items_of(tiny_checkpoint(), target)
+    with refuses("impossible-target", where):
+        encoded_in(tiny_checkpoint(), target)
