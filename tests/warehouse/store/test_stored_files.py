@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -59,205 +59,153 @@ def file_of(store: Workspace, table: str, model: str = "good") -> Path:
     return next((path for path in files if f"model_id={model}" in path.parts), files[0])
 
 
-def bit_in_page(table: str, column: int, share: float) -> Callable[[Workspace], Path]:
-    def change(store: Workspace) -> Path:
-        path = file_of(store, table)
-        chunk = pq.read_metadata(path).row_group(0).column(column)
-        flip(path, chunk.data_page_offset + int(share * (chunk.total_compressed_size - 1)))
-        return path
-
-    change.__name__ = f"bit_in_{table}_column_{column}_at_{share}"
-    return change
+def flip_in_page(store: Workspace, table: str, column: int, share: float) -> Path:
+    path = file_of(store, table)
+    chunk = pq.read_metadata(path).row_group(0).column(column)
+    flip(path, chunk.data_page_offset + int(share * (chunk.total_compressed_size - 1)))
+    return path
 
 
-def bit_after(mark: bytes, offset: int = 0, table: str = "tokens") -> Callable[[Workspace], Path]:
+def flip_after(store: Workspace, mark: bytes, offset: int = 0, table: str = "tokens") -> Path:
     """A bit of the footer, counted from the end of a text in it."""
-
-    def change(store: Workspace) -> Path:
-        path = file_of(store, table)
-        flip(path, path.read_bytes().index(mark) + len(mark) + offset, 1)
-        return path
-
-    change.__name__ = f"bit_after_{mark.decode()}_{offset}_of_{table}"
-    return change
+    path = file_of(store, table)
+    flip(path, path.read_bytes().index(mark) + len(mark) + offset, 1)
+    return path
 
 
-def bit_from_end(offset: int) -> Callable[[Workspace], Path]:
-    def change(store: Workspace) -> Path:
-        path = file_of(store, "tokens")
-        flip(path, path.stat().st_size - offset)
-        return path
-
-    change.__name__ = f"bit_{offset}_before_the_end"
-    return change
+def flip_before_end(store: Workspace, offset: int) -> Path:
+    path = file_of(store, "tokens")
+    flip(path, path.stat().st_size - offset)
+    return path
 
 
-def exchanged(table: str, one: str = "good", other: str = "bad") -> Callable[[Workspace], Path]:
+def exchange(store: Workspace, table: str) -> Path:
     """The files of two models take each other's place."""
-
-    def change(store: Workspace) -> Path:
-        first, second = file_of(store, table, one), file_of(store, table, other)
-        assert first != second
-        aside = first.with_suffix(".aside")
-        first.rename(aside)
-        second.rename(first)
-        aside.rename(second)
-        return min(first, second)
-
-    change.__name__ = f"exchanged_{table}"
-    return change
+    first, second = file_of(store, table, "good"), file_of(store, table, "bad")
+    assert first != second
+    aside = first.with_suffix(".aside")
+    first.rename(aside)
+    second.rename(first)
+    aside.rename(second)
+    return min(first, second)
 
 
-def copied(table: str, key: str, name: str) -> Callable[[Workspace], Path]:
+def copy(store: Workspace, table: str, key: str) -> Path:
     """A file is also found under another problem, model or condition."""
-
-    def change(store: Workspace) -> Path:
-        path = file_of(store, table)
-        parts = [f"{key}={name}" if part.startswith(f"{key}=") else part for part in path.parts]
-        other = Path(*parts)
-        other.parent.mkdir(parents=True)
-        shutil.copy2(path, other)
-        return other
-
-    change.__name__ = f"copied_{table}_to_{key}_{name}"
-    return change
+    path = file_of(store, table)
+    parts = [f"{key}=other" if part.startswith(f"{key}=") else part for part in path.parts]
+    other = Path(*parts)
+    other.parent.mkdir(parents=True)
+    shutil.copy2(path, other)
+    return other
 
 
-def content(make: Callable[[bytes], bytes], name: str) -> Callable[[Workspace], Path]:
-    def change(store: Workspace) -> Path:
-        path = file_of(store, "tokens")
-        path.write_bytes(make(path.read_bytes()))
-        return path
-
-    change.__name__ = name
-    return change
+def edit_bytes(store: Workspace, make: Callable[[bytes], bytes]) -> Path:
+    path = file_of(store, "tokens")
+    path.write_bytes(make(path.read_bytes()))
+    return path
 
 
-def rewritten(make: Callable[[pa.Table], pa.Table], name: str) -> Callable[[Workspace], Path]:
+def rewrite(store: Workspace, make: Callable[[pa.Table], pa.Table]) -> Path:
     """Another program writes the table; its footer keeps what a program would copy."""
-
-    def change(store: Workspace) -> Path:
-        path = file_of(store, "tokens")
-        pq.write_table(make(pq.read_table(path, partitioning=None)), path)
-        return path
-
-    change.__name__ = name
-    return change
+    path = file_of(store, "tokens")
+    pq.write_table(make(pq.read_table(path, partitioning=None)), path)
+    return path
 
 
-def of_another_time(store: Workspace) -> Path:
-    """A file of the same place, size and time as the one before; only its bytes differ."""
+def same_size_and_time(store: Workspace) -> Path:
     path = file_of(store, "downstream")
     find_faults(store)
-    stat = path.stat()
-    data = bytearray(path.read_bytes())
-    data[60] ^= 1
-    path.write_bytes(data)
-    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    flip(path, 60, 1)
     return path
 
 
-def two_pages_exchanged(store: Workspace) -> Path:
-    """Two blocks of the data take each other's place."""
-    path = file_of(store, "tokens")
-    data = path.read_bytes()
-    path.write_bytes(data[:4] + data[84:164] + data[4:84] + data[164:])
-    return path
-
-
-def renamed(store: Workspace) -> Path:
+def move(store: Workspace) -> Path:
     path = file_of(store, "tokens")
     return path.rename(path.with_name("other.parquet"))
 
 
-def beside_the_folders(store: Workspace) -> Path:
-    other = store.tokens / "tokens.parquet"
-    shutil.copy(file_of(store, "tokens"), other)
-    return other
+def copy_beside_the_folders(store: Workspace) -> Path:
+    return Path(shutil.copy(file_of(store, "tokens"), store.tokens / "tokens.parquet"))
 
 
-def footer_of_another(store: Workspace) -> Path:
-    """The data of one model with the footer of the other."""
+def take_footer_of_another(store: Workspace) -> Path:
     path, other = file_of(store, "tokens"), file_of(store, "tokens", "bad")
     data, foreign = path.read_bytes(), other.read_bytes()
-    length = int.from_bytes(foreign[-8:-4], "little") + 8
-    own = int.from_bytes(data[-8:-4], "little") + 8
+    length, own = (int.from_bytes(each[-8:-4], "little") + 8 for each in (foreign, data))
     path.write_bytes(data[:-own] + foreign[-length:])
     return path
 
 
-def documents_of_another_shape(store: Workspace) -> Path:
+def add_documents_of_another_shape(store: Workspace) -> Path:
     other = store.documents / "problem=mine" / "documents.parquet"
     other.parent.mkdir(parents=True)
     pq.write_table(pa.table({"doc_id": [0], "text": ["mine"]}), other)
     return other
 
 
-def another_type(table: pa.Table) -> pa.Table:
+def rank_as_text(table: pa.Table) -> pa.Table:
     place = table.schema.get_field_index("rank")
     return table.set_column(place, "rank", table["rank"].cast(pa.string()))
 
 
-DAMAGE: list[Callable[[Workspace], Path]] = [
-    bit_in_page("tokens", 7, 0.5),  # logprob
-    bit_in_page("tokens", 7, 1.0),
-    bit_in_page("tokens", 9, 0.5),  # rank
-    bit_in_page("tokens", 0, 0.0),  # header of the page
-    bit_in_page("documents", 5, 0.9),  # text
-    bit_in_page("models", 4, 0.5),  # parameters
-    bit_in_page("downstream", 4, 0.5),  # score
-    bit_after(b"seconds"),
-    bit_after(b'"logprob'[1:], 1),
-    bit_after(b"tokenmart.units", -4),
-    bit_after(b"tokenmart.sha256", 2),  # first digit of the checksum
-    bit_after(b"tokenmart.sha256", -1),  # the key
-    bit_after(b"tokenmart.sha256", 1),  # its length
-    bit_after(b"tokenmart.place", -3),
-    bit_after(b"tokenmart.place", 12),
-    bit_after(b"tokenmart.place", 12, "models"),
-    bit_from_end(1),  # PAR1
-    bit_from_end(5),  # length of the footer, high byte
-    bit_from_end(8),  # low byte
-    bit_from_end(30),
-    exchanged("tokens"),
-    exchanged("models"),
-    exchanged("downstream"),
-    copied("tokens", "problem", "mine"),
-    copied("tokens", "model_id", "stranger"),
-    copied("tokens", "condition", "other"),
-    copied("documents", "problem", "mine"),
-    copied("models", "model_id", "stranger"),
-    copied("downstream", "problem", "mine"),
-    content(lambda data: data[:-20], "truncated"),
-    content(lambda data: data[: len(data) // 2], "half"),
-    content(lambda data: b"", "empty"),
-    content(lambda data: data + b"\0", "longer"),
-    content(lambda data: data[:200] + data[300:], "hole"),
-    content(lambda data: data[:100] + bytes(64) + data[164:], "zeroed_block"),
-    content(lambda data: b"model,token\ngood,1\n", "another_format"),
-    rewritten(lambda table: table.replace_schema_metadata(None), "without_ledger"),
-    rewritten(lambda table: table.drop_columns(["rank"]), "without_a_column"),
-    rewritten(lambda table: table.append_column("logits", table["rank"]), "another_column"),
-    rewritten(another_type, "another_type"),
-    rewritten(lambda table: pa.concat_tables([table, table]), "more_rows"),
-    rewritten(lambda table: table.slice(1), "fewer_rows"),
-    of_another_time,
-    two_pages_exchanged,
-    renamed,
-    beside_the_folders,
-    footer_of_another,
-    documents_of_another_shape,
+DAMAGE: list[tuple[Any, ...]] = [
+    (flip_in_page, "tokens", 7, 0.5),  # logprob
+    (flip_in_page, "tokens", 7, 1.0),
+    (flip_in_page, "tokens", 9, 0.5),  # rank
+    (flip_in_page, "tokens", 0, 0.0),  # header of the page
+    (flip_in_page, "documents", 5, 0.9),  # text
+    (flip_in_page, "models", 4, 0.5),  # parameters
+    (flip_in_page, "downstream", 4, 0.5),  # score
+    (flip_after, b"seconds"),
+    (flip_after, b'"logprob'[1:], 1),
+    (flip_after, b"tokenmart.units", -4),
+    (flip_after, b"tokenmart.sha256", 2),  # first digit of the checksum
+    (flip_after, b"tokenmart.sha256", -1),  # the key
+    (flip_after, b"tokenmart.sha256", 1),  # its length
+    (flip_after, b"tokenmart.place", -3),
+    (flip_after, b"tokenmart.place", 12),
+    (flip_after, b"tokenmart.place", 12, "models"),
+    (flip_before_end, 1),  # PAR1
+    (flip_before_end, 5),  # length of the footer, high byte
+    (flip_before_end, 8),  # low byte
+    (flip_before_end, 30),
+    *((exchange, table) for table in ("tokens", "models", "downstream")),
+    *((copy, "tokens", key) for key in ("problem", "model_id", "condition")),
+    (copy, "documents", "problem"),
+    (copy, "models", "model_id"),
+    (copy, "downstream", "problem"),
+    (edit_bytes, lambda data: data[:-20]),
+    (edit_bytes, lambda data: data[: len(data) // 2]),
+    (edit_bytes, lambda data: b""),
+    (edit_bytes, lambda data: data + b"\0"),
+    (edit_bytes, lambda data: data[:200] + data[300:]),
+    (edit_bytes, lambda data: data[:100] + bytes(64) + data[164:]),
+    (edit_bytes, lambda data: data[:4] + data[84:164] + data[4:84] + data[164:]),
+    (edit_bytes, lambda data: b"model,token\ngood,1\n"),
+    (rewrite, lambda table: table.replace_schema_metadata(None)),
+    (rewrite, lambda table: table.drop_columns(["rank"])),
+    (rewrite, lambda table: table.append_column("logits", table["rank"])),
+    (rewrite, rank_as_text),
+    (rewrite, lambda table: pa.concat_tables([table, table])),
+    (rewrite, lambda table: table.slice(1)),
+    (same_size_and_time,),
+    (move,),
+    (copy_beside_the_folders,),
+    (take_footer_of_another,),
+    (add_documents_of_another_shape,),
 ]
 
 
-@pytest.mark.parametrize("change", DAMAGE, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("damaged", DAMAGE, ids=lambda each: each[0].__name__)
 @pytest.mark.parametrize("looked_before", [False, True])
 def test_no_number_comes_from_a_damaged_store(
-    filled: Workspace, change: Callable[[Workspace], Path], looked_before: bool
+    filled: Workspace, damaged: tuple[Any, ...], looked_before: bool
 ) -> None:
     if looked_before:
         assert find_faults(filled) == []
-    path = change(filled)
+    change, *details = damaged
+    path = change(filled, *details)
     with pytest.raises(StorageError) as caught:
         connect_for_queries(filled)
     assert (caught.value.code, caught.value.where) == ("damaged-file", str(path))
@@ -270,7 +218,7 @@ def test_every_reader_refuses_a_flipped_bit(
     shutil.copy(ROOT / "data" / "problems" / "minilong.yml", filled.problems)
     before = CliRunner().invoke(cli, ["sql", query, "--format", "csv"])
     assert before.exit_code == 0, before.output
-    path = bit_in_page("tokens", 7, 0.5)(filled)
+    path = flip_in_page(filled, "tokens", 7, 0.5)
     idea = ["correlate", "--problem", "minilong", "--name", "mine", "--sql", query]
     for words in (["sql", query], idea):
         refused = CliRunner().invoke(cli, words)
@@ -318,18 +266,13 @@ def test_a_file_that_is_unchanged_is_read_once(
     assert len(read) == 1 + len(list(filled.data.rglob("*=*/*.parquet")))
 
 
-def test_a_damaged_file_is_never_remembered_as_intact(filled: Workspace) -> None:
-    path = bit_in_page("models", 4, 0.5)(filled)
-    for _ in range(3):
-        assert [fault.path for fault in find_faults(filled)] == [path]
-
-
 @pytest.mark.parametrize("memory", [b"", b"[]", b"{", b'{"rules": 1}', b'{"files": {"a": 1}}'])
 def test_a_damaged_memory_is_no_memory(filled: Workspace, memory: bytes) -> None:
     (filled.cache / "verified_files.json").parent.mkdir(parents=True, exist_ok=True)
     (filled.cache / "verified_files.json").write_bytes(memory)
-    path = bit_in_page("models", 4, 0.5)(filled)
-    assert [fault.path for fault in find_faults(filled)] == [path]
+    path = flip_in_page(filled, "models", 4, 0.5)
+    for _ in range(3):  # never remembered as intact
+        assert [fault.path for fault in find_faults(filled)] == [path]
 
 
 def test_a_table_without_a_nullable_column_is_read_with_nulls(filled: Workspace) -> None:
@@ -344,9 +287,8 @@ def test_merging_never_gives_damage_a_new_checksum(filled: Workspace) -> None:
     path = published_path(filled, *KEYS)
     (unit,) = [u for u in read_ledger(path).units if u.doc_id == 0]
     rows = read_rows(path)
-    later = SimpleNamespace(**{**vars(unit), "doc_id": 7})
-    write_unit(filled, type(unit)(**vars(later)), rows.slice(0, 0), rounded=False)
-    bit_in_page("tokens", 7, 0.5)(filled)
+    write_unit(filled, replace(unit, doc_id=7), rows.slice(0, 0), rounded=False)
+    flip_in_page(filled, "tokens", 7, 0.5)
     before = path.read_bytes()
     with pytest.raises(StorageError) as caught:
         publish(filled, *KEYS)
@@ -434,12 +376,6 @@ def test_a_state_belongs_to_one_problem(filled: Workspace) -> None:
     assert states(filled).keys() == {"minilong", "mine"}
     flip(file_of(filled, "models"), 50)
     assert state_of(filled, "minilong") != before
-
-
-def test_memory_is_one_entry_a_file(filled: Workspace) -> None:
-    find_faults(filled)
-    found = json.loads((filled.cache / "verified_files.json").read_bytes())
-    assert len(found["files"]) == len(list(filled.data.rglob("*=*/*.parquet")))
 
 
 @pytest.mark.slow

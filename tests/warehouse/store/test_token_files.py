@@ -22,7 +22,7 @@ from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_to_parquet
 from warehouse.store import parquet_files
 from warehouse.store import token_files as store
-from warehouse.store.ledger import UnitRecord, content_sha256, read_ledger, read_units
+from warehouse.store.ledger import read_ledger, read_units
 from warehouse.store.schema import TOKENS, UNITS_KEY
 from warehouse.store.token_files import (
     as_stored,
@@ -72,15 +72,6 @@ def test_a_published_file_is_read_alike_by_arrow_and_duckdb(workspace: Workspace
         f"where decode(key) = '{UNITS_KEY.decode()}'"
     ).fetchall()
     assert json.loads(ledger)["common"]["doc_id"] == 0
-
-
-def test_the_record_hashes_what_is_stored(workspace: Workspace) -> None:
-    rows = make_rows(0, 100)
-    write_unit(workspace, make_unit(0, rows), rows)
-    (path,) = pending(workspace)
-    (unit,) = read_units(path)
-    assert unit.content_sha256 == content_sha256(pq.read_table(path, partitioning=None))
-    assert read_ledger(path).altered == ()
 
 
 def test_a_later_pending_unit_replaces_an_earlier_one(workspace: Workspace) -> None:
@@ -224,26 +215,18 @@ def test_processes_that_publish_in_parallel_lose_nothing(workspace: Workspace) -
 
 
 @pytest.mark.parametrize(
-    ("number", "words"),
-    [
-        (errno.ENOSPC, "disk is full"),
-        (errno.EDQUOT, "quota is used up"),
-        (errno.EROFS, "read-only"),
-        (errno.EACCES, "no permission"),
-        (errno.EIO, "can't be written"),
-    ],
+    "number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO]
 )
-def test_failures_to_write_are_one_line(
-    number: int, words: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+def test_a_failed_write_leaves_nothing(
+    number: int, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
     rows = make_rows(0, 10)
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(StorageError, match=words) as caught:
+    with pytest.raises(StorageError):
         write_unit(workspace, make_unit(0, rows), rows)
-    assert "\n" not in caught.value.format_message()
     assert not list(workspace.data.rglob("*.tmp")) and not pending(workspace)
 
 
@@ -267,22 +250,7 @@ def test_ten_bytes_a_row(workspace: Workspace) -> None:
     assert sizes["logprob"] < 2.8 and sizes["top_logprob"] < 2.8 and sizes["entropy"] < 2.4
 
 
-def test_altered_records_are_distinguished(workspace: Workspace) -> None:
-    units: list[UnitRecord] = []
-    for doc_id in range(3):
-        rows = make_rows(doc_id, 10)
-        unit = replace(make_unit(doc_id, rows), seconds=1.25 + doc_id)
-        write_unit(workspace, unit, rows)
-    publish(workspace, *KEYS)
-    path = published_path(workspace, *KEYS)
-    content = path.read_bytes()
-    at = content.index(b'"seconds":2.25')
-    path.write_bytes(content[: at + 10] + b"9" + content[at + 11 :])
-    units = list(read_ledger(path).altered)
-    assert [unit.doc_id for unit in units] == [1]
-
-
-def test_what_units_have_in_common_is_written_once_and_reads_alike_everywhere(
+def test_what_units_have_in_common_is_written_once_and_an_altered_record_is_found(
     workspace: Workspace,
 ) -> None:
     for doc_id in range(3):
@@ -297,8 +265,7 @@ def test_what_units_have_in_common_is_written_once_and_reads_alike_everywhere(
         shown = connection.sql("from units order by doc_id").to_arrow_table().to_pylist()
     for unit, row in zip(units, shown, strict=True):
         assert {**asdict(unit), "finished_at": None} == {**row, "finished_at": None}
-
-
-def test_rows_without_units_are_an_empty_table() -> None:
-    assert as_stored(TOKENS.empty_table()).equals(TOKENS.empty_table())
-    assert isinstance(as_stored(make_rows(0, 3)), pa.Table)
+    content = path.read_bytes()
+    at = content.index(b'"seconds":2.25')
+    path.write_bytes(content[: at + 10] + b"9" + content[at + 11 :])
+    assert [unit.doc_id for unit in read_ledger(path).altered] == [1]
