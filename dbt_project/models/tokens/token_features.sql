@@ -12,8 +12,11 @@
         = 'tokenization_id not in (select distinct built.tokenization_id from ' ~ this ~ ' as built)' -%}
 {%- endif %}
 
+-- What is sorted holds no text: a document is a number until the last step.
 with units as (
-    select distinct on (tokenization_id) *
+    select distinct on (tokenization_id)
+        *,
+        hash(problem, doc_id) as document
     from {{ ref('token_units') }}
     where is_tokenization
         and {{ is_new }}
@@ -28,14 +31,20 @@ documents as (
 ),
 
 words as (
-    select * from {{ ref('words') }}
+    select
+        *,
+        hash(problem, doc_id) as document
+    from {{ ref('words') }}
 ),
 
 tokens as (
     select
-        all_tokens.*,
         units.tokenization_id,
-        units.tokenizer_sha256
+        units.document,
+        all_tokens.position,
+        all_tokens.token_id,
+        all_tokens.char_start,
+        all_tokens.char_end
     from all_tokens
     inner join units using (problem, model_id, condition, doc_id)
 ),
@@ -43,17 +52,15 @@ tokens as (
 -- Bytes before a character are counted from the beginning of its stretch of 200 characters.
 cut as (
     select
-        problem,
-        doc_id,
+        hash(problem, doc_id) as document,
         regexp_extract_all(text, '(?s).{1,200}') as texts
     from documents
-    where (problem, doc_id) in (select (units.problem, units.doc_id) from units)
+    where hash(problem, doc_id) in (select units.document from units)
 ),
 
 numbered as (
     select
-        problem,
-        doc_id,
+        document,
         unnest(range(len(texts) + 1)) as number,
         unnest(list_append(texts, '')) as text
     from cut
@@ -61,14 +68,13 @@ numbered as (
 
 stretches as (
     select
-        problem,
-        doc_id,
+        document,
         number,
         text,
         strlen(text) = length(text) as is_ascii,
         coalesce(
             sum(strlen(text)) over (
-                partition by problem, doc_id
+                partition by document
                 order by number
                 rows between unbounded preceding and 1 preceding
             ),
@@ -96,12 +102,10 @@ with_bytes as (
         ) as byte_end
     from tokens
     left join stretches as at_start
-        on tokens.problem = at_start.problem
-        and tokens.doc_id = at_start.doc_id
+        on tokens.document = at_start.document
         and tokens.char_start // 200 = at_start.number
     left join stretches as at_end
-        on tokens.problem = at_end.problem
-        and tokens.doc_id = at_end.doc_id
+        on tokens.document = at_end.document
         and tokens.char_end // 200 = at_end.number
 ),
 
@@ -110,25 +114,25 @@ neighbours as (
     select
         *,
         max(byte_end) over (
-            document
+            text_order
             rows between unbounded preceding and 1 preceding
         ) as bytes_covered,
         coalesce(
-            char_start = lag(char_start) over document
-            or char_end = lag(char_end) over document
-            or char_start = lead(char_start) over document
-            or char_end = lead(char_end) over document,
+            char_start = lag(char_start) over text_order
+            or char_end = lag(char_end) over text_order
+            or char_start = lead(char_start) over text_order
+            or char_end = lead(char_end) over text_order,
             false
         ) as shares_character,
-        hash(token_id, lag(token_id) over document) as bigram,
+        hash(token_id, lag(token_id) over text_order) as bigram,
         hash(
             token_id,
-            lag(token_id, 1) over document,
-            lag(token_id, 2) over document,
-            lag(token_id, 3) over document
+            lag(token_id, 1) over text_order,
+            lag(token_id, 2) over text_order,
+            lag(token_id, 3) over text_order
         ) as fourgram
     from with_bytes
-    window document as (partition by tokenization_id order by position)
+    window text_order as (partition by tokenization_id order by position)
 ),
 
 repeats as (
@@ -159,8 +163,7 @@ in_words as (
         found.char_end >= repeats.char_end as is_in_word
     from repeats
     asof left join words as found
-        on repeats.problem = found.problem
-        and repeats.doc_id = found.doc_id
+        on repeats.document = found.document
         and repeats.char_end - 1 >= found.char_start
 ),
 
@@ -177,9 +180,9 @@ word_positions as (
 token_features as (
     select
         in_words.tokenization_id,
-        in_words.problem,
-        in_words.tokenizer_sha256,
-        in_words.doc_id,
+        units.problem,
+        units.tokenizer_sha256,
+        units.doc_id,
         in_words.position,
         in_words.byte_start,
         in_words.byte_end,
@@ -201,6 +204,7 @@ token_features as (
         in_words.bigram_distance,
         in_words.fourgram_distance
     from in_words
+    inner join units using (tokenization_id)
     left join word_positions as last_time
         on in_words.is_in_word
         and in_words.tokenization_id = last_time.tokenization_id
