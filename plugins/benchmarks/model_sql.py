@@ -1,7 +1,8 @@
 """Run the dbt project's SQL models on given tables, without dbt, in about a second.
 
 The models are those of dbt_project; this module only replaces `ref`, `source`, `var` and `config`.
-Tests compare the results with the marts that dbt builds.
+Statistics that need final scores are in `analyses/`, which dbt doesn't build: a metric could read
+its target there.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class ModelSql:
         variables: Mapping[str, object] | None = None,
     ) -> None:
         self._connection = connection
-        plugins = [folder / "dbt" / "models" for folder in folders()]
+        plugins = [folder / "dbt" / name for folder in folders() for name in ("models", "analyses")]
         self._models = [workspace.dbt_project / "models", *plugins]
         self._variables = dict(variables or {})
         self._built: set[str] = set()

@@ -95,7 +95,13 @@ BENCHMARK_SCORES = pa.schema(
         field("benchmark", pa.string(), "task, or text of a validation loss"),
         field("metric", pa.string(), "scoring method, e.g. accuracy or bpb"),
         field("direction", pa.string(), "which scores are better: higher or lower"),
-        field("score", pa.float64(), "the score of the checkpoint"),
+        field(
+            "score",
+            pa.float64(),
+            "the score of the checkpoint; null later than the problem's "
+            "predict, if it has a target",
+            True,
+        ),
         field("stderr", pa.float64(), "sampling standard error of the score", True),
     ]
 )

@@ -162,6 +162,31 @@ def collect(
     write_out(out, as_csv(rows), f" ({size}); checkpoints: {names}")
 
 
+@e2lm.command(short_help="List the signal statistics of a problem's benchmarks.")
+@click.option(
+    "--problem", required=True, help="Name of a problem of kind table, or path of its .yml file."
+)
+@click.option("--statistic", help="Only this one, such as decision_accuracy@5%; highest first.")
+@JSON
+def signal(problem: str, statistic: str | None, as_json: bool) -> None:
+    """List the signal statistics of a problem's benchmarks, in every scoring method.
+
+    \b
+    tokenmart e2lm signal --problem ladder --statistic decision_accuracy@5%
+    tokenmart e2lm signal --problem ladder --json
+    """
+    from plugins.benchmarks.e2lm.scores import problem_signal
+    from warehouse.paths import find_workspace
+    from warehouse.sql.output import print_table
+
+    rows = problem_signal(problem, find_workspace(), statistic)
+    if as_json:
+        click.echo(as_text(rows))
+    else:
+        names = ("benchmark", "metric", "model", "statistic", "value", "reason")
+        print_table(list(names), [tuple(row[name] for name in names) for row in rows], wide=False)
+
+
 @e2lm.command(short_help="Write an HTML page for a table of scores.")
 @click.option("--problem", help="Name of a problem of kind table, or path of its .yml file.")
 @click.option(

@@ -25,7 +25,7 @@ _DEFINITIONS = (
     "the runs as early ones do. CS: lead of runs on science data over runs on web data.",
     "decides: share of pairs of runs that the last early checkpoint orders as the last one does. "
     "SNR: spread of the final scores over the noise of the last checkpoints.",
-    'Formulas: tokenmart sql "from signal_statistics", docs/explanation/signal_of_benchmarks.md',
+    "Formulas: docs/explanation/signal_of_benchmarks.md",
 )
 
 _Row = tuple[str, str, Entry]

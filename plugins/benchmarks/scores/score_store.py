@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plugins.benchmarks.schema import BENCHMARK_TABLES, MODEL_SCORES
+from plugins.benchmarks.schema import BENCHMARK_SCORES, BENCHMARK_TABLES, MODEL_SCORES
 from plugins.benchmarks.scores.metric_directions import Direction
 from plugins.benchmarks.scores.score_table import (
     direction_notes,
@@ -159,7 +159,8 @@ def _predicting(
 def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> None:
     """Write a problem's table to the data folder.
 
-    The target is stored in `downstream`, like all targets; no metric reads it.
+    The target is stored in `downstream`, like all targets; no metric reads it. Scores that are
+    later than those to predict from aren't stored.
 
     Raises:
         StorageError: the disk is full or the folder can't be written.
@@ -168,7 +169,7 @@ def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> 
     over_training = workspace.store / "benchmark_scores" / folder / "scores.parquet"
     of_models = workspace.store / "model_scores" / folder / "scores.parquet"
     ranks_models = brought.scores.schema.equals(MODEL_SCORES)
-    write_table(of_models if ranks_models else over_training, brought.scores)
+    write_table(of_models if ranks_models else over_training, _without_later(brought))
     earlier = over_training if ranks_models else of_models  # written for another problem file
     with storage_errors(earlier):
         earlier.unlink(missing_ok=True)
@@ -183,6 +184,48 @@ def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> 
                 path.unlink()
     for path, items in targets.items():
         write_table(path, items)
+
+
+def _without_later(brought: BroughtScores) -> pa.Table:
+    """The scores, null where they are later than what the target is predicted from.
+
+    Earlier ones are at most at the last share of training in `predict`, or of runs of its sizes.
+    """
+    facts = brought.facts.to_pylist()[0]
+    if facts["target_metric"] is None or not brought.scores.schema.equals(BENCHMARK_SCORES):
+        return brought.scores
+    shares, sizes = [], []
+    for name in facts["predict_from"].split(","):
+        try:
+            shares.append(float(name))
+        except ValueError:
+            sizes.append(name)
+    with duckdb.connect() as connection:
+        connection.register("scores", brought.scores)
+        rows = connection.sql(
+            """
+            with placed as (
+                select
+                    *,
+                    coalesce(tokens, step, 0) as progress,
+                    -- 1e-9: see int_benchmark_stages
+                    coalesce(size in (select unnest($sizes)), false)
+                    or progress / max(progress) over (partition by model_id) <= $share + 1e-9
+                        as is_earlier
+                from scores
+            )
+
+            select
+                * exclude (progress, is_earlier) replace (
+                    if(is_earlier, score, null) as score,
+                    if(is_earlier, stderr, null) as stderr
+                )
+            from placed
+            order by benchmark, metric, model_id, tokens, step
+            """,
+            params={"sizes": sizes, "share": max(shares, default=-1.0)},
+        )
+        return rows.to_arrow_table().cast(BENCHMARK_SCORES)
 
 
 def stored_scores(workspace: Workspace, problem: str) -> Path | None:

@@ -23,6 +23,7 @@ from warehouse.files import sha256_file
 from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.spec import load_problem, load_ranked
 from warehouse.sql.connection import connect_to_parquet
+from warehouse.sql.dataframes import query
 from warehouse.sql.targets import connect_to_targets
 
 SHIPPED = find_workspace(Path(__file__))
@@ -127,6 +128,27 @@ def test_runs_are_ranked_where_shares_predict(workspace: Workspace) -> None:
     store_scores(read_table(problem, workspace), workspace, problem.name)
     models = load_ranked("runs", workspace).ranked_models
     assert len(models) == 6 and {model.family for model in models} == {"x", "y", "z"}
+
+
+@pytest.mark.parametrize(
+    ("predict", "target", "earlier"),
+    [
+        ("{sizes: [small]}", "{kind: table, metric: acc, size: large}", {0.11, 0.21, 0.31}),
+        ("{shares: [0.5]}", "{kind: table, metric: acc}", {0.12, 0.22, 0.32}),
+        ("{shares: [0.4]}", "{kind: table, metric: acc}", set()),
+    ],
+)
+def test_scores_later_than_those_that_predict_are_not_in_any_table(
+    workspace: Workspace, predict: str, target: str, earlier: set[float]
+) -> None:
+    text = PROBLEM.replace("{sizes: [small]}", predict)
+    text = text.replace("{kind: table, metric: acc, size: large}", target)
+    problem = find_table(write(workspace, text), workspace)
+    assert problem is not None
+    store_scores(read_table(problem, workspace), workspace, problem.name)
+    rows = query("select score from benchmark_scores").to_pylist()
+    assert len(rows) == len(ROWS) - 1
+    assert {row["score"] for row in rows} - {None} == earlier
 
 
 def test_a_narrower_target_leaves_nothing_of_the_earlier_one(workspace: Workspace) -> None:
@@ -421,3 +443,13 @@ def find_own(name: str, workspace: Workspace) -> TableProblem:
     found = find_table(name, workspace)
     assert found is not None
     return found
+
+
+def test_statistics_of_a_problem_are_listed_the_highest_first(workspace: Workspace) -> None:
+    command = ["e2lm", "signal", "--problem", write(workspace), "--statistic"]
+    done = CliRunner().invoke(cli, [*command, "decision_accuracy@small>large", "--json"])
+    rows = json.loads(done.stdout)
+    assert [(row["benchmark"], row["value"]) for row in rows] == [("q", 1.0), ("r", 1.0)]
+    done = CliRunner().invoke(cli, [*command, "snrr"], standalone_mode=False)
+    assert isinstance(done.exception, TokenmartError)
+    assert (done.exception.code, done.exception.where) == ("unknown-statistic", "--statistic")

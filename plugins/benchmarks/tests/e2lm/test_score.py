@@ -317,9 +317,8 @@ def test_the_number_of_pairs_and_reasons_are_printed(write: Write) -> None:
 
 
 def test_every_reason_code_has_words() -> None:
-    models = ROOT / "plugins" / "benchmarks" / "dbt" / "models" / "benchmarks"
-    names = ("marts/benchmark_signal", "intermediate/int_series_order",
-             "intermediate/int_final_ranking")  # fmt: skip
+    models = ROOT / "plugins" / "benchmarks" / "dbt" / "analyses"
+    names = ("benchmark_signal", "int_series_order", "int_final_ranking")
     sql = " ".join((models / f"{name}.sql").read_text() for name in names)
     assert {code for code in REASONS if not code.startswith("no_s") or code == "no_shared"} <= {
         *re.findall(r"'([a-z_]+)'", sql), "no_sq", "no_rc", "no_cs"
