@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -25,12 +23,10 @@ from warehouse.sources.checkpoint_files import (
     PICKLED,
     SAFETENSORS,
     gguf_header,
-    is_mask_buffer,
     text_config,
 )
 from warehouse.sources.folders import ProblemFolders
 
-_FLOATS = {"F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2"}
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 SMALLEST_FORWARD = 512 * 2**20
@@ -61,9 +57,9 @@ def model_size(
 ) -> ModelSize | None:
     """The size of a model, or None if unknown.
 
-    From its own files, as far as they are here: config.json of a folder, and the headers of its
-    weights. Then from the problem file: `shape`, `parameters`. At last from the size of its weight
-    files, at two bytes a weight.
+    From its own files, as far as they are here: config.json of a folder and the size of its weight
+    files, in the dtype of the configuration; the header of a GGUF file. Else from the problem file:
+    `shape`, `parameters`.
 
     Args:
         spec: the model of the problem file.
@@ -72,12 +68,13 @@ def model_size(
         problem: name of the problem, whose lock file has the commit of a repository.
     """
     path = folder or spec.present(ProblemFolders(workspace, problem))
-    configured = counted = guessed = None
+    configured = counted = None
     if path is not None and path.is_dir():
-        configured = ModelShape.of_config(text_config(path))
-        files = list(path.glob(SAFETENSORS))
-        counted = _weights_in(files)
-        guessed = sum(file.stat().st_size for file in files or path.glob(PICKLED)) // 2 or None
+        config = text_config(path)
+        configured = ModelShape.of_config(config)
+        files = list(path.glob(SAFETENSORS)) or path.glob(PICKLED)
+        dtype = str(config.get("dtype") or config.get("torch_dtype"))
+        counted = sum(file.stat().st_size for file in files) // BYTES.get(dtype, 2) or None
     elif path is not None:
         counted = _weights_in_gguf(path, file_stamp(path))
     stated = spec.parameters
@@ -88,29 +85,8 @@ def model_size(
         return ModelSize(stated if near and stated else parameters, configured)
     if spec.shape is not None:
         return ModelSize(stated or counted or count_parameters(spec.shape), spec.shape)
-    known = stated or counted or guessed
+    known = stated or counted
     return None if known is None else ModelSize(known, ModelShape.assumed(known), assumed=True)
-
-
-def _weights_in(files: Sequence[Path]) -> int | None:
-    """Number of weights in safetensors files; None where they are quantised or can't be read."""
-    from safetensors import SafetensorError, safe_open
-
-    count = 0
-    try:
-        for file in files:
-            with safe_open(file, framework="numpy") as tensors:
-                for name in tensors.keys():  # noqa: SIM118 - it has no iterator
-                    part = tensors.get_slice(name)
-                    dtype, shape = part.get_dtype(), part.get_shape()
-                    if is_mask_buffer(dtype, shape):
-                        continue
-                    if dtype not in _FLOATS:
-                        return None
-                    count += math.prod(shape)
-    except (OSError, SafetensorError):
-        return None
-    return count or None
 
 
 @lru_cache(maxsize=64)

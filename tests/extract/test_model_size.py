@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ import numpy as np
 import pytest
 import yaml
 from click.testing import CliRunner
-from safetensors.numpy import save_file
 
 from extract.cli import extract, status
 from extract.planning.memory import ModelSize, model_size
@@ -102,31 +102,21 @@ def test_a_local_model_is_as_large_as_its_configuration_says(
     assert other == size
 
 
-def test_stored_masks_are_no_weights(workspace: Workspace, tmp_path: Path) -> None:
-    """GPT-NeoX's BOOL `attention.bias`, GPT-2's float `attn.bias`: neither is quantised."""
-    folder = tmp_path / "neox"
-    folder.mkdir()
-    tensors = {
-        "embed_out.weight": np.zeros((50, 8), dtype=np.float16),
-        "layers.0.attention.bias": np.ones((1, 1, 16, 16), dtype=bool),
-        "h.0.attn.bias": np.ones((1, 1, 16, 16), dtype=np.float32),
-    }
-    spec = spec_of({"kind": "local", "path": str(folder)})
-    save_file(tensors, folder / "model.safetensors")
-    found = model_size(spec, workspace, folder)
-    assert found is not None and found.parameters == 400
-    save_file({"w": np.zeros((50, 8), dtype=np.uint8)}, folder / "model.safetensors")
-    found = model_size(spec, workspace, folder)
-    assert found is None or found.parameters != 400
-
-
+@pytest.mark.parametrize(
+    ("config", "parameters"),
+    [
+        ({"model_type": "unheard-of"}, 1_000_000),
+        ({"model_type": "unheard-of", "dtype": "bfloat16"}, 1_000_000),
+        ({"model_type": "unheard-of", "torch_dtype": "float32"}, 500_000),
+    ],
+)
 def test_without_a_known_configuration_the_files_of_weights_are_weighed(
-    workspace: Workspace, tmp_path: Path
+    config: dict[str, str], parameters: int, workspace: Workspace, tmp_path: Path
 ) -> None:
-    (tmp_path / "config.json").write_text('{"model_type": "unheard-of"}')
+    (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "model.safetensors").write_bytes(bytes(2_000_000))
     size = model_size(spec_of({"kind": "local", "path": str(tmp_path)}), workspace)
-    assert size is not None and (size.parameters, size.assumed) == (1_000_000, True)
+    assert size is not None and (size.parameters, size.assumed) == (parameters, True)
 
 
 @pytest.mark.parametrize("content", [b"", b"GGUF", b"not a model at all" * 9])
