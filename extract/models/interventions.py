@@ -60,7 +60,9 @@ def apply(model: Any, spec: ModelSpec) -> None:
         if of_weights and is_offloaded(model):
             raise TokenmartError(
                 f"{spec.full_id}: interventions.{change.kind} needs all weights in memory, and the "
-                "device map keeps a part on disk; use --device cpu or a larger machine"
+                "device map keeps a part on disk; use --device cpu or a larger machine",
+                code="impossible-intervention",
+                where=f"interventions.{change.kind}",
             )
         if isinstance(change, NoiseIntervention):
             _add_noise(model, change)
@@ -85,7 +87,9 @@ def _rope_parameters(config: Any, spec: ModelSpec, what: str) -> dict[str, Any]:
     if not found:
         raise TokenmartError(
             f"{spec.full_id}: {what} needs rotary embeddings in layers with full attention, and "
-            f"{type(config).__name__} has none; remove it"
+            f"{type(config).__name__} has none; remove it",
+            code="impossible-intervention",
+            where=what,
         )
     return found
 
@@ -132,7 +136,9 @@ def _quantize(model: Any, spec: ModelSpec, change: QuantizeIntervention) -> None
             if parameter.shape[-1] % change.group:
                 raise TokenmartError(
                     f"{spec.full_id}: interventions.quantize: group {change.group} does not "
-                    f"divide the {parameter.shape[-1]} inputs of {name}; give another"
+                    f"divide the {parameter.shape[-1]} inputs of {name}; give another",
+                    code="impossible-intervention",
+                    where="interventions.quantize",
                 )
             with torch.no_grad():
                 parameter.copy_(quantized(parameter, change.bits, change.group))
@@ -163,7 +169,9 @@ def _heat_attention(model: Any, spec: ModelSpec, change: TemperatureIntervention
         if not hasattr(layer.self_attn, "scaling"):
             raise TokenmartError(
                 f"{spec.full_id}: interventions.attention_temperature: the attention of "
-                f"{type(model).__name__} keeps no scaling of its logits; remove it"
+                f"{type(model).__name__} keeps no scaling of its logits; remove it",
+                code="impossible-intervention",
+                where="interventions.attention_temperature",
             )
         layer.self_attn.scaling = layer.self_attn.scaling / change.temperature  # type: ignore[operator]
 
@@ -175,7 +183,9 @@ def _drop_layers(model: Any, spec: ModelSpec, change: DropLayersIntervention) ->
     if outside or len({index % count for index in change.layers}) >= count:
         raise TokenmartError(
             f"{spec.full_id}: interventions.drop_layers: {outside or list(change.layers)} of "
-            f"{count} layers; give indices from {-count} to {count - 1} and leave one layer"
+            f"{count} layers; give indices from {-count} to {count - 1} and leave one layer",
+            code="impossible-intervention",
+            where="interventions.drop_layers",
         )
     dropped = {index % count for index in change.layers}
     kept = [index for index in range(count) if index not in dropped]

@@ -8,7 +8,7 @@ conversions) calls `load_weights`, which refuses both.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,9 @@ def load_weights(folder: Path, who: str, **options: Any) -> LoadedWeights:
             f"{who}: {folder} contains an adapter ({ADAPTER}) next to the weights, which "
             "transformers applies to them where peft is installed; merge it and give the merged "
             "checkpoint, or give a copy of the folder without its adapter_* files as "
-            "`source: {kind: local}`"
+            "`source: {kind: local}`",
+            code="adapter-beside-weights",
+            where=folder / ADAPTER,
         )
     mapping, record = _without_wrappers([] if "gguf_file" in options else _names(folder), who)
     model, found = AutoModelForCausalLM.from_pretrained(
@@ -74,27 +76,33 @@ def load_weights(folder: Path, who: str, **options: Any) -> LoadedWeights:
         **({"key_mapping": mapping} if mapping else {}),
         **options,
     )
-    refuse_incomplete(who, found["missing_keys"], found["unexpected_keys"], model)
-    _refuse_shapes(who, found["mismatched_keys"])
+    refuse_incomplete(who, found["missing_keys"], found["unexpected_keys"])
+    mismatched = found["mismatched_keys"]
+    shapes = {name: f"{[*stored]}, not {[*wanted]}" for name, stored, wanted in mismatched}
+    if shapes:
+        name = min(shapes)
+        raise TokenmartError(
+            f"{who}: {len(shapes)} tensors of its files don't have the shapes that its config.json "
+            f"gives, the first is {name} {shapes[name]}; correct `source` or `revision`",
+            code="other-shapes",
+            where=name,
+        )
     if found["error_msgs"]:
         raise TokenmartError(
-            f"{who}: its weights can't be loaded ({listed(found['error_msgs'])}); fetch the model "
-            "again"
+            f"{who}: its weights can't be loaded ({listed(found['error_msgs'])})",
+            code="unreadable-weights",
+            where=folder,
         )
     return LoadedWeights(model.eval(), record)
 
 
-def refuse_incomplete(
-    who: str, missing: Collection[str], unexpected: Collection[str], model: Any = None
-) -> None:
-    """Stop unless files and model (of transformers, if there is one) have the same tensors.
+def refuse_incomplete(who: str, missing: Collection[str], unexpected: Collection[str]) -> None:
+    """Stop unless files and model have the same tensors.
 
     Raises:
         TokenmartError: tensors are missing from the files, or unknown to the model; with the first
-            names and the remedy.
+            names, and the first as its place.
     """
-    if not missing and not unexpected:
-        return
     parts = []
     if missing:
         parts.append(f"lack {len(missing)} of its tensors ({listed(sorted(missing))})")
@@ -102,33 +110,13 @@ def refuse_incomplete(
         parts.append(
             f"have {len(unexpected)} that it has no place for ({listed(sorted(unexpected))})"
         )
-    raise TokenmartError(
-        f"{who}: its files {' and '.join(parts)}; {_remedy(missing, unexpected, model)}"
-    )
-
-
-def _remedy(missing: Collection[str], unexpected: Collection[str], model: Any) -> str:
-    if any("lora_" in name or "base_layer" in name for name in unexpected):
-        return "merge the adapter into its base and give the merged checkpoint"
-    heads = {"lm_head.weight", *(getattr(model, "_tied_weights_keys", None) or ())}
-    if missing and not unexpected and set(missing) <= heads:
-        return (
-            "if its head is its embeddings, set `tie_word_embeddings: true` in its config.json, "
-            "else fetch the checkpoint with its head"
-        )
-    if missing and unexpected:
-        return "save it again with the names of its architecture, or correct its config.json"
-    if missing:
-        return "fetch the model again, or correct `source` or `revision`"
-    return "correct its config.json (its architecture, or the number of layers), or `source`"
-
-
-def _refuse_shapes(who: str, mismatched: Iterable[Any]) -> None:
-    other = [f"{name} {list(there)}, not {list(asked)}" for name, there, asked in mismatched]
-    if other:
+    if parts:
         raise TokenmartError(
-            f"{who}: tensors of its files don't have the shapes that its config.json gives "
-            f"({listed(sorted(other))}); correct `source` or `revision`, or fetch the model again"
+            f"{who}: its files {' and '.join(parts)}; give the whole checkpoint (an adapter merged "
+            "into its base), or correct its config.json (tie_word_embeddings, if its head is its "
+            "embeddings)",
+            code="incomplete-weights",
+            where=min([*missing] or [*unexpected]),
         )
 
 
@@ -163,7 +151,9 @@ def _without_wrappers(names: Sequence[str], who: str) -> tuple[dict[str, str], s
     if double:
         raise TokenmartError(
             f"{who}: its files have {len(double)} tensors twice, plain and wrapped "
-            f"({listed(double)}); keep one of them"
+            f"({listed(double)}); keep one of them",
+            code="tensors-twice",
+            where=double[0],
         )
     changed = sum(before != after for before, after in zip(names, inner, strict=True))
     removed = ", ".join(f'"{each}"' for each in [*found, *([PARALLEL] if parallel else [])])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 import yaml
 from click.testing import CliRunner
 from gguf import GGUFWriter
+from refusal import refuses
 from safetensors.torch import load_file, save_file
 from tiny_models import make_checkpoint
 from tiny_runs import ok, one_line_error, run
@@ -67,31 +67,37 @@ def spec_of(folder: Path, kind: str = "local") -> ModelSpec:
     return ModelSpec(full_id="org/m", family="f", source=source)  # type: ignore[arg-type]
 
 
-REFUSED = {
-    "one missing": (_without(DOWN), rf"lack 1 of its tensors \({DOWN}\); fetch"),
-    "no head": (_without("lm_head.weight"), r"\(lm_head.weight\); if .*tie_word_embeddings"),
-    "no embeddings": (_without("model.embed_tokens.weight"), r"model\.embed_tokens\.weight"),
+LAYER_2 = "model.layers.2.input_layernorm.weight"
+HEAD, MISSING = "lm_head.weight", "incomplete-weights"
+REFUSED: dict[str, tuple[Callable[[Tensors], Tensors], str, str]] = {
+    "one missing": (_without(DOWN), MISSING, DOWN),
+    "no head": (_without(HEAD), MISSING, HEAD),
+    "no embeddings": (_without(EMBEDDINGS := "model.embed_tokens.weight"), MISSING, EMBEDDINGS),
     "a layer missing": (
         lambda weights: {n: t for n, t in weights.items() if ".layers.2." not in n},
-        r"lack 9 of its tensors \(model\.layers\.2\.input_layernorm.* and 6 more\)",
+        MISSING,
+        LAYER_2,
     ),
     "other names": (
         _renamed(lambda name: name.replace("mlp", "ffn")),
-        r"lack 9 .*and have 9 that it has no place for \(model\.layers\.0\.ffn.*names of its arch",
+        MISSING,
+        "model.layers.0.mlp.down_proj.weight",
     ),
-    "another prefix": (_renamed(lambda name: f"student.{name}"), r"lack 30 .*have 30"),
-    "one name more": (_more("v_head.weight"), r"have 1 that .*\(v_head\.weight\); correct its con"),
-    "a layer more": (_more("model.layers.3.mlp.up_proj.weight"), r"number of layers"),
+    "another prefix": (_renamed(lambda name: f"student.{name}"), MISSING, HEAD),
+    "one name more": (_more("v_head.weight"), MISSING, "v_head.weight"),
+    "a layer more": (_more(MORE := "model.layers.3.mlp.up_proj.weight"), MISSING, MORE),
     "an adapter within": (
         _renamed(lambda n: n.replace("q_proj.weight", "q_proj.base_layer.weight")),
-        r"merge the adapter",
+        MISSING,
+        "model.layers.0.self_attn.q_proj.weight",
     ),
-    "another shape": (_cut, rf"{re.escape(DOWN)} \[31, 48\], not \[32, 48\]"),
+    "another shape": (_cut, "other-shapes", DOWN),
     "the same twice": (
         lambda weights: weights | {f"_orig_mod.{n}": t.clone() for n, t in weights.items()},
-        r"30 tensors twice, plain and wrapped \(lm_head",
+        "tensors-twice",
+        HEAD,
     ),
-    "nothing": (lambda weights: {}, r"lack 30 of its tensors"),
+    "nothing": (lambda weights: {}, MISSING, HEAD),
 }
 
 WRAPPED = {
@@ -107,17 +113,15 @@ WRAPPED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_other_tensors_are_refused_with_the_first_names(
+def test_other_tensors_are_refused(
     case: str, tmp_path: Path, tiny_checkpoint: Callable[..., Path]
 ) -> None:
-    change, words = REFUSED[case]
+    change, code, where = REFUSED[case]
     folder = write(tmp_path / "m", tiny_checkpoint(), change)
     # in memory, and by a look at the files that reads no weights
     for options in ({}, {"device_map": "meta"}):
-        with pytest.raises(TokenmartError, match=words) as caught:
+        with refuses(code, where):
             load_weights(folder, "org/m", **options)
-        message = caught.value.format_message()
-        assert message.startswith("org/m: ") and "\n" not in message
 
 
 @pytest.mark.parametrize("case", WRAPPED)
@@ -265,7 +269,7 @@ def test_a_shard_without_a_tensor_of_its_index(
     workspace: Workspace, sharded: Callable[..., Path]
 ) -> None:
     spec = spec_of(sharded(DOWN))
-    with pytest.raises(TokenmartError, match=rf"lack 1 of its tensors \({DOWN}\)"):
+    with pytest.raises(TokenmartError, match=DOWN):
         load_model(Loading(spec, find_checkpoint(spec, workspace, "tiny"), "cpu", "float32"))
 
 
@@ -287,7 +291,7 @@ def test_an_adapter_next_to_whole_weights_is_not_applied_to_them(
     adapter = {"peft_type": "LORA", "r": 1, "target_modules": ["q_proj"]}
     (folder / "adapter_config.json").write_text(json.dumps(adapter))
     for options in ({}, {"device_map": "meta"}):
-        with pytest.raises(TokenmartError, match=r"org/m: .* contains an adapter .*; merge it"):
+        with refuses("adapter-beside-weights", str(folder / "adapter_config.json")):
             load_weights(folder, "org/m", **options)
 
 
