@@ -55,6 +55,8 @@ from warehouse.plugins import added, each_of  # noqa: E402
 
 if TYPE_CHECKING:
     from analysis.ranking.ideas import correlate as correlate
+    from analysis.report.notebook import open as open
+    from analysis.report.notebook import show as show
     from warehouse.sql.dataframes import cookbook as cookbook
     from warehouse.sql.dataframes import metric_values as metric_values
     from warehouse.sql.dataframes import query as query
@@ -66,7 +68,9 @@ FUNCTIONS = {
     "cookbook": "warehouse.sql.dataframes",
     "correlate": "analysis.ranking.ideas",
     "metric_values": "warehouse.sql.dataframes",
+    "open": "analysis.report.notebook",
     "query": "warehouse.sql.dataframes",
+    "show": "analysis.report.notebook",
     "tokens": "warehouse.sql.dataframes",
 }
 """Name that `import tokenmart` offers → the module that defines it."""

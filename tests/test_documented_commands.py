@@ -228,7 +228,6 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
 }
 FEWER = {
     "correlate": ["--resamples", "100", "--top", "3"],
-    "report": ["--resamples", "100"],
     "select": ["--splits", "20"],
     "submit": ["--resamples", "100"],
     "verify": ["--resamples", "100"],

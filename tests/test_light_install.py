@@ -154,8 +154,8 @@ def test_plain_dbt_builds_and_every_question_is_answered(light: Light) -> None:
     assert light.ok(*asked).count("lab--model-") == MODELS
     ranked = light.ok("tokenmart", "correlate", "--problem", "synthetic.yml", "--resamples", "200")
     assert "Baseline: perplexity/bits_per_byte, rho " in ranked
-    light.ok("tokenmart", "report", "--problem", "synthetic.yml", "--resamples", "200")
-    assert (light.workspace / "report.html").stat().st_size > 1e5
+    light.ok("tokenmart", "report", "--problem", "synthetic.yml")
+    assert (light.workspace / "report.html").stat().st_size > 2e4
     status = light.ok("tokenmart", "status", "--problem", "synthetic.yml")
     assert status.count("lab/model-") >= MODELS
     elsewhere = light.workspace / "notebooks"

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from rich.console import Console
 from sql_samples import unit
 
-from analysis.report.terminal_viewer import print_view
+from analysis.report.shading import print_view
 from analysis.report.viewer import Reading, Segment, View
 from tokenmart import cli, main
 from warehouse.errors import TokenmartError, visible
@@ -148,7 +148,7 @@ def test_a_document_in_the_viewer() -> None:
     view = View("p", 0, f"[bold]{EVIL}", 0, text, (reading,))
     console = Console(width=400, force_terminal=False)
     with console.capture() as capture:
-        print_view(console, view, "logprob", keys_only=False)
+        print_view(console, view, "logprob")
     shown = capture.get()
     assert harmless(shown)
     assert f"a{SHOWN}[red]b[/red]:smile:" in shown

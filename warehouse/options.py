@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from warehouse.paths import Workspace
 
 FILE = click.Path(path_type=Path)
 PROBLEM_HELP = "Name of the problem, or path of its .yml file"
@@ -34,20 +37,44 @@ def required_problem(context: click.Context, parameter: click.Parameter, given: 
     raise click.UsageError(f"--problem is missing; {problems_here(find_workspace())}", context)
 
 
+def newest_problem(workspace: Workspace) -> str | None:
+    """The value of `--problem` for the problem that was extracted last; None before any was."""
+    from warehouse.paths import problem_argument
+
+    files = workspace.tokens.glob("problem=*/*/*/tokens.parquet")
+    newest = max(((file.stat().st_mtime_ns, file.parts[-4]) for file in files), default=None)
+    if newest is None:
+        return None
+    name = newest[1].partition("=")[2]
+    return problem_argument(name, workspace) or f"{name}.yml"
+
+
+def problem_or_newest(problem: str | None, workspace: Workspace) -> str:
+    """The given problem, or the one extracted last.
+
+    Raises:
+        TokenmartError: none is given, and nothing was extracted.
+    """
+    from warehouse.errors import TokenmartError
+
+    found = problem or newest_problem(workspace)
+    if found is None:
+        raise TokenmartError(
+            "problem: name one; nothing was extracted here", code="no-problem", where="problem"
+        )
+    return found
+
+
 def last_problem(context: click.Context, parameter: click.Parameter, given: str | None) -> str:
     """The value of `--problem`, by default the problem that was extracted last, which is said."""
     if given is not None:
         return given
     from warehouse.errors import visible
-    from warehouse.paths import find_workspace, problem_argument
+    from warehouse.paths import find_workspace
 
-    workspace = find_workspace()
-    files = workspace.tokens.glob("problem=*/*/*/tokens.parquet")
-    newest = max(((file.stat().st_mtime_ns, file.parts[-4]) for file in files), default=None)
-    if newest is None:
+    value = newest_problem(find_workspace())
+    if value is None:
         return required_problem(context, parameter, None)
-    name = newest[1].partition("=")[2]
-    value = problem_argument(name, workspace) or f"{name}.yml"
     click.echo(visible(f"--problem {value} (extracted last)"), err=True)
     return value
 

@@ -23,6 +23,7 @@ from analysis.ranking.results import rank_metrics
 from analysis.statistics.correlations import MINIMUM_POINTS, number
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.metrics.tries import Kind, Try
+from warehouse.options import problem_or_newest
 from warehouse.paths import find_workspace
 from warehouse.problem.spec import load_ranked
 from warehouse.sql.dataframes import Kind as TableKind
@@ -140,8 +141,8 @@ def idea_from_rows(
 
 
 def correlate(
-    values: Mapping[str, float | None] | ArrowTable | None,
-    target: str,
+    values: Mapping[str, float | None] | ArrowTable | None = None,
+    target: str | None = None,
     *,
     name: str = "idea",
     better: Direction = "higher",
@@ -157,7 +158,8 @@ def correlate(
         values: a mapping of model to number, or a table (pandas, polars, Arrow, DuckDB) with the
             columns model_id and value, and variant to give several metrics; models by model_id or
             full id. None for the metrics that `tokenmart dbt build` computed, alone.
-        target: the problem whose target is used: its name, or the path of its problem file.
+        target: the problem whose target is used: its name, or the path of its problem file; None
+            for the problem that was extracted last.
         name: of the metric given by `values`.
         better: which of `values` are better, `higher` or `lower`; lower ones are negated first.
         seed: of the random numbers behind intervals and p-values.
@@ -180,7 +182,7 @@ def correlate(
     if better not in ("higher", "lower"):
         raise TokenmartError(f"better {better!r}: use 'higher' or 'lower'")
     workspace = find_workspace()
-    problem = load_ranked(target, workspace)
+    problem = load_ranked(problem_or_newest(target, workspace), workspace)
     ideas = []
     if values is not None:
         table = _table(values)

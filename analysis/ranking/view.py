@@ -198,6 +198,14 @@ def notes(ranking: Ranking, rows: Sequence[Row]) -> list[str]:
     return found
 
 
+def full_notes(ranking: Ranking) -> list[str]:
+    """All notes on a ranking: its rows, the choice among them, and on what it rests."""
+    found = notes(ranking, ranking.rows)
+    if ranking.choice:
+        found += [_choice_text(ranking), *_choice_notes(ranking)]
+    return [*found, exploratory_line(ranking.registered), tested_text(ranking)]
+
+
 def _more(rows: Sequence[Row]) -> str:
     return f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
 
@@ -294,7 +302,7 @@ def print_ranking(
         said += [exploratory_line(ranking.registered), tested_text(ranking), *EXPLANATION]
     cells = [*_CELLS[:4], *([_BEST] if choosing else []), *_CELLS[4:]]
     for count in range(top, 0, -1):
-        shown = _leading(ranking, rows, count)
+        shown = leading(ranking, rows, count)
         with console.capture() as capture:
             print_notes(console, answer_lines(ranking), "bold")
             console.print()
@@ -326,7 +334,7 @@ def _name(ranking: Ranking, row: Row) -> str:
     return f"{row.column.name} {found}".strip()
 
 
-def _leading(ranking: Ranking, rows: Sequence[Row], top: int) -> list[Row]:
+def leading(ranking: Ranking, rows: Sequence[Row], top: int) -> list[Row]:
     """Ideas, then the first `top` others, preregistered before others, and the baseline."""
     first = {r.said.metric.name for r in ranking.registered if r.said.counts}
     ideas = [row for row in rows if row.column.kind != "variant"]

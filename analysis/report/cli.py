@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from analysis.options import RESAMPLES, SEED
-from warehouse.errors import visible
+from analysis.options import SEED
 from warehouse.options import FILE, FORCE_OTHER, LAST_PROBLEM
 from warehouse.terminal import file_size
 
 if TYPE_CHECKING:
-    from analysis.report.viewer import Measure
+    from analysis.report.shading import Measure
 
 TERMINAL_CHARACTERS = 2000
 CHARACTERS_BEFORE = 200
 """Shown before the first shaded token."""
-FIGURES_OF_THE_PAGE = 7
-FEWEST_SCORED = 3
-"""Models with a target score; fewer have no correlation, and the report shows models alone."""
+EXAMPLE_CHARACTERS = 20_000
+"""Of the document beside the report."""
 OWN_PAGE = b'<meta name="generator" content="tokenmart">'
 """In the head of every page: one may replace another without --force."""
 
@@ -36,59 +34,58 @@ OWN_PAGE = b'<meta name="generator" content="tokenmart">'
 )
 @FORCE_OTHER
 @click.option("--figures", type=FILE, help="Also write each figure as PNG and SVG to this folder.")
-@RESAMPLES
 @SEED
-def report(
-    problem: str, out: Path, force: bool, figures: Path | None, resamples: int, seed: int
-) -> None:
-    """Write the report of a problem: one HTML file that needs no network.
+def report(problem: str, out: Path, force: bool, figures: Path | None, seed: int) -> None:
+    """Write the report of a problem: an HTML page that needs no network.
 
-    The page begins with a table of models and metrics. Without a target it compares models only.
+    It has the conclusion, the best metric and the baseline against the target, the metrics, their
+    values and the cost. A second page beside it, NAME-tokens.html, shows the first document with
+    the tokens of two models shaded. Without a target scores of models are compared only.
 
     \b
     tokenmart report --problem minilong --out report.html
     tokenmart report --problem minilong --figures figures/
     """
-    from analysis.ranking.loading import load_table, load_target, record_tested
-    from analysis.report.data import detailed_rows, gather
+    from analysis.ranking.loading import record_tested
+    from analysis.report.data import gather
     from analysis.report.drawing import file_png, file_svg
-    from analysis.report.overview import overview
-    from analysis.report.page import figure_files, report_page
+    from analysis.report.page import report_charts, report_page
+    from analysis.report.shading import view_page
+    from analysis.report.viewer import example_view
     from warehouse.files import refuse_protected, write_whole
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
     from warehouse.progress import progress_bar
 
     workspace = find_workspace()
-    refuse_protected(out, workspace, force=force, own=OWN_PAGE)
+    beside = out.with_name(f"{out.stem}-tokens.html")
+    for page in (out, beside):
+        refuse_protected(page, workspace, force=force, own=OWN_PAGE)
     if figures is not None:
         refuse_protected(figures, workspace, "--figures")
     chosen = load_ranked(problem, workspace)
-    scored = len(load_target(chosen, workspace)[0]) if chosen.target is not None else 0
-    enough = scored >= FEWEST_SCORED
-    table = load_table(chosen, workspace) if enough else None
-    steps = FIGURES_OF_THE_PAGE + (detailed_rows(table) if table else 0)
-    with progress_bar(steps, "steps") as progress:
-        data = gather(table, workspace, seed, resamples, progress) if table else None
-        settings = {"seed": seed, "resamples": resamples}
-        found = overview(chosen, workspace, table, settings, scored)
-        page = report_page(found, data, progress)
-    if table is not None:
-        record_tested(table, workspace)
-    write_whole(out, page)
-    click.echo(f"written {out} ({file_size(len(page.encode()))})")
-    if data is None:
-        click.echo(f"no target: {found.run.why_no_target}; models and metrics only")
-    if figures is not None:
-        charts = figure_files(found, data)
-        with progress_bar(len(charts), "figures") as progress:
+    data = gather(chosen, workspace, seed)
+    view = example_view(chosen, workspace, data.models, EXAMPLE_CHARACTERS)
+    if view is not None:
+        write_whole(beside, view_page(view, "logprob"))
+    charts = report_charts(data)
+    with progress_bar(len(charts), "figures") as progress:
+        text = report_page(data, charts, "" if view is None else beside.name, progress)
+        if data.ranking is not None:
+            record_tested(data.ranking.table, workspace)
+        write_whole(out, text)
+        if figures is not None:
             for name, chart in charts.items():
-                progress(f"files: {name}", 1)
+                progress(f"files: {name}", 0)
                 write_whole(figures / f"{name}.svg", file_svg(chart))
                 write_whole(figures / f"{name}.png", file_png(chart))
+    if data.ranking is None:
+        click.echo(f"no target: {data.no_target}")
+    click.echo(f"written {out} ({file_size(len(text.encode()))})")
+    if view is not None:
+        click.echo(f"written {beside}")
+    if figures is not None:
         click.echo(f"written {figures} (PNG and SVG)")
-    if found.run.viewer:
-        click.echo(visible(f"next: {found.run.viewer}"))
 
 
 @click.command()
@@ -112,9 +109,6 @@ def report(
     "--condition", help="Window condition that the gain is relative to; default: the first."
 )
 @click.option(
-    "--keys-only", is_flag=True, help="Shade only LongPPL's key tokens (in the terminal)."
-)
-@click.option(
     "--start",
     type=int,
     help="First character to show; default: 0, or in the terminal with --measure gain "
@@ -133,7 +127,6 @@ def show(
     models: tuple[str, ...],
     measure: Measure,
     condition: str | None,
-    keys_only: bool,
     start: int | None,
     characters: int | None,
     out: Path | None,
@@ -147,21 +140,14 @@ def show(
         --measure gain --out tokens.html
     """
 
-    from analysis.report.terminal_viewer import print_view
-    from analysis.report.viewer import (
-        first_shaded,
-        load_view,
-        view_page,
-        why_no_gain,
-    )
+    from analysis.report.shading import print_view, view_page
+    from analysis.report.viewer import first_shaded, load_view
     from warehouse.errors import TokenmartError
     from warehouse.files import refuse_protected, write_whole
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
     from warehouse.terminal import terminal_console
 
-    if len(models) > 2:
-        raise TokenmartError(f"--model {models[2]}: give one model or two, not {len(models)}")
     workspace = find_workspace()
     if out is not None:
         refuse_protected(out, workspace, force=force, own=OWN_PAGE)
@@ -171,10 +157,15 @@ def show(
         whole = load_view(chosen, workspace, document, models, 0, None, condition)
         start = max(0, first_shaded(whole) - CHARACTERS_BEFORE)
     view = load_view(chosen, workspace, document, models, start or 0, length, condition)
-    if measure == "gain" and all(reading.gain_condition is None for reading in view.readings):
-        raise TokenmartError(f"{chosen.name}: {why_no_gain(view, workspace)}")
+    if measure == "gain" and not view.has_gain:
+        raise TokenmartError(
+            f"{view.title}: no token has a gain; extract a window condition whose context is "
+            "shorter than the text that is read, and run `tokenmart dbt build`",
+            code="no-gain",
+            where="--measure",
+        )
     if out is None:
-        print_view(terminal_console(), view, measure, keys_only)
+        print_view(terminal_console(), view, measure)
         return
     page = view_page(view, measure)
     write_whole(out, page)

@@ -2,116 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from analysis.ranking.results import LEAD_LEVEL
-from analysis.ranking.view import answer_lines, exploratory_line
+from analysis.ranking.view import EXPLANATION, answer_lines, full_notes, leading
 from analysis.report import figures
 from analysis.report.data import ReportData
-from analysis.report.drawing import (
-    HALF,
-    WIDE,
-    Chart,
-    Drawing,
-    drawn,
-    family_colours,
-    html_pages,
-    variable_of,
-)
-from analysis.report.overview import Overview
+from analysis.report.drawing import Chart, html_pages, page_svg
+from analysis.statistics.correlations import Interval
 from warehouse.progress import Progress
 
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
-@dataclass(frozen=True)
-class Figure:
-    """A figure: the name of its file and in the templates, what it shows, its width on the page."""
-
-    name: str
-    title: str
-    width: int
-    draw: Callable[[int], Chart]
+FIRST_ROWS = 10
+"""Of the leaderboard; the others can be unfolded."""
 
 
-def report_page(overview: Overview, data: ReportData | None, progress: Progress) -> str:
-    """The whole page; without `data`, models and metrics only."""
+def report_page(data: ReportData, charts: dict[str, Chart], viewer: str, progress: Progress) -> str:
+    """The whole page.
+
+    Args:
+        data: of the problem.
+        charts: those of `report_charts`.
+        viewer: name of the file with the token viewer beside the page; empty without one.
+        progress: called for each chart.
+    """
+    drawn: dict[str, Markup] = {}
+    for name, chart in charts.items():
+        progress(f"figures: {name}", 1)
+        drawn[name] = page_svg(chart, name.replace("_", " "))
     pages = html_pages()
+    pages.filters["ends"] = _ends
+    ranking = data.ranking
     return pages.get_template("report.html.j2").render(
-        overview=overview,
         data=data,
-        ranking=data.ranking if data else None,
-        drawings=_drawings(overview, data, progress),
-        family_keys=_family_keys(overview),
-        answers=answer_lines(data.ranking) if data else [],
-        exploratory=exploratory_line(data.ranking.registered) if data else "",
-        LEAD_LEVEL=LEAD_LEVEL,
+        ranking=ranking,
+        charts=drawn,
+        viewer=viewer,
+        family_keys=figures.family_colours(model.family for model in data.models),
+        answers=answer_lines(ranking) if ranking else [],
+        notes=full_notes(ranking) if ranking else [],
+        explanation=EXPLANATION,
+        best=ranking and (ranking.best or ranking.rows[0]),
+        first_rows=leading(ranking, ranking.rows, FIRST_ROWS) if ranking else [],
     )
 
 
-def figure_files(overview: Overview, data: ReportData | None) -> dict[str, Chart]:
-    """File name (without ending) → chart, for `--figures`."""
-    return {figure.name: figure.draw(WIDE) for figure in _figures(overview, data)}
-
-
-def _drawings(
-    overview: Overview, data: ReportData | None, progress: Progress
-) -> dict[str, Drawing]:
-    found = {}
-    for figure in _figures(overview, data):
-        if data and figure.name == "best_metric" and data.best is data.ranking.baseline:
-            continue  # the page shows the two side by side
-        progress(f"figures: {figure.name}", 1)
-        name = f"{figure.name}-title"
-        found[figure.name] = drawn(figure.draw, figure.width, name, figure.title)
+def report_charts(data: ReportData) -> dict[str, Chart]:
+    """Name → chart, of those that have something to show."""
+    numbers = data.numbers
+    colours = figures.family_colours(model.family for model in data.models)
+    found: dict[str, Chart] = {}
+    if ranking := data.ranking:
+        best = ranking.best or ranking.rows[0]
+        for name, row in (("best_metric", best), ("baseline", ranking.baseline)):
+            if row is not None and (name == "best_metric" or row is not best):
+                found[name] = figures.scatter_figure(
+                    ranking.table, row, numbers, colours, ranking.seed
+                )
+    along: dict[str, list[dict[str, Any]]] = {}
+    for band in data.profiles:
+        gain = band["gain"] is not None
+        along.setdefault(f"gain_profile_{band['condition']}" if gain else "nll_profile", []).append(
+            band
+        )
+    for name, bands in sorted(along.items(), key=lambda item: item[0] != "nll_profile"):
+        if len({band["position"] for band in bands}) > 1:
+            what = "nll" if name == "nll_profile" else "gain"
+            found[name] = figures.profile_figure(bands, what, numbers, colours)
     return found
 
 
-def _figures(overview: Overview, data: ReportData | None) -> list[Figure]:
-    """Every figure that has something to show."""
-    found = _target_figures(overview.families, data) if data else []
-    along = ": mean per position, one line per model"
-    draw = partial(figures.profile_figure, overview.families)
-    if overview.profiles:
-        title = f"NLL after the whole document so far{along}"
-        found.append(Figure("nll_profile", title, HALF, partial(draw, overview.profiles, "nll")))
-    for condition, bands in overview.gains.items():
-        title = f"What the far context adds ({condition}){along}"
-        name = f"gain_profile_{condition}"
-        found.append(Figure(name, title, HALF, partial(draw, bands, "gain")))
-    return found
-
-
-def _target_figures(families: Sequence[str], data: ReportData) -> list[Figure]:
-    found = [
-        Figure(
-            "leaderboard",
-            "Spearman correlation of each metric's best variants with the target",
-            620,
-            partial(figures.leaderboard_figure, data),
-        ),
-        Figure(
-            "agreement",
-            "Spearman between metrics, each by its best variant, and with the target",
-            560,
-            partial(figures.metric_correlations_figure, data.metric_correlations),
-        ),
-    ]
-    for name, row in (("baseline", data.ranking.baseline), ("best_metric", data.best)):
-        if row is not None:
-            title = f"{row.column.name} against the target, one point per model"
-            draw_points = partial(figures.scatter_figure, families, data, row)
-            found.append(Figure(name, title, HALF, draw_points))
-    if data.depths:
-        title = "Target by length and depth: mean score of the tasks, one panel per model"
-        found.append(Figure("target", title, WIDE, partial(figures.depth_figure, data.depths)))
-    return found
-
-
-def _family_keys(overview: Overview) -> list[tuple[str, str, str]]:
-    """Each model family, with the shape and colour (a CSS variable) it has in the figures."""
-    colours = family_colours(overview.families)
-    return [
-        (family, figures.SHAPES[index % len(figures.SHAPES)], variable_of(colour))
-        for index, (family, colour) in enumerate(colours.items())
-    ]
+def _ends(interval: Interval) -> dict[str, Any]:
+    """Where an interval of rho begins and ends on an axis from -1 to 1, in percent."""
+    return {"low": 50 + 50 * interval.low, "high": 50 + 50 * interval.high}

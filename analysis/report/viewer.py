@@ -1,4 +1,4 @@
-"""One document's tokens under one or two models, read from the store and shaded on a page.
+"""One document's tokens under one or two models, read from the store.
 
 A segment is a stretch of text with numbers: usually one token. Tokens that share characters
 (bytes of one character) or have none become one segment whose log-probs add up.
@@ -6,36 +6,25 @@ A segment is a stretch of text with numbers: usually one token. Tokens that shar
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import duckdb
 
-from analysis.report.drawing import html_pages
 from warehouse.errors import TokenmartError
+from warehouse.problem.spec import Problem
 from warehouse.problem.tables import whole_characters
 from warehouse.sql.connection import connect_for_queries
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
     from warehouse.problem.models import ModelSpec
-    from warehouse.problem.spec import Problem
+    from warehouse.problem.problem_files import Ranked, RankedModel
 
-Measure = Literal["logprob", "gain", "rank"]
 KEY_GAIN = 2.0
 KEY_LOGPROB = -2.0
 """LongPPL's key tokens: gain above the first, log-prob above the second, in nats."""
-
-ROW_CHARACTERS = 600
-"""Longer lines of a page are cut at a space, so that two columns stay side by side."""
-
-_LINE = re.compile(
-    rf"[^\n]{{0,{ROW_CHARACTERS - 1}}}\n|[^\n]{{1,{ROW_CHARACTERS}}}\Z"
-    rf"|[^\n]{{1,{ROW_CHARACTERS - 1}}} |[^\n]{{{ROW_CHARACTERS}}}"
-)
-"""A line that fits, the last line, a long one up to its last space that fits, or its start."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +99,16 @@ class View:
     whole: int = 0
 
     @property
+    def title(self) -> str:
+        """The document."""
+        return f"{self.name} (document {self.doc_id} of {self.problem})"
+
+    @property
+    def has_gain(self) -> bool:
+        """Whether a gain was measured for a model."""
+        return any(reading.gain_condition is not None for reading in self.readings)
+
+    @property
     def extent(self) -> str:
         """How much of the document is shown, and how much of it each model read."""
         end = self.start + len(self.text)
@@ -160,12 +159,20 @@ def load_view(
     Raises:
         TokenmartError: no such document or model, or nothing was extracted for it.
     """
+    if not 1 <= len(models) <= 2:
+        raise TokenmartError(
+            f"--model: give one model or two, not {len(models)}",
+            code="too-many-models",
+            where="--model",
+        )
     chosen = [_model(problem, name) for name in models]
     with connect_for_queries(workspace) as connection:
         doc_id, name, text = _document(connection, problem.name, document)
         if not 0 <= start < len(text):
             raise TokenmartError(
-                f"--start {start}: {name} has characters 0 to {len(text) - 1}; choose one of them"
+                f"--start {start}: {name} has characters 0 to {len(text) - 1}; choose one of them",
+                code="start-outside-document",
+                where="--start",
             )
         end = len(text) if characters is None else min(len(text), start + characters)
         readings = tuple(
@@ -187,22 +194,22 @@ def load_view(
     )
 
 
-def why_no_gain(view: View, workspace: Workspace) -> str:
-    """Why no token has a gain, and what to do about it."""
-    with connect_for_queries(workspace) as connection:
-        windows = connection.execute(
-            "select condition, max(rows) from units where problem = ? and doc_id = ?"
-            " and condition_kind = 'window' and status = 'done' group by condition order by 1",
-            [view.problem, view.doc_id],
-        ).fetchall()
-    if not windows or any(rows for _, rows in windows):
-        return "no gain yet; extract a window condition and run `tokenmart dbt build`"
-    names = ", ".join(name for name, _ in windows)
-    return (
-        f"no gain: {names} is extracted, but without a token to score, as the text that is read "
-        f"of {view.name} is shorter than its context; give the probe a smaller `context`, or read "
-        "more tokens"
-    )
+def example_view(
+    problem: Ranked, workspace: Workspace, models: Sequence[RankedModel], characters: int
+) -> View | None:
+    """The beginning of the first document under the first model and the last one.
+
+    None where there are no documents, or where nothing of it was extracted for them.
+    """
+    if not isinstance(problem, Problem):
+        return None
+    ends = list(dict.fromkeys((models[0].full_id, models[-1].full_id)))
+    try:
+        return load_view(problem, workspace, "0", ends, 0, characters)
+    except TokenmartError as error:
+        if error.code in ("nothing-extracted", "unknown-document"):
+            return None
+        raise
 
 
 def first_shaded(view: View) -> int:
@@ -248,16 +255,11 @@ def _document(
         [problem, document, document],
     ).fetchall()
     if not rows:
-        [(first, last)] = connection.execute(
-            "select min(doc_id), max(doc_id) from documents where problem = ?", [problem]
-        ).fetchall()
-        if first is None:
-            raise TokenmartError(
-                f"{problem}: no documents yet; run `tokenmart extract --problem {problem}`"
-            )
         raise TokenmartError(
-            f"--document {document}: no such document in {problem}; give a name or an id from "
-            f"{first} to {last}"
+            f"--document {document}: no such document of {problem} is extracted; `tokenmart sql "
+            f"\"select doc_id, name from documents where problem = '{problem}'\"` lists them",
+            code="unknown-document",
+            where="--document",
         )
     doc_id, name, text = rows[0]
     return int(doc_id), str(name), str(text)
@@ -272,29 +274,28 @@ def _reading(
     end: int,
     condition: str | None,
 ) -> Reading:
+    of_model = {"problem": problem, "model": model.model_id, "document": doc_id}
     rows = connection.execute(
         "select char_start, char_end, logprob, entropy, rank, position from tokens"
         " where problem = $problem and model_id = $model and doc_id = $document"
         " and char_end >= $start and char_start < $end and condition = coalesce("
         "(select any_value(condition) from units where problem = $problem"
         " and model_id = $model and condition_kind = 'full'), 'full') order by position",
-        {"problem": problem, "model": model.model_id, "document": doc_id}
-        | {"start": start, "end": end},
+        of_model | {"start": start, "end": end},
     ).fetchall()
     if not rows:
         raise TokenmartError(
             f"{model.full_id}: nothing extracted for document {doc_id} in characters {start} to "
-            f"{end}; run `tokenmart extract --problem {problem} --model {model.full_id}`"
+            f"{end}; run `tokenmart extract --problem {problem} --model {model.full_id}`",
+            code="nothing-extracted",
+            where=f"{model.full_id}, document {doc_id}",
         )
-    [(tokens_read, tokens_whole)] = connection.execute(
-        "select coalesce(max(document_tokens), 0), coalesce(max(document_tokens_total), 0)"
-        " from units where problem = ? and model_id = ? and doc_id = ? and condition_kind = 'full'"
-        " and status = 'done'",
-        [problem, model.model_id, doc_id],
-    ).fetchall()
-    [(read_to,)] = connection.execute(
-        "select max(char_end) from tokens where problem = ? and model_id = ? and doc_id = ?",
-        [problem, model.model_id, doc_id],
+    [extent] = connection.execute(
+        "select coalesce(max(document_tokens), 0), coalesce(max(document_tokens_total), 0),"
+        " (select max(char_end) from tokens where problem = $problem and model_id = $model"
+        " and doc_id = $document) from units where problem = $problem and model_id = $model"
+        " and doc_id = $document and condition_kind = 'full' and status = 'done'",
+        of_model,
     ).fetchall()
     gain_condition, gains = _gains(connection, problem, model.model_id, doc_id, condition)
     segments = merge(
@@ -303,7 +304,7 @@ def _reading(
         for gain in (gains.get(position),)
     )
     shown = tuple(segment for segment in segments if segment.end > start and segment.start < end)
-    return Reading(model.full_id, shown, gain_condition, tokens_read, tokens_whole, read_to)
+    return Reading(model.full_id, shown, gain_condition, *extent)
 
 
 def _gains(
@@ -329,58 +330,8 @@ def _gains(
     if condition is not None and condition not in found:
         raise TokenmartError(
             f"--condition {condition}: no gain from it for {model_id} in document {doc_id}; "
-            f"there is {', '.join(found) or 'none'}"
+            f"there is {', '.join(found) or 'none'}",
+            code="no-gain",
+            where="--condition",
         )
     return chosen, found[chosen] if chosen else {}
-
-
-def view_page(view: View, measure: Measure) -> str:
-    """The whole page, shaded by `measure` at first."""
-    return (
-        html_pages()
-        .get_template("show.html.j2")
-        .render(
-            view=view,
-            measure=measure,
-            document=_page_data(view),
-            KEY_GAIN=KEY_GAIN,
-            KEY_LOGPROB=KEY_LOGPROB,
-        )
-    )
-
-
-def rows(text: str) -> list[tuple[int, int]]:
-    """Cut a text into lines, long ones at spaces; together they cover it exactly."""
-    return [line.span() for line in _LINE.finditer(text)]
-
-
-def _page_data(view: View) -> dict[str, Any]:
-    """Numbers in thousandths, offsets in UTF-16 units as JavaScript counts them."""
-    units = [0]
-    for character in view.text:
-        units.append(units[-1] + (2 if ord(character) > 0xFFFF else 1))
-
-    def at(character: int) -> int:
-        return units[min(max(character - view.start, 0), len(view.text))]
-
-    def thousandths(value: float | None) -> int | None:
-        return None if value is None else round(value * 1000)
-
-    return {
-        "text": view.text,
-        "rows": [[units[first], units[last]] for first, last in rows(view.text)],
-        "models": [
-            {
-                "name": reading.model,
-                "start": [at(s.start) for s in reading.segments],
-                "end": [at(s.end) for s in reading.segments],
-                "logprob": [thousandths(s.logprob) for s in reading.segments],
-                "gain": [thousandths(s.gain) for s in reading.segments],
-                "entropy": [thousandths(s.entropy) for s in reading.segments],
-                "rank": [s.rank for s in reading.segments],
-                "tokens": [s.tokens for s in reading.segments],
-                "position": [s.position for s in reading.segments],
-            }
-            for reading in view.readings
-        ],
-    }

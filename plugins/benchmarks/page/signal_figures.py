@@ -85,13 +85,12 @@ def decisions_figure(cells: Sequence[DecisionCell], width: int) -> Chart:
         }
         for cell in cells
     ]
-    narrow = width < 500
     x = alt.X(
         "stage:N",
         sort=stages,
         axis=alt.Axis(
             title=None,
-            labelAngle=-45 if narrow or max(map(len, stages)) > 5 else 0,
+            labelAngle=-45 if max(map(len, stages)) > 5 else 0,
             labelLimit=0,
             orient="top",
             ticks=False,
@@ -101,7 +100,7 @@ def decisions_figure(cells: Sequence[DecisionCell], width: int) -> Chart:
     y = alt.Y(
         "row:N",
         sort=order,
-        axis=alt.Axis(title=None, labelLimit=110 if narrow else 220, ticks=False, domain=False),
+        axis=alt.Axis(title=None, labelLimit=220, ticks=False, domain=False),
     )
     base = alt.Chart(alt.Data(values=rows))
     layers = [
@@ -119,7 +118,7 @@ def decisions_figure(cells: Sequence[DecisionCell], width: int) -> Chart:
             description="description:N",
         )
     ]
-    plot = width - (110 if narrow else 200)
+    plot = width - 200
     cell_width = min(plot / len(stages), 110)
     if cell_width >= 24:
         text = base.mark_text(color=INK, fontSize=10 if cell_width < 30 else 11, aria=False)

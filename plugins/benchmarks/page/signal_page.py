@@ -6,14 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from analysis.report.drawing import (
-    CATEGORIES,
-    Drawing,
-    drawn,
-    html_pages,
-    page_svg,
-    variable_of,
-)
+from analysis.report.drawing import CATEGORIES, html_pages, page_svg
 from plugins.benchmarks.e2lm.scores import FEWEST_PAIRS
 from plugins.benchmarks.page.signal_data import DecisionCell, SignalData, SignalRow
 from plugins.benchmarks.page.signal_figures import curves_figure, decisions_figure
@@ -28,21 +21,20 @@ def signal_page(data: SignalData, progress: Progress) -> str:
     """Render the page; `progress` is called for each panel and for both heat maps."""
     pages = html_pages("plugins.benchmarks.page")
     panels = {}
-    for number, curves in enumerate(data.curves):
+    for curves in data.curves:
         progress(f"curves: {curves.benchmark}", 1)
         figure = curves_figure(curves, data.shown_runs, data.unit)
         title = f"{curves.benchmark}: score over training"
-        panels[curves.benchmark] = Markup(page_svg(figure, f"curves-{number}", title))
+        panels[curves.benchmark] = page_svg(figure, title)
     progress("decisions", 1)
     return pages.get_template("signal.html.j2").render(
         data=data,
         panels=panels,
         keys=[
-            (run, variable_of(CATEGORIES[index % len(CATEGORIES)]))
-            for index, run in enumerate(data.shown_runs)
+            (run, CATEGORIES[index % len(CATEGORIES)]) for index, run in enumerate(data.shown_runs)
         ],
-        decisions=_heat_map(data.decisions, "decisions", "Decision accuracy by benchmark"),
-        by_method=_heat_map(data.by_method, "methods", "Decision accuracy by scoring method"),
+        decisions=_heat_map(data.decisions, "Decision accuracy by benchmark"),
+        by_method=_heat_map(data.by_method, "Decision accuracy by scoring method"),
         own={row.benchmark: row for row in data.rows if row.metric == data.metric},
         sorted_by_accuracy=any(
             row.statistics["decision_accuracy"].value is not None for row in data.rows
@@ -53,10 +45,8 @@ def signal_page(data: SignalData, progress: Progress) -> str:
     )
 
 
-def _heat_map(cells: Sequence[DecisionCell], name: str, title: str) -> Drawing | None:
-    if not cells:
-        return None
-    return drawn(lambda width: decisions_figure(cells, width), WIDE, name, title)
+def _heat_map(cells: Sequence[DecisionCell], title: str) -> Markup | None:
+    return page_svg(decisions_figure(cells, WIDE), title) if cells else None
 
 
 def _reasons(rows: Sequence[SignalRow]) -> dict[str, list[str]]:

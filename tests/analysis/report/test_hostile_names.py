@@ -29,8 +29,7 @@ def test_names_of_metrics_and_interventions_stay_text(minilong: Marts, tmp_path:
         connection.execute("update metric_catalog set formula = ?, description = ?", [EVIL, EVIL])
         connection.execute("update documents set name = ?, text = ?", [EVIL, EVIL])
     page = tmp_path / "report.html"
-    base = ["--problem", "minilong", "--out", str(page), "--resamples", "100"]
-    done = CliRunner().invoke(cli.report, base)
+    done = CliRunner().invoke(cli.report, ["--problem", "minilong", "--out", str(page)])
     assert done.exit_code == 0, done.output
     assert "onerror" in page.read_text()
     script = "return `${window.owned} ${document.querySelectorAll('img').length}`"
