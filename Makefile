@@ -90,9 +90,7 @@ lint: $(READY)  ## ruff, mypy, sqlfluff
 	$(BIN)/mypy
 	cd dbt_project && ../$(BIN)/sqlfluff lint --disable-progress-bar models tests ../plugins/*/dbt/models
 
-bench: $(READY)  ## run the benchmarks (about an hour; figures in benchmarks/RESULTS.md)
-	$(TOKENMART) data fetch --problem minilong
-	$(BIN)/python benchmarks/bench_extract.py
+bench: $(READY)  ## measure the metric library (figures in benchmarks/RESULTS.md)
 	$(BIN)/python benchmarks/warehouse_scale.py
 
 SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs

@@ -24,19 +24,6 @@ def _batch(model: Any, tokens: Any) -> Any:
     return torch.from_numpy(np.ascontiguousarray(tokens)[None]).long().to(model.device)
 
 
-def bare_forward(model: Any, tokens: Any) -> Callable[[], Any]:
-    """The model's own forward with all logits, and nothing done with them."""
-    import torch
-
-    ids = _batch(model, tokens)
-
-    def run() -> None:
-        with torch.inference_mode():
-            model(input_ids=ids, use_cache=False)
-
-    return run
-
-
 def losses_of(model: Any, tokens: Any) -> Any:
     """Losses of every token but the first, shape (n - 1,), from all logits in float32, in one
     piece.
@@ -126,15 +113,6 @@ def _harness(model: Any, tokenizer: Any, longest: int) -> Any:
     from lm_eval.models.huggingface import HFLM
 
     return HFLM(pretrained=model, tokenizer=tokenizer, batch_size=1, max_length=longest)
-
-
-def harness_rolling(model: Any, tokenizer: Any, text: str) -> Callable[[], Any]:
-    """lm-evaluation-harness: loglikelihood_rolling through its own class for such models."""
-    from lm_eval.api.instance import Instance
-
-    wrapped = _harness(model, tokenizer, model.config.max_position_embeddings)
-    request = Instance("loglikelihood_rolling", {}, (text,), 0)
-    return lambda: wrapped.loglikelihood_rolling([request], disable_tqdm=True)
 
 
 def harness_loglikelihood(model: Any, tokenizer: Any, tokens: Any) -> Callable[[], Any]:

@@ -1,7 +1,7 @@
 """Generate the reference pages of the documentation site from the code.
 
 Commands come from click, keys of problem files from pydantic, tables and columns from the schema
-of the store and from dbt's YAML, metrics from their descriptions, Python functions from their
+of the store, metrics from their descriptions, Python functions from their
 docstrings (mkdocstrings). Nothing is written by hand, so the pages are always up to date.
 """
 
@@ -16,7 +16,6 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import click
-import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -31,7 +30,6 @@ from warehouse.store.schema import UNITS, Table, all_tables
 from warehouse.terminal import counted
 
 ROOT = Path(__file__).resolve().parents[1]
-DBT = ROOT / "dbt_project"
 
 
 def navigation() -> list[Any]:
@@ -41,7 +39,6 @@ def navigation() -> list[Any]:
         {"Command line": ["reference/cli/index.md", *commands]},
         "reference/problem_file.md",
         "reference/tables.md",
-        "reference/dbt_models.md",
         "reference/metrics.md",
         "reference/python.md",
     ]
@@ -55,7 +52,6 @@ def pages() -> dict[str, str]:
         **{f"reference/cli/{name}.md": command_page(name, each) for name, each in top_commands()},
         "reference/problem_file.md": problem_page(),
         "reference/tables.md": tables_page(),
-        "reference/dbt_models.md": dbt_page(),
         "reference/metrics.md": metrics_page(),
         "reference/python.md": python_page(),
     }
@@ -247,61 +243,6 @@ def tables_page() -> str:
     return "\n".join(lines)
 
 
-def dbt_page() -> str:
-    """The dbt models with their columns, from their YAML."""
-    folders = {"Core": DBT / "models"} | {
-        f"Plugin: {path.parts[-3]}": path for path in sorted(ROOT.glob("plugins/*/dbt/models"))
-    }
-    lines = [
-        "# dbt models",
-        "",
-        "Tables and views that `tokenmart dbt build` writes to `warehouse/tokenmart.duckdb`. The "
-        "models of metrics all have the same columns and are described on the page "
-        "[Metrics](metrics.md).",
-        "",
-    ]
-    for title, folder in folders.items():
-        lines += [f"## {title}", ""]
-        for path in sorted(folder.rglob("_*.yml")):
-            for model in (yaml.safe_load(path.read_text("utf-8")) or {}).get("models", []):
-                if "metric" not in model.get("config", {}).get("meta", {}):
-                    lines += _dbt_model(model)
-    return "\n".join(lines)
-
-
-KEYS = {
-    "problem": "Name of the problem.",
-    "model_id": "Partition key of the model.",
-    "condition": "Context condition.",
-    "condition_kind": "Kind of the context condition.",
-    "doc_id": "Number of the document.",
-    "segment": "Number of the model input within the document.",
-    "position": "Index of the token.",
-    "pair": "Pair of contexts, named after the short one.",
-    "metric": "Name of the metric.",
-    "variant": "Name of the variant.",
-    "benchmark": "Name of the benchmark.",
-    "task": "Name of the task.",
-    "item": "Number of the item within the task.",
-    "filter": "Answer filter; `none` is the unfiltered answer.",
-    "round": "Name of the round.",
-    "entry": "Name of the entry.",
-}
-"""Column that identifies rows → its meaning in tables whose YAML does not describe it."""
-
-
-def _dbt_model(model: dict[str, Any]) -> list[str]:
-    lines = [f"### {model['name']}", "", _paragraphs(_expanded(model)), ""]
-    columns = model.get("columns", [])
-    if columns:
-        lines += ["| column | type | meaning |", "|---|---|---|"]
-        for column in columns:
-            meaning = _cell(_expanded(column)) or KEYS.get(column["name"], "")
-            lines.append(f"| `{column['name']}` | {column.get('data_type', '')} | {meaning} |")
-        lines.append("")
-    return lines
-
-
 def metrics_page(workspace: Workspace | None = None) -> str:
     """Every metric with formula, description and variants."""
     lines = [
@@ -345,29 +286,8 @@ def python_page() -> str:
     return "\n".join(lines)
 
 
-def _expanded(described: dict[str, Any]) -> str:
-    """A description with the first paragraph of each text of docs/ that it refers to."""
-    return re.sub(
-        r"\{\{ doc\(.(\w+).\) \}\}",
-        lambda name: _doc_blocks()[name[1]].split("\n\n")[0],
-        str(described.get("description", "")),
-    )
-
-
-def _doc_blocks() -> dict[str, str]:
-    """dbt's `{% docs %}` blocks by name."""
-    texts = [path.read_text("utf-8") for path in sorted(DBT.glob("docs/*.md"))]
-    texts += [path.read_text("utf-8") for path in sorted(ROOT.glob("plugins/*/dbt/docs/*.md"))]
-    pattern = r"\{% docs (\w+) %\}\n(.*?)\{% enddocs %\}"
-    return {name: text.strip() for name, text in re.findall(pattern, "\n".join(texts), re.DOTALL)}
-
-
 def _first(text: str | None) -> str:
     return _cell((text or "").split("\n\n")[0])
-
-
-def _paragraphs(text: str) -> str:
-    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n")).strip()
 
 
 def _cell(text: str) -> str:

@@ -44,7 +44,6 @@ GENERATED = {
     "Commands": "reference/cli/index.md",
     "Problem file": "reference/problem_file.md",
     "Tables of the store": "reference/tables.md",
-    "dbt models": "reference/dbt_models.md",
     "Metrics": "reference/metrics.md",
     "Python": "reference/python.md",
 }
