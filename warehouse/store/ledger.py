@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -188,16 +188,9 @@ def read_units(path: Path) -> list[UnitRecord]:
         return []
     if ledger.altered:
         raise damaged_file(path, f"{len(ledger.altered)} records of its ledger were altered")
-    if other := misplaced(path, ledger.units):
-        raise damaged_file(path, other)
-    return list(ledger.units)
-
-
-def misplaced(path: Path, units: Sequence[UnitRecord]) -> str:
-    """The first unit that isn't of the problem, model and condition in a path; empty without."""
-    keys = [part.partition("=")[2] for part in path.parts[-4:-1]]
-    for unit in units:
-        if [unit.problem, unit.model_id, unit.condition] != keys:
+    folders = [part.partition("=")[2] for part in path.parts[-4:-1]]
+    for unit in ledger.units:
+        if [unit.problem, unit.model_id, unit.condition] != folders:
             named = f"problem={unit.problem}/model_id={unit.model_id}/condition={unit.condition}"
-            return f"its ledger is of {named}"
-    return ""
+            raise damaged_file(path, f"its ledger is of {named}")
+    return list(ledger.units)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -22,12 +21,12 @@ import pyarrow.parquet as pq
 from warehouse.errors import StorageError, first_line
 from warehouse.files import write_whole
 from warehouse.paths import Workspace
-from warehouse.store.ledger import misplaced, read_ledger
+from warehouse.store.ledger import read_units
 from warehouse.store.parquet_files import damage, recorded_checksum
 from warehouse.store.schema import TOKENS, Table, all_tables
 
 _AT_ONCE = 8
-_MEMORY = "verified_files.json"
+_RECORD = "verified_files.json"
 Signature = list[int]
 """Size, times of modification and of change in ns, inode: what changes with a file's bytes."""
 Intact = dict[str, tuple[Signature, str]]
@@ -110,9 +109,9 @@ def states(workspace: Workspace) -> dict[str, str]:
 
 def _look(workspace: Workspace, every_byte: bool) -> tuple[list[Fault], Intact]:
     tables = all_tables()
-    memory = workspace.cache / _MEMORY
+    record = workspace.cache / _RECORD
     rules = hashlib.sha256(repr(tables).encode()).hexdigest()
-    known = {} if every_byte else _remembered(memory, rules)
+    known = {} if every_byte else _known(record, rules)
     faults: list[Fault] = []
     intact: Intact = {}
     to_check: list[tuple[Path, Table]] = []
@@ -135,14 +134,14 @@ def _look(workspace: Workspace, every_byte: bool) -> tuple[list[Fault], Intact]:
                 intact[str(path)] = signature, checksum
     if intact != known:
         with suppress(StorageError):  # a read-only folder: compared again next time
-            write_whole(memory, json.dumps({"rules": rules, "files": intact}))
+            write_whole(record, json.dumps({"rules": rules, "files": intact}))
     return sorted(faults), intact
 
 
-def _remembered(memory: Path, rules: str) -> Intact:
+def _known(record: Path, rules: str) -> Intact:
     """Files found intact under the same rules."""
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        found = json.loads(memory.read_bytes())
+        found = json.loads(record.read_bytes())
         if found["rules"] == rules:
             return {path: (each[0], each[1]) for path, each in found["files"].items()}
     return {}
@@ -160,7 +159,7 @@ def _check(path: Path, table: Table) -> tuple[Signature, str, str]:
     """A file's signature before it was read, its checksum, and what is wrong with it."""
     signature = _signature(path)
     try:
-        what = damage(path) or next(_other_contents(path, table.schema), "")
+        what = damage(path) or _other_contents(path, table.schema)
         return signature, recorded_checksum(path) or str(signature), what
     except FileNotFoundError:
         return [], "", ""
@@ -168,28 +167,19 @@ def _check(path: Path, table: Table) -> tuple[Signature, str, str]:
         return signature, "", f"damaged or no Parquet file ({first_line(error)})"
 
 
-def _other_contents(path: Path, schema: pa.Schema) -> Iterator[str]:
-    """What differs from the table's columns, and from the file's ledger."""
+def _other_contents(path: Path, schema: pa.Schema) -> str:
+    """What differs from the table's columns, and from the file's ledger; empty if nothing does."""
     found = pq.read_metadata(path)
-    columns = found.schema.to_arrow_schema()
-    missing = sorted({field.name for field in schema if not field.nullable} - set(columns.names))
-    more = sorted(set(columns.names) - set(schema.names))
-    if missing:
-        yield f"lacks the columns {', '.join(missing)}"
-    if more:
-        yield f"has other columns ({', '.join(more)})"
-    for field in columns:
-        if field.type != schema.field(field.name).type:
-            yield f"column {field.name} is {field.type}, not {schema.field(field.name).type}"
+    columns = {field.name: field.type for field in found.schema.to_arrow_schema()}
+    table = {each.name: each.type for each in schema if not each.nullable or each.name in columns}
+    if columns != table:
+        names = {name for name, _ in columns.items() ^ table.items()}
+        return f"its columns are not the table's: {', '.join(sorted(names))}"
     if schema is TOKENS:
         try:
-            ledger = read_ledger(path)
-        except StorageError:
-            yield "has no ledger that can be read"
-            return
-        if ledger.altered:
-            yield f"{len(ledger.altered)} records of its ledger were altered"
-        if (rows := sum(unit.rows for unit in ledger.units)) != found.num_rows:
-            yield f"{found.num_rows} rows, but its ledger has {rows}"
-        if other := misplaced(path, ledger.units):
-            yield other
+            rows = sum(unit.rows for unit in read_units(path))
+        except StorageError as error:
+            return first_line(error)
+        if rows != found.num_rows:
+            return f"{found.num_rows} rows, but its ledger has {rows}"
+    return ""

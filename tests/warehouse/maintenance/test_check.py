@@ -103,10 +103,7 @@ def test_all_is_well(stored: Path) -> None:
         (with_value("context_tokens", -1), "context_tokens >= 0"),
         (with_value("context_tokens", 1), "context_tokens = position after the whole document"),
         (with_value("position", ROWS), "0 <= position < document_tokens"),
-        (
-            with_value("char_end", 10**6),
-            SPANS,
-        ),
+        (with_value("char_end", 10**6), SPANS),
         (with_value("char_start", -1), SPANS),
         (with_value("position", 6), "sorted by doc_id, segment, position, each once"),
         (lambda rows: rows.slice(0, ROWS - 3), "positions up to the last token"),
@@ -162,17 +159,6 @@ def test_rows_are_counted_against_the_ledger(stored: Path) -> None:
     assert [unit.doc_id for unit in read_units(stored)] == [0, 2]
 
 
-def test_gc_removes_units_of_another_document(workspace: Workspace, stored: Path) -> None:
-    texts = [Document("0", make_text(0)), Document("1", "another text")]
-    write_table(
-        workspace.documents / "problem=sample" / "documents.parquet", documents_table(texts)
-    )
-    assert run("check").exit_code == 0
-    removed = run("gc", "--yes")
-    assert removed.exit_code == 0, removed.output
-    assert [unit.doc_id for unit in read_units(stored)] == [0]
-
-
 def test_flipped_bits_cost_only_the_units_they_hit(stored: Path) -> None:
     at = pq.read_metadata(stored).row_group(0).column(7).data_page_offset + 900
     content = bytearray(stored.read_bytes())
@@ -183,59 +169,47 @@ def test_flipped_bits_cost_only_the_units_they_hit(stored: Path) -> None:
     assert run("check").exit_code == 0
 
 
-def test_gc_removes_what_is_stray_and_nothing_else(workspace: Workspace, stored: Path) -> None:
+def test_gc_removes_leftovers_and_nothing_else(workspace: Workspace, stored: Path) -> None:
     folder = stored.parent
-    old = folder / ".tokens.parquet.0123.tmp"
-    new = folder / ".tokens.parquet.4567.tmp"
-    for path in (old, new, folder / "doc.damaged", folder / "notes.txt"):
-        path.write_text("x")
-    os.utime(old, (time.time() - 7200, time.time() - 7200))
+    old, new = folder / ".tokens.parquet.0123.tmp", folder / ".tokens.parquet.4567.tmp"
+    aside, notes = folder / "doc.damaged", folder / "notes.txt"
     claims = workspace.data / "claims" / KEYS[0] / "some--model"
     claims.mkdir(parents=True)
-    (claims / "doc-000000.claim").write_text("elsewhere 1 1.0")
-    (claims / "doc-000001.claim").write_text("elsewhere 1 1.0")
-    os.utime(claims / "doc-000000.claim", (1, 1))
+    gone, held = claims / "doc-000000.claim", claims / "doc-000001.claim"
+    for path in (old, new, aside, notes, gone, held):
+        path.write_text("elsewhere 1 1.0")
+    os.utime(old, (time.time() - 7200, time.time() - 7200))
+    os.utime(gone, (1, 1))
     rows = make_rows(9, 5)
-    write_unit(workspace, replace(make_unit(9, rows)), rows)
-    shown = run("gc")
-    assert shown.exit_code == 0 and "--yes removes them" in shown.output and old.exists()
-    for words in ("a write that was killed", "its owner is gone", "not in the corpus"):
-        assert words in shown.output
+    write_unit(workspace, make_unit(9, rows), rows)
+    (pending,) = workspace.pending.rglob("doc-*.parquet")
+    found, _ = find_garbage(workspace)
+    assert {each.path for each in found} == {old, aside, gone, pending}
     before = stored.read_bytes()
+    assert run("gc").exit_code == 0 and old.exists()  # asks first
     assert run("gc", "--yes").exit_code == 0
-    assert not old.exists() and not (folder / "doc.damaged").exists()
-    assert new.exists() and (folder / "notes.txt").exists()
-    assert [path.name for path in claims.iterdir()] == ["doc-000001.claim"]
-    assert stored.read_bytes() == before
-    assert "nothing to remove" in run("gc", "--yes").output
+    assert not any(path.exists() for path in (old, aside, gone, pending))
+    assert all(path.exists() for path in (new, notes, held))
+    assert stored.read_bytes() == before and find_garbage(workspace) == ([], [])
 
 
-def test_gc_removes_units_of_models_and_probes_that_left(
-    workspace: Workspace, stored: Path
+@pytest.mark.parametrize("recomputed", [False, True])
+def test_gc_removes_the_units_it_listed(
+    workspace: Workspace, stored: Path, recomputed: bool
 ) -> None:
+    """A unit that was computed again since is another one."""
     path = workspace.problems / "sample.yml"
-    raw = yaml.safe_load(path.read_text())
-    raw["models"][0]["full_id"] = "other/model"
-    path.write_text(yaml.safe_dump(raw))
-    assert "the model is not in the problem file" in run("gc", "--problem", "sample").output
-    assert run("gc", "--yes").exit_code == 0
-    assert not stored.exists()
-
-
-def test_gc_keeps_a_unit_that_was_recomputed_after_it_was_listed(
-    workspace: Workspace, stored: Path
-) -> None:
-    path = workspace.problems / "sample.yml"
-    raw = yaml.safe_load(path.read_text())
-    raw["models"][0]["full_id"] = "other/model"
-    path.write_text(yaml.safe_dump(raw))
-    listed, _ = find_garbage(workspace, "sample")
-    assert [len(each.units) for each in listed] == [4]
-    rows = make_rows(2, ROWS)
-    write_unit(workspace, replace(make_unit(2, rows), fingerprint="anew"), rows)
-    publish(workspace, *KEYS)
-    remove_garbage(workspace, listed)
-    assert [(unit.doc_id, unit.fingerprint) for unit in read_units(stored)] == [(2, "anew")]
+    path.write_text(path.read_text().replace("some/model", "other/model"))
+    found, _ = find_garbage(workspace, "sample")
+    assert [len(each.units) for each in found] == [4]
+    if recomputed:
+        rows = make_rows(2, ROWS)
+        write_unit(workspace, replace(make_unit(2, rows), fingerprint="new"), rows)
+        publish(workspace, *KEYS)
+    remove_garbage(workspace, found)
+    kept = read_units(stored)
+    assert [(u.doc_id, u.fingerprint) for u in kept] == ([(2, "new")] if recomputed else [])
+    assert stored.exists() == recomputed
 
 
 def test_setting_aside_never_overwrites(tmp_path: Path) -> None:
