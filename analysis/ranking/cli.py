@@ -53,7 +53,7 @@ EXPLAIN = click.option(
 @click.option(
     "--values",
     type=FILE,
-    help="Correlate the numbers of this CSV file (columns model_id and value).",
+    help="Correlate the numbers of this CSV, JSON or Parquet file (columns model_id and value).",
 )
 @click.option(
     "--name",
@@ -100,7 +100,6 @@ def correlate(
         select model_id, avg(nll) as value from tokens
         where problem = 'minilong' and condition = 'full' and position > 1000 group by model_id"
     """
-    from analysis.ranking.ideas import idea_from_file, idea_from_sql
     from analysis.ranking.loading import load_table, record_tested
     from analysis.ranking.results import rank_metrics
     from analysis.ranking.view import print_ranking
@@ -112,10 +111,13 @@ def correlate(
     workspace = find_workspace()
     chosen = load_ranked(problem, workspace)
     ideas = []
-    if sql is not None:
-        ideas = idea_from_sql(sql, chosen, name)
-    elif values is not None:
-        ideas = idea_from_file(values, chosen, name)
+    if sql is not None or values is not None:
+        from analysis.ranking.ideas import idea_from_file, idea_from_sql
+
+        if sql is not None:
+            ideas = idea_from_sql(sql, chosen, name)
+        elif values is not None:
+            ideas = idea_from_file(values, chosen, name)
     table = load_table(chosen, workspace, ideas, better)
     table.named(metrics)
     ranking = rank_metrics(table, seed, resamples)

@@ -1,4 +1,4 @@
-"""An idea: a number per model that no metric family computes, from SQL, a CSV file or Python.
+"""An idea: a number per model that no metric family computes, from SQL, a table file or Python.
 
 `correlate` is the function of `import tokenmart as tm`:
 
@@ -7,14 +7,14 @@ tm.correlate({"gemma3-270m": 0.61, "smollm2-135m": 0.48, …}, "minilong", into=
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import pyarrow as pa
+from pydantic import BaseModel, BeforeValidator, FiniteFloat
 
 from analysis.ranking.loading import load_table, record_tested
 from analysis.ranking.metric_table import Direction
@@ -28,14 +28,13 @@ from warehouse.paths import find_workspace
 from warehouse.problem.spec import load_ranked
 from warehouse.sql.dataframes import Kind as TableKind
 from warehouse.sql.dataframes import check_kind, converted, query
-from warehouse.text_file import refuse_no_file
+from warehouse.table_file import parse_row, read_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from warehouse.problem.problem_files import Ranked
 
-_COLUMNS = ("model_id", "value", "variant")
 _MEASURES = (
     "spearman", "ci95_low", "ci95_high", "p_adjusted",
     "spearman_within_families", "p_adjusted_within_families",
@@ -58,8 +57,18 @@ class ArrowTable(Protocol):
         """The rows, in Arrow's C interface."""
 
 
-_Row = tuple[str, Mapping[str, Any]]
-"""The place of a row, for messages, and its values by column."""
+def _no_flag(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a number is needed, not a truth value")
+    return value
+
+
+class IdeaRow(BaseModel, extra="forbid"):
+    """A value of an idea for one model; `variant` tells several ideas apart."""
+
+    model_id: str
+    value: Annotated[FiniteFloat | None, BeforeValidator(_no_flag)] = None
+    variant: Annotated[str, BeforeValidator(str)] = ""
 
 
 def idea_from_sql(sql: str, problem: Ranked, name: str) -> list[Try]:
@@ -82,62 +91,36 @@ def idea_from_sql(sql: str, problem: Ranked, name: str) -> list[Try]:
             where="--sql",
         )
     parameters = {"problem": problem.name} if re.search(r"\$problem\b", sql) else {}
-    found = query(sql, "arrow", None, **parameters)
-    rows = [(f"--sql: row {n}", row) for n, row in enumerate(found.to_pylist(), start=1)]
-    _check_columns("--sql", found.column_names)
-    return _tries(rows, "--sql", problem, name, "sql", sql.strip())
+    found = query(sql, "arrow", None, **parameters).to_pylist()
+    return _ideas(_parsed(found, "--sql"), "--sql", problem, name, "sql", sql.strip())
 
 
 def idea_from_file(path: Path, problem: Ranked, name: str) -> list[Try]:
-    """Read a CSV file with the columns model_id and value (and variant, for several).
+    """Read a CSV, JSON or Parquet file with the columns of `IdeaRow`.
 
     Models may be named by model_id or by their full id. See `idea_from_sql`.
 
     Raises:
         TokenmartError: it can't be read, or its rows aren't one number per model.
     """
-    option = f"--values {path}"
-    refuse_no_file(path)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = csv.reader(file)
-            columns = next(lines, [])
-            _check_columns(option, columns)
-            rows = []
-            for line in lines:
-                where = f"{option}, line {lines.line_num}"
-                if line and len(line) != len(columns):
-                    raise TokenmartError(
-                        f"{where}: {len(line)} fields for the columns {','.join(columns)}"
-                    )
-                if line:
-                    content = dict(zip(columns, line, strict=True))
-                    rows.append((where, {**content, "value": _number(where, content["value"])}))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise TokenmartError(f"{option}: can't be read as CSV ({error})") from error
-    return _of_values(rows, option, problem, name)
+    return _ideas(read_rows(path, IdeaRow), str(path), problem, name, "values")
 
 
-def idea_from_rows(
-    rows: Sequence[Mapping[str, Any]], columns: list[str], problem: Ranked, name: str
+def idea_from_values(
+    values: Mapping[str, float | None] | ArrowTable, problem: Ranked, name: str
 ) -> list[Try]:
-    """Rows of a Python table with the columns model_id and value (and variant, for several).
+    """Values in Python; NaN is a missing one, as pandas writes it.
 
-    NaN is a missing value, as pandas writes one. See `idea_from_file`: the same rows in a CSV file
-    are the same idea.
+    The same rows in a file are the same idea. See `idea_from_file`.
 
     Raises:
-        TokenmartError: other columns, or the rows aren't one number per model.
+        TokenmartError: no table, other columns, or the rows aren't one number per model.
     """
-    _check_columns("values", columns)
-    read = []
-    for n, row in enumerate(rows, start=1):
-        where, value = f"values, row {n}", row["value"]
-        if value is not None and (isinstance(value, bool) or not hasattr(value, "__float__")):
-            raise TokenmartError(f"{where}: value is {value!r}; it must be a number")
-        number_read = None if value is None or math.isnan(value) else float(value)
-        read.append((where, {**row, "value": number_read}))
-    return _of_values(read, "values", problem, name)
+    rows = _table(values).to_pylist()
+    for row in rows:
+        if isinstance(row.get("value"), float) and math.isnan(row["value"]):
+            row["value"] = None
+    return _ideas(_parsed(rows, "values"), "values", problem, name, "values")
 
 
 def correlate(
@@ -180,13 +163,12 @@ def correlate(
     """
     check_kind(into)
     if better not in ("higher", "lower"):
-        raise TokenmartError(f"better {better!r}: use 'higher' or 'lower'")
+        raise TokenmartError(
+            f"better {better!r}: use 'higher' or 'lower'", code="bad-direction", where="better"
+        )
     workspace = find_workspace()
     problem = load_ranked(problem_or_newest(target, workspace), workspace)
-    ideas = []
-    if values is not None:
-        table = _table(values)
-        ideas = idea_from_rows(table.to_pylist(), table.column_names, problem, name)
+    ideas = [] if values is None else idea_from_values(values, problem, name)
     columns = load_table(problem, workspace, ideas, better)
     board = rank_metrics(columns, seed)
     record_tested(columns, workspace)
@@ -200,107 +182,74 @@ def correlate(
 
 
 def _table(values: Mapping[str, float | None] | ArrowTable) -> pa.Table:
-    if isinstance(values, Mapping):
-        try:
-            return pa.table({"model_id": list(values), "value": list(values.values())})
-        except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
-            raise TokenmartError(
-                f"values: not a number for each model ({str(error).splitlines()[0]}); give a "
-                "mapping of names to numbers"
-            ) from error
-    if not hasattr(values, "__arrow_c_stream__"):
-        raise TokenmartError(
-            f"values: {type(values).__name__} is no table; give a mapping of model to number, or a "
-            "data frame with the columns model_id and value"
-        )
-    return pa.table(values)
-
-
-def _of_values(rows: Sequence[_Row], option: str, problem: Ranked, name: str) -> list[Try]:
-    """Ideas from numbers that were computed elsewhere; their definition is a hash of the rows."""
-    numbers = sorted(str(sorted(content.items())) for _, content in rows)
-    digest = hashlib.sha256("\n".join(numbers).encode()).hexdigest()
-    return _tries(rows, option, problem, name, "values", f"sha256 {digest}")
-
-
-def _check_columns(option: str, columns: list[str]) -> None:
-    if not set(_COLUMNS[:2]) <= set(columns) <= set(_COLUMNS):
-        raise TokenmartError(
-            f"{option}: the columns are {', '.join(columns) or 'none'}; give model_id and value, "
-            "and variant to name several ideas"
-        )
-
-
-def _number(where: str, text: str) -> float | None:
-    """The number in a field; an empty field is a missing value."""
     try:
-        return float(text) if text.strip() else None
-    except ValueError as error:
+        if isinstance(values, Mapping):
+            return pa.table({"model_id": list(values), "value": list(values.values())})
+        return pa.table(values)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise TokenmartError(
-            f"{where}: value is {text!r}; write a finite number, or nothing"
+            f"values: no number for each model ({str(error).splitlines()[0]}); give a mapping of "
+            "model to number, or a data frame with the columns model_id and value",
+            code="not-a-table",
+            where="values",
         ) from error
 
 
-def _tries(
-    rows: Sequence[_Row],
-    option: str,
-    problem: Ranked,
-    name: str,
-    kind: Kind,
-    definition: str,
+def _parsed(rows: Iterable[dict[str, Any]], option: str) -> list[IdeaRow]:
+    return [parse_row(row, IdeaRow, f"{option}: row {n}") for n, row in enumerate(rows, start=1)]
+
+
+def _ideas(
+    rows: Iterable[IdeaRow], option: str, problem: Ranked, name: str, kind: Kind, sql: str = ""
 ) -> list[Try]:
-    """One try for each variant that the rows name."""
+    """One idea for each variant that the rows name; without SQL, a hash of the rows defines it."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise TokenmartError(
-            f"name {name!r}: use lower-case letters, digits and _, starting with a letter"
+            f"name {name!r}: use lower-case letters, digits and _, starting with a letter",
+            code="bad-name",
+            where="name",
         )
     ids = {model.full_id: model.model_id for model in problem.ranked_models}
     ids |= {model_id: model_id for model_id in ids.values()}
-    short = hashlib.sha256(definition.encode()).hexdigest()[:8]
     found: dict[str, dict[str, float]] = {}
-    for where, content in rows:
-        variant = str(content.get("variant") or short)
-        named = content["model_id"]
-        if named not in ids:
+    for place, row in enumerate(rows, start=1):
+        where = f"{option}: row {place}"
+        if row.model_id not in ids:
             raise TokenmartError(
-                f"{where}: {named!r} is no model of {problem.name}; "
-                f"{did_you_mean(str(named), ids)}in SQL, keep to `where problem = $problem`"
+                f"{where}: {row.model_id!r} is no model of {problem.name}; "
+                f"{did_you_mean(row.model_id, ids)}in SQL, keep to `where problem = $problem`",
+                code="unknown-model",
+                where=where,
             )
-        values = found.setdefault(variant, {})
-        if ids[named] in values:
+        values = found.setdefault(row.variant, {})
+        if ids[row.model_id] in values:
             raise TokenmartError(
-                f"{where}: a second value for {named}; give one per model (group by model_id, "
-                "where problem = $problem), or name them apart in a column variant"
+                f"{where}: a second value for {row.model_id}; give one per model (group by "
+                "model_id, where problem = $problem), or name them apart in a column variant",
+                code="second-value",
+                where=where,
             )
-        values[ids[named]] = _value(where, content["value"])
-    for variant, values in found.items():
+        values[ids[row.model_id]] = math.nan if row.value is None else _ten_digits(row.value)
+    for variant, values in (found or {"": {}}).items():
         there = sum(not math.isnan(value) for value in values.values())
         if there < MINIMUM_POINTS:
-            named = f" of variant {variant}" if len(found) > 1 else ""
             raise TokenmartError(
-                f"{option}: values{named} for {there} of {len(problem.ranked_models)} models of "
-                f"{problem.name}; a correlation needs {MINIMUM_POINTS} (nothing was recorded)"
+                f"{option}: values{f' of variant {variant}' if variant else ''} for {there} of "
+                f"{len(problem.ranked_models)} models of {problem.name}; a correlation needs "
+                f"{MINIMUM_POINTS} (nothing was recorded)",
+                code="too-few-values",
+                where=option,
             )
+    content = str(sorted((variant, sorted(values.items())) for variant, values in found.items()))
+    definition = sql or f"sha256 {hashlib.sha256(content.encode()).hexdigest()}"
+    short = hashlib.sha256(definition.encode()).hexdigest()[:8]
     return [
-        Try(name, variant, kind, definition, values) for variant, values in sorted(found.items())
+        Try(name, variant or short, kind, definition, values)
+        for variant, values in sorted(found.items())
     ]
 
 
-def _value(where: str, value: Any) -> float:
-    """Ten digits, as metric_values keeps them, so that equal models tie; NaN where missing."""
-    if value is None:
-        return math.nan
-    if isinstance(value, bool) or not hasattr(value, "__float__"):
-        raise TokenmartError(f"{where}: value is {value!r}; it must be a number")
-    try:
-        found = float(value)
-    except OverflowError:
-        found = math.inf
-    if not math.isfinite(found):
-        remedy = "case when isfinite(…) then … end" if where.startswith("--sql") else "nothing"
-        raise TokenmartError(
-            f"{where}: value is {found}, expected a finite number; write one, or {remedy} where "
-            "a model has none"
-        )
-    rounded = float(f"{found:.9e}")
-    return rounded if math.isfinite(rounded) else found
+def _ten_digits(value: float) -> float:
+    """As metric_values keeps them, so that equal models tie; the largest numbers stay as given."""
+    rounded = float(f"{value:.9e}")
+    return rounded if math.isfinite(rounded) else value

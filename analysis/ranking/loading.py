@@ -151,7 +151,11 @@ def load_table(
     of_metric = {row["metric"]: row for row in catalogue}
     for idea in ideas:
         if idea.metric in of_metric:
-            raise TokenmartError(f"name {idea.metric!r}: a metric has this name; choose another")
+            raise TokenmartError(
+                f"name {idea.metric!r}: a metric has this name; choose another",
+                code="name-taken",
+                where="name",
+            )
     ideas = [replace(idea, direction=better) for idea in ideas]
     present = (*built, *ideas)
     besides = tested_besides(workspace, problem.name, present)

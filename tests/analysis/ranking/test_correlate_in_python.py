@@ -86,26 +86,25 @@ THREE = {"?": 1.0, "gemma3-270m": 2.0, "smollm2-135m-noise-0.15": 3.0}
 
 
 @pytest.mark.parametrize(
-    ("values", "options", "message"),
+    ("values", "options", "code", "where"),
     [
-        ({"nobody": 1.0}, {}, "values, row 1: 'nobody' is no model of minilong"),
-        ({"?": "high"}, {}, "values, row 1: value is 'high'; it must be a number"),
-        ({"?": True}, {}, "value is True; it must be a number"),
-        ({"?": math.inf}, {}, "value is inf, expected a finite number"),
-        ({"?": None}, {}, "values: values for 0 of 23 models of minilong; a correlation needs 3"),
-        ([1.0], {}, "values: list is no table; give a mapping"),
-        (pa.table({"model": ["a"]}), {}, "the columns are model; give model_id and value"),
-        ({"?": 1.0}, {"name": "My idea"}, "name 'My idea': use lower-case"),
-        (THREE, {"name": "perplexity"}, "name 'perplexity': a metric has this name"),
-        ({"?": 1.0}, {"better": "more"}, "better 'more': use 'higher' or 'lower'"),
-        ({"?": 1.0}, {"into": "lists"}, "into 'lists': unknown"),
+        ({"nobody": 1.0}, {}, "unknown-model", "values: row 1"),
+        ({"?": "high"}, {}, "float-parsing", "values: row 1: value"),
+        ({"?": True}, {}, "value-error", "values: row 1: value"),
+        ({"?": math.inf}, {}, "finite-number", "values: row 1: value"),
+        ({"?": None}, {}, "too-few-values", "values"),
+        ([1.0], {}, "not-a-table", "values"),
+        (pa.table({"model": ["a"]}), {}, "missing", "values: row 1: model_id"),
+        ({"?": 1.0}, {"name": "My idea"}, "bad-name", "name"),
+        (THREE, {"name": "perplexity"}, "name-taken", "name"),
+        ({"?": 1.0}, {"better": "more"}, "bad-direction", "better"),
     ],
 )
-def test_a_mistake_is_named_and_nothing_is_recorded(minilong, values, options, message):
+def test_a_mistake_is_named_and_nothing_is_recorded(minilong, values, options, code, where):
     if isinstance(values, dict):
         first = minilong.models("minilong")[0]
         values = {first if model == "?" else model: value for model, value in values.items()}
     with pytest.raises(TokenmartError) as failed:
         tm.correlate(values, "minilong", **options)
-    assert message in str(failed.value)
+    assert (failed.value.code, failed.value.where) == (code, where)
     assert not (minilong.workspace.data / "tries").exists()
