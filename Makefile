@@ -8,38 +8,42 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TOKENMART := $(BIN)/tokenmart
+RUN := $(VENV)/.ready-to-run
 READY := $(VENV)/.ready
 LOG := $(VENV)/setup.log
 
 extract: PROBLEM ?= no4k
-correlate report: PROBLEM ?= minilong
+correlate report: PROBLEM ?= demo
 METRIC_KEY ?= score
 PORT := 8000
 QUERY ?=
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "Variables: PROBLEM=no4k|minilong|file.yml  SUBMISSION=file.json  OUT=file.json  QUERY='select …'"
+	@echo "Variables: PROBLEM=no4k|demo|file.yml  SUBMISSION=file.json  OUT=file.json  QUERY='select …'"
 
 setup: $(READY)  ## create .venv with everything, at the tested versions
 
-$(READY): pyproject.toml requirements.lock
+$(RUN): WITH := extract
+$(READY): WITH := dev,docs
+$(READY): $(RUN)
+$(RUN) $(READY): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	  { echo "error: $(PYTHON) is older than 3.10; run make PYTHON=python3.12 setup" >&2; exit 1; }
-	@echo "setting up $(VENV) (a few minutes the first time; log in $(LOG))"
+	@echo "installing .[$(WITH)] in $(VENV) (minutes the first time; log in $(LOG))"
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -c requirements.lock -e '.[dev,docs]' > $(LOG) 2>&1 || \
+	@uv pip install --python $(BIN)/python -c requirements.lock -e '.[$(WITH)]' > $(LOG) 2>&1 || \
+	  $(BIN)/python -m pip install -c requirements.lock -e '.[$(WITH)]' > $(LOG) 2>&1 || \
 	  { grep -E '^ *ERROR:' $(LOG) | tail -n 3 || true; echo "error: pip failed; see $(LOG), correct the cause (network? disk?) and run make setup" >&2; exit 1; }
 	@touch $@
-	@echo "done; on a GPU machine run $(TOKENMART) doctor: it checks the driver against this torch"
 
-demo: $(READY)  ## small real models, documents to ranked correlations: minutes on two cores
-	$(TOKENMART) data fetch --problem minilong
-	$(TOKENMART) extract --problem minilong --demo
-	$(TOKENMART) recall --problem minilong --demo
+demo: $(RUN)  ## eight small models and two documents, to ranked metrics and a report: minutes on two cores
+	$(TOKENMART) data fetch --problem demo
+	$(TOKENMART) extract --problem demo
 	$(TOKENMART) dbt --quiet run
-	$(TOKENMART) correlate --problem minilong
-	$(TOKENMART) report --problem minilong
+	$(TOKENMART) correlate --problem demo
+	$(TOKENMART) report --problem demo
+	@$(BIN)/python scripts/demo_answer.py
 
 study: $(READY)  ## recompute every figure of studies/ from the committed tables (a minute)
 	$(BIN)/python studies/minilong/recompute.py > /dev/null
@@ -48,23 +52,23 @@ study: $(READY)  ## recompute every figure of studies/ from the committed tables
 	$(BIN)/python studies/pages.py
 	$(BIN)/python -m pytest -q tests/test_studies.py
 
-extract: $(READY)  ## token statistics of the locked problem (GPU; elsewhere: the plan and its cost)
+extract: $(RUN)  ## token statistics of the locked problem (GPU; elsewhere: the plan and its cost)
 	$(TOKENMART) extract --problem $(PROBLEM)
 
-dbt: $(READY)  ## build and test every metric from the token statistics
+dbt: $(RUN)  ## build and test every metric from the token statistics
 	$(TOKENMART) dbt build
 
-correlate: $(READY)  ## rank metrics by correlation with the target
+correlate: $(RUN)  ## rank metrics by correlation with the target
 	$(TOKENMART) correlate --problem $(PROBLEM)
 
-report: $(READY)  ## write the HTML report
+report: $(RUN)  ## write the HTML report
 	$(TOKENMART) report --problem $(PROBLEM)
 
-sql: $(READY)  ## SQL shell on tokens and metrics, read-only; or run QUERY='select …'
+sql: $(RUN)  ## SQL shell on tokens and metrics, read-only; or run QUERY='select …'
 	@$(TOKENMART) sql $${QUERY:+"$$QUERY"}
 sql: export QUERY := $(value QUERY)
 
-verify: $(READY)  ## score SUBMISSION=file.json against no4k (OUT= saves the result)
+verify: $(RUN)  ## score SUBMISSION=file.json against no4k (OUT= saves the result)
 	@test -n "$(SUBMISSION)" || { echo "error: give make verify SUBMISSION=file.json" >&2; exit 2; }
 	$(BIN)/python scripts/verify_locked_no4k.py --submission "$(SUBMISSION)" \
 	  --metric-key "$(METRIC_KEY)" $(if $(OUT),--out "$(OUT)")

@@ -4,7 +4,7 @@
 Nothing of Tokenmart is imported: the correlations and intervals printed by `tokenmart correlate`
 are checked by a second implementation.
 
-    python studies/minilong/recompute.py            # writes figures.json and recall.svg
+    python studies/minilong/recompute.py            # writes figures.json, recall.svg and recall.json
 """
 
 from __future__ import annotations
@@ -525,10 +525,18 @@ def picture() -> alt.HConcatChart:
 
 
 def main() -> None:
-    """Write figures.json and recall.svg to the folder of this file."""
+    """Write figures.json, recall.svg and recall.json to the folder of this file."""
     text = json.dumps(figures(), indent=1)
     (FOLDER / "figures.json").write_text(text + "\n", "utf-8")
     picture().save(str(FOLDER / "recall.svg"))
+    scores = {
+        row["model_id"]: row["score"]
+        for row in rows("downstream_scores")
+        if row["task"] == "overall"
+    }
+    # the target of the problem `demo`
+    recall = json.dumps(dict(sorted(scores.items())), indent=1)
+    (FOLDER / "recall.json").write_text(recall + "\n", "utf-8")
     print(text)
 
 
