@@ -60,10 +60,6 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         "data fetch --problem no4k --only models --model Qwen/Qwen2-0.5B-Instruct --dry-run",
         "needs a model hub",
     ),
-    "extract --problem minilong --demo": (
-        "extract --problem minilong --demo --dry-run",
-        "takes minutes with real models; `extract --problem mine.yml` is run with a small one",
-    ),
     "extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1": (
         "extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1 --dry-run",
         "needs two GPUs",
@@ -76,12 +72,9 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         "correlate --problem minilong --json --top 20 --metric longppl",
         "takes seconds for all metrics",
     ),
-    **dict.fromkeys(
-        ("recall --problem minilong --demo", "recall --problem minilong --contexts 3"),
-        (
-            None,
-            "takes minutes with real models; tests/extract/test_recall.py runs it with small ones",
-        ),
+    "recall --problem minilong --contexts 3": (
+        None,
+        "takes minutes with real models; tests/extract/test_recall.py runs it with small ones",
     ),
     "extract --problem minilong --hours 2": (
         "extract --problem minilong --hours 2 --dry-run",

@@ -27,6 +27,7 @@ TARGETS = [
 ]
 TARGETS += ["test", "test-slow", "test-scale", "rehearse", "lint", "bench", "docs", "clean"]
 TARGETS += ["docs-serve", "dbt-docs"]
+READY = ("-o", ".venv/.ready", "-o", ".venv/.ready-to-run")
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
@@ -42,7 +43,7 @@ def make(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 def recipe(*arguments: str, **variables: str) -> str:
     """What make would run, with the environment taken as ready."""
-    done = make("-n", "-o", ".venv/.ready", *arguments, **variables)
+    done = make("-n", *READY, *arguments, **variables)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -55,19 +56,19 @@ def test_help_describes_every_target() -> None:
 
 def test_recipes_call_commands_that_exist() -> None:
     called = set(re.findall(r"\.venv/bin/tokenmart (\w+)", recipe(*TARGETS, SUBMISSION="x.json")))
-    assert {"data", "extract", "recall", "dbt", "correlate", "report", "sql"} <= called
+    assert {"data", "extract", "dbt", "correlate", "report", "sql"} <= called
     assert called <= set(cli.list_commands(click.Context(cli)))
 
 
 def test_the_demo_goes_the_whole_road_in_order() -> None:
     steps = re.findall(r"tokenmart (\w+)", recipe("demo"))
-    assert steps == ["data", "extract", "recall", "dbt", "correlate", "report"]
+    assert steps == ["data", "extract", "dbt", "correlate", "report"]
 
 
 def test_extract_uses_the_locked_problem_by_default() -> None:
     assert "extract --problem no4k" in recipe("extract")
     assert "extract --problem mine.yml" in recipe("extract", PROBLEM="mine.yml")
-    assert "correlate --problem minilong" in recipe("correlate")
+    assert "correlate --problem demo" in recipe("correlate")
 
 
 def test_a_query_reaches_the_command_as_it_was_typed(tmp_path: Path) -> None:
@@ -75,16 +76,14 @@ def test_a_query_reaches_the_command_as_it_was_typed(tmp_path: Path) -> None:
     fake = tmp_path / "tokenmart"
     fake.write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
     fake.chmod(0o755)
-    done = make(
-        "-o", ".venv/.ready", "sql", f"QUERY={query.replace('$', '$$')}", f"TOKENMART={fake}"
-    )
+    done = make(*READY, "sql", f"QUERY={query.replace('$', '$$')}", f"TOKENMART={fake}")
     assert done.stdout == f"sql|{query}|"
-    done = make("-o", ".venv/.ready", "sql", f"TOKENMART={fake}", QUERY=query)
+    done = make(*READY, "sql", f"TOKENMART={fake}", QUERY=query)
     assert done.stdout == f"sql|{query}|"
 
 
 def test_verify_needs_a_submission() -> None:
-    done = make("-o", ".venv/.ready", "verify")
+    done = make(*READY, "verify")
     assert done.returncode != 0
     assert "give make verify SUBMISSION=file.json" in done.stderr
     command = recipe("verify", SUBMISSION="s.json", OUT="r.json")

@@ -89,18 +89,21 @@ def _whole_lines(lines: list[str]) -> Iterator[str]:
 
 
 def make_checkout(root: Path) -> Workspace:
-    """A checkout with `minilong` and `no4k` as if extracted: made-up numbers, nothing built yet."""
+    """A checkout with `demo`, `minilong` and `no4k` as if extracted: made-up numbers, not built."""
     shutil.copytree(PROJECT, root / "dbt_project", ignore=shutil.ignore_patterns("target", "logs"))
     (root / "plugins").symlink_to(ROOT / "plugins")
     for folder in ("problems", "published"):
         shutil.copytree(ROOT / "data" / folder, root / "data" / folder)
     shutil.copy(ROOT / "data" / "sources.yml", root / "data")
+    recall = Path("studies") / "minilong" / "recall.json"
+    (root / recall).parent.mkdir(parents=True)
+    shutil.copy(ROOT / recall, root / recall)
     workspace = workspace_of(root)
     workspace.database.parent.mkdir()
     if PARSED.exists():
         (workspace.dbt_project / "target").mkdir()
         shutil.copy(PARSED, workspace.dbt_project / "target")
-    for name, tokens, window in (("minilong", 900, 512), ("no4k", 4500, 4096)):
+    for name, tokens, window in (("demo", 640, 256), ("minilong", 900, 512), ("no4k", 4500, 4096)):
         models = load_problem(name, workspace).models
         ids = tuple(model.model_id for model in models)
         shape = Shape(
@@ -193,7 +196,7 @@ class Desk:
         )
 
     def _numbers(self, path: Path) -> None:
-        models = load_problem("minilong", self.workspace).models
+        models = load_problem("demo", self.workspace).models
         rows = [f"{model.model_id},{number}" for number, model in enumerate(models)]
         path.write_text("\n".join(["model_id,value", *rows]) + "\n")
 
