@@ -29,13 +29,10 @@ if TYPE_CHECKING:
 LONGEST_CPU_HOURS = 12.0
 """A plain `make extract` on a machine without a GPU must not start a job of weeks."""
 
-DEMO = click.option("--demo", is_flag=True, help="Use only the problem's small demo part.")
-
 
 @click.command()
 @click.pass_context
 @PROBLEM
-@DEMO
 @MODELS
 @DEVICE
 @DTYPE
@@ -103,7 +100,7 @@ def extract(
     interrupt at any time and run the same command to resume.
 
     \b
-    tokenmart extract --problem minilong --demo
+    tokenmart extract --problem demo
     tokenmart extract --problem no4k --dry-run
     tokenmart extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1
     tokenmart extract --problem no4k --on ray --address head:6379
@@ -244,7 +241,6 @@ def status(problem: str, by_condition: bool, wide: bool, as_json: bool) -> None:
 
 @click.command()
 @PROBLEM
-@DEMO
 @MODELS
 @DEVICE
 @DTYPE
@@ -255,14 +251,14 @@ def status(problem: str, by_condition: bool, wide: bool, as_json: bool) -> None:
     help="Number of contexts per model, instead of the problem file's.",
 )
 @click.option("--force", is_flag=True, help="Replace answers to more questions than this run asks.")
-def recall(problem_name: str, demo: bool, device: str, contexts: int | None, **chosen: Any) -> None:
+def recall(problem_name: str, device: str, contexts: int | None, **chosen: Any) -> None:
     """Measure the recall target of a problem with tasks modelled on RULER.
 
     It does not read the problem's documents. Answers are stored context by context: interrupt at
     any time and run the same command to resume.
 
     \b
-    tokenmart recall --problem minilong --demo
+    tokenmart recall --problem minilong --contexts 3
     """
     from extract.devices import resolve_device
     from extract.failures import print_lines, summary
@@ -275,8 +271,8 @@ def recall(problem_name: str, demo: bool, device: str, contexts: int | None, **c
 
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
-    target = recall_target(problem, contexts, demo)
-    selection = select(problem, workspace, demo=demo, device=resolve_device(device), **chosen)
+    target = recall_target(problem, contexts)
+    selection = select(problem, workspace, device=resolve_device(device), **chosen)
     with progress_bar(len(selection.models), "models") as progress:
         outcome = measure_recall(target, selection, progress)
     done = len(selection.models) - outcome.units - len(outcome.failures)

@@ -1,4 +1,4 @@
-"""What `make demo` has computed, beside what the study of 23 models found: the demo's last lines.
+"""What `make demo` has computed, next to what the study of 23 models found: the demo's last lines.
 
 The eight models' correlations are computed here, from the demo's tokens. Their recall, the target,
 and everything about the 23 models is read from studies/minilong, where it was measured.
@@ -50,13 +50,13 @@ def main() -> None:
     print()
     print(f"Computed here: {counted['tokens']:,} token scores of {models} models, and correlations")
     print("with recall at 2k to 8k tokens. Measured before (studies/minilong): this target,")
-    print(f"and all of {count} models. 95% intervals, here for all metrics at once.")
+    print(f"and all of {count} models. 95% intervals, here for all metrics together.")
     print(f"{'':26}{models} models, here".ljust(54) + f"{count} models, committed")
     for short, (label, name) in METRICS.items():
         known = study["spearman"][short]
         print(f"{label:26}{here(rows, name):28}{estimate(known['all'], *known['interval'])}")
     print(
-        f"{models} models can't tell metrics apart. With {count}, retrieval gain tracks recall; its"
+        f"{models} models can't distinguish metrics. With {count}, retrieval gain tracks recall; its"
     )
     print("lead over bits per byte isn't certain. Pictures: report.html and")
     print("studies/minilong/recall.svg; the whole result: studies/minilong/README.md")

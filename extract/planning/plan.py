@@ -304,8 +304,6 @@ def _longer_limits(selection: Selection, units: Sequence[Unit]) -> set[int | Non
         return set()
     problem, limit = selection.problem, selection.max_tokens or 0
     found: set[int | None] = {problem.documents.max_tokens}
-    if problem.demo is not None:
-        found.add(problem.demo.max_tokens)
     found |= {
         unit.record.document_tokens
         for unit in units

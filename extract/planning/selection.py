@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from extract.backends.backend import DEFAULT, ENGINE_VERSION, find_backend
 from extract.devices import resolve_attention
-from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelSpec
@@ -65,7 +64,6 @@ def select(
     probes: Sequence[str] = (),
     documents: int | None = None,
     max_tokens: int | None = None,
-    demo: bool = False,
     device: str,
     dtype: str,
     attention: str | None = None,
@@ -77,16 +75,8 @@ def select(
 
     Raises:
         ProblemFileError: an unknown model or probe; the message lists the known ones.
-        TokenmartError: no such backend, an attention that can't run here, or no demo.
+        TokenmartError: no such backend, or an attention that can't run here.
     """
-    if demo:
-        if problem.demo is None:
-            raise TokenmartError(
-                f"problem {problem.name} has no `demo` section; leave out --demo or add one"
-            )
-        documents = documents or problem.demo.documents
-        max_tokens = max_tokens or problem.demo.max_tokens
-        models = models or problem.demo.models
     chosen = [problem.model(name) for name in models] if models else list(problem.ranked_models)
     wanted = [problem.probe(name) for name in probes] if probes else list(problem.probes)
     conditions = [c for probe in dict.fromkeys(wanted) for c in probe.conditions()]

@@ -63,8 +63,8 @@ def recall_items_path(problem: Problem, model_id: str, workspace: Workspace) -> 
     return workspace.recall_items / f"problem={problem.name}/model_id={model_id}/items.parquet"
 
 
-def recall_target(problem: Problem, contexts: int | None, demo: bool) -> RecallTarget:
-    """The target to measure, with the demo's lengths and tasks and with `contexts` where given.
+def recall_target(problem: Problem, contexts: int | None) -> RecallTarget:
+    """The target to measure, with `contexts` where given.
 
     Raises:
         TokenmartError: the problem has no target that could be measured.
@@ -80,11 +80,7 @@ def recall_target(problem: Problem, contexts: int | None, demo: bool) -> RecallT
             f"problem {problem.name}: its target is a locked file, nothing to measure; "
             f"see `tokenmart data fetch --problem {problem.asked} --only target`"
         )
-    small = problem.demo if demo else None
-    changed = {"contexts": contexts or (small and small.contexts)}
-    for name in ("lengths", "tasks", "overall"):
-        changed[name] = small and getattr(small, name)
-    return target.model_copy(update={k: v for k, v in changed.items() if v})
+    return target.model_copy(update={"contexts": contexts}) if contexts else target
 
 
 def measure_recall(target: RecallTarget, selection: Selection, progress: Progress) -> Outcome:
@@ -122,9 +118,6 @@ def _measure(
     marks = dict(pq.read_schema(path).metadata or {}) if path.is_file() else {}
     whole, extendable = fingerprints(target, plan)
     stored = marks.get(SAME_KEY, b"").decode()
-    in_file = selection.problem.target
-    if isinstance(in_file, RecallTarget) and stored == fingerprints(in_file, plan)[1] != extendable:
-        return False  # the demo asks for less than what was measured
     answers = read_table(path) if stored == extendable else DOWNSTREAM.empty_table()
     done = len(answers["cluster"].unique())
     if done >= target.contexts or marks.get(FINGERPRINT_KEY, b"").decode() == whole:

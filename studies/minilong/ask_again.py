@@ -85,7 +85,7 @@ def answers_of(
     lengths: Sequence[int],
 ) -> pa.Table:
     """The answers of one model in one context, a table in `SCHEMA`."""
-    target = recall_target(problem, context + 1, demo=False)
+    target = recall_target(problem, context + 1)
     every = NAMES * target.lengths[-1] // target.key_every
     target = target.model_copy(update={"control_keys": every})
     plan = plan_model(selection, spec, [])

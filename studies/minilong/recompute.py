@@ -4,7 +4,7 @@
 Nothing of Tokenmart is imported: the correlations and intervals printed by `tokenmart correlate`
 are checked by a second implementation.
 
-    python studies/minilong/recompute.py            # writes figures.json, recall.svg and recall.json
+    python studies/minilong/recompute.py      # writes figures.json, recall.svg, recall.json
 """
 
 from __future__ import annotations

@@ -112,17 +112,14 @@ def test_the_first_contexts_stay_when_there_are_more() -> None:
         assert make_contexts(target, LONG) == more[:2]
 
 
-def test_the_demo_asks_in_fewer_and_shorter_contexts() -> None:
+def test_fewer_contexts_leave_the_rest_of_the_target() -> None:
     problem = load_problem("minilong", find_workspace(Path(__file__)))
-    demo, whole = problem.demo, problem.target
-    assert demo is not None and isinstance(whole, RecallTarget)
-    assert recall_target(problem, None, demo=False) == whole
-    small = recall_target(problem, None, demo=True)
-    assert (small.contexts, small.lengths) == (demo.contexts, demo.lengths)
-    assert (small.tasks, small.counted_lengths) == (("single_key",), demo.lengths)
+    whole = problem.target
+    assert isinstance(whole, RecallTarget)
+    assert recall_target(problem, None) == whole
+    assert recall_target(problem, 3) == whole.model_copy(update={"contexts": 3})
     assert set(whole.tasks) == set(get_args(RecallTask))
     assert whole.counted_lengths == whole.lengths[1:]
-    assert recall_target(problem, 3, demo=True) == small.model_copy(update={"contexts": 3})
 
 
 @pytest.mark.parametrize("bos", [True, False])

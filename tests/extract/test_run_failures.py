@@ -91,7 +91,6 @@ def test_non_finite_scores_are_recorded_with_the_reason(
         (["--model", "nobody/none"], "--model nobody/none: not in problem tiny; its models are"),
         (["--probe", "magic"], "--probe magic: not in problem tiny; its probes are: full"),
         (["--device", "cuda:7"], "--device cuda:7: no CUDA device here"),
-        (["--demo"], "no `demo` section"),
     ],
 )
 def test_wrong_words_on_the_command_line(

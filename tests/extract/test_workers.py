@@ -79,7 +79,7 @@ def no_unit_twice(workspace: Workspace) -> int:
 
 def test_a_worker_gets_the_options_of_its_parent() -> None:
     given = ["--problem", "a b.yml", "--model", "x", "--model", "y", "--workers", "3"]
-    given += ["--max-tokens", "99", "--demo"]
+    given += ["--max-tokens", "99", "--force"]
     with extract.make_context("extract", given) as context:
         arguments = workers.worker_arguments(context.command, context.params)
     with extract.make_context("extract", arguments[1:]) as again:

@@ -116,21 +116,6 @@ class RecallTarget(FileModel):
 Target = Annotated[FileTarget | RecallTarget | ImportedTarget, Field(discriminator="kind")]
 
 
-class Demo(FileModel):
-    """A part of the problem small enough for a first run on a laptop.
-
-    `contexts`, `lengths`, `tasks` and `overall` replace those of a recall target.
-    """
-
-    documents: int = Field(gt=0)
-    max_tokens: int = Field(gt=1)
-    models: tuple[str, ...] = Field(min_length=1)
-    contexts: int | None = Field(default=None, gt=0)
-    lengths: Lengths | None = None
-    tasks: Tasks | None = None
-    overall: Overall | None = None
-
-
 class Problem(FileModel):
     """Models, documents, probes and target that belong together.
 
@@ -151,7 +136,6 @@ class Problem(FileModel):
     labels_known_since: date | None = Field(
         default=None, description="date from which target scores are known"
     )
-    demo: Demo | None = Field(default=None, description="part of the problem for `--demo`")
 
     _asked: str = PrivateAttr(default="")
 
@@ -261,18 +245,6 @@ class Problem(FileModel):
             if pair[0] == pair[1] or pairs.count(pair) > 1 or known:
                 raise ValueError(f"{list(pair)} adds no comparison; leave it out")
         return pairs
-
-    @field_validator("demo")
-    @classmethod
-    def _demo_has_models_of_the_problem(
-        cls, demo: Demo | None, info: ValidationInfo
-    ) -> Demo | None:
-        known = {model.full_id for model in info.data.get("models", ())}
-        missing = [name for name in demo.models if name not in known] if demo and known else []
-        if missing:
-            names = ", ".join(map(repr, missing))
-            raise ValueError(f"models names {names}, which is not in models")
-        return demo
 
 
 def load_problem(name: str, workspace: Workspace) -> Problem:

@@ -199,7 +199,7 @@ def _note(
         ):  # imported or evaluated
             shown = ", ".join(there[:_MOST]) + ", …" * (len(there) > _MOST)
             return f"{text}; give --param {first}=… ({shown})"
-        problem = values.get("problem") or "minilong --demo"
+        problem = values.get("problem") or "demo"
         # a condition alone may be missing because the problem has no such probe
         models = {"problem", "model", "model_a"}.intersection(open_)
         return f"{text}; run `tokenmart extract --problem {problem}`" if models else text

@@ -16,7 +16,8 @@ from warehouse.paths import Workspace
 from warehouse.plugins import kind_of
 from warehouse.problem.models import Intervention, Rope, slug
 from warehouse.problem.required_files import required_files
-from warehouse.problem.spec import RecallTarget, RecallTask, load_problem
+from warehouse.problem.spec import FileTarget, RecallTarget, RecallTask, load_problem
+from warehouse.problem.target_file import read_target
 from warehouse.sources.weights import HubSource
 
 ROOT = Path(__file__).parents[3]
@@ -79,8 +80,6 @@ def test_minilong_is_small_real_and_diverse() -> None:
     assert len({model.source for model in problem.models}) == 2
     assert len(problem.models) >= 20
     assert {probe.kind for probe in problem.probes} == {"full", "window", "retrieval"}
-    assert problem.demo is not None
-    assert len(problem.demo.models) >= 8
 
 
 def test_minilong_has_doses_of_every_kind_and_labels_them() -> None:
@@ -117,17 +116,16 @@ def test_one_length_alone_always_counts() -> None:
     assert one.counted_lengths == (640,)
 
 
-def test_no_model_of_the_demo_is_its_base_again() -> None:
-    problem = load_problem("minilong", SHIPPED)
-    demo = problem.demo
-    assert demo is not None and demo.lengths is not None
-    windows = [
-        change.window
-        for name in demo.models
-        for change in problem.model(name).interventions
-        if change.kind == "attention_window"
-    ]
-    assert windows and max(windows) < min(demo.max_tokens, demo.lengths[-1])
+def test_the_demo_is_a_part_of_minilong() -> None:
+    demo, whole = (load_problem(name, SHIPPED) for name in ("demo", "minilong"))
+    assert all(model == whole.model(model.full_id) for model in demo.models)
+    changes = [change for model in demo.models for change in model.interventions]
+    windows = [change.window for change in changes if change.kind == "attention_window"]
+    # no model is its base again
+    assert windows and max(windows) < (demo.documents.max_tokens or 0)
+    assert isinstance(demo.target, FileTarget)
+    scores = read_target(SHIPPED.root / demo.target.path).scores
+    assert scores.keys() == {model.full_id for model in whole.models}
 
 
 def test_a_model_inherits_from_its_base(workspace: Workspace) -> None:
@@ -199,11 +197,6 @@ def test_a_mistake_has_a_code_and_a_line(
         load_problem(write(workspace, GOOD.replace(old, new, 1)), workspace)
     where = f"{workspace.problems / 'tiny.yml'}:{line}"
     assert (caught.value.code, caught.value.where) == (code, where)
-
-
-def test_a_demo_model_must_exist(workspace: Workspace) -> None:
-    text = GOOD + "demo: {documents: 1, max_tokens: 64, models: [org/none]}\n"
-    assert refused(workspace, text) == ("value-error", 16)
 
 
 def test_every_model_on_request_is_no_problem(workspace: Workspace) -> None:

@@ -27,7 +27,7 @@ def test_a_query_with_nothing_to_choose_from_says_so(workspace: Workspace) -> No
     assert (said.exit_code, "(no rows)" in said.stdout) == (0, True)
     assert said.stderr == (
         "top_gain_tokens: nothing was extracted to choose problem, model, short from; run "
-        "`tokenmart extract --problem minilong --demo`\n"
+        "`tokenmart extract --problem demo`\n"
     )
 
 
