@@ -55,10 +55,8 @@ def main() -> None:
     for short, (label, name) in METRICS.items():
         known = study["spearman"][short]
         print(f"{label:26}{here(rows, name):28}{estimate(known['all'], *known['interval'])}")
-    print(
-        f"{models} models can't distinguish metrics. With {count}, retrieval gain tracks recall; its"
-    )
-    print("lead over bits per byte isn't certain. Pictures: report.html and")
+    print(f"{models} models can't distinguish metrics. With {count}, retrieval gain tracks recall;")
+    print("its lead over bits per byte isn't certain. Pictures: report.html and")
     print("studies/minilong/recall.svg; the whole result: studies/minilong/README.md")
 
 
