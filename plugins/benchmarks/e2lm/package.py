@@ -28,6 +28,7 @@ from plugins.benchmarks.e2lm.patch import (
     refuse_secrets,
     task_names,
 )
+from plugins.benchmarks.refusal import refused
 from warehouse.errors import TokenmartError, did_you_mean, visible
 from warehouse.files import write_whole
 
@@ -101,9 +102,11 @@ def package(wish: Wish, out: Path, say: Callable[[str], None]) -> Packaged:
     """
     token = os.environ.get(TOKEN, "").strip()
     if not token or not token.isprintable() or " " in token:
-        raise TokenmartError(
-            f"${TOKEN} {'is not set' if not token else 'is no token'}; the organisers read the "
-            f"submission with it: `export {TOKEN}=…`"
+        raise refused(
+            f"${TOKEN}",
+            f"{'not set' if not token else 'no token'}; the organisers read the submission with "
+            f"it: `export {TOKEN}=…`",
+            "no-token",
         )
     name = wish.name or _only_task(wish.task)
     base = find_base(wish.harness, wish.base)
@@ -153,11 +156,11 @@ def judge(
         for item in found["items"]
     ]
     if not FEWEST <= len(items) <= MOST:
-        raise TokenmartError(
-            f"{name}: {len(items)} samples; the rules require {FEWEST} to {MOST:,}: "
+        raise refused(
+            name,
+            f"{len(items)} samples; the rules require {FEWEST} to {MOST:,}: "
             f"{'add some' if len(items) < FEWEST else '`tokenmart e2lm curate` chooses some'}",
-            code="number-of-samples",
-            where=name,
+            "number-of-samples",
         )
     metric = _metric(name, wish.metric, found["results"])
     leaks = leaking(items)
@@ -166,11 +169,11 @@ def judge(
             f"sample {at}: {items[at].answers[0].strip()!r} in {items[at].prompt!r}"[:160]
             for at in leaks[:3]
         )
-        raise TokenmartError(
-            f"{name}: {len(leaks)} of {len(items)} prompts contain their answer as a word "
-            f"({shown}); reword them, or allow a number of them with --leaks-allowed",
-            code="leaks",
-            where=name,
+        raise refused(
+            name,
+            f"{len(leaks)} of {len(items)} prompts contain their answer as a word ({shown}); "
+            "reword them, or allow a number of them with --leaks-allowed",
+            "leaks",
         )
     return metric, items, leaks
 
@@ -178,9 +181,11 @@ def judge(
 def _only_task(folder: Path) -> str:
     names = task_names(folder)
     if len(names) != 1:
-        raise TokenmartError(
-            f"{folder}: its YAML files define {', '.join(names) if names else 'no task'}; "
-            + ("name one with --name" if names else "add `task: NAME` to one")
+        raise refused(
+            folder,
+            f"its YAML files define {', '.join(names) if names else 'no task'}; "
+            + ("name one with --name" if names else "add `task: NAME` to one"),
+            "several-tasks" if names else "no-task",
         )
     return names[0]
 
@@ -205,11 +210,10 @@ def _awaited(
             if time.monotonic() - started >= seconds:
                 done.kill()
                 done.communicate()
-                raise TokenmartError(
-                    f"{name}: the harness took over {seconds:g} s; lower --limit, or raise "
-                    "--seconds",
-                    code="too-slow",
-                    where=name,
+                raise refused(
+                    name,
+                    f"the harness took over {seconds:g} s; lower --limit, or raise --seconds",
+                    "too-slow",
                 ) from error
             say(f"running {name} for {time.monotonic() - started:.0f} s")
 
@@ -237,26 +241,32 @@ def _run_harness(
             text=True,
         )
     except FileNotFoundError as error:
-        raise TokenmartError(f"--python {wish.python}: no such program; correct it") from error
+        raise refused(f"--python {wish.python}", "no such program", "no-python") from error
     stderr = _awaited(done, wish.seconds, name, say)
     if not out.is_file():
         last = (stderr.strip().splitlines() or ["no message"])[-1]
-        raise TokenmartError(f"{name}: the harness ended without a result ({visible(last)[:300]})")
+        raise refused(
+            name, f"the harness ended without a result ({visible(last)[:300]})", "no-result"
+        )
     found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     if found["failed"]:
         said = visible(" ".join(str(found["error"]).split()))[:300]
-        raise TokenmartError(
-            f"{name}: lm-evaluation-harness {_FAILED[found['failed']]} ({said}); "
+        raise refused(
+            name,
+            f"lm-evaluation-harness {_FAILED[found['failed']]} ({said}); "
             + (
                 "name with --python a Python that has the clone's own requirements; the "
                 "competition's clone (0.4.9) works with transformers 4.53"
                 if found["failed"] == "import"
                 else "correct the task, and try it with `lm_eval --model dummy`"
-            )
+            ),
+            f"harness-{found['failed']}",
         )
     if not Path(found["harness"]).is_relative_to(clean.resolve()):
-        raise TokenmartError(
-            f"{wish.python} uses {found['harness']} and not the clone; name another with --python"
+        raise refused(
+            f"--python {wish.python}",
+            f"uses {found['harness']} and not the clone; name another",
+            "other-harness",
         )
     return found
 
@@ -269,11 +279,7 @@ def _metric(name: str, wanted: str | None, results: dict[str, Any]) -> str:
         if not metric.endswith("_stderr"):
             values.setdefault(metric, value)
     if not values:
-        raise TokenmartError(
-            f"{name}: the run computed no metric; give the task a metric_list",
-            code="no-metric",
-            where=name,
-        )
+        raise refused(name, "the run computed no metric; give the task a metric_list", "no-metric")
     chosen = wanted or next(iter(values))
     if chosen not in values:
         raise TokenmartError(
@@ -284,11 +290,11 @@ def _metric(name: str, wanted: str | None, results: dict[str, Any]) -> str:
         )
     value = values[chosen]
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise TokenmartError(
-            f"{name}: {chosen} is {value!r} on the samples that were run, expected a finite "
-            "number; correct the metric",
-            code="no-number",
-            where=name,
+        raise refused(
+            name,
+            f"{chosen} is {value!r} on the samples that were run, expected a finite number; "
+            "correct the metric",
+            "no-number",
         )
     return chosen
 

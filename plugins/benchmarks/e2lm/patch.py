@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from plugins.benchmarks.refusal import refused
 from warehouse.child_process import inherited
 from warehouse.errors import TokenmartError
 from warehouse.text_file import read_text
@@ -73,10 +74,10 @@ def git(folder: Path, *arguments: str, given: bytes | None = None) -> bytes:
             env=inherited("GIT_"),
         )
     except FileNotFoundError as error:
-        raise TokenmartError("git is not installed; install it") from error
+        raise refused("git", "not installed; install it", "no-git") from error
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no message"]
-        raise TokenmartError(f"{folder}: git {arguments[0]} failed ({lines[0]})")
+        raise refused(folder, f"git {arguments[0]} failed ({lines[0]})", "git-failed")
     return done.stdout
 
 
@@ -87,12 +88,14 @@ def find_base(harness: Path, revision: str) -> str:
         TokenmartError: the folder is not a clone of the harness, or has no such revision.
     """
     if not harness.is_dir():
-        raise TokenmartError(f"{harness}: no such folder; name a clone of lm-evaluation-harness")
+        raise refused(harness, "no such folder; name a clone of lm-evaluation-harness", "no-clone")
     top = Path(git(harness, "rev-parse", "--show-toplevel").decode().strip())
     if top.resolve() != harness.resolve() or not (harness / TASKS).is_dir():
-        raise TokenmartError(
-            f"{harness}: no clone of lm-evaluation-harness (no {TASKS} in it, or a folder within "
-            "another repository); name its top folder"
+        raise refused(
+            harness,
+            f"no clone of lm-evaluation-harness (no {TASKS} in it, or a folder within another "
+            "repository); name its top folder",
+            "no-clone",
         )
     return git(harness, "rev-parse", "--verify", f"{revision}^{{commit}}").decode().strip()
 
@@ -105,28 +108,30 @@ def task_files(task: Path) -> list[Path]:
             plain files.
     """
     if not task.is_dir():
-        raise TokenmartError(f"{task}: no such folder; `tokenmart e2lm new` writes one")
+        raise refused(task, "no such folder; `tokenmart e2lm new` writes one", "no-folder")
     found = []
     for path in sorted(task.rglob("*")):
         if any(part in _LEFT_OUT for part in path.relative_to(task).parts):
             continue
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise TokenmartError(f"{path}: no plain file; a patch can't carry it, replace it")
+            raise refused(
+                path, "no plain file; a patch can't carry it, replace it", "no-plain-file"
+            )
         if path.name != path.name.encode("utf-8", "ignore").decode():
-            raise TokenmartError(f"{path}: its name is not UTF-8; rename it")
+            raise refused(path, "its name is not UTF-8; rename it", "no-plain-file")
         if path.is_file():
             found.append(path)
     if not found:
-        raise TokenmartError(f"{task}: contains no file; put the task's YAML there")
+        raise refused(task, "contains no file; put the task's YAML there", "no-folder")
     sizes = {path: path.stat().st_size for path in found}
     if (total := sum(sizes.values())) > LARGEST_TASK:
         largest = max(found, key=sizes.__getitem__)
-        raise TokenmartError(
-            f"{task}: {total / 1e6:,.0f} MB, of which {largest.name} has "
-            f"{sizes[largest] / 1e6:,.0f}; a patch may carry {LARGEST_TASK / 1e6:.0f} MB: move out "
-            "of the folder what the task doesn't read, or take fewer items",
-            code="too-large",
-            where=task,
+        raise refused(
+            task,
+            f"{total / 1e6:,.0f} MB, of which {largest.name} has {sizes[largest] / 1e6:,.0f}; a "
+            f"patch may carry {LARGEST_TASK / 1e6:.0f} MB: move out of the folder what the task "
+            "doesn't read, or take fewer items",
+            "too-large",
         )
     return found
 
@@ -151,12 +156,12 @@ def task_names(task: Path) -> list[str]:
         try:
             tree = yaml.load(read_text(path, _LARGEST_YAML), Loader=_AnyTag)
         except RecursionError as error:
-            raise TokenmartError(f"{path}: not YAML (nested too deeply); correct it") from error
+            raise refused(path, "nested too deeply", "no-yaml") from error
         except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2026-02-30
-            where = getattr(error, "problem_mark", None)
-            line = f":{where.line + 1}" if where else ""
+            mark = getattr(error, "problem_mark", None)
             what = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
-            raise TokenmartError(f"{path}{line}: not YAML ({what}); correct it") from error
+            where = f"{path}:{mark.line + 1}" if mark else path
+            raise refused(where, f"not YAML ({what}); correct it", "no-yaml") from error
         if isinstance(tree, dict):
             defined = tree.get("group") or tree.get("task")
             names += [defined] if isinstance(defined, str) else []
@@ -181,8 +186,10 @@ def make_patch(task: Path, harness: Path, base: str, scratch: Path) -> Patch:
     place = task.resolve().relative_to(harness.resolve()) if inside else TASKS / task.resolve().name
     listed = git(harness, "ls-tree", "-r", "--name-only", base, "--", f"{place}/")
     if not inside and listed:
-        raise TokenmartError(
-            f"{harness}: has {place} already; rename the folder {task.name}, or name that one"
+        raise refused(
+            harness,
+            f"has {place} already; rename the folder {task.name}, or name that one",
+            "taken",
         )
     changes = git(harness, *_DIFF, base)
     git(scratch, *_CLONE, str(harness.resolve()), "build")
@@ -225,11 +232,10 @@ def refuse_secrets(patch: Patch, token: str) -> None:
         for name, pattern in _SECRETS.items():
             what = what or (name if re.search(pattern, line) else None)
         if what:
-            raise TokenmartError(
-                f"{file}: line {number} contains {what}; remove it from the file, and "
-                "have it revoked if it was ever shared",
-                code="secret",
-                where=f"{file}:{number}",
+            raise refused(
+                f"{file}:{number}",
+                f"contains {what}; remove it, and have it revoked if it was ever shared",
+                "secret",
             )
 
 
@@ -269,12 +275,10 @@ def apply_cleanly(patch: Patch, onto: Path, revision: str, scratch: Path) -> Pat
     try:
         git(clean, *_APPLY, "--index", "-", given=patch.text)
     except TokenmartError as error:
-        raise TokenmartError(
-            f"the patch does not apply to {onto} at {revision[:12]}: "
-            f"{error.format_message().rsplit('(', 1)[-1].rstrip(')')}; rebase "
-            f"the task from {patch.base[:12]} onto that commit, or name another commit with --base "
-            "or --onto",
-            code="patch-does-not-apply",
-            where=onto,
+        raise refused(
+            onto,
+            f"the patch does not apply at {revision[:12]} ({error.format_message()}); rebase the "
+            f"task from {patch.base[:12]} onto that commit, or name another with --base or --onto",
+            "patch-does-not-apply",
         ) from error
     return clean

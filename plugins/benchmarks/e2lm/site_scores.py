@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from plugins.benchmarks.refusal import refused
 from warehouse.errors import TokenmartError
 from warehouse.text_file import parse_json, read_text
 
@@ -38,7 +39,10 @@ def plain_table(path: Path) -> Iterator[Path]:
         try:
             yield table
         except TokenmartError as error:  # the file that the user has, not this one
-            raise TokenmartError(error.message.replace(str(table), str(path))) from error
+            message, where = (
+                each.replace(str(table), str(path)) for each in (error.message, error.where)
+            )
+            raise TokenmartError(message, code=error.code, where=where) from error
 
 
 def _rows(path: Path) -> Iterator[tuple[Any, ...]]:
@@ -47,11 +51,11 @@ def _rows(path: Path) -> Iterator[tuple[Any, ...]]:
         benchmarks = found["metadata"]["metrics"]
         models = found["data"].items()
     except (KeyError, TypeError, AttributeError) as error:
-        raise TokenmartError(
-            f"{path}: is not the JSON of the competition's site (`metadata.metrics` and `data` by "
-            "model); give a CSV, JSON lines or Parquet file",
-            code="no-site-json",
-            where=path,
+        raise refused(
+            path,
+            "not the JSON of the competition's site (`metadata.metrics` and `data` by model); give "
+            "a CSV, JSON lines or Parquet file",
+            "no-site-json",
         ) from error
     for model, columns in models:
         tokens = columns.get("gtokens", [])
@@ -60,9 +64,11 @@ def _rows(path: Path) -> Iterator[tuple[Any, ...]]:
         for benchmark in benchmarks:
             scores = columns.get(benchmark, [])
             if len(scores) != len(tokens):
-                raise TokenmartError(
-                    f"{path}: {model}: {len(scores)} scores of {benchmark} at {len(tokens)} "
-                    "checkpoints (gtokens); fetch the file again"
+                raise refused(
+                    path,
+                    f"{model}: {len(scores)} scores of {benchmark} at {len(tokens)} checkpoints "
+                    "(gtokens); fetch the file again",
+                    "site-columns",
                 )
             for point, score in zip(tokens, scores, strict=True):
                 if score is not None:

@@ -23,7 +23,8 @@ from plugins.benchmarks.harness.item_rows import item_rows
 from plugins.benchmarks.harness.results import Response
 from plugins.benchmarks.harness.stored_items import condition_of, refuse_clashes, store_items
 from plugins.benchmarks.harness.tasks import FEWSHOT_SEED, EvalTask, run_of, task_manager, units_of
-from warehouse.errors import TokenmartError, UnitFailedError, visible
+from plugins.benchmarks.refusal import refused
+from warehouse.errors import UnitFailedError, visible
 
 NAME = "tokenmart"
 
@@ -57,7 +58,7 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
     ) -> None:
         super().__init__()
         if too_long not in ("cut", "harness", "fail"):
-            raise TokenmartError(f"too_long={too_long}: expected cut, harness or fail; correct it")
+            raise refused(f"too_long={too_long}", "expected cut, harness or fail", "option")
         self.run = prepare_run(problem, model, device or "auto", dtype, too_long)
         self.shots = shots
         self.fewshot_seed = int(fewshot_seed)
@@ -115,9 +116,11 @@ class TokenmartLM(LM):  # type: ignore[misc]  # lm_eval is not checked here
                 places.setdefault(id(instances[index]), []).append(index)
             answered = list(self.run.responses(task))
             if left := len(task.units) - len(answered):
-                raise TokenmartError(
-                    f"{self.run.plan.spec.full_id}, {name}: another process is doing {left} of "
-                    f"{len(task.units)} units; run the same command again when it has ended"
+                raise refused(
+                    f"{self.run.plan.spec.full_id}, {name}",
+                    f"another process is doing {left} of {len(task.units)} units; run the same "
+                    "command again when it has ended",
+                    "claimed-units",
                 )
             for each, _ in answered:
                 for request, response in zip(each.unit.requests, each.responses, strict=True):

@@ -21,6 +21,7 @@ import numpy as np
 from plugins.benchmarks.harness.chat import Chat
 from plugins.benchmarks.harness.groups import Average, EvalGroup
 from plugins.benchmarks.harness.stored_items import UNIT_ITEMS, condition_of
+from plugins.benchmarks.refusal import refused
 from warehouse.errors import TokenmartError, did_you_mean
 
 FEWSHOT_SEED = 1234
@@ -134,13 +135,15 @@ def task_manager(names: Sequence[str], include_path: Sequence[Path]) -> Any:
     """
     for path in include_path:
         if not path.is_dir():
-            raise TokenmartError(f"--include-path {path}: no such folder; correct it")
+            raise refused(f"--include-path {path}", "no such folder", "no-folder")
     try:
         from lm_eval.tasks import TaskManager
     except ImportError as error:
-        raise TokenmartError(
-            "lm-evaluation-harness is not installed (no module "
-            f"{error.name}); run `make setup`, or `pip install -c requirements.lock -e '.[eval]'`"
+        raise refused(
+            "lm-evaluation-harness",
+            f"not installed (no module {error.name}); run `make setup`, or `pip install -c "
+            "requirements.lock -e '.[eval]'`",
+            "not-installed",
         ) from error
     folders = [str(path) for path in include_path]
     ours = TaskManager(include_path=folders, include_defaults=False)
@@ -217,9 +220,11 @@ def _group(group: Any) -> EvalGroup:
 def _load(manager: Any, name: str) -> dict[str, Any]:
     matched = [name] if _is_file(name) else manager.match_tasks([name])
     if not matched:
-        raise TokenmartError(
-            f"--tasks {name}: no such task; {did_you_mean(name, manager.all_tasks)}see `lm_eval ls "
-            "tasks`, or give --include-path the folder of its YAML file"
+        raise refused(
+            f"--tasks {name}",
+            f"no such task; {did_you_mean(name, manager.all_tasks)}see `lm_eval ls tasks`, or give "
+            "--include-path the folder of its YAML file",
+            "unknown-task",
         )
     try:
         return dict(manager.load(matched))
@@ -256,6 +261,5 @@ def _built(
 
 def _unusable(name: str, what: str, error: Exception) -> TokenmartError:
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-    return TokenmartError(
-        f"--tasks {name}: {what} ({type(error).__name__}: {reason}); correct the task"
-    )
+    what = f"{what} ({type(error).__name__}: {reason}); correct the task"
+    return refused(f"--tasks {name}", what, "unusable-task")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from warehouse.errors import TokenmartError
+from plugins.benchmarks.refusal import refused
 from warehouse.text_file import parse_json, text_lines
 
 
@@ -28,9 +28,11 @@ def chosen_lines(path: Path, items: Sequence[Any]) -> str:
     for item in items:
         text = str(item)
         if not (text.isascii() and text.isdecimal() and int(text) < len(lines)):
-            raise TokenmartError(
-                f"{path}: has no line for item {item!r}, only {len(lines)} lines, for items 0 "
-                f"to {len(lines) - 1}; name the file that the scored task reads"
+            raise refused(
+                path,
+                f"no line for item {item!r}, only for items 0 to {len(lines) - 1}; name the file "
+                "that the scored task reads",
+                "no-line",
             )
         numbers.add(int(text))
     return "".join(f"{lines[number]}\n" for number in sorted(numbers))

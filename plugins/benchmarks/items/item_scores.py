@@ -18,7 +18,7 @@ from plugins.benchmarks.scores.plain_rows import (
     as_table,
     refuse_repeated,
     refuse_two_orders,
-    refused,
+    refused_row,
     rows_of,
 )
 from warehouse.errors import TokenmartError
@@ -114,7 +114,7 @@ def read_items(path: Path, metric: str | None) -> ItemScores:
     ).fetchone()
     if several:
         what = f"{several[1]} has several recipes, sizes or architectures"
-        raise refused(path, several[0], what, "contradiction")
+        raise refused_row(path, several[0], what, "contradiction")
     database.execute(
         """
         create table scores as

@@ -49,7 +49,9 @@ def gather_page(
         if metric is not None and metric not in known:
             raise TokenmartError(
                 f"--metric {metric}: not in the table; {did_you_mean(metric, known)}"
-                f"its scoring methods: {', '.join(known)}"
+                f"its scoring methods: {', '.join(known)}",
+                code="unknown-metric",
+                where="--metric",
             )
         chosen = metric or (target.metric if target is not None else known[0])
         models = ModelSql(database, workspace)

@@ -18,8 +18,8 @@ from plugins.benchmarks.harness.imports.sample_files import (
     run_name,
     weights_of,
 )
+from plugins.benchmarks.refusal import refused
 from plugins.benchmarks.scores.collected import Collected, Score
-from warehouse.errors import TokenmartError
 from warehouse.text_file import parse_json, read_text
 
 _NAMED = re.compile(r"results.*|.*_\d{4}-\d\d-\d\dT[\d.-]+")
@@ -46,7 +46,7 @@ def read_results(paths: Sequence[Path]) -> Collected:
         if path.is_dir():
             found = [each for each in path.rglob("*.json") if _NAMED.fullmatch(each.stem)]
         if not found:
-            raise _refused(path, "no results_*.json in it", "no-results")
+            raise refused(path, "no results_*.json in it", "no-results")
         files.update(found)
     trees = {file: _tree(file) for file in sorted(files)}
     latest: dict[tuple[str, str, str], Score] = {}
@@ -55,7 +55,7 @@ def read_results(paths: Sequence[Path]) -> Collected:
         try:
             own = list(_scores(file, tree, notes))
         except (AttributeError, TypeError, ValueError) as error:
-            raise _refused(file, f"no result file ({error})", "no-results") from error
+            raise refused(file, f"no result file ({error})", "no-results") from error
         replaced: dict[str, str] = {}
         for score in own:
             key = score.name, score.benchmark, score.metric
@@ -69,12 +69,8 @@ def read_results(paths: Sequence[Path]) -> Collected:
     _refuse_other_weights(latest.values())
     notes += _other_versions(latest.values())
     if not latest:
-        raise _refused(paths[0], "; ".join(["no score", *notes[:3]]), "no-score")
+        raise refused(paths[0], "; ".join(["no score", *notes[:3]]), "no-score")
     return Collected(list(latest.values()), notes)
-
-
-def _refused(where: object, what: str, code: str) -> TokenmartError:
-    return TokenmartError(f"{where}: {what}", code=code, where=where)
 
 
 def _of_two(one: Score, other: Score) -> tuple[Score, Score]:
@@ -91,7 +87,7 @@ def _of_two(one: Score, other: Score) -> tuple[Score, Score]:
             return whole, part
         if one.limit == other.limit and (early.date < late.date or early.value == late.value):
             return late, early
-    raise _refused(
+    raise refused(
         one.file,
         f"{other.file} has another {one.metric} of {one.benchmark} of {one.name} (values "
         f"{one.value:g} and {other.value:g}, versions {one.version or '?'} and "
@@ -106,7 +102,7 @@ def _refuse_other_weights(scores: Collection[Score]) -> None:
     for score in scores:
         if score.weights and known.setdefault(score.name, score).weights != score.weights:
             first = known[score.name]
-            raise _refused(
+            raise refused(
                 first.file,
                 f"{score.file} has the same name, {score.name}, and weights of another commit "
                 f"({first.weights} and {score.weights}); name the revision in its model_args",
@@ -128,14 +124,14 @@ def _tree(path: Path) -> dict[str, Any]:
     tree = parse_json(read_text(path), str(path)) if path.suffix == ".json" else None
     whole = isinstance(tree, dict) and isinstance(tree.get("results"), dict)
     if not whole or not isinstance(tree, dict) or not isinstance(tree.get("config"), dict):
-        raise _refused(
+        raise refused(
             path,
             "no result file of lm-evaluation-harness; expected results_<date>.json with 'results' "
             "and 'config' (samples: `tokenmart data import --format samples`)",
             "no-results",
         )
     if checkpoint_name(tree) is None:
-        raise _refused(path, "no model_name and no model in config.model_args", "no-model")
+        raise refused(path, "no model_name and no model in config.model_args", "no-model")
     return dict(tree)
 
 

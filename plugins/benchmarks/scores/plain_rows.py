@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
+from plugins.benchmarks.refusal import refused
 from warehouse.errors import TokenmartError
 from warehouse.table_file import load_rows, parse_row, quoted
 
@@ -25,10 +26,9 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
 
 
-def refused(path: Path, row: object, what: str, code: str) -> TokenmartError:
+def refused_row(path: Path, row: object, what: str, code: str) -> TokenmartError:
     """An error at a row of a table, or at several."""
-    where = f"{path}: row {row}"
-    return TokenmartError(f"{where}: {what}", code=code, where=where)
+    return refused(f"{path}: row {row}", what, code)
 
 
 def rows_of(path: Path, kind: type[Row]) -> list[Row]:
@@ -49,7 +49,7 @@ def rows_of(path: Path, kind: type[Row]) -> list[Row]:
             f"select {', '.join(columns)} from given order by row_number"
         ).fetchall()
     if not rows:
-        raise TokenmartError(f"{path}: contains no row", code="no-row", where=path)
+        raise refused(path, "contains no row", "no-row")
     return [
         parse_row(dict(zip(names, values, strict=True)), kind, f"{path}: row {number}")
         for number, values in enumerate(rows, start=1)
@@ -77,7 +77,7 @@ def refuse_repeated(
     if found:
         first, last, *values = found
         named = ", ".join(map(str, filter(None, values)))
-        raise refused(path, last, f"{named} is in row {first} too", "repeated")
+        raise refused_row(path, last, f"{named} is in row {first} too", "repeated")
 
 
 def refuse_two_orders(connection: duckdb.DuckDBPyConnection, path: Path, table: str) -> None:
@@ -105,4 +105,6 @@ def refuse_two_orders(connection: duckdb.DuckDBPyConnection, path: Path, table: 
         """
     ).fetchone()
     if found:
-        raise refused(path, found[1], f"more steps and fewer tokens than row {found[0]}", "order")
+        raise refused_row(
+            path, found[1], f"more steps and fewer tokens than row {found[0]}", "order"
+        )

@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from plugins.benchmarks.refusal import refused
 from plugins.benchmarks.schema import BENCHMARK_SCORES, BENCHMARK_TABLES, MODEL_SCORES
 from plugins.benchmarks.scores.metric_directions import Direction
 from plugins.benchmarks.scores.score_table import (
@@ -54,10 +55,6 @@ class BroughtScores:
     notes: tuple[str, ...] = ()
 
 
-def _refused(where: object, what: str, code: str) -> TokenmartError:
-    return TokenmartError(f"{where}: {what}", code=code, where=where)
-
-
 def read_table(problem: TableProblem, workspace: Workspace) -> BroughtScores:
     """The problem's table, read and checked.
 
@@ -69,12 +66,12 @@ def read_table(problem: TableProblem, workspace: Workspace) -> BroughtScores:
     """
     path = ProblemFolders(workspace, problem.name).resolve(problem.table.path)
     if not path.is_file():
-        raise _refused(
+        raise refused(
             path, f"no such file; correct table.path of problem {problem.asked}", "no-file"
         )
     sha256 = sha256_file(path)
     if problem.table.sha256 not in (None, sha256):
-        raise _refused(
+        raise refused(
             path,
             f"sha256 is {sha256}, problem {problem.asked} expects {problem.table.sha256}",
             "other-sha256",
@@ -94,7 +91,7 @@ def read_table(problem: TableProblem, workspace: Workspace) -> BroughtScores:
     sizes = set() if ranks_models else set(scores["size"].to_pylist())
     if unknown := set(problem.predict.sizes) - sizes:
         listed = ", ".join(sorted(sizes - {None})) or "none"
-        raise _refused(path, f"no run of size {', '.join(unknown)} (sizes: {listed})", "no-size")
+        raise refused(path, f"no run of size {', '.join(unknown)} (sizes: {listed})", "no-size")
     early = problem.early
     facts = {
         "path": path.name,
@@ -125,13 +122,13 @@ def _predicting(
     metrics, target = problem.predict.metrics, problem.target
     known = set(scores["metric"].to_pylist())
     if unknown := set(metrics) - known:
-        raise _refused(
+        raise refused(
             path,
             f"no {', '.join(unknown)} to predict from (its metrics: {', '.join(sorted(known))})",
             "no-metric",
         )
     if own := set(workspace.metric_names).intersection(metrics):
-        raise _refused(
+        raise refused(
             path,
             f"Tokenmart computes {', '.join(own)} from tokens; give the metric another name in the "
             "table and in predict.metrics",
@@ -145,7 +142,7 @@ def _predicting(
         predicts = pc.and_(predicts, pc.invert(asked))
     kept = scores.filter(predicts)
     if not len(kept):
-        raise _refused(
+        raise refused(
             path,
             "all scores that it predicts from are the target's; add metrics to predict.metrics, or "
             "name target.benchmarks",
@@ -353,13 +350,13 @@ def _target_items(
     """Items of the downstream table; `rows`: ranked entry, benchmark and score."""
     directions = scores.filter(pc.equal(scores["metric"], target.metric))["direction"]
     if "lower" in directions.to_pylist():
-        raise _refused(file, f"target.metric: lower {target.metric} is better", "lower-target")
+        raise refused(file, f"target.metric: lower {target.metric} is better", "lower-target")
     known = {benchmark for _, benchmark, _ in rows}
     for name in target.benchmarks or ([] if rows else ["any benchmark"]):
         if name not in known:
             metrics = ", ".join(sorted(set(scores["metric"].to_pylist())))
             what = f"no {target.metric} of {name} to predict (its metrics: {metrics})"
-            raise _refused(file, what, "no-target")
+            raise refused(file, what, "no-target")
     items: dict[str, list[dict[str, object]]] = {}
     for name, benchmark, score in rows:
         items.setdefault(name, []).append(
@@ -386,10 +383,10 @@ def _folders(file: Path, column: str, names: Iterable[str]) -> dict[str, str]:
     for name in names:
         if wrong := _NO_FOLDER.search(name):
             why = f"it has {wrong[0]!r}" if name else "it is empty"
-            raise _refused(file, f"{column} {name!r} can't name a folder ({why})", "no-folder")
+            raise refused(file, f"{column} {name!r} can't name a folder ({why})", "no-folder")
         folders[name] = name.replace("/", "--")
         other = seen.setdefault(folders[name].casefold(), name)
         if other != name:
             what = f"{column} {other!r} and {name!r} would share the folder {folders[name]!r}"
-            raise _refused(file, what, "no-folder")
+            raise refused(file, what, "no-folder")
     return folders

@@ -24,7 +24,7 @@ from plugins.benchmarks.scores.plain_rows import (
     as_table,
     refuse_repeated,
     refuse_two_orders,
-    refused,
+    refused_row,
     rows_of,
 )
 from warehouse.errors import TokenmartError
@@ -115,7 +115,7 @@ def read_model_scores(path: Path, assumed: dict[str, Direction] | None = None) -
         ).fetchone()
         if mixed:
             what = f"{mixed[1]} of {mixed[2]} has a document in some rows only"
-            raise refused(path, mixed[0], what, "some-documents")
+            raise refused_row(path, mixed[0], what, "some-documents")
         table: pa.Table = connection.sql(
             f"select {_SLUG} as model_id, model as full_id, coalesce(family, model) as family,"
             " parameters, benchmark, metric, document, false as each_document, direction, score"
@@ -193,7 +193,7 @@ def _directions(path: Path, rows: Sequence[ScoreRow]) -> dict[str, Direction]:
         if metric == "score" and lower:
             direction = "lower" if len(lower) == len(benchmarks) else None
         if direction is None:
-            raise refused(
+            raise refused_row(
                 path,
                 min(benchmarks.values()),
                 f"direction: doesn't follow from the names of {metric} and its benchmarks; write "
@@ -216,7 +216,7 @@ def _refuse_contradictions(connection: duckdb.DuckDBPyConnection, path: Path) ->
         ).fetchone()
         if found:
             row, name, values = found
-            raise refused(
+            raise refused_row(
                 path, row, f"{name} has several values of {fact} ({values})", "contradiction"
             )
 

@@ -26,6 +26,7 @@ from extract.work_claims import claim
 from plugins.benchmarks.cli.eval import eval_command
 from plugins.benchmarks.harness.evaluation import EvalRun
 from plugins.benchmarks.harness.stored_items import eval_store
+from plugins.benchmarks.harness.tasks import load_tasks
 from tokenmart import cli
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
@@ -116,7 +117,6 @@ def test_metrics_and_answers_are_the_harness_s_own(
     # those of the first model are there already
     said = ok(evaluate(two_models, tasks, "--tasks", "made_*", "--too-long", "harness"))
     assert "evaluated 8 units" in said
-    assert "tiny/short, made_rolling: longer than the 48 tokens that the model reads: " in said
     (following,) = [line for line in said.splitlines() if line.startswith("next: ")]
     *command, shown = shlex.split(following)
     built_by = ["tokenmart", "dbt", "run", "--select", "tag:benchmarks"]
@@ -216,12 +216,12 @@ def test_units_in_another_process_s_hands_are_no_answers(
     """One that it is doing, and one that it has stored since we published."""
     ours = TokenmartLM(str(two_models), "tiny/one", "cpu", include_path=str(tasks))
     claims = workspace.store / "claims" / "tiny" / "tiny--one"
-    said = r"tiny/one, made_two: another process is doing 1 of \d+ units; run the same command"
     with (
         claim(claims / "made_two-0shot-000000.claim"),
-        pytest.raises(TokenmartError, match=said),
+        pytest.raises(TokenmartError) as caught,
     ):
         harness_results(ours, tasks, ["made_two"])
+    assert (caught.value.code, caught.value.where) == ("claimed-units", "tiny/one, made_two")
     harness_results(ours, tasks, ["made_two"])
     (path,) = eval_store(workspace).tokens.glob("problem=tiny/**/tokens.parquet")
     rows, (*others, last) = read_rows(path), read_units(path)
@@ -232,8 +232,9 @@ def test_units_in_another_process_s_hands_are_no_answers(
         "run",
         lambda run, task: write_unit(eval_store(run.workspace), last, mine, rounded=False),
     )
-    with pytest.raises(TokenmartError, match=said):
+    with pytest.raises(TokenmartError) as caught:
         harness_results(ours, tasks, ["made_two"])
+    assert caught.value.code == "claimed-units"
 
 
 def stored(workspace: Workspace) -> dict[str, pa.Table]:
@@ -289,18 +290,27 @@ def read(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, .
     return connection.execute(query).fetchall()
 
 
-def test_what_is_wrong_is_said_and_costs_nothing_else(
+def test_what_is_wrong_costs_nothing_else(
     two_models: Path, tasks: Path, workspace: Workspace, tmp_path: Path
 ) -> None:
-    result = evaluate(two_models, tasks, "--tasks", "made_two,nowhere.yaml")
-    assert result.exit_code == 1
-    assert "--tasks nowhere.yaml: can't be loaded" in result.output
+    with pytest.raises(TokenmartError) as caught:
+        load_tasks(["made_two", "nowhere.yaml"], [tasks])
+    assert (caught.value.code, caught.value.where) == ("unusable-task", "--tasks nowhere.yaml")
     longer = shutil.copytree(tasks, tmp_path / "longer") / "made_counting.yaml"
     longer.write_text(longer.read_text().replace("max_gen_toks: 12", "max_gen_toks: 60"))
     result = evaluate(two_models, longer.parent, "--tasks", "made_counting,made_last_word")
     assert result.exit_code == 5, result.output
-    assert "items 0, 1, 2, 3, 4 and 10 more: 60 tokens to write" in result.output
-    assert "evaluated 3 units" in result.output
+    states = {}
+    for path in eval_store(workspace).tokens.glob("problem=tiny/**/tokens.parquet"):
+        for unit in read_units(path):
+            states[unit.model_id, unit.condition] = unit.status
+    # the text to write is longer than what the second model reads
+    assert states == {
+        ("tiny--one", "made_counting-0shot"): "done",
+        ("tiny--one", "made_last_word-0shot"): "done",
+        ("tiny--short", "made_counting-0shot"): "failed",
+        ("tiny--short", "made_last_word-0shot"): "done",
+    }
 
 
 CHAT = """{{ bos_token }}{% for message in messages %}\
@@ -327,10 +337,7 @@ def test_chats_are_the_harness_s_own(
     words += ["--system-instruction", "Be brief."]
     result = evaluate(two_models, tasks, *words)
     assert result.exit_code == 5
-    assert "tiny/short: its tokenizer has no chat template" in result.output
     assert "evaluated 3 units" in result.output
-    lacking = "note: tiny/one: its chat template refuses a system turn, which "
-    assert (lacking in result.output) == refuses
     theirs = harness_results(
         harness_class(folder, None),
         tasks,
@@ -410,13 +417,14 @@ def test_tasks_that_would_share_a_folder_are_refused(two_models: Path, tasks: Pa
         for name in ("made*two", "made-two")
     )
     assert len(inside.loglikelihood([first])) == len(inside.loglikelihood([first])) == 1
-    with pytest.raises(TokenmartError, match=r"'made\*two' and 'made-two' would share the folder"):
+    with pytest.raises(TokenmartError) as caught:
         inside.loglikelihood([second])
+    assert caught.value.code == "shared-folder"
     renamed = shutil.copytree(tasks, tasks.parent / "renamed")
     config = renamed / "made_two.yaml"
     config.write_text(config.read_text().replace("task: made_two", "task: made-two"))
     done = evaluate(two_models, renamed, "--tasks", "made-two", "--dry-run")
-    assert done.exit_code == 1 and "'made*two' and 'made-two' would share" in done.output
+    assert done.exit_code == 1
 
 
 @pytest.mark.parametrize(
@@ -475,7 +483,7 @@ def test_a_cut_prompt_keeps_its_bos_and_is_counted(
     )
     theirs = harness_results(mended, tasks, names)
     said = ok(evaluate(problem, tasks, "--tasks", ",".join(names)))
-    assert "note: tiny/bos, made_exam: longer than the 48 tokens that the model reads: 17 " in said
+    assert " 17 items " in said
     query = (
         "select condition, sum(cast(logprob as double)), max(position - context_tokens) "
         "from eval_tokens where condition = 'made_exam-0shot' "
@@ -499,7 +507,7 @@ def test_a_cut_prompt_keeps_its_bos_and_is_counted(
         assert found[task, key][0] == pytest.approx(value, rel=1e-5), (task, key)
     assert found["made_exam", "acc,none"][1] == 17
     said = ok(evaluate(problem, tasks, "--tasks", "made_exam,made_counting", "--too-long", "skip"))
-    assert "made_exam: longer than the 48 tokens that the model reads: 17 items skipped" in said
+    assert "17 items skipped" in said
     built.run("--select", "+eval_metrics")
     query = "select metric, value, reason from eval_metrics where task = 'made_exam'"
     assert set(built.rows(query)) == {
@@ -507,4 +515,3 @@ def test_a_cut_prompt_keeps_its_bos_and_is_counted(
     }
     failed = evaluate(problem, tasks, "--tasks", "made_exam", "--too-long", "fail")
     assert failed.exit_code == 5
-    assert "use --too-long cut or skip" in failed.output

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plugins.benchmarks.harness.imports.sample_files import refused
+from plugins.benchmarks.refusal import refused
 
 
 def gold_choices(place: str, target: Any, choices: Sequence[str], task: str) -> list[int]:

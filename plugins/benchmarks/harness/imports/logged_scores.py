@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeGuard
 
 from plugins.benchmarks.harness.aggregation import AGGREGATIONS, pairs_of
-from plugins.benchmarks.harness.imports.sample_files import RunFacts, Sample, refused
+from plugins.benchmarks.harness.imports.sample_files import RunFacts, Sample
+from plugins.benchmarks.refusal import refused
 
 NO_RESULTS = "no results_<date>.json next to the samples has this metric"
 

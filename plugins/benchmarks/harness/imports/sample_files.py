@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from warehouse.errors import TokenmartError
+from plugins.benchmarks.refusal import refused
 from warehouse.text_file import parse_json, read_text, text_lines
 
 _NAME = re.compile(
@@ -95,11 +95,6 @@ def read_samples(path: Path) -> Iterator[Sample]:
                 "no-sample",
             )
         yield Sample(place, item, str(content["filter"]), content)
-
-
-def refused(where: object, what: str, code: str) -> TokenmartError:
-    """An error in a file to import."""
-    return TokenmartError(f"{where}: {what} (nothing was imported)", code=code, where=where)
 
 
 def run_name(shots: int | None, chat: str) -> str:

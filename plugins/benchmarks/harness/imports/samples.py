@@ -22,12 +22,12 @@ from plugins.benchmarks.harness.imports.sample_files import (
     facts_beside,
     model_of,
     read_samples,
-    refused,
     run_name,
     task_of,
 )
 from plugins.benchmarks.harness.imports.task_import import LoggedRequest, TaskImport, item_table
 from plugins.benchmarks.harness.stored_items import condition_of, refuse_clashes
+from plugins.benchmarks.refusal import refused
 from warehouse.errors import visible
 from warehouse.importers.importer import Destination, StoringImporter, refuse_missing_or_twice
 from warehouse.terminal import counted

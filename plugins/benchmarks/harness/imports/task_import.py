@@ -17,8 +17,8 @@ from plugins.benchmarks.harness.stored_items import (
     store_items,
     stored_items,
 )
+from plugins.benchmarks.refusal import refused
 from plugins.benchmarks.schema import EVAL_ANSWERS, EVAL_ITEMS, EVAL_SCORES
-from warehouse.errors import TokenmartError
 from warehouse.files import storage_errors
 from warehouse.importers.importer import IMPORT_KEY, import_record
 from warehouse.paths import Workspace
@@ -137,13 +137,6 @@ class TaskImport:
         """
         problem, model, condition = self.keys
 
-        def refused(what: str, code: str) -> TokenmartError:
-            return TokenmartError(
-                f"{self.file}, condition {condition}: {what} (nothing was imported)",
-                code=code,
-                where=condition,
-            )
-
         others = [m for m in models_with_results(workspace, problem, condition) if m != model]
         for other in others:
             theirs = self._version(
@@ -151,6 +144,7 @@ class TaskImport:
             )
             if theirs and self.version and theirs != self.version:
                 raise refused(
+                    condition,
                     f"version {self.version}, the results of {other} have version {theirs}; keep "
                     "them in problems of their own",
                     "other-version",
@@ -163,9 +157,11 @@ class TaskImport:
                 else "imported before; --force replaces them"
             )
             item = _other_item(before, self.items)
-            raise refused(f"other requests (item {item}) than those {remedy}", "other-requests")
+            what = f"other requests (item {item}) than those {remedy}"
+            raise refused(condition, what, "other-requests")
         if not force and self._replaces_another(workspace):
-            raise refused(f"{model} has another result; --force replaces it", "other-result")
+            what = f"{model} has another result; --force replaces it"
+            raise refused(condition, what, "other-result")
 
     def store(self, workspace: Workspace) -> None:
         """Write requests, answers and metrics.

