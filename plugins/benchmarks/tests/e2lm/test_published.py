@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -102,56 +101,40 @@ def test_early_scores_need_no_final_score(tmp_path: Path, name: str) -> None:
     ) == [(0,)]
 
 
-@pytest.fixture(scope="module")
-def dclm() -> dict[str, Any]:
-    return compare_scoring_methods("dclm", SHIPPED, seed=0, resamples=10_000)
+STUDY = json.loads((SHIPPED.root / "studies/early_decisions/figures.json").read_text())
+DECISIONS = {
+    **{
+        name: {
+            (stage, method): row["single"]
+            for stage, rows in STUDY[part]["stages"].items()
+            for method, row in [*rows.items(), *STUDY[part]["without_evaluation"].items()]
+        }
+        for name, part in (("ladder", "olmo"), ("pythia", "pythia"))
+    },
+    # the study has other recipes and tasks for accuracy
+    "dclm": {
+        (size, "task_loss"): STUDY["dclm"][f"{size} task_loss"]["single"]
+        for size in ("400M-1x", "1B-1x")
+    },
+}
+"""Stage and scoring method → decision accuracy, by a second implementation: recompute.py there."""
 
 
-def test_scoring_methods_of_dclm_are_those_of_brute_force(dclm: dict[str, Any]) -> None:
-    rows = pq.read_table(SHIPPED.root / problem("dclm").table.path).to_pylist()
-    by_key: dict[tuple[str, str, str], dict[str, list[float]]] = {}
-    for row in rows:
-        key = (row["benchmark"], row["metric"], row["size"])
-        by_key.setdefault(key, {}).setdefault(row["recipe"], []).append(row["score"])
-    means = {
-        key: {recipe: float(np.mean(scores)) for recipe, scores in recipes.items()}
-        for key, recipes in by_key.items()
-    }
-    for stage in dclm["stages"]:
-        for method in stage["scoring_methods"]:
-            if method["no_evaluation"]:  # all models of a stage have one size: a coin
-                assert method["decision_accuracy"] == 0.5
-                continue
-            name = method["scoring_method"]
-            sign = -1 if name == "task_loss" else 1
-            shares = [
-                order_agreement(
-                    {
-                        k: sign * v
-                        for k, v in means[task, method["scoring_method"], stage["stage"]].items()
-                    },
-                    means[task, "accuracy", "7B-1x"],
-                )
-                for task in stage["benchmarks"]
-            ]
-            assert method["decision_accuracy"] == pytest.approx(np.mean(shares), abs=1e-6)
-            low, high = method["interval"]
-            assert low < method["decision_accuracy"] < high
-
-
-def test_scoring_methods_of_the_ladder_are_those_of_the_study() -> None:
-    """`studies/early_decisions/recompute.py` is a second implementation: each task counts once."""
-    figures = json.loads((SHIPPED.root / "studies/early_decisions/figures.json").read_text())
-    study = figures["olmo"]
-    found = compare_scoring_methods("ladder", SHIPPED, seed=0, resamples=50)
+@pytest.mark.parametrize("name", DECISIONS)
+def test_decision_accuracies_are_those_of_the_study(name: str) -> None:
+    found = compare_scoring_methods(name, SHIPPED, seed=0, resamples=500)
+    ours = {}
     for stage in found["stages"]:
-        rows = {row["scoring_method"]: row for row in stage["scoring_methods"]}
-        assert len(stage["benchmarks"]) == study["tasks"] == 13
-        for name, row in (study["stages"][stage["stage"]] | study["without_evaluation"]).items():
-            assert rows[name]["decision_accuracy"] == pytest.approx(row["single"], abs=1e-6)
-        without = [name for name, row in rows.items() if row["no_evaluation"]]
-        assert sorted(without) == ["parameters", "parameters_x_tokens"]
-        assert not set(without) & stage["held_out"]["chosen"].keys()
+        for row in stage["scoring_methods"]:
+            ours[stage["stage"], row["scoring_method"]] = value = row["decision_accuracy"]
+            if row["no_evaluation"]:
+                assert row["scoring_method"] not in stage["held_out"]["chosen"]
+                assert row["sq"] is None and (name != "dclm" or value == 0.5)  # of one size: a coin
+            else:
+                low, high = row["interval"]
+                assert low < value < high
+    for key, expected in DECISIONS[name].items():
+        assert ours[key] == pytest.approx(expected, abs=1e-6), key
 
 
 def test_medians_of_repeated_values_are_those_of_numpy() -> None:
