@@ -1,10 +1,7 @@
-"""Submissions packaged against a real clone of lm-evaluation-harness, and run by its own command.
+"""Submissions packaged against a clone of lm-evaluation-harness, and run by its own command.
 
-$LM_EVAL_CLONE names the clone, bare or not; its HEAD is used, and it is not changed:
-
-    git clone --depth 1 https://github.com/EleutherAI/lm-evaluation-harness
-    export LM_EVAL_CLONE=lm-evaluation-harness
-    pytest -m slow plugins/benchmarks/tests/e2lm/test_harness_clone.py
+The clone is made of the installed harness; $LM_EVAL_CLONE names another, bare or not, whose HEAD is
+used.
 """
 
 from __future__ import annotations
@@ -12,7 +9,9 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shlex
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -23,7 +22,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from plugins.benchmarks.e2lm.new_task import KINDS, METRIC, Kind
+from plugins.benchmarks.e2lm.new_task import KINDS, METRIC, Kind, new_task
 from plugins.benchmarks.e2lm.patch import TASKS, git
 from plugins.benchmarks.scores.harness_results import read_results
 from tokenmart import cli
@@ -32,6 +31,7 @@ from tokenmart import cli
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 TOKEN = "hf_" + "NotARealTokenJustLetters" + "0123"
+IDENTITY = ("-c", "user.name=t", "-c", "user.email=t@example.org")
 METRICS = "lm_eval/api/metrics.py"
 
 HOSTILE_CONFIG = """
@@ -62,13 +62,25 @@ def name_of(kind: Kind) -> str:
 
 
 @pytest.fixture(scope="module")
-def source() -> Path:
-    named = os.environ.get("LM_EVAL_CLONE")
-    if not named:
-        pytest.skip("$LM_EVAL_CLONE names no clone of lm-evaluation-harness")
-    if importlib.util.find_spec("lm_eval") is None:
-        pytest.skip("lm_eval, whose requirements the clone needs, is not installed")
-    return Path(named).resolve()
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = importlib.util.find_spec("lm_eval")
+    if found is None or found.origin is None:
+        pytest.skip("lm_eval is not installed (run make setup)")
+    if named := os.environ.get("LM_EVAL_CLONE"):
+        return Path(named).resolve()
+    installed, folder = Path(found.origin).parent, tmp_path_factory.mktemp("clone")
+
+    def most_tasks(place: str, names: list[str]) -> list[str]:
+        tasks = installed / "tasks"
+        top = Path(place) == tasks
+        return [n for n in names if n == "__pycache__" or (top and (tasks / n).is_dir())]
+
+    shutil.copytree(installed, folder / "lm_eval", ignore=most_tasks)
+    shutil.copytree(installed / "tasks" / "arc", folder / "lm_eval/tasks/arc")
+    git(folder, "init", "-q")
+    git(folder, "add", "-A")
+    git(folder, *IDENTITY, "commit", "-q", "-m", "x")
+    return folder
 
 
 def cloned(source: Path, folder: Path) -> Path:
@@ -187,6 +199,55 @@ def test_the_same_task_gives_the_same_patch_in_a_shallow_clone_and_with_a_metric
     assert done.exit_code == 0, done.output
     with zipfile.ZipFile(outs["own"]) as archive:
         assert archive.read("evaluation.patch").count(b"diff --git") == 4
+
+
+def test_other_kinds_run_and_broken_tasks_are_named(mine: Path, tmp_path: Path) -> None:
+    """In one process of the harness, as `package` runs it: what is found, and what fails how."""
+    tasks = tmp_path / "tasks"
+    for kind in KINDS:
+        new_task(kind.replace("-", "_"), kind, tasks)
+    new_task("no_field", "cloze", tasks)
+    (tasks / "no_field" / "items.jsonl").write_text('{"question": "q"}\n')
+    new_task("no_metric", "cloze", tasks)
+    new_task("no_gold", "multiple-choice", tasks)
+    with (tasks / "no_gold" / "items.jsonl").open("a") as file:
+        file.write('{"question": "Which?", "choices": ["a", "b"]}\n')
+        file.write('{"question": "And which?", "choices": ["a", "b"], "gold": 2}\n')
+    new_task("no_answer", "cloze", tasks)
+    with (tasks / "no_answer" / "items.jsonl").open("a") as file:
+        file.write('{"question": "Which?"}\n{"answer": "this"}\n')
+    new_task("no_json", "multiple-choice", tasks)
+    with (tasks / "no_json" / "items.jsonl").open("a") as file:
+        file.write("\n{question: 1}\n")
+    broken = tasks / "no_metric" / "no_metric.yaml"
+    broken.write_text(broken.read_text().replace("metric: acc", "metric: !function no_metric.x"))
+    script = (
+        f"import sys, json; sys.path.insert(0, {str(Path(__file__).parents[4])!r})\n"
+        "import lm_eval.tasks as t; original = t.TaskManager\n"
+        f"t.TaskManager = lambda: original(include_path={str(tasks)!r}, include_defaults=False)\n"
+        "from plugins.benchmarks.e2lm.harness_check import check\n"
+        "print(json.dumps({n: check(n, 5) for n in sys.argv[1:]}, default=str))"
+    )
+    names = ["multiple_choice", "cloze", "generation", "no_field", "no_metric", "none"]
+    names += ["no_gold", "no_answer", "no_json"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *names],
+        cwd=mine, capture_output=True, text=True, check=False, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    for kind in KINDS:
+        made = found[kind.replace("-", "_")]
+        assert made["failed"] is None, made
+        assert len(made["items"]) == 118
+        assert METRIC[kind] in {key.split(",")[0] for key in made["results"]}
+    for name in ("no_field", "no_metric", "none"):
+        assert found[name]["failed"] in ("load", "items", "run")
+        assert found[name]["error"]
+    for name in ("no_gold", "no_answer"):
+        assert found[name]["failed"] == "items"
+        assert re.findall(r"sample (\d+)", found[name]["error"]) == ["118", "119"]
+    assert found["no_json"]["failed"] == "load" and "line 120" in found["no_json"]["error"]
 
 
 def test_the_hint_of_a_new_task_is_a_command_that_runs(source: Path, tmp_path: Path) -> None:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import shlex
 import shutil
-import subprocess
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import CliRunner, Result
 
 from plugins.benchmarks.e2lm.harness_check import check
 from plugins.benchmarks.e2lm.judge_file import judged_items
 from plugins.benchmarks.e2lm.leakage import PromptedItem, leaking, stands_in
-from plugins.benchmarks.e2lm.new_task import KINDS, METRIC, WorkedExamples, new_task
+from plugins.benchmarks.e2lm.new_task import KINDS, WorkedExamples, new_task
 from plugins.benchmarks.e2lm.package import Wish, judge
 from plugins.benchmarks.e2lm.package import package as write_package
 from plugins.benchmarks.e2lm.patch import (
@@ -394,100 +389,6 @@ def test_leaks_are_shown_and_may_be_allowed() -> None:
         judge("t", Wish(Path(), Path()), found)
     assert caught.value.code == "leaks"
     assert judge("t", Wish(Path(), Path(), leaks_allowed=1), found)[::2] == ("acc", [3])
-
-
-@pytest.fixture(scope="module")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A git repository of the installed harness, with one of its own tasks."""
-    found = importlib.util.find_spec("lm_eval")
-    if found is None or found.origin is None:
-        pytest.skip("lm_eval is not installed (run make setup)")
-    source, folder = Path(found.origin).parent, tmp_path_factory.mktemp("clone")
-
-    def most_tasks(place: str, names: list[str]) -> list[str]:
-        top = Path(place) == source / "tasks"
-        return [n for n in names if n == "__pycache__" or (top and (source / "tasks" / n).is_dir())]
-
-    shutil.copytree(source, folder / "lm_eval", ignore=most_tasks)
-    shutil.copytree(source / "tasks" / "arc", folder / "lm_eval/tasks/arc")
-    return repository(folder, {})
-
-
-@pytest.mark.slow
-def test_the_guide_from_idea_to_submission(
-    harness: Path, tmp_path: Path, token: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its commands for the harness itself, unchanged."""
-    tutorials = Path(__file__).parents[4] / "docs" / "tutorials"
-    guide = (tutorials / "benchmarks_over_training.md").read_text("utf-8")
-    found = re.findall(r"^\$ tokenmart (e2lm (?:new|package) .*)$", guide, re.MULTILINE)
-    lines = [line for line in found if "harness-competition" not in line]
-    assert len(lines) == 2
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "lm-evaluation-harness").symlink_to(harness)
-    for line in lines:
-        done = CliRunner().invoke(cli, shlex.split(line))
-        assert done.exit_code == 0 and token not in done.output, done.output
-    with zipfile.ZipFile("submission.zip") as archive:
-        assert archive.namelist() == ["evaluation.patch", "metadata.yaml"]
-        metadata = yaml.safe_load(archive.read("metadata.yaml"))
-        patch = archive.read("evaluation.patch")
-    named = {"task_name": "element_symbols", "task_metric": "loglik_margin_mean", "hf_token": token}
-    assert metadata == named
-    assert token.encode() not in patch
-    assert Path("submission.zip").stat().st_mode & 0o077 == 0
-    git(harness, "apply", "--check", "-", given=patch)
-    assert git(harness, "status", "--porcelain") == b""
-
-
-@pytest.mark.slow
-def test_other_kinds_run_and_broken_tasks_are_named(harness: Path, tmp_path: Path) -> None:
-    """In one process of the harness, as `package` runs it: what is found, and what fails how."""
-    tasks = tmp_path / "tasks"
-    for kind in KINDS:
-        new_task(kind.replace("-", "_"), kind, tasks)
-    new_task("no_field", "cloze", tasks)
-    (tasks / "no_field" / "items.jsonl").write_text('{"question": "q"}\n')
-    new_task("no_metric", "cloze", tasks)
-    new_task("no_gold", "multiple-choice", tasks)
-    with (tasks / "no_gold" / "items.jsonl").open("a") as file:
-        file.write('{"question": "Which?", "choices": ["a", "b"]}\n')
-        file.write('{"question": "And which?", "choices": ["a", "b"], "gold": 2}\n')
-    new_task("no_answer", "cloze", tasks)
-    with (tasks / "no_answer" / "items.jsonl").open("a") as file:
-        file.write('{"question": "Which?"}\n{"answer": "this"}\n')
-    new_task("no_json", "multiple-choice", tasks)
-    with (tasks / "no_json" / "items.jsonl").open("a") as file:
-        file.write("\n{question: 1}\n")
-    broken = tasks / "no_metric" / "no_metric.yaml"
-    broken.write_text(broken.read_text().replace("metric: acc", "metric: !function no_metric.x"))
-    script = (
-        f"import sys, json; sys.path.insert(0, {str(Path(__file__).parents[4])!r})\n"
-        "import lm_eval.tasks as t; original = t.TaskManager\n"
-        f"t.TaskManager = lambda: original(include_path={str(tasks)!r}, include_defaults=False)\n"
-        "from plugins.benchmarks.e2lm.harness_check import check\n"
-        "print(json.dumps({n: check(n, 5) for n in sys.argv[1:]}, default=str))"
-    )
-    names = ["multiple_choice", "cloze", "generation", "no_field", "no_metric", "none"]
-    names += ["no_gold", "no_answer", "no_json"]
-    done = subprocess.run(
-        [sys.executable, "-c", script, *names],
-        cwd=harness, capture_output=True, text=True, check=False, timeout=200,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    for kind in KINDS:
-        made = found[kind.replace("-", "_")]
-        assert made["failed"] is None, made
-        assert len(made["items"]) == 118
-        assert METRIC[kind] in {key.split(",")[0] for key in made["results"]}
-    for name in ("no_field", "no_metric", "none"):
-        assert found[name]["failed"] in ("load", "items", "run")
-        assert found[name]["error"]
-    for name in ("no_gold", "no_answer"):
-        assert found[name]["failed"] == "items"
-        assert re.findall(r"sample (\d+)", found[name]["error"]) == ["118", "119"]
-    assert found["no_json"]["failed"] == "load" and "line 120" in found["no_json"]["error"]
 
 
 def test_without_a_harness_the_check_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
