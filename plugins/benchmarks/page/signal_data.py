@@ -86,8 +86,8 @@ class SignalData:
     unit: unit of progress, `tokens` or `steps`. banded: number of lines with a sampling error, and
         of all lines.
     decision_stage: stage of the decision accuracy in `rows`, such as 'at 50% of training'.
-    decisions: benchmarks compared with their own final scores; `undecided` is the reason if there
-        are none. by_method: scoring methods compared with the final score by the target's method.
+    decisions: benchmarks compared with their own final scores. by_method: scoring methods compared
+        with the final score by the target's method.
     """
 
     title: str
@@ -103,7 +103,6 @@ class SignalData:
     rows: tuple[SignalRow, ...]
     decision_stage: str
     decisions: tuple[DecisionCell, ...]
-    undecided: str
     by_method: tuple[DecisionCell, ...]
     formulas: tuple[tuple[str, str, str], ...]
 
@@ -131,7 +130,6 @@ def gather_signal(
         {"metric": metric},
     )
     shown = _shown_runs(database)
-    decisions = _decisions(database, metric, chosen)
     (in_tokens,) = _column(database, "select bool_or(tokens is not null) from benchmark_scores")
     ((source, path, licence),) = database.execute(
         "select source, path, licence from benchmark_tables"
@@ -149,8 +147,7 @@ def gather_signal(
         curves=tuple(_curves(database, shown, metric, chosen)),
         rows=tuple(_rows(database)),
         decision_stage=_decision_stage(database),
-        decisions=decisions,
-        undecided="" if decisions else _undecided(database, metric, chosen),
+        decisions=_decisions(database, metric, chosen),
         by_method=_by_method(database, chosen),
         formulas=tuple(
             database.execute(
@@ -331,27 +328,6 @@ def _decisions(
         {"metric": metric, "benchmarks": benchmarks},
     ).fetchall()
     return tuple(DecisionCell(*row) for row in rows)
-
-
-def _undecided(database: duckdb.DuckDBPyConnection, metric: str, benchmarks: list[str]) -> str:
-    """Why no decision accuracy is shown."""
-    ((most,),) = database.execute(
-        "select max(pairs) from int_benchmark_decisions"
-        " where metric = $metric and later_metric = metric and kind != 'early'"
-        " and benchmark in (select unnest($benchmarks))",
-        {"metric": metric, "benchmarks": benchmarks},
-    ).fetchall()
-    if most is None:
-        return (
-            "no two runs have a score up to 95% of training and a final score, and no two recipes "
-            "have runs of two sizes"
-        )
-    if most < FEWEST_PAIRS:
-        return (
-            f"the runs make {most} {'pair' if most == 1 else 'pairs'} at most, and with fewer than "
-            f"{FEWEST_PAIRS} the value is mostly chance. 5 runs make 10 pairs"
-        )
-    return f"up to 90% of training, fewer than {FEWEST_PAIRS} pairs of runs have a score"
 
 
 def _by_method(

@@ -247,12 +247,19 @@ def stored(workspace: Workspace) -> dict[str, pa.Table]:
 
 def test_rows_say_what_was_asked(two_models: Path, tasks: Path, workspace: Workspace) -> None:
     ok(evaluate(two_models, tasks, "--tasks", "made_variable,made_two", "--model", "tiny/one"))
+    words = ["--tasks", "made_four", "--num-fewshot", "1", "--subject", "subject"]
+    ok(evaluate(two_models, tasks, *words, "--model", "tiny/one"))
     with connect_to_parquet(workspace) as connection:
         assert read(
             connection,
-            "select count(*), count(distinct item), max(choice) from eval_items "
-            "where task = 'made_variable' and shots = 2",
-        ) == [(63, 16, 4)]
+            "select condition, shots, count(*), count(distinct item), max(choice),"
+            " count(distinct cluster), list(distinct subject order by subject) from eval_items"
+            " group by all order by all",
+        ) == [
+            ("made_four-1shot", 1, 64, 16, 3, 16, ["else", "europe"]),
+            ("made_two-0shot", 0, 68, 34, 1, 17, None),
+            ("made_variable-2shot", 2, 63, 16, 4, 16, None),
+        ]
         # the text that a token's span points to is the token's own
         [(context, continuation, text)] = read(
             connection,
@@ -262,28 +269,6 @@ def test_rows_say_what_was_asked(two_models: Path, tasks: Path, workspace: Works
             "where task = 'made_two' and item = 3 and choice = 1 group by all",
         )
         assert context.endswith("Answer:") and continuation == text == " yes"
-        assert read(
-            connection,
-            "select count(distinct cluster), count(distinct item) from eval_items "
-            "where task = 'made_two'",
-        ) == [(17, 34)]
-
-
-def test_worked_examples_and_subjects_are_asked_for_by_option(
-    two_models: Path, tasks: Path, workspace: Workspace
-) -> None:
-    words = ["--tasks", "made_four", "--num-fewshot", "1", "--subject", "subject"]
-    ok(evaluate(two_models, tasks, *words, "--model", "tiny/one"))
-    with connect_to_parquet(workspace) as connection:
-        assert read(connection, "from (select distinct condition, shots from eval_items)") == [
-            ("made_four-1shot", 1)
-        ]
-        assert read(connection, "select distinct subject from eval_items order by 1") == [
-            ("else",),
-            ("europe",),
-        ]
-    planned = evaluate(two_models, tasks, *words, "--fewshot-seed", "7", "--dry-run")
-    assert "made_four-1shot-seed7: " in planned.output
 
 
 def read(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:
@@ -405,26 +390,6 @@ def test_an_edited_task_leaves_units_that_are_counted_and_replaced(
     assert complete == [("tiny--one", False), ("tiny--short", True)]
     assert "evaluated 2 units" in ok(evaluate(two_models, edited, "--tasks", "made_two"))
     assert state() == {"tiny--one": (2, 0, 0, 2), "tiny--short": (2, 0, 0, 2)}
-
-
-def test_tasks_that_would_share_a_folder_are_refused(two_models: Path, tasks: Path) -> None:
-    """Inside the harness and by `tokenmart eval`, when the other was run before."""
-    from lm_eval.api.instance import Instance
-
-    inside = TokenmartLM(str(two_models), "tiny/one", "cpu", include_path=str(tasks))
-    first, second = (
-        Instance("loglikelihood", {}, ("One plus one is", " two"), 0, (name, 0, 1))
-        for name in ("made*two", "made-two")
-    )
-    assert len(inside.loglikelihood([first])) == len(inside.loglikelihood([first])) == 1
-    with pytest.raises(TokenmartError) as caught:
-        inside.loglikelihood([second])
-    assert caught.value.code == "shared-folder"
-    renamed = shutil.copytree(tasks, tasks.parent / "renamed")
-    config = renamed / "made_two.yaml"
-    config.write_text(config.read_text().replace("task: made_two", "task: made-two"))
-    done = evaluate(two_models, renamed, "--tasks", "made-two", "--dry-run")
-    assert done.exit_code == 1
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ early: {until_share: 0.5, checkpoints: 2}
 predict: {sizes: [small]}
 target: {kind: table, metric: acc, size: large}
 """
+BY_SHARE = PROBLEM.replace("{sizes: [small]}", "{shares: [0.5]}").replace(", size: large", "")
 ROWS = ["model,size,recipe,tokens,benchmark,metric,score"] + [
     f"{recipe}-{size},{size},{recipe},{tokens},{benchmark},acc,{score + tokens / 100:.2f}"
     for recipe, score in (("x", 0.1), ("y", 0.2), ("z", 0.3))
@@ -110,9 +111,7 @@ def test_directions_taken_from_names_are_noted(workspace: Workspace, ranks_model
 
 
 def test_runs_are_ranked_where_shares_predict(workspace: Workspace) -> None:
-    text = PROBLEM.replace("{sizes: [small]}", "{shares: [0.5]}").replace(", size: large", "")
-    problem = find_table(write(workspace, text), workspace)
-    assert problem is not None
+    problem = find_own(write(workspace, BY_SHARE), workspace)
     store_scores(read_table(problem, workspace), workspace, problem.name)
     models = load_ranked("runs", workspace).ranked_models
     assert len(models) == 6 and {model.family for model in models} == {"x", "y", "z"}
@@ -145,8 +144,7 @@ def test_a_narrower_target_leaves_nothing_of_the_earlier_one(workspace: Workspac
         (PROBLEM.replace("acc, size", "acc, benchmarks: [s], size"), 1),
     ):
         extra = [*ROWS, "z-large,large,z,4,s,acc,0.9"]
-        problem = find_table(write(workspace, text, ROWS if left == 3 else extra), workspace)
-        assert problem is not None
+        problem = find_own(write(workspace, text, ROWS if left == 3 else extra), workspace)
         store_scores(read_table(problem, workspace), workspace, problem.name)
         assert len(targets(workspace)) == left
 
@@ -178,15 +176,21 @@ def refused(workspace: Workspace, name: str) -> str:
     return caught.value.code
 
 
+@pytest.mark.parametrize("ranked", ["recipes", "runs"])
 @pytest.mark.parametrize("name", ["lr=1e-4", "a%20b", "a?", "a\\b", "X"])
-def test_a_name_that_cant_be_a_folder_is_refused(workspace: Workspace, name: str) -> None:
-    assert refused(workspace, write(workspace, rows=renamed("y", name))) == "no-folder"
+def test_a_name_that_cant_be_a_folder_is_refused(
+    workspace: Workspace, name: str, ranked: str
+) -> None:
+    text = PROBLEM if ranked == "recipes" else BY_SHARE
+    assert refused(workspace, write(workspace, text, renamed("y", name))) == "no-folder"
+    # no folder is made of a name that isn't ranked
+    problem = find_own(write(workspace, rows=[*ROWS, f"{name},small,,1,q,acc,0.5"]), workspace)
+    assert read_table(problem, workspace).target.keys() == {"x", "y", "z"}
 
 
 def test_an_early_window_up_to_the_end_decides_nothing(workspace: Workspace) -> None:
     """Sizes of one pair of recipes don't take its place; stages keep their decisions."""
-    text = PROBLEM.replace("{sizes: [small]}", "{shares: [0.5]}").replace(", size: large", "")
-    text = text.replace("{until_share: 0.5, checkpoints: 2}", "{until_share: 1.0}")
+    text = BY_SHARE.replace("{until_share: 0.5, checkpoints: 2}", "{until_share: 1.0}")
     problem = find_own(write(workspace, text), workspace)
     with open_problem("runs", read_table(problem, workspace)) as database:
         signal = ModelSql(database, SHIPPED).build("benchmark_signal")
@@ -204,7 +208,7 @@ def test_an_early_window_up_to_the_end_decides_nothing(workspace: Workspace) -> 
 
 
 PLANNED = "parameters_x_tokens"
-RUNS = PROBLEM.replace("{sizes: [small]}", "{shares: [0.15]}").replace(", size: large", "")
+RUNS = BY_SHARE.replace("0.5]", "0.15]")
 
 
 def over_training(first: int = 1) -> list[str]:
@@ -330,21 +334,12 @@ def test_a_stage_before_the_first_checkpoint_is_named(workspace: Workspace) -> N
     assert (caught.value.code, caught.value.where) == ("too-few-runs", "15%")
 
 
-def test_runs_whose_names_would_share_a_folder_are_refused(workspace: Workspace) -> None:
-    text = PROBLEM.replace("{sizes: [small]}", "{shares: [0.5]}").replace(", size: large", "")
-    assert refused(workspace, write(workspace, text, renamed("y", "X"))) == "no-folder"
-    # no folder is made of a name that isn't ranked
-    problem = find_table(write(workspace, rows=[*ROWS, "lr=1,small,,1,q,acc,0.5"]), workspace)
-    assert problem is not None and read_table(problem, workspace).target.keys() == {"x", "y", "z"}
-
-
 def test_other_names_are_read_back_as_they_are(workspace: Workspace) -> None:
     names = {"x": "org/OLMo 2 (7B)", "y": "µ[1]*", "z": "it's 100 #1: ~"}
     rows = ROWS
     for old, new in names.items():
         rows = renamed(old, new, rows)
-    problem = find_table(write(workspace, rows=rows), workspace)
-    assert problem is not None
+    problem = find_own(write(workspace, rows=rows), workspace)
     store_scores(read_table(problem, workspace), workspace, problem.name)
     with connect_to_targets(workspace) as connection:
         found = connection.execute("select distinct model_id from downstream").fetchall()

@@ -150,7 +150,7 @@ def test_a_patch_does_not_depend_on_git_settings(
         if name == "told":
             (home / ".gitconfig").write_text(
                 "[diff]\nnoprefix = true\ncontext = 0\n[color]\nui = always\ndiff = always\n"
-                "[apply]\nwhitespace = error\n[core]\nabbrev = 6\n"
+                "[apply]\nwhitespace = error\n[core]\nautocrlf = true\nabbrev = 6\n"
             )
         patch = make_patch(task, clone, base, home / "scratch")
         apply_cleanly(patch, clone, base, home / "scratch")

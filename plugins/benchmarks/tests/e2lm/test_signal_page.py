@@ -144,5 +144,6 @@ def test_short_runs_have_a_page(tmp_path: Path, places: tuple[int, ...]) -> None
     header = "model,size,arch,tokens_bt,benchmark,score"
     rows = [f"m{n},1b,a,{tokens},only,0.{n}{tokens}" for n in (1, 2) for tokens in places]
     data = data_of(table(tmp_path / "short.csv", header, rows))
-    assert data.decisions == () and data.undecided
+    assert data.decisions == ()
+    assert all(row.statistics["decision_accuracy"].reason for row in data.rows)
     assert [row.statistics["sq"].value for row in data.rows] == [None]
