@@ -132,8 +132,9 @@ def collect(
     tokenmart e2lm collect results --metric acc --out acc.csv
     tokenmart e2lm collect --problem mine --out scores.csv
     """
+    from plugins.benchmarks.refusal import unknown
     from plugins.benchmarks.scores.checkpoints import checkpoints
-    from plugins.benchmarks.scores.collected import as_csv, refuse_unknown
+    from plugins.benchmarks.scores.collected import as_csv
     from plugins.benchmarks.scores.evaluated_scores import evaluated_scores
     from plugins.benchmarks.scores.harness_results import read_results
 
@@ -148,7 +149,9 @@ def collect(
     workspace = workspace_for(out, force, b"model,step,")
     found = read_results(results) if problem is None else evaluated_scores(problem, workspace)
     known = {score.metric for score in found.scores}
-    refuse_unknown("--direction", list(better), known | {n.partition(",")[0] for n in known})
+    known |= {name.partition(",")[0] for name in known}
+    for name in better.keys() - known:
+        raise unknown("--direction", name, sorted(known))
     found = found.of_metric(metric)
     names = out.with_suffix(".names.csv")
     at = checkpoints(names, found.parameters())

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from analysis.templates import environment
-from warehouse.errors import TokenmartError
+from plugins.benchmarks.refusal import refused
 from warehouse.files import write_whole
 
 Kind = Literal["multiple-choice", "cloze", "generation"]
@@ -64,19 +64,15 @@ def new_task(
         TokenmartError: the name is not a valid task name, or the folder exists.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise TokenmartError(
-            f"{name!r} is not a valid task name; use lower-case letters, digits and underscores, "
-            "such as element_symbols",
-            code="task-name",
-            where=name,
+        raise refused(
+            name,
+            "not a valid task name; use lower-case letters, digits and underscores, such as "
+            "element_symbols",
+            "task-name",
         )
     place = folder / name
     if place.exists():
-        raise TokenmartError(
-            f"{place}: there already; choose another name, or remove it",
-            code="there-already",
-            where=place,
-        )
+        raise refused(place, "there already; choose another name, or remove it", "there-already")
     pages = environment("plugins.benchmarks.e2lm", escape_html=False)
     given = examples or WorkedExamples()
     facts = {

@@ -28,8 +28,8 @@ from plugins.benchmarks.e2lm.patch import (
     refuse_secrets,
     task_names,
 )
-from plugins.benchmarks.refusal import refused
-from warehouse.errors import TokenmartError, did_you_mean, visible
+from plugins.benchmarks.refusal import refused, unknown
+from warehouse.errors import visible
 from warehouse.files import write_whole
 
 FEWEST, MOST = 100, 15_000
@@ -282,12 +282,7 @@ def _metric(name: str, wanted: str | None, results: dict[str, Any]) -> str:
         raise refused(name, "the run computed no metric; give the task a metric_list", "no-metric")
     chosen = wanted or next(iter(values))
     if chosen not in values:
-        raise TokenmartError(
-            f"--metric {chosen}: the run of {name} has none; {did_you_mean(chosen, values)}"
-            f"its metrics: {', '.join(values)}",
-            code="unknown-metric",
-            where="--metric",
-        )
+        raise unknown("--metric", chosen, values)
     value = values[chosen]
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise refused(

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from plugins.benchmarks.e2lm.scores import open_scores
 from plugins.benchmarks.e2lm.site_scores import plain_table
 from plugins.benchmarks.model_sql import ModelSql
+from plugins.benchmarks.refusal import refused, unknown
 from plugins.benchmarks.schema import BENCHMARK_TABLES
 from plugins.benchmarks.scores.metric_directions import Direction
 from plugins.benchmarks.scores.score_table import (
@@ -27,7 +28,6 @@ from plugins.benchmarks.scores.table_notes import (
     recipe_notes,
     scale_notes,
 )
-from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 from warehouse.terminal import listed
 
@@ -98,12 +98,7 @@ def score_table(
     with open_table(path, metric) as database:
         known = [name for (name,) in database.execute(_MODELS).fetchall()]
         if model is not None and model not in known:
-            raise TokenmartError(
-                f"--model {model}: not in {path}; {did_you_mean(model, known)}"
-                f"its models: {', '.join(known)}",
-                code="unknown-model",
-                where="--model",
-            )
+            raise unknown("--model", model, known)
         variables = {
             "last_checkpoints": last_checkpoints,
             **dict(zip(("weight_sq", "weight_rc", "weight_cs"), weights, strict=True)),
@@ -144,21 +139,16 @@ def open_table(path: Path, metric: str | None = None) -> duckdb.DuckDBPyConnecti
     metrics = sorted(set(scores["metric"].to_pylist()))
     if metric is not None:
         if metric not in metrics:
-            raise TokenmartError(
-                f"--metric {metric}: not in {path}; {did_you_mean(metric, metrics)}"
-                f"its metrics: {', '.join(metrics)}",
-                code="unknown-metric",
-                where="--metric",
-            )
+            raise unknown("--metric", metric, metrics)
         scores = scores.filter(pc.equal(scores["metric"], metric))
         assumed = {name: direction for name, direction in assumed.items() if name == metric}
     elif len(metrics) > 1:
-        raise TokenmartError(
-            f"{path}: contains scores of {len(metrics)} metrics ({', '.join(metrics)}), and this "
-            "command uses one; choose it with --metric, or name the file in a problem file of kind "
-            "table, which reads all metrics",
-            code="several-metrics",
-            where=path,
+        raise refused(
+            path,
+            f"contains scores of {len(metrics)} metrics ({', '.join(metrics)}), and this command "
+            "uses one; choose it with --metric, or name the file in a problem file of kind table, "
+            "which reads all metrics",
+            "several-metrics",
         )
     refuse_without_tokens(path, scores)
     facts = {

@@ -19,9 +19,9 @@ import numpy as np
 from analysis.statistics.correlations import Flags, Floats
 from plugins.benchmarks.e2lm.scores import open_problem
 from plugins.benchmarks.model_sql import ModelSql
+from plugins.benchmarks.refusal import refused
 from plugins.benchmarks.scores.score_store import read_table
 from plugins.benchmarks.scores.table_problem import TableProblem, find_table
-from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.terminal import counted
 
@@ -79,14 +79,8 @@ def compare_scoring_methods(
     """
     problem = find_table(name, workspace)
     if problem is None or problem.target is None or problem.predict.metrics:
-        what = "is no table of scores" if problem is None else "has no target"
-        if problem is not None and problem.predict.metrics:
-            what = "ranks models, not runs over training"
-        raise TokenmartError(
-            f"--problem {name}: it {what}; name a problem of kind table with one",
-            code="other-problem",
-            where="--problem",
-        )
+        what = f"{name} is no table of runs over training with a target; name one of kind table"
+        raise refused("--problem", what, "other-problem")
     brought = read_table(problem, workspace)
     with open_problem(problem.name, brought) as database:
         models = ModelSql(database, workspace)
@@ -157,13 +151,12 @@ def _decisions(
     benchmarks = sorted(name for name, count in having.items() if count == len(methods))
     runs = sorted({row[2] for row in rows} | {row[3] for row in rows})
     if not benchmarks or len(runs) < 3:
-        raise TokenmartError(
-            f"problem {problem.name}: {counted(len(runs), 'run')} and "
-            f"{counted(len(benchmarks), 'benchmark')} have every scoring method at {stage} and "
-            f"{target.metric} at the end; 3 runs and one benchmark are needed (a run without a "
-            "checkpoint that early is left out)",
-            code="too-few-runs",
-            where=stage,
+        raise refused(
+            stage,
+            f"{counted(len(runs), 'run')} and {counted(len(benchmarks), 'benchmark')} have every "
+            f"scoring method there and {target.metric} at the end; 3 runs and one benchmark are "
+            "needed (a run without a checkpoint that early is left out)",
+            "too-few-runs",
         )
     everything = database.execute(
         f"select distinct {'recipe' if target.size else 'model_id'}, benchmark, metric"

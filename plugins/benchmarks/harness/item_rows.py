@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from plugins.benchmarks.harness.stored_items import lengths_of
 from plugins.benchmarks.harness.tasks import EvalRequest, EvalTask
+from plugins.benchmarks.refusal import unknown
 from plugins.benchmarks.schema import EVAL_ITEMS
-from warehouse.errors import TokenmartError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,10 +73,7 @@ def _field(
 ) -> str | None:
     fields = doc if isinstance(doc, Mapping) else {}
     if named is not None and named not in fields:
-        raise TokenmartError(
-            f"{option} {named}: documents of {task.name} have no such field; they have: "
-            f"{', '.join(fields) or 'none'}"
-        )
+        raise unknown(option, named, map(str, fields))
     for name in [named] if named else usual:
         if isinstance(value := fields.get(name), str | int) and value != "":
             return str(value)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from warehouse.errors import StorageError, TokenmartError
+from plugins.benchmarks.refusal import refused
+from warehouse.errors import StorageError
 from warehouse.paths import Workspace
 from warehouse.store.parquet_files import read_table, write_table
 
@@ -41,11 +42,11 @@ def refuse_clashes(workspace: Workspace, problem: str, tasks: Iterable[tuple[str
             rows = stored_items(workspace, problem, condition)
             seen[folder] = str(rows["task"][0]) if rows else name
         if seen[folder] != name:
-            raise TokenmartError(
-                f"tasks {seen[folder]!r} and {name!r} would share the folder {condition!r}; "
-                "keep them in two problems, or rename one",
-                code="shared-folder",
-                where=condition,
+            raise refused(
+                condition,
+                f"tasks {seen[folder]!r} and {name!r} would share this folder; keep them in two "
+                "problems, or rename one",
+                "shared-folder",
             )
 
 

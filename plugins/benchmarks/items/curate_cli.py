@@ -108,11 +108,11 @@ def curate(
     from plugins.benchmarks.items.curation import curate as choose
     from plugins.benchmarks.items.curation_view import print_curation, print_methods
     from plugins.benchmarks.items.item_scores import read_items
-    from warehouse.errors import TokenmartError
+    from plugins.benchmarks.refusal import refused
     from warehouse.files import refuse_protected
 
     if most < fewest:
-        raise TokenmartError(f"--most {most} is less than --fewest {fewest}; swap them")
+        raise refused(f"--most {most}", f"less than --fewest {fewest}; swap them", "option")
     if (task_items is None) != (chosen_items is None):
         raise click.UsageError("--task-items and --chosen-items go together")
     workspace = workspace_for(out, force, b'"items": [')

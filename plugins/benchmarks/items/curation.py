@@ -12,8 +12,8 @@ from plugins.benchmarks.e2lm.score import WEIGHTS
 from plugins.benchmarks.items.held_out import Fold, held_out
 from plugins.benchmarks.items.item_scores import ItemScores
 from plugins.benchmarks.model_sql import ModelSql
+from plugins.benchmarks.refusal import refused, unknown
 from plugins.benchmarks.scores.metric_directions import direction_of
-from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 
 SQL = Path(__file__).parents[1] / "dbt" / "analyses" / "item_signal.sql"
@@ -69,11 +69,8 @@ def curate(scores: ItemScores, workspace: Workspace, choice: Choice, seed: int) 
     eligible = _eligible(scores, choice)
     fewest_checkpoints, shortest = min((n, name) for name, n in scores.checkpoints.items())
     if fewest_checkpoints < 2:
-        raise TokenmartError(
-            f"{shortest} has 1 checkpoint, so no rise; leave the model out, or add checkpoints",
-            code="too-few-checkpoints",
-            where=scores.path,
-        )
+        what = f"{shortest} has 1 checkpoint, so no rise; leave the model out, or add checkpoints"
+        raise refused(scores.path, what, "too-few-checkpoints")
     folds = _folds(scores, choice.folds)
     signal = _choose(scores, workspace, choice, "true", "signal_all")
     for number, fold in enumerate(folds):
@@ -139,12 +136,12 @@ def _weights(scores: ItemScores, choice: Choice) -> tuple[float, float]:
 def _eligible(scores: ItemScores, choice: Choice) -> int:
     """Number of items that may be chosen."""
     if scores.metric is not None and direction_of(scores.metric) == "lower":
-        raise TokenmartError(
-            f"{scores.path}: lower values of {scores.metric} are better, and items are chosen "
-            "whose scores rise; reverse the sign of the scores under another name of the metric, "
-            "or choose another metric",
-            code="lower-metric",
-            where=scores.path,
+        raise refused(
+            scores.path,
+            f"lower values of {scores.metric} are better, and items are chosen whose scores rise; "
+            "reverse the sign of the scores under another name of the metric, or choose another "
+            "metric",
+            "lower-metric",
         )
     count = scores.items
     if choice.subjects:
@@ -156,20 +153,15 @@ def _eligible(scores: ItemScores, choice: Choice) -> int:
         )
         for name in choice.subjects:
             if name not in known:
-                raise TokenmartError(
-                    f"--subject {name}: not in {scores.path}; {did_you_mean(name, list(known))}"
-                    f"its subjects: {', '.join(known) or 'none'}",
-                    code="unknown-subject",
-                    where="--subject",
-                )
+                raise unknown("--subject", name, known)
         count = sum(known[name] for name in set(choice.subjects))
     if count <= choice.fewest and not (choice.subjects and count == choice.fewest):
         fewer = f", or choose fewer with --fewest {count // 2}" if count > 3 else ""
-        raise TokenmartError(
-            f"{scores.path}: {count} items have a score everywhere, no choice for --fewest "
-            f"{choice.fewest}; add items{fewer}",
-            code="too-few-items",
-            where=scores.path,
+        raise refused(
+            scores.path,
+            f"{count} items have a score everywhere, no choice for --fewest {choice.fewest}; add "
+            f"items{fewer}",
+            "too-few-items",
         )
     return count
 
@@ -186,11 +178,11 @@ def _folds(scores: ItemScores, most: int) -> list[Fold]:
     if len(units) == 1:
         if not halves:
             what = f"one {column}" if column == "model" else "models of one size and architecture"
-            raise TokenmartError(
+            raise refused(
+                scores.path,
                 f"{what} with {min(scores.checkpoints.values())} checkpoints; a held-out "
                 f"evaluation needs 2 {column}s, or {_HALF} checkpoints",
-                code="too-few-models",
-                where=scores.path,
+                "too-few-models",
             )
         return [Fold("odd checkpoints", even, odd), Fold("even checkpoints", odd, even)]
     count = min(most, len(units))

@@ -10,6 +10,7 @@ import duckdb
 import pyarrow as pa
 from pydantic import Field, model_validator
 
+from plugins.benchmarks.refusal import refused, unknown
 from plugins.benchmarks.scores.plain_rows import (
     Count,
     Finite,
@@ -21,7 +22,6 @@ from plugins.benchmarks.scores.plain_rows import (
     refused_row,
     rows_of,
 )
-from warehouse.errors import TokenmartError
 
 
 class ItemRow(PlainRow):
@@ -92,11 +92,7 @@ def read_items(path: Path, metric: str | None) -> ItemScores:
     known = sorted({row.metric for row in rows if row.metric is not None})
     chosen = metric or (known[0] if len(known) == 1 else None)
     if (chosen and chosen not in known) or (known and chosen is None):
-        raise TokenmartError(
-            f"{path}: --metric {metric}: its metrics are {', '.join(known) or 'not stated'}",
-            code="unknown-metric",
-            where="--metric",
-        )
+        raise unknown("--metric", str(metric), known)
     database = duckdb.connect()
     database.register("read", as_table(rows, pa.schema(list(_TYPES.items()))))
     database.execute(
@@ -176,11 +172,8 @@ def _complete(database: duckdb.DuckDBPyConnection, path: Path, metric: str | Non
         "select (select count(distinct item) from scores), (select count(distinct item) from items)"
     ).fetchall()
     if not kept:
-        raise TokenmartError(
-            f"{path}: no item was scored at every checkpoint of every model",
-            code="no-complete-item",
-            where=path,
-        )
+        what = "no item was scored at every checkpoint of every model"
+        raise refused(path, what, "no-complete-item")
     rows = database.execute(
         "select model, count(distinct checkpoint), any_value(shape), any_value(recipe) from items"
         " group by 1 order by 1"

@@ -8,9 +8,9 @@ from plugins.benchmarks.e2lm.score import open_table, table_notes
 from plugins.benchmarks.e2lm.scores import open_problem
 from plugins.benchmarks.model_sql import ModelSql
 from plugins.benchmarks.page.signal_data import SignalData, gather_signal
+from plugins.benchmarks.refusal import refused, unknown
 from plugins.benchmarks.scores.score_store import read_table
 from plugins.benchmarks.scores.table_problem import TableProblem, find_table
-from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 
 
@@ -47,12 +47,7 @@ def gather_page(
             ).fetchall()
         ]
         if metric is not None and metric not in known:
-            raise TokenmartError(
-                f"--metric {metric}: not in the table; {did_you_mean(metric, known)}"
-                f"its scoring methods: {', '.join(known)}",
-                code="unknown-metric",
-                where="--metric",
-            )
+            raise unknown("--metric", metric, known)
         chosen = metric or (target.metric if target is not None else known[0])
         models = ModelSql(database, workspace)
         for name in ("benchmark_signal", "signal_statistics"):
@@ -67,5 +62,5 @@ def _table_problem(name: str, workspace: Workspace) -> TableProblem:
     found = find_table(name, workspace)
     if found is None or found.predict.metrics:
         what = "is no table of scores" if found is None else "ranks models, not runs over training"
-        raise TokenmartError(f"--problem {name}: it {what}; name one of kind table over training")
+        raise refused("--problem", f"{name} {what}; name a table over training", "other-problem")
     return found

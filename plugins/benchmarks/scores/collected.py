@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from plugins.benchmarks.refusal import refused, unknown
 from plugins.benchmarks.scores.checkpoints import Checkpoint
 from plugins.benchmarks.scores.metric_directions import direction_of
-from warehouse.errors import TokenmartError, did_you_mean
 
 FIELDS = (
     *("model", "step", "tokens", "benchmark", "metric", "direction", "score", "stderr"),
@@ -60,7 +60,9 @@ class Collected:
         Raises:
             TokenmartError: no score is of this metric.
         """
-        refuse_unknown("--metric", [metric] * (metric is not None), {s.metric for s in self.scores})
+        known = {score.metric for score in self.scores}
+        if metric is not None and metric not in known:
+            raise unknown("--metric", metric, sorted(known))
         kept = [score for score in self.scores if metric in (None, score.metric)]
         return Collected(kept, self.notes)
 
@@ -85,11 +87,11 @@ class Collected:
             at = named[score.name]
             place = at.model, at.step, at.tokens, score.benchmark, score.metric
             if places.setdefault(place, score.name) != score.name:
-                raise TokenmartError(
-                    f"{names}: {places[place]} and {score.name} are both {at.model} at step "
-                    f"{at.step}; correct model, step or tokens of one",
-                    code="two-checkpoints",
-                    where=names,
+                raise refused(
+                    names,
+                    f"{places[place]} and {score.name} are both {at.model} at step {at.step}; "
+                    "correct model, step or tokens of one",
+                    "two-checkpoints",
                 )
             rows.append(
                 {
@@ -123,30 +125,14 @@ class Collected:
             direction = next(iter(directions), None) or direction_of(metric)
             if len(directions) > 1 or direction is None:
                 files = ", ".join(f"{each}: {s.file}" for each, s in directions.items())
-                raise TokenmartError(
-                    f"{metric}: are higher or lower values better? ({files or 'not stated'}); add "
+                raise refused(
+                    metric,
+                    f"are higher or lower values better? ({files or 'not stated'}); add "
                     f"--direction {metric.partition(',')[0]}=higher or =lower",
-                    code="unknown-direction",
-                    where=metric,
+                    "unknown-direction",
                 )
             found[metric] = direction
         return found
-
-
-def refuse_unknown(option: str, asked: Sequence[str | None], known: set[str]) -> None:
-    """Stop at a metric that no score is of.
-
-    Raises:
-        TokenmartError: with the metrics that there are.
-    """
-    for name in asked:
-        if name not in known:
-            raise TokenmartError(
-                f"{option} {name}: no such metric; {did_you_mean(str(name), sorted(known))}the "
-                f"metrics are: {', '.join(sorted(known))}",
-                code="unknown-metric",
-                where=option,
-            )
 
 
 def as_csv(rows: Sequence[Row]) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import duckdb
 
+from plugins.benchmarks.refusal import refused
 from plugins.benchmarks.scores.collected import Collected, Score
-from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.spec import load_problem
 from warehouse.sql.connection import connect_read_only
@@ -60,11 +60,8 @@ def evaluated_scores(problem: str, workspace: Workspace) -> Collected:
                 {"problem": chosen.name},
             ).fetchall()
         except duckdb.CatalogException as error:
-            raise TokenmartError(
-                f"{workspace.database}: has no eval_metrics yet; run `{_BUILD}`",
-                code="not-built",
-                where=workspace.database,
-            ) from error
+            what = f"has no eval_metrics yet; run `{_BUILD}`"
+            raise refused(workspace.database, what, "not-built") from error
     notes = [
         f"{model_id}, {condition}: {metric} left out ({reason or 'no value'})"
         for model_id, condition, metric, _, value, _, reason, _ in rows
@@ -83,10 +80,6 @@ def evaluated_scores(problem: str, workspace: Workspace) -> Collected:
         if value is not None
     ]
     if not found:
-        raise TokenmartError(
-            f"problem {chosen.name}: no score of a benchmark is built; run `tokenmart eval`, then "
-            f"`{_BUILD}`",
-            code="no-score",
-            where=chosen.name,
-        )
+        what = f"no score of a benchmark is built; run `tokenmart eval`, then `{_BUILD}`"
+        raise refused(chosen.name, what, "no-score")
     return Collected(found, notes)

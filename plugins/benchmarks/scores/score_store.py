@@ -27,7 +27,6 @@ from plugins.benchmarks.scores.table_notes import (
     scale_notes,
 )
 from plugins.benchmarks.scores.table_problem import TableProblem, TableTarget
-from warehouse.errors import TokenmartError
 from warehouse.files import sha256_file, storage_errors
 from warehouse.paths import Workspace
 from warehouse.sources.folders import ProblemFolders
@@ -287,11 +286,11 @@ def ranked_table(problem: TableProblem, workspace: Workspace) -> RankedTable:
     """
     scores = stored_scores(workspace, problem.name)
     if scores is None:
-        raise TokenmartError(
-            f"problem {problem.asked}: its scores are not in the data folder yet; run "
-            f"`{problem.command}` and `tokenmart dbt run --select 'fqn:*'`",
-            code="not-fetched",
-            where=problem.asked,
+        raise refused(
+            problem.asked,
+            f"its scores are not in the data folder yet; run `{problem.command}` and `tokenmart "
+            "dbt run --select 'fqn:*'`",
+            "not-fetched",
         )
     return RankedTable(
         name=problem.name,

@@ -14,6 +14,7 @@ import duckdb
 import pyarrow as pa
 from pydantic import Field, model_validator
 
+from plugins.benchmarks.refusal import refused
 from plugins.benchmarks.schema import BENCHMARK_SCORES, MODEL_SCORES
 from plugins.benchmarks.scores.metric_directions import Direction, direction_of
 from plugins.benchmarks.scores.plain_rows import (
@@ -27,7 +28,6 @@ from plugins.benchmarks.scores.plain_rows import (
     refused_row,
     rows_of,
 )
-from warehouse.errors import TokenmartError
 
 _Least0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -229,9 +229,9 @@ def refuse_without_tokens(path: Path, scores: pa.Table) -> None:
     """
     if scores["tokens"].null_count:
         rows = scores.filter(scores["tokens"].is_null())
-        raise TokenmartError(
-            f"{path}: {rows['full_id'][0]}: tokens: missing, and the early window is one of "
-            "tokens; write those of each checkpoint (steps × tokens of a step)",
-            code="no-tokens",
-            where=f"{path}: tokens",
+        raise refused(
+            f"{path}: tokens",
+            f"missing for {rows['full_id'][0]}, and the early window is one of tokens; write those "
+            "of each checkpoint (steps × tokens of a step)",
+            "no-tokens",
         )
