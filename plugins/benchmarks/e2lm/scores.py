@@ -8,10 +8,10 @@ import duckdb
 import pyarrow as pa
 
 from plugins.benchmarks.model_sql import ModelSql
+from plugins.benchmarks.refusal import refused, unknown
 from plugins.benchmarks.schema import BENCHMARK_SCORES, BENCHMARK_TABLES
 from plugins.benchmarks.scores.score_store import BroughtScores, read_table
 from plugins.benchmarks.scores.table_problem import find_table
-from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 
 FEWEST_PAIRS = 10
@@ -59,11 +59,7 @@ def problem_signal(
     """
     problem = find_table(name, workspace)
     if problem is None or problem.predict.metrics:
-        raise TokenmartError(
-            f"--problem {name}: no table of scores over training",
-            code="other-problem",
-            where="--problem",
-        )
+        raise refused("--problem", f"{name} is no table of scores over training", "other-problem")
     with open_problem(problem.name, read_table(problem, workspace)) as database:
         signal = ModelSql(database, workspace).build("benchmark_signal")
         rows = database.execute(
@@ -75,11 +71,6 @@ def problem_signal(
         return found
     known = sorted({row["statistic"] for row in found})
     if statistic not in known:
-        raise TokenmartError(
-            f"--statistic {statistic}: {did_you_mean(statistic, known)}"
-            f"there are {', '.join(known)}",
-            code="unknown-statistic",
-            where="--statistic",
-        )
+        raise unknown("--statistic", statistic, known)
     chosen = [row for row in found if row["statistic"] == statistic]
     return sorted(chosen, key=lambda row: (row["value"] is None, -(row["value"] or 0)))
