@@ -39,12 +39,8 @@ class AnsweredUnit:
     responses: Sequence[Response | None]
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Key of a request in the tables of `eval`."""
-
-    doc_id: int
-    segment: int
+_Place = tuple[int, int]
+"""Unit and segment of a request: its key in the tables of `eval`."""
 
 
 def filtered_answers(task: EvalTask, answered: Sequence[AnsweredUnit]) -> Iterator[dict[str, Any]]:
@@ -59,7 +55,7 @@ def filtered_answers(task: EvalTask, answered: Sequence[AnsweredUnit]) -> Iterat
                 zip(each.unit.requests, each.responses, strict=True)
             ):
                 if request.kind == "generate_until" and response is not None:
-                    yield _answer(_Place(each.unit.number, segment), "none", response.text)
+                    yield _answer((each.unit.number, segment), "none", response.text)
     found = [
         (place, instance)
         for place, instance in _instances(answered)
@@ -76,7 +72,7 @@ def filtered_answers(task: EvalTask, answered: Sequence[AnsweredUnit]) -> Iterat
 
 
 def _answer(place: _Place, name: str, text: str | None) -> dict[str, Any]:
-    return {"doc_id": place.doc_id, "segment": place.segment, "filter": name, "answer": text}
+    return {"doc_id": place[0], "segment": place[1], "filter": name, "answer": text}
 
 
 def _filters(task: EvalTask) -> list[Any]:
@@ -104,7 +100,7 @@ def _instances(answered: Sequence[AnsweredUnit]) -> list[tuple[_Place, Any]]:
             if key not in found:
                 own = copy.copy(request.instance)
                 own.resps, own.filtered_resps = [], {}
-                found[key] = _Place(each.unit.number, segment), own
+                found[key] = (each.unit.number, segment), own
             instance = found[key][1]
             if response is None:
                 unanswered.add(instance.doc_id)
