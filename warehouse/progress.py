@@ -1,4 +1,4 @@
-"""Progress of a long run: a bar with ETA on a terminal, a line now and then elsewhere."""
+"""Progress of a long run: a bar with the time left on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, Protocol
 
 import click
@@ -29,8 +30,6 @@ class Progress(Protocol):
 
 SECONDS_BEFORE_SHOWN = 2.0
 SECONDS_BETWEEN_LINES = 30.0
-SECONDS_OF_SPEED = 10.0
-"""Seconds of computing from which a speed, and with it the time left, is known."""
 
 
 def no_progress(what: str, units: int, work: float = 0.0, computed: bool = True) -> None:
@@ -52,24 +51,16 @@ def progress_bar(
         there: units, and their work, that earlier runs have done; the caller reports them as not
             computed when it comes to them, and until then they are shown as done.
     """
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    # rich takes a file for a terminal where the shell has FORCE_COLOR
-    on_terminal = sys.stderr.isatty()
-    report = (
-        _Bar(total, noun, work, there, console) if on_terminal else _Lines(total, noun, work, there)
-    )
-    timer = threading.Timer(SECONDS_BEFORE_SHOWN, report.start)
-    timer.daemon = True
-    timer.start()
+    report = _Report(total, noun, work, there)
+    thread = threading.Thread(target=report.show_from_time_to_time, daemon=True)
+    thread.start()
     with without_library_bars():
         try:
             yield report
         finally:
-            timer.cancel()
-            timer.join()
-            report.stop()
+            report.ended.set()
+            thread.join()
+            report.bar.stop()
 
 
 @contextmanager
@@ -93,24 +84,36 @@ def without_library_bars() -> Iterator[None]:
 
 
 class _Report:
-    """What is done of a total; shown from `start` on.
+    """What is done of a total, kept by a bar of rich, which is drawn on a terminal only.
 
-    `work` is counted as passed to `Progress`, in units if no total of work is known; `computed` is
-    the part of it that took time, since `computing`, when the first of it was reported: loading
-    and the first tokens say nothing of the speed. `there` is what of both earlier runs have done
-    and the caller has not reported yet.
+    `there` is what earlier runs have done and the caller has not reported yet.
     """
 
     def __init__(self, total: int, noun: str, work: float | None, there: tuple[int, float]) -> None:
+        from rich import progress
+        from rich.console import Console
+
+        # rich takes a file for a terminal where the shell has FORCE_COLOR
+        self.on_terminal = sys.stderr.isatty()
+        self.bar = progress.Progress(
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(),
+            progress.TaskProgressColumn(),
+            progress.TextColumn("{task.fields[units]}"),
+            progress.TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=not self.on_terminal,
+            speed_estimate_period=3600,
+        )
         self.total, self.noun, self.has_work = total, noun, work is not None
-        self.all_work = float(total) if work is None else work
-        self.units, self.work, self.computed, self.what = 0, 0.0, 0.0, ""
-        self.finished = False
-        self.there = there
+        self.units, self.there = 0, there
+        done = there[1] if self.has_work else there[0]
+        task = self.bar.add_task("", total=work or total, completed=0, units="")
+        self.task = self.bar.tasks[task]
+        self.task.completed = done
+        self.lock, self.ended = threading.Lock(), threading.Event()
         self.begun = time.monotonic()
-        self.computing: float | None = None
-        self.started = False
-        self.lock = threading.Lock()
+        self.what, self.finished, self.label, self.line_at = "", False, "", 0.0
 
     def __call__(self, what: str, units: int, work: float = 0.0, computed: bool = True) -> None:
         with self.lock:
@@ -120,116 +123,43 @@ class _Report:
             elif self.finished or self._is_end(what):
                 self.what, self.finished = what, True
             self.units += units
-            self.work += done
-            if computed and done and self.computing is None:
-                self.computing = time.monotonic()
-            elif computed:
-                self.computed += done
-            else:
-                self.there = max(0, self.there[0] - units), max(0.0, self.there[1] - done)
-            if self.started:
-                self.show()
+            if not computed:
+                known = self.there[1] if self.has_work else self.there[0]
+                # without a sample of the speed
+                self.task.completed += done - min(done, known)
+                self.there = max(0, self.there[0] - units), max(0.0, self.there[1] - work)
+                done = 0.0
+            finished = f"{self.units + self.there[0]}/{self.total} {self.noun}"
+            self.bar.update(self.task.id, advance=done, description=self.what, units=finished)
+            self._show_line()
 
     def _is_end(self, what: str) -> bool:
         """Whether nothing is running once this is finished: it may be stored behind the next."""
         of_another = what.partition(":")[0] != self.what.partition(":")[0]
         return of_another or what == self.what.partition(",")[0]
 
-    def start(self) -> None:
-        with self.lock:
-            self.started = True
-            if self.what:
-                self.show()
-
-    def show(self) -> None:
-        raise NotImplementedError
-
-    def stop(self) -> None:
-        """Nothing to end."""
-
-    @property
-    def share(self) -> float:
-        return min(1.0, (self.work + self.there[1]) / self.all_work) if self.all_work else 1.0
-
-    @property
-    def left(self) -> str:
-        """The time left at the measured speed; empty before there is one."""
-        passed = time.monotonic() - (self.computing or time.monotonic())
-        if self.computed <= 0 or passed < SECONDS_OF_SPEED:
-            return ""
-        seconds = (1 - self.share) * self.all_work * passed / self.computed
-        minutes = round(seconds / 60)
-        if minutes < 2:
-            return f"about {seconds:.0f} s left"
-        return f"about {minutes} min left" if minutes < 120 else f"about {minutes / 60:.1f} h left"
-
-
-class _Bar(_Report):
-    """A bar on a terminal."""
-
-    def __init__(
-        self, total: int, noun: str, work: float | None, there: tuple[int, float], console: Any
-    ) -> None:
-        from rich import progress as bars
-
-        super().__init__(total, noun, work, there)
-        self.bar = bars.Progress(
-            bars.TextColumn("{task.description}"),
-            bars.BarColumn(),
-            bars.TaskProgressColumn(),
-            bars.TextColumn("{task.fields[units]}"),
-            bars.TimeElapsedColumn(),
-            bars.TextColumn("{task.fields[left]}"),
-            console=console,
-        )
-        self.handle = self.bar.add_task(noun, total=self.all_work, units="", left="")
-
-    def start(self) -> None:
-        self.bar.start()
-        super().start()
-
-    def show(self) -> None:
-        self.bar.update(
-            self.handle,
-            description=self.what,
-            completed=self.share * self.all_work,
-            units=f"{self.units + self.there[0]}/{self.total} {self.noun}",
-            left=self.left,
-        )
-
-    def stop(self) -> None:
-        if self.started:
-            self.bar.stop()
-
-
-class _Lines(_Report):
-    """A line for each new subject, and one each 30 s while it stays the same, reported or not."""
-
-    label, said_at = "", 0.0
-
-    def start(self) -> None:
-        self.ended = threading.Event()
-        threading.Thread(target=self._repeat, daemon=True).start()
-        super().start()
-
-    def _repeat(self) -> None:
+    def show_from_time_to_time(self) -> None:
+        """Draw the bar after a while; without a terminal, repeat the line each 30 s."""
+        self.ended.wait(SECONDS_BEFORE_SHOWN)
+        if not self.ended.is_set():
+            self.bar.start()
         while not self.ended.wait(min(1.0, SECONDS_BETWEEN_LINES)):
             with self.lock:
-                if self.what:
-                    self.show()
+                self._show_line()
 
-    def stop(self) -> None:
-        if self.started:
-            self.ended.set()
-
-    def show(self) -> None:
+    def _show_line(self) -> None:
+        """A line for each new subject, and one each 30 s while it stays the same."""
         now, label = time.monotonic(), self.what.split(":")[0]
-        if label != self.label or now - self.said_at > SECONDS_BETWEEN_LINES:
-            self.label, self.said_at = label, now
-            share = f"{self.share:.0%}, " if self.has_work else ""
-            left = f", {self.left}" if self.has_work and self.left else ""
+        early = now - self.begun < SECONDS_BEFORE_SHOWN or not label
+        if self.on_terminal or early:
+            return
+        if label != self.label or now - self.line_at > SECONDS_BETWEEN_LINES:
+            self.label, self.line_at = label, now
+            left = self.task.time_remaining
+            share = f"{self.task.percentage:.0f}%, " if self.has_work else ""
+            remains = "" if left is None else f", {timedelta(seconds=round(left))} left"
             click.echo(
-                f"[{now - self.begun:6.0f} s] {share}{self.units + self.there[0]}/{self.total} "
-                f"{self.noun}{left}; {'finished' if self.finished else 'now'} {self.what}",
+                f"[{now - self.begun:6.0f} s] {share}{self.task.fields['units']}{remains}; "
+                f"{'finished' if self.finished else 'now'} {self.what}",
                 err=True,
             )
