@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from warehouse.errors import TokenmartError, did_you_mean, visible
+from warehouse.errors import TokenmartError, visible
 from warehouse.file_model import LARGEST_NUMBER
 from warehouse.files import sha256_file
 from warehouse.paths import Workspace
@@ -28,16 +28,11 @@ from warehouse.table_file import parse_row, read_rows
 from warehouse.text_file import refuse_no_file
 
 IMPORT_KEY = b"tokenmart.import"
-"""Parquet footer key: JSON with the format, the metric and the sha256 of the files imported."""
+"""Parquet footer key: JSON with the format and the sha256 of the files imported."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """One scored item as read from a file: its place, and its fields, not yet checked.
-
-    `place` names file and line for messages. `fields` has `task`, `item` (a whole number) and
-    `score`, and may have the other columns of the `downstream` table.
-    """
+class ImportedRow(NamedTuple):
+    """One row as read from a file: its place for messages, and its fields, not yet checked."""
 
     place: str
     fields: dict[str, Any]
@@ -80,33 +75,16 @@ class StoringImporter(ABC):
         """
 
 
-@dataclass(frozen=True)
 class Importer(StoringImporter):
-    """A format of target scores of one model.
-
-    `metric` is the choice of the user where a file has several.
-    """
-
-    metric: str | None = None
+    """A format of target scores of one model."""
 
     @abstractmethod
-    def read(self, path: Path) -> Iterator[Row]:
-        """The scored items of a file.
+    def read(self, path: Path) -> Iterator[ImportedRow]:
+        """The scored items of a file, with the fields of `ItemScore`.
 
         Raises:
             TokenmartError: it can't be read, or is not in this format.
         """
-
-    def compare(self, files: Sequence[Path], path: Path) -> tuple[list[str], dict[str, Any]]:
-        """Why other models' scores can't be compared with these, and facts to record about these.
-
-        Args:
-            path: where the items are stored; those of other models are beside it.
-
-        Raises:
-            TokenmartError: the files are of several models, or contradict each other.
-        """
-        return [], {}
 
     def import_files(self, files: Sequence[Path], to: Destination) -> dict[str, int]:
         """Write the items of one model's files as its downstream scores.
@@ -116,41 +94,24 @@ class Importer(StoringImporter):
         refuse_missing_or_twice(files)
         folder = to.workspace.downstream / f"problem={to.problem}" / f"model_id={to.model_id}"
         path = folder / "items.parquet"
-        same = Counter(file.name for file in files)
-        hashes = {
-            str(file) if same[file.name] > 1 else file.name: sha256_file(file) for file in files
-        }
-        record: dict[str, Any] = {"format": self.kind, "metric": self.metric, "files": hashes}
-        notes, facts = self.compare(files, path)
         items = _checked(row for file in files for row in self.read(file))
         if not items:
-            names = ", ".join(str(file) for file in files)
+            names = ", ".join(map(str, files))
             raise TokenmartError(f"{names}: contains no scored item", code="no-rows", where=names)
-        if path.is_file() and not to.force:
-            found = import_record(path)
-            if found is not None and {name: found.get(name) for name in record} == record:
-                return Counter(item.task for item in items)
-            how = f"imported from {', '.join(found['files'])}" if found else "measured"
+        hashes = [[file.name, sha256_file(file)] for file in files]
+        record = {"format": self.kind, "files": hashes}
+        is_new = import_record(path) != record
+        if path.is_file() and is_new and not to.force:
             raise TokenmartError(
-                f"{path}: the model has scores already, {how}; --force replaces them",
+                f"{path}: the model has other scores already; --force replaces them",
                 code="scored-already",
                 where=path,
             )
-        if notes and not to.force:
-            raise TokenmartError(
-                f"{notes[0]}; import the same of all models, or add --force (nothing was imported)"
-            )
-        by_task: dict[str, set[int]] = {}
-        for item in items:
-            by_task.setdefault(item.task, set()).add(item.item)
-        notes += _other_items(path, by_task)
-        for note in notes:
+        for note in _other_items(path, items):
             click.echo(visible(f"note: {note}"), err=True)
-        if notes:
-            record["notes"] = notes
-        record |= facts
-        table = _table(items).replace_schema_metadata({IMPORT_KEY: json.dumps(record)})
-        write_table(path, table)
+        if is_new:
+            table = _table(items).replace_schema_metadata({IMPORT_KEY: json.dumps(record)})
+            write_table(path, table)
         return Counter(item.task for item in items)
 
 
@@ -159,14 +120,10 @@ class ItemsImporter(Importer):
 
     kind = "items"
 
-    def read(self, path: Path) -> Iterator[Row]:
+    def read(self, path: Path) -> Iterator[ImportedRow]:
         """The rows of the file, counted from 1 without a header."""
-        if self.metric is not None:
-            raise TokenmartError(
-                "--metric: a file of items has one score a row; leave it out", code="no-metrics"
-            )
         for number, item in enumerate(read_rows(path, ItemScore), start=1):
-            yield Row(f"{path}: row {number}", item.model_dump())
+            yield ImportedRow(f"{path}: row {number}", item.model_dump())
 
 
 def _score(value: Any) -> Any:
@@ -186,30 +143,24 @@ class ItemScore(BaseModel):
     context_tokens: int | None = Field(default=None, ge=0, le=LARGEST_NUMBER)
 
 
-def importer(kind: str, metric: str | None = None) -> StoringImporter:
+def importer(kind: str) -> StoringImporter:
     """The importer of a format.
 
     Raises:
-        TokenmartError: there is no such format, or it has no metrics to choose from.
+        TokenmartError: there is no such format.
     """
     importlib.import_module(f"{__package__}.key_intervals")
     known = kinds(StoringImporter, "importers")  # type: ignore[type-abstract]
     if kind not in known:
         raise TokenmartError(
-            f"--format {kind}: no such format; {did_you_mean(kind, known)}formats: "
-            f"{', '.join(known)}",
+            f"--format {kind}: no such format; formats: {', '.join(known)}",
             code="unknown-format",
             where=kind,
         )
-    found = known[kind]
-    if issubclass(found, Importer):
-        return found(metric)
-    if metric is not None:
-        raise TokenmartError(f"--metric: format {kind} imports all; leave it out")
-    return found()
+    return known[kind]()
 
 
-def _checked(rows: Iterable[Row]) -> list[ItemScore]:
+def _checked(rows: Iterable[ImportedRow]) -> list[ItemScore]:
     """The rows as items.
 
     Raises:
@@ -255,22 +206,16 @@ def refuse_missing_or_twice(files: Sequence[Path]) -> None:
         seen.add(found)
 
 
-def _other_items(path: Path, mine: dict[str, set[int]]) -> Iterator[str]:
-    """Tasks of which another model was scored on other items, a line each."""
+def _other_items(path: Path, items: Sequence[ItemScore]) -> Iterator[str]:
+    """Tasks of which another model was scored on other items: the target compares both."""
+    mine = {(each.task, each.item) for each in items}
     for other in sorted(path.parent.parent.glob("model_id=*/items.parquet")):
-        rows = read_table(other, ["task", "item"])
-        theirs: dict[str, set[int]] = {}
-        for row in rows.to_pylist() if other != path else ():
-            theirs.setdefault(row["task"], set()).add(row["item"])
-        model = other.parent.name.partition("=")[2]
-        for task in sorted(mine.keys() & theirs.keys()):
-            if mine[task] != theirs[task]:
-                yield (
-                    f"{task}: {len(mine[task])} items here, {len(theirs[task])} of {model}, "
-                    f"{len(mine[task] & theirs[task])} of them the same: the target compares "
-                    "scores on different items"
-                )
-                del mine[task]  # one other model is enough
+        rows = read_table(other, ["task", "item"]).to_pylist() if other != path else ()
+        theirs = {(row["task"], row["item"]) for row in rows}
+        shared = {task for task, _ in mine} & {task for task, _ in theirs}
+        differing = {task for task, _ in mine ^ theirs} & shared
+        if differing:
+            yield f"{other.parent.name} was scored on other items of {', '.join(sorted(differing))}"
 
 
 def import_record(path: Path) -> dict[str, Any] | None:

@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import BaseModel
 
 from warehouse.errors import TokenmartError
 from warehouse.importers.importer import Destination, StoringImporter
-from warehouse.paths import Workspace, problem_argument
-from warehouse.store.parquet_files import write_table
+from warehouse.paths import Workspace
+from warehouse.store.parquet_files import read_table, write_table
 from warehouse.store.schema import KEY_INTERVALS
 from warehouse.table_file import read_rows
 from warehouse.text_file import read_text
@@ -66,10 +65,9 @@ class KeyIntervals(StoringImporter):
         found: list[_Interval] = []
         for path in files:
             named = SLICE.fullmatch(path.name)
-            if named:
-                found += _of_slice(path, int(named[1]), documents)
-            else:
-                found += _of_table(path, documents)
+            found += (
+                _of_slice(path, int(named[1]), documents) if named else _of_table(path, documents)
+            )
         for each in found:
             document = documents[each.doc_id]
             if not 0 <= each.start < each.end <= document["characters"]:
@@ -81,8 +79,7 @@ class KeyIntervals(StoringImporter):
         stored = to.workspace.key_intervals / f"problem={to.problem}"
         path = stored / f"evaluator={to.model_id}" / "intervals.parquet"
         table = pa.Table.from_pylist(rows, KEY_INTERVALS)
-        others = path.is_file() and not pq.read_table(path, partitioning=None).equals(table)
-        if others and not to.force:
+        if path.is_file() and not to.force and not read_table(path).equals(table):
             raise TokenmartError(
                 f"{path}: other intervals of {to.model_id} are stored; --force replaces them",
                 code="stored-already",
@@ -100,13 +97,12 @@ def _documents(workspace: Workspace, problem: str) -> list[dict[str, Any]]:
     """The problem's documents by number, with their texts."""
     path = workspace.documents / f"problem={problem}" / "documents.parquet"
     if not path.is_file():
-        asked = problem_argument(problem, workspace) or problem
         raise TokenmartError(
-            f"{path}: no such file; run `tokenmart data fetch --problem {asked} --only documents`",
+            f"{path}: no such file; run `tokenmart data fetch --only documents` first",
             code="no-documents",
             where=path,
         )
-    rows: list[dict[str, Any]] = pq.read_table(path, partitioning=None).to_pylist()
+    rows: list[dict[str, Any]] = read_table(path).to_pylist()
     return sorted(rows, key=lambda row: int(row["doc_id"]))
 
 

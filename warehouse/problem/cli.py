@@ -252,14 +252,12 @@ def _fetch_models(
 @PROBLEM
 @click.option("--model", required=True, help="Id of the model that was scored.")
 @click.option("--format", "format_name", required=True, help="Format of the files.")
-@click.option("--metric", help="Metric to import, where the files have several.")
 @FORCE
 @click.argument("files", nargs=-1, required=True, type=FILE)
 def import_(
     problem_name: str,
     model: str,
     format_name: str,
-    metric: str | None,
     force: bool,
     files: tuple[Path, ...],
 ) -> None:
@@ -293,7 +291,7 @@ def import_(
     from warehouse.problem.spec import ImportedTarget, load_problem
 
     workspace = find_workspace()
-    reader = importer(format_name, metric)
+    reader = importer(format_name)
     problem = load_problem(problem_name, workspace)
     full_id = model if reader.of_other_models else problem.model(model).full_id
     if isinstance(reader, Importer) and not isinstance(problem.target, ImportedTarget):
