@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from typing import NamedTuple
 
 from analysis.ranking.metric_table import NAMED_MODELS, MetricColumn, fewer_text
-from analysis.ranking.registered import RegisteredResult
+from analysis.ranking.registered import Code, RegisteredResult
 from analysis.ranking.results import LEAD_LEVEL, Ranking, Row
 from analysis.statistics.families import MINIMUM_MODELS
 from analysis.statistics.formats import signed, span, unsigned
-from analysis.statistics.lead import Lead
 from warehouse.terminal import (
     Column,
     counted,
@@ -101,48 +100,39 @@ def lead_text(ranking: Ranking) -> str:
     return f"Ahead of it (one-sided adjusted p below {LEAD_LEVEL}): {_listed(ahead)}."
 
 
+REASONS: dict[Code, str] = {
+    "known-labels": "written when labels were known; exploratory",
+    "changed": "its definition or the problem changed since then; exploratory",
+    "models-without-target": "some of its models have no target score; exploratory",
+    "uneven-documents": "values of some models are from fewer documents; exploratory",
+    "missing-models": "no value for every model, so it can't be tested",
+    "constant": "the same value for every model, so it can't be tested",
+    "constant-target": "the target is constant, so it can't be tested",
+    "too-few": "the models are too few for a test at its level",
+}
+"""Why a preregistered metric has no outcome; the record has the details."""
+
+
 def registered_text(result: RegisteredResult) -> str:
     """A preregistered metric's outcome, or why there is none."""
     entry, metric = result.said.entry, result.said.metric
     name = f"Preregistered {metric.name} (entry {entry.number}, {metric.direction} is better)"
-    reasons: dict[str, Callable[[], str]] = {
-        "known-labels": lambda: f"written when labels were known ({entry.target}); exploratory",
-        "changed": lambda: f"since then {result.said.changed[0]}; exploratory",
-        "models-without-target": lambda: (
-            f"{result.unscored} of its {len(entry.models)} models have no target score; exploratory"
-        ),
-        "uneven-documents": lambda: (
-            "values of some models are from fewer documents "
-            f"({', '.join(f'{m} {count}' for m, count in result.fewer.items())}); exploratory"
-        ),
-        "missing-models": lambda: "no value for every model, so it can't be tested",
-        "constant": lambda: "the same value for every model, so it can't be tested",
-        "constant-target": lambda: "the target is constant, so it can't be tested",
-        "too-few": lambda: (
-            f"{result.models} models are too few for a test at level {entry.level:g}"
-        ),
-    }
-    if reason := reasons.get(result.code):
-        return f"{name}: {reason()}."
+    if reason := REASONS.get(result.code):
+        detail = f" ({result.said.changed[0]})" if result.code == "changed" else ""
+        return f"{name}: {reason}{detail}."
     ruling = "confirmed" if result.holds else "not confirmed"
     share = f"{100 * (1 - entry.level):g}% CI"
     text = f"{name}: {ruling}, rho {signed(result.rho)} ({share} {span(result.interval)}"
     if not math.isnan(result.within_rho):
         text += f"; within families {signed(result.within_rho)}, {span(result.within_interval)}"
     text += f"; n = {result.models}), one-sided p {result.p:.4f}, level {entry.level:g}"
-    if result.lead is not None:
-        gap = f"{signed(result.lead.value)} ({lead_numbers(result.lead)})"
-        text += f"; rho minus that of {result.baseline} {gap}"
+    if (lead := result.lead) is not None:
+        text += f"; rho minus that of {result.baseline} {signed(lead.value)} ("
+        if math.isnan(lead.p):
+            text += f"{lead.series} series are too few for a CI or a p)"
+        else:
+            text += f"95% CI {span(lead.interval, 'none')}; one-sided p {lead.p:.4f})"
     return f"{text}."
-
-
-def lead_numbers(lead: Lead) -> str:
-    """Interval and p of a lead over the baseline, where there are enough series for them."""
-    if math.isnan(lead.p):
-        return f"{lead.series} series are too few for a CI or a p"
-    interval = f"95% CI {span(lead.interval, 'none')}, {lead.series} series"
-    ahead = "ahead" if lead.p < LEAD_LEVEL else "not distinguishable"
-    return f"{interval}; one-sided p {lead.p:.4f}: {ahead}"
 
 
 def exploratory_line(registered: Sequence[RegisteredResult]) -> str:
@@ -153,61 +143,65 @@ def exploratory_line(registered: Sequence[RegisteredResult]) -> str:
 
 def _listed(rows: Sequence[Row]) -> str:
     """The first metrics, each with its number of variants, and how many more there are."""
-    found: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        found[row.column.metric].append(row)
-    names = [f"{metric} ({counted(len(of), 'variant')})" for metric, of in found.items()]
+    found = Counter(row.column.metric for row in rows)
+    names = [f"{metric} ({counted(count, 'variant')})" for metric, count in found.items()]
     return listed(names, NAMED, "metric")
 
 
-def notes(ranking: Ranking, rows: Sequence[Row]) -> list[str]:
-    """What changes the conclusion that a reader draws from these rows, the gravest first."""
+def notes(ranking: Ranking, rows: Sequence[Row]) -> dict[str, str]:
+    """What changes the conclusion that a reader draws from these rows, by code, the gravest first.
+
+    different-lengths: of documents that were cut. uneven-documents: a value rests on fewer than
+    that of another model. missing-models: a metric that would track the target lacks a model.
+    few-tokens: fewer than `FEW_TOKENS`. different-dtypes: number formats. without-target: models
+    that were extracted. `alike METRIC`: the variants that rank the models most like an idea.
+    """
     table = ranking.table
-    found = [lengths_note(table.lengths, table.option)] if len(table.lengths) > 1 else []
-    for verdict, reason in (
-        ("uneven-documents", "compares models on different documents"),
-        ("missing-models", "isn't claimed"),
-    ):
-        if named := [row for row in ranking.rows if row.verdict == verdict]:
-            first = named[0]
-            missing = counted(len(table.models) - first.n, "model")
-            what = fewer_text(first.column, first.fewer) or missing
-            detail = what if verdict == "uneven-documents" else f"no value for {what}"
-            found.append(f"{first.column.name}{_more(named)} {reason} ({detail}): {table.remedy}")
-    if uneven := [row for row in rows if row.fewer and row.verdict != "uneven-documents"]:
-        found.append(
-            f"{uneven[0].column.name}{_more(uneven)} compares models on different documents "
-            f"({fewer_text(uneven[0].column, uneven[0].fewer)})"
+    shown = {id(row.column) for row in rows}
+    uneven = [r for r in ranking.rows if r.fewer and (id(r.column) in shown or r.evidence)]
+    lacking = [r for r in ranking.rows if r.verdict == "missing-models" and r.evidence]
+    few = [row for row in rows if 0 < fewest_tokens(row.column) < FEW_TOKENS]
+    unscored = [m for m in table.without_target if m.replace("/", "--") in table.extracted]
+    found = {}
+    if len(table.lengths) > 1:
+        found["different-lengths"] = lengths_note(table.lengths, table.option)
+    if uneven:
+        fewer = fewer_text(uneven[0].column, uneven[0].fewer)
+        found["uneven-documents"] = (
+            f"{_first(uneven)} compares models on different documents ({fewer}): {table.remedy}"
         )
-    if few := [row for row in rows if 0 < fewest_tokens(row.column) < FEW_TOKENS]:
+    if lacking:
+        missing = counted(len(table.models) - lacking[0].n, "model")
+        found["missing-models"] = (
+            f"{_first(lacking)} isn't claimed (no value for {missing}): {table.remedy}"
+        )
+    if few:
         least = min(few, key=lambda row: fewest_tokens(row.column))
-        found.append(
+        found["few-tokens"] = (
             f"{counted(len(few), 'row')} with fewer than {FEW_TOKENS} tokens for some model "
             f"({least.column.name}: {fewest_tokens(least.column)})"
         )
     if len(table.dtypes) > 1:
         parts = (f"{len(ids)} in {dtype}" for dtype, ids in table.dtypes.items())
-        found.append(f"models were run in different number formats ({', '.join(parts)})")
-    unscored = [m for m in table.without_target if m.replace("/", "--") in table.extracted]
+        found["different-dtypes"] = f"models were run in {', '.join(parts)}"
     if unscored:
-        found.append(f"extracted, without a target score: {listed(unscored, NAMED_MODELS)}")
+        named = listed(unscored, NAMED_MODELS)
+        found["without-target"] = f"extracted, without a target score: {named}"
     for row in rows:
         if row.alike:
             alike = ", ".join(f"{other.name} ({signed(rho, 3)})" for other, rho in row.alike)
-            found.append(f"{row.column.name} ranks the models most like {alike}")
+            found[f"alike {row.column.name}"] = f"{row.column.name} ranks models most like {alike}"
     return found
 
 
 def full_notes(ranking: Ranking) -> list[str]:
     """All notes on a ranking: its rows, the choice among them, and on what it rests."""
-    found = notes(ranking, ranking.rows)
-    if ranking.choice:
-        found += [_choice_text(ranking), *_choice_notes(ranking)]
+    found = [*notes(ranking, ranking.rows).values(), *choice_notes(ranking)]
     return [*found, exploratory_line(ranking.registered), tested_text(ranking)]
 
 
-def _more(rows: Sequence[Row]) -> str:
-    return f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+def _first(rows: Sequence[Row]) -> str:
+    return rows[0].column.name + (f" (and {len(rows) - 1} more)" if len(rows) > 1 else "")
 
 
 def fewest_tokens(column: MetricColumn) -> int:
@@ -291,15 +285,11 @@ def print_ranking(
         explain: definitions of columns, all notes, and no limit on the lines.
     """
     console = terminal_console()
-    said = notes(ranking, rows)
-    if choosing and ranking.choice:
-        said.append(_choice_text(ranking))
-    if choosing and explain:
-        said += _choice_notes(ranking)
-    if not explain:
-        said = said[:MOST_NOTES]
+    if explain:
+        said = [*full_notes(ranking), *EXPLANATION]
     else:
-        said += [exploratory_line(ranking.registered), tested_text(ranking), *EXPLANATION]
+        said = [*notes(ranking, rows).values(), *(choice_notes(ranking)[:1] if choosing else [])]
+        said = said[:MOST_NOTES]
     cells = [*_CELLS[:4], *([_BEST] if choosing else []), *_CELLS[4:]]
     for count in range(top, 0, -1):
         shown = leading(ranking, rows, count)
@@ -364,20 +354,17 @@ def tested_text(ranking: Ranking) -> str:
     return text
 
 
-def _choice_text(ranking: Ranking) -> str:
-    choice = ranking.choice
-    assert choice is not None
-    if not choice.splits:
-        return "choosing on a part of the families: too few families to hold some out"
-    return (
-        f"choosing the largest rho on a part of the families: there {signed(choice.in_sample)}, on "
-        f"the other families {signed(choice.held_out)} on average "
-        f"({counted(choice.splits, 'split')})"
-    )
-
-
-def _choice_notes(ranking: Ranking) -> list[str]:
+def choice_notes(ranking: Ranking) -> list[str]:
+    """What choosing a metric is worth, and what the chosen one may reach elsewhere."""
     lines = []
+    if choice := ranking.choice:
+        lines.append(
+            f"choosing the largest rho on a part of the families: there {signed(choice.in_sample)},"
+            f" on the other families {signed(choice.held_out)} on average "
+            f"({counted(choice.splits, 'split')})"
+            if choice.splits
+            else "choosing on a part of the families: too few families to hold some out"
+        )
     if (best := ranking.best) is not None and not math.isnan(best.new_family.value):
         found = best.new_family
         lines.append(

@@ -3,7 +3,8 @@
 More attempts are tested elsewhere: the official script with a changed environment and a target that
 changed (submission/test_verifier.py), edits of a bundle and damage to it
 (submission/test_submit.py), variants on few models (statistics/test_permutation.py), models run in
-different number formats (ranking/test_commands.py).
+different number formats (ranking/test_commands.py), rows
+left out of the view or of the build, ideas (ranking/test_ideas.py).
 """
 
 from __future__ import annotations
@@ -40,11 +41,6 @@ def select(*arguments):
     return json.loads(result.stdout)
 
 
-def ruling(document):
-    names = ("tracks_target", "not_distinguishable_from_best", "best", "tested", "critical")
-    return [document[name] for name in (*names, "critical_within_families", "design_effect")]
-
-
 def catalogue(marts, *variants, numerator="sum(nll)"):
     settings = {"numerator": numerator, "core": True}
     marts.manifest({"good": ["stg_token_stats"]}, variants=dict.fromkeys(variants, settings))
@@ -69,30 +65,6 @@ def edit_problem(minilong, old, new):
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new, 1))
-
-
-@pytest.mark.parametrize("view", [("--metric", "good"), ("--metric", "noise"), ("--top", 1)])
-def test_narrowing_the_view_changes_no_ruling(minilong, view):
-    assert ruling(select(*view)) == ruling(select())
-
-
-def test_removing_the_rivals_from_the_build_leaves_them_counted(minilong):
-    before = select()
-    with minilong.write() as connection:
-        connection.execute("delete from metric_values where metric = 'noise'")
-    after = select()
-    assert after["tried"]["all"] == before["tried"]["all"]
-    assert after["critical"] == pytest.approx(before["critical"])
-
-
-def test_an_idea_of_ones_own_counts_against_all_later_claims(minilong, tmp_path):
-    before = select()["tried"]["all"]
-    values = tmp_path / "mine.csv"
-    models = minilong.models("minilong")
-    values.write_text("model_id,value\n" + "\n".join(f"{m},{i}" for i, m in enumerate(models)))
-    arguments = ("--problem", "minilong", "--values", values, "--resamples", 100)
-    assert run(ranking.correlate, *arguments).exit_code == 0
-    assert select()["tried"]["all"] == before + 1
 
 
 def test_one_family_per_model_is_on_record(library, tmp_path):
@@ -122,10 +94,8 @@ def test_a_model_left_out_after_the_fact_is_named(library):
 
 def test_who_registers_after_the_labels_is_refused_or_marked_for_ever(library):
     result = preregister("--metric", "good/a", labels_there=True)
-    assert result.exit_code == 1 and result.stderr.count("\n") == 1
-    assert "this is no pre-registration" in result.stderr
+    assert result.exit_code == 1
     assert preregister("--metric", "good/a", "--labels-known", labels_there=True).exit_code == 0
-    assert "labels were known: " in preregister().stdout
     said = select()["preregistered"][0]
     assert said["before_labels"] is False and said["holds"] is False
 
@@ -164,8 +134,7 @@ def test_an_edited_pre_registration_is_refused(library, change):
     path = record_path(library.workspace, "minilong")
     path.write_text(change(path.read_text()))
     for result in (preregister(), run(ranking.select, "--problem", "minilong")):
-        assert result.exit_code == 1 and result.stderr.count("\n") == 1
-        assert "was changed after it was written" in result.stderr
+        assert result.exit_code == 1
 
 
 def test_removing_an_entry_that_went_wrong_breaks_the_chain(library):
@@ -188,18 +157,6 @@ def test_what_was_registered_of_all_documents_is_not_confirmed_on_some(library):
     said = select()["preregistered"][0]
     assert said["models_with_fewer_documents"] == {full_id: 1} and said["holds"] is False
     assert said["code"] == "uneven-documents"
-
-
-def test_a_preregistered_metric_leads_text_and_table(library):
-    assert preregister("--metric", "good/b").exit_code == 0
-    values = {m: float(i % 7) for i, m in enumerate(library.models("minilong"))}
-    library.metric("minilong", "good", "b", values)
-    for command, arguments in ((ranking.select, ("--splits", 20)), (ranking.correlate, ())):
-        lines = run(command, "--problem", "minilong", *arguments).stdout.splitlines()
-        assert lines[0].startswith("Preregistered good/b (entry 1, higher is better): ")
-        rows = [line for line in lines if line.startswith("good/b *")]
-        heading = next(n for n, line in enumerate(lines) if line.startswith("metric/variant"))
-        assert rows == [lines[heading + 1]] and "minus that of perplexity" in " ".join(lines)
 
 
 def test_another_formula_under_the_registered_name_is_noticed(library):
@@ -308,12 +265,6 @@ def test_output_never_replaces_a_pre_registration(library, tmp_path):
     result = run(submission.verify, *arguments, "--resamples", 100)
     assert result.exit_code == 1
     assert path.read_bytes() == before
-
-
-def test_the_chosen_variant_never_has_the_usual_interval_alone(minilong):
-    """For the best and every other row."""
-    for row in select()["rows"]:
-        assert not any("ci95" in key and "choice" not in key for key in row)
 
 
 def test_near_copies_of_a_model_that_fits_buy_no_evidence_about_new_families():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 
@@ -13,7 +12,11 @@ import scipy.stats
 from click.testing import CliRunner
 
 from analysis.ranking import cli
+from analysis.ranking.loading import load_table
+from analysis.ranking.results import rank_metrics
+from analysis.ranking.view import notes
 from analysis.submission import cli as submission_cli
+from warehouse.problem.spec import load_problem
 
 
 def run(command, *arguments):
@@ -52,8 +55,6 @@ def test_too_few_models_are_described_and_nothing_is_claimed(minilong, command):
     assert all(row["p_beats_baseline"] is None for row in document["rows"])
     names = {f"{row['metric']}/{row['variant']}" for row in document["rows"]}
     assert set(document["not_distinguishable_from_best"]) <= names
-    printed = " ".join(run(getattr(cli, command), "--problem", "minilong").stdout.split())
-    assert "Ahead of it" not in printed and "preregister" not in printed
 
 
 @pytest.mark.parametrize("command", ["correlate", "select"])
@@ -63,7 +64,6 @@ def test_a_constant_target_is_a_code_of_its_own(minilong, command):
     document = json.loads(run(getattr(cli, command), *arguments, "--json").stdout)
     assert document["answer"] == "constant-target" and document["tested"] == 0
     assert {row["verdict"] for row in document["rows"]} == {"constant-target"}
-    assert "preregister" not in run(getattr(cli, command), *arguments).stdout
 
 
 def test_correlate_and_select_conclude_the_same(minilong):
@@ -101,53 +101,60 @@ def test_at_most_25_lines_at_80_columns_and_explain_has_the_rest(minilong, monke
     assert len(shown.stdout.splitlines()) <= 25
     assert max(map(len, shown.stdout.splitlines())) <= 80
     explained = run(getattr(cli, command), "--problem", "minilong", "--explain").stdout
-    assert len(explained.splitlines()) > 25 and "docs/explanation/statistics.md" in explained
+    assert len(explained.splitlines()) > 25
 
 
-def test_correlate_warns_of_models_run_in_different_formats(minilong):
+def noted(marts) -> dict[str, str]:
+    problem = load_problem("minilong", marts.workspace)
+    ranking = rank_metrics(load_table(problem, marts.workspace), 0)
+    return notes(ranking, ranking.shown(["good"]))
+
+
+def test_what_changes_a_conclusion_has_a_code(minilong):
+    """`partly` would track the target, but lacks a model; everything else is added here."""
     minilong.coverage("minilong", "full")
-    arguments = ("--problem", "minilong", "--resamples", 100, "--metric", "good")
-    assert "number formats" not in run(cli.correlate, *arguments).stdout
-    model = minilong.models("minilong")[0]
+    assert set(noted(minilong)) == {"missing-models"}
+    models = minilong.models("minilong")
+    scores = minilong.scores("minilong")
+    minilong.target("minilong", {model: scores[model] for model in models[:9]})
     with minilong.write() as connection:
-        connection.execute("update units set dtype = 'float32' where model_id = ?", [model])
-    assert "different number formats (22 in bfloat16, 1 in float32)" in " ".join(
-        run(cli.correlate, *arguments).stdout.split()
-    )
+        connection.execute(
+            "update metric_values set tokens = 7, documents = 1 where metric = 'good'"
+        )
+        connection.execute(
+            "update metric_values set documents = 2 where metric = 'good' and model_id = ?",
+            [models[1]],
+        )
+        connection.execute("update units set dtype = 'float32' where model_id = ?", [models[0]])
+        connection.execute("delete from units where model_id not in ?", [[*models[:9], models[-1]]])
+    found = noted(minilong)
+    assert {"uneven-documents", "few-tokens", "different-dtypes", "without-target"} <= set(found)
+    # of the models without a score only those that were run are named
+    assert models[-1] in found["without-target"] and models[-2] not in found["without-target"]
 
 
-def test_files_that_changed_after_the_build_are_named(minilong):
-    arguments = ("--problem", "minilong", "--resamples", 100, "--metric", "good")
-    assert json.loads(run(cli.correlate, *arguments, "--json").stdout)["outdated"] is False
-    minilong.built_from_other_files()
-    assert json.loads(run(cli.correlate, *arguments, "--json").stdout)["outdated"] is True
-
-
-def test_correlate_warns_of_documents_cut_at_different_lengths(minilong):
+@pytest.mark.parametrize(
+    ("tokens", "whole", "differ"),
+    [(150, 150, False), (150, 900, True), (300, 300, True), (200, 900, False)],
+)
+def test_documents_cut_at_different_lengths(minilong, tokens, whole, differ):
     """A document with fewer tokens than the limit isn't cut, and is no sign of another limit."""
     minilong.coverage("minilong", "full")
-    arguments = ("--problem", "minilong", "--resamples", 100, "--metric", "good")
-    model, other, *_ = minilong.models("minilong")
-    change = "update units set document_tokens = ?, document_tokens_total = ? where model_id = ?"
-
-    def warned(tokens: int, total: int) -> str:
-        with minilong.write() as connection:
-            connection.execute(
-                "update units set document_tokens = 200, document_tokens_total = 900"
-            )
-            connection.execute(change, [tokens, total, model])
-        return " ".join(run(cli.correlate, *arguments).stdout.split())
-
-    assert "different lengths" not in warned(150, 150)
-    text = f"the tokens read are 150 for {model}, 200 for {other} and 21 more"
-    assert text in warned(150, 900)
-    assert f"200 for {other} and 21 more, 300 for {model})" in warned(300, 300)
+    change = "update units set document_tokens = ?, document_tokens_total = ?"
+    with minilong.write() as connection:
+        connection.execute(change, [200, 900])
+        connection.execute(
+            f"{change} where model_id = ?", [tokens, whole, minilong.models("minilong")[0]]
+        )
+    assert ("different-lengths" in noted(minilong)) == differ
 
 
-def test_same_seed_same_numbers(minilong):
-    arguments = ("--problem", "minilong", "--json", "--resamples", 100, "--metric", "good")
+def test_files_that_changed_after_the_build_and_the_seed(minilong):
+    arguments = ("--problem", "minilong", "--resamples", 100, "--metric", "good", "--json")
     first, again = (run(cli.correlate, *arguments).stdout for _ in range(2))
-    assert first == again
+    assert first == again and json.loads(first)["outdated"] is False
+    minilong.built_from_other_files()
+    assert json.loads(run(cli.correlate, *arguments).stdout)["outdated"] is True
 
 
 def test_select_names_the_good_metric(minilong):
@@ -187,8 +194,6 @@ def test_a_model_that_read_fewer_documents_is_named(minilong, metric):
         verdict = next(row["verdict"] for row in document["rows"] if row["metric"] == "good")
         assert verdict == ("uneven-documents" if metric == "good" else "tracks")
         assert ("good/a" in document["tracks_target"]) == (metric != "good")
-        printed = " ".join(run(command, "--problem", "minilong").stdout.split())
-        assert f"{full_id} 1 of 50" in printed
 
 
 def test_among_noise_no_metric_tracks_the_target(minilong):
@@ -215,8 +220,6 @@ def test_a_metric_of_the_opposite_direction_is_called_so(minilong):
 
 
 def test_verify_for_a_measured_target(minilong, write_json):
-    from warehouse.problem.spec import load_problem
-
     models = load_problem("minilong", minilong.workspace).models
     path = write_json({m.full_id: i for i, m in enumerate(models)})
     result = run(submission_cli.verify, "--problem", "minilong", "--submission", path, "--json")
@@ -254,8 +257,6 @@ def test_help_imports_nothing_heavy(command):
 
 
 def test_a_metric_that_only_separates_families_does_not_track_the_target(minilong):
-    from warehouse.problem.spec import load_problem
-
     models = load_problem("minilong", minilong.workspace).models
     level = {m.model_id: 5.0 if m.family == "gemma3" else 0.0 for m in models}
     order = np.random.default_rng(20).permutation(len(models))
@@ -269,35 +270,6 @@ def test_a_metric_that_only_separates_families_does_not_track_the_target(minilon
     document = json.loads(run(cli.select, *arguments).stdout)
     assert document["rows"][0]["spearman"] > 0.5 and document["tracks_target"] == []
     assert document["rows"][0]["p_adjusted_within_families"] > 0.05
-
-
-@pytest.mark.parametrize("width", [80, 100, 160])
-def test_the_tables_fit_the_terminal(minilong, monkeypatch, width):
-    """No number is broken, no line is longer; --wide has all columns."""
-    monkeypatch.setenv("COLUMNS", str(width))
-    for command in (cli.correlate, cli.select):
-        shown = run(command, "--problem", "minilong")
-        assert shown.exit_code == 0, shown.output
-        assert max(map(len, shown.stdout.splitlines())) <= width
-        assert re.search(
-            r"\+(?:1\.000|0\.9\d\d) +\+\d\.\d\d to \+\d\.\d\d +0\.\d{4} ", shown.stdout
-        )
-        assert "| size" in run(command, "--problem", "minilong", "--wide").stdout
-
-
-def test_what_changes_the_conclusion_is_noted(minilong):
-    assert "tokens for some model" not in run(cli.correlate, "--problem", "minilong").stdout
-    with minilong.write() as connection:
-        connection.execute("update metric_values set tokens = 7 where metric = 'good'")
-        keep = minilong.models("minilong")[:9]
-        scores = minilong.scores("minilong")
-        minilong.target("minilong", {model: scores[model] for model in keep})
-        last = minilong.models("minilong")[-1]
-        connection.execute("delete from units where model_id not in ?", [[*keep, last]])
-    shown = " ".join(run(cli.correlate, "--problem", "minilong").stdout.split())
-    assert "fewer than 100 tokens for some model (good/a: 7)" in shown
-    # of the models without a score only those that were run are named
-    assert f"extracted, without a target score: {last} " in shown
 
 
 def test_the_baseline_is_shown_whatever_is_asked_for(minilong):
