@@ -1,0 +1,133 @@
+"""Ways from a model of a user's own to a target score, all in one `dbt run`: none has an answer."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from dbt_harness import NewWarehouse, Warehouse
+from made_up_warehouse import Shape
+
+from warehouse.store.parquet_files import write_table
+from warehouse.store.schema import DOWNSTREAM
+
+pytestmark = [pytest.mark.slow, pytest.mark.hostile, pytest.mark.timeout(300)]
+
+SECRET = 0.4242
+"""A target score that no other number equals."""
+
+# {items}: the scores' file; {labels}: their folder; {other}: a database with the scores
+MODELS = {
+    "named": "from downstream",
+    "named_in_main": "select * from main.downstream",
+    "computed_name": """select * from "query_table"('down' || 'stream')""",
+    "computed_by_jinja": "select * from {{ 'main.down' ~ 'stream' }}",
+    "text_of_a_query": "select * from query('from down' || 'stream')",
+    "scores_by_task": "select * from downstream_scores",
+    "comma_join": "select * from tokens, downstream",
+    "file": "select * from '{items}'",
+    "file_behind_a_string": "select '--' as dashes, * from '{items}'",
+    "file_behind_a_comment": "select * from /* tokens */ '{items}' -- from tokens",
+    "file_in_a_cte": "with tokens as (select * from read_parquet('{items}')) select * from tokens",
+    "parquet_scan": "select * from parquet_scan('{items}')",
+    "pattern": "select * from read_parquet('{labels}/**/*.parquet')",
+    "folder_above": "select * from read_parquet('{labels}/../downstream/**/*.parquet')",
+    "bytes": "select * from read_blob('{items}')",
+    "names_of_files": "select * from glob('{labels}/**') where error('none')",
+    "footer": "select * from parquet_metadata('{items}')",
+    "run_query": "{% set found = run_query(\"select max(score) from '{items}'\") %}"
+    " select {{ found.columns[0][0] if execute else 0 }} as x",
+    "statement": "{% call statement('s', fetch_result=true) %} from '{items}' {% endcall %}"
+    " select {{ load_result('s').data[0][3] if execute else 0 }} as x",
+    "own_macro": "select * from {{ labels() }}",
+    "pre_hook": "{{ config(pre_hook=\"create table main.kept as from '{items}'\") }}"
+    " from main.kept",
+    "post_hook": "{{ config(materialized='table', "
+    'post_hook="insert into {{ this }} '
+    "select score from '{items}'\") }}"
+    " select cast(null as double) as x",
+    "attached": "{{ config(pre_hook=\"attach '{other}' as other\") }} select * from other.scores",
+    "wider_sandbox": '{{ config(pre_hook="set enable_external_access = true") }}'
+    " select * from '{items}'",
+    "other_folders": "{{ config(pre_hook=\"set global allowed_directories = ['{labels}/']\") }}"
+    " select * from '{items}'",
+    "extension": "{{ config(pre_hook='install sqlite') }} select 1 as x",
+    "external": "{{ config(materialized='external', location='{labels}/../new.parquet') }}"
+    " select 1 as x",
+    "source_file": "select * from {{ source('own', 'labels') }}",
+    "python_job": "{{ adapter.submit_python_job({'alias': 'p', 'schema': 'main'},"
+    " \"def model(dbt, session): return session.sql('select 1 as x')\") }} select 1 as x",
+}
+
+
+@pytest.fixture(scope="module")
+def hostile(new_warehouse: NewWarehouse, tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    """A warehouse with scores of `SECRET`, and a project with all of `MODELS`."""
+    folder = tmp_path_factory.mktemp("hostile")
+    own = new_warehouse(Shape(models=1, documents=1, tokens=200)).with_own_project(folder)
+    items = own.data / "downstream" / "problem=synthetic" / "model_id=x" / "items.parquet"
+    rows = [{"task": "t", "item": n, "cluster": n, "score": SECRET} for n in range(4)]
+    write_table(items, pa.Table.from_pylist(rows, DOWNSTREAM))
+    with duckdb.connect(str(folder / "other.duckdb")) as connection:
+        connection.execute(f"create table scores as select {SECRET} as score")
+    places = {
+        "items": items,
+        "labels": own.data / "downstream",
+        "other": folder / "other.duckdb",
+    }
+    models = own.project / "models" / "hostile"
+    models.mkdir()
+    for name, sql in MODELS.items():
+        for place, path in places.items():
+            sql = sql.replace(f"{{{place}}}", str(path))
+        (models / f"hostile_{name}.sql").write_text(sql)
+    (models / "hostile.yml").write_text(
+        "sources:\n  - name: own\n    schema: main\n    tables:\n      - name: labels\n"
+        f"        config: {{meta: {{external_location: \"'{items}'\"}}}}\n"
+    )
+    macros = own.project / "macros" / "labels.sql"
+    macros.write_text(f"{{% macro labels() %}}read_parquet('{items}'){{% endmacro %}}")
+    return own
+
+
+def test_no_model_reaches_a_target_score(hostile: Warehouse) -> None:
+    done = hostile.dbt("run", "--select", "path:models/hostile")
+    text = (hostile.database.parent / "target" / "run_results.json").read_text()
+    results = {r["unique_id"].split(".")[2]: r for r in json.loads(text)["results"]}
+    assert str(SECRET) not in done.stdout and str(SECRET) not in text
+    results.pop("tokenmart-on-run-end-0")
+    assert {name: result["status"] for name, result in results.items()} == {
+        f"hostile_{name}": "error" for name in MODELS
+    }
+    assert not list(hostile.data.rglob("new.parquet"))
+    built = hostile.rows("select table_name from duckdb_tables()")
+    assert not {name for (name,) in built} & {"kept", *results}
+
+
+@pytest.mark.parametrize("hook", ["on-run-start", "on-run-end"])
+def test_no_hook_reaches_a_target_score(hostile: Warehouse, tmp_path: Path, hook: str) -> None:
+    own = hostile.with_own_project(tmp_path)
+    project = own.project / "dbt_project.yml"
+    head, _, tail = project.read_text().partition("on-run-end:")
+    create = f"create table main.kept as from '{own.data}/downstream/**/*.parquet'"
+    project.write_text(f'{head}{hook}: "{create}"\n\nmodels:{tail.partition("models:")[2]}')
+    shutil.rmtree(own.project / "models" / "hostile")
+    done = own.dbt("run", "--select", "token_units")
+    assert done.returncode != 0 and "Permission" in done.stdout
+    assert own.rows("select * from duckdb_tables() where table_name = 'kept'") == []
+
+
+def test_a_model_in_python_is_refused(hostile: Warehouse, tmp_path: Path) -> None:
+    own = hostile.with_own_project(tmp_path)
+    shutil.rmtree(own.project / "models" / "hostile")
+    (own.project / "models" / "in_python.py").write_text(
+        "def model(dbt, session):\n    import duckdb\n"
+        f"    return duckdb.sql(\"from '{own.data}/downstream/**/*.parquet'\")\n"
+    )
+    done = own.dbt("run", "--select", "in_python")
+    assert done.returncode != 0 and "in_python" in done.stdout
+    assert own.rows("select * from duckdb_tables() where table_name = 'in_python'") == []
