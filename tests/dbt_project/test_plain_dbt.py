@@ -148,12 +148,6 @@ def test_a_new_metric_is_its_file_and_a_ref(whole: Warehouse, tmp_path: Path) ->
     assert done.returncode == 0 and "PASS=2 " in done.stdout  # the test and the hook
 
 
-def test_dbt_from_another_folder(whole: Warehouse, tmp_path: Path) -> None:
-    """`--project-dir` in place of standing in the project's folder."""
-    fresh = Warehouse(whole.data, tmp_path / "tokenmart.duckdb", tmp_path)
-    done = fresh.dbt("run", "--project-dir", str(PROJECT), "--profiles-dir", str(PROJECT))
-    assert done.returncode == 0, done.stdout
-    assert_same_values(fresh, whole)
 
 
 def test_perplexity_depends_on_few_models(whole: Warehouse) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -120,10 +120,14 @@ def find_query(name: str) -> Query:
         TokenmartError: no such query; the message names the closest.
     """
     files = _files()
-    if name in files:
-        return _read(files[name])
-    hint = did_you_mean(name, files).rstrip() or "see tokenmart sql --list"
-    raise TokenmartError(f"--name {name}: no such query in the cookbook; {hint}")
+    if name not in files:
+        raise TokenmartError(
+            f"--name {name}: no such query in the cookbook; "
+            f"{did_you_mean(name, files) or 'see tokenmart sql --list'}",
+            code="unknown-query",
+            where="--name",
+        )
+    return _read(files[name])
 
 
 def _files() -> dict[str, Path]:
@@ -188,27 +192,22 @@ def parameters_of(
 def _note(
     recipe: Query, given: Mapping[str, Value], values: Mapping[str, Value], workspace: Workspace
 ) -> str:
-    choices = [name for name, default in recipe.defaults.items() if default is None]
-    open_ = [name for name in choices if name in CHOICES and values[name] is None]
-    if open_:
-        text = f"{recipe.name}: nothing was extracted to choose {', '.join(open_)} from"
-        first = next((name for name in open_ if name in ("problem", *_MODELS)), "")
-        pattern = "problem=*" if first == "problem" else f"problem={values['problem']}/model_id=*"
-        if first and (
-            there := sorted(_stored(workspace, pattern, _LISTS_OF_MODELS))
-        ):  # imported or evaluated
-            shown = ", ".join(there[:_MOST]) + ", …" * (len(there) > _MOST)
-            return f"{text}; give --param {first}=… ({shown})"
-        problem = values.get("problem") or "demo"
-        # a condition alone may be missing because the problem has no such probe
-        models = {"problem", "model", "model_a"}.intersection(open_)
-        return f"{text}; run `tokenmart extract --problem {problem}`" if models else text
-    chosen = [
-        f"{name}={values[name]}"
-        for name in choices
-        if name not in given and values[name] is not None
-    ]
-    return f"{recipe.name}: {' '.join(chosen)}" if chosen else ""
+    chosen = {
+        name: values[name]
+        for name, default in recipe.defaults.items()
+        if default is None and name in CHOICES and name not in given
+    }
+    if not chosen:
+        return ""
+    note = f"{recipe.name}: " + " ".join(f"{k}={v}" for k, v in chosen.items() if v is not None)
+    lacking = [name for name, value in chosen.items() if value is None]
+    if not lacking:
+        return note
+    problem = values.get("problem") or "demo"
+    return (
+        f"{note} nothing was extracted to choose {', '.join(lacking)} from; give --param "
+        f"{lacking[0]}=…, or run `tokenmart extract --problem {problem}`"
+    )
 
 
 def check_problem(given: Mapping[str, Value], workspace: Workspace) -> None:
@@ -220,13 +219,45 @@ def check_problem(given: Mapping[str, Value], workspace: Workspace) -> None:
     Raises:
         TokenmartError: no such problem; the message names the closest.
     """
-    if "problem" not in given:
-        return
-    name = str(given["problem"])
-    known = {path.stem for path in workspace.problems.glob("*.yml")}
-    if name not in known and name not in (known := known | _stored(workspace, "problem=*")):
-        hint = did_you_mean(name, known).rstrip() or f"known: {', '.join(sorted(known)) or 'none'}"
-        raise TokenmartError(f"problem {name!r}: no such problem here; {hint}")
+    if "problem" in given:
+        files = {path.stem for path in workspace.problems.glob("*.yml")}
+        if given["problem"] not in files:
+            known = files | _stored(workspace, "problem=*")
+            _refuse_unknown("problem", given["problem"], known, "unknown-problem")
+
+
+def check_values(values: Mapping[str, Value], workspace: Workspace) -> None:
+    """Stop at a value that nothing here is called, rather than answer with no rows.
+
+    Args:
+        values: of a cookbook query's parameters: models, conditions and metric are looked up,
+            others and null are not.
+
+    Raises:
+        TokenmartError: such a value; the message has the closest, or what there is.
+    """
+    problem = "*" if values.get("problem") is None else str(values["problem"])
+    for name, value in values.items():
+        known: Iterable[str] = ()
+        if name in _MODELS:
+            known = _stored(workspace, f"problem={problem}/model_id=*", _LISTS_OF_MODELS)
+        elif name in _CONDITIONS:
+            known = _stored(workspace, f"problem={problem}/model_id=*/condition=*")
+        elif name == "metric":
+            known = workspace.metric_names
+        if known and value is not None:
+            _refuse_unknown(name, value, known, "unknown-value")
+
+
+def _refuse_unknown(name: str, value: Value, known: Iterable[str], code: str) -> None:
+    if str(value) not in known:
+        listed = sorted(known)
+        there = f"there are {', '.join(listed[:_MOST])}{', …' * (len(listed) > _MOST)}"
+        raise TokenmartError(
+            f"--param {name}={value}: not here; {did_you_mean(str(value), listed) or there}",
+            code=code,
+            where=f"--param {name}",
+        )
 
 
 def _stored(workspace: Workspace, pattern: str, except_: Sequence[str] = ()) -> set[str]:
@@ -234,46 +265,3 @@ def _stored(workspace: Workspace, pattern: str, except_: Sequence[str] = ()) -> 
     tables = [table for table in workspace.store_folders if table.name not in except_]
     folders = {folder.name for table in tables for folder in table.glob(pattern)}
     return {folder.partition("=")[2] for folder in folders}
-
-
-def check_values(values: Mapping[str, Value], workspace: Workspace) -> None:
-    """Stop at a value that nothing here is called, rather than answer with no rows.
-
-    Args:
-        values: of a cookbook query's parameters: models, conditions, document and metric are
-            looked up, others and null are not.
-
-    Raises:
-        TokenmartError: such a value; the message has the closest, or what there is.
-    """
-    problem = "*" if values.get("problem") is None else str(values["problem"])
-    for name, given in values.items():
-        known = [] if given is None else _known(name, problem, workspace)
-        value = str(given)
-        if not known or value in known:
-            continue
-        hint = did_you_mean(value, known).rstrip() if name != "document" else ""
-        hint = hint or f"there are {', '.join(known[:_MOST])}{', …' * (len(known) > _MOST)}"
-        raise TokenmartError(f"--param {name}={value}: not in problem {problem}; {hint}")
-
-
-def _known(name: str, problem: str, workspace: Workspace) -> list[str]:
-    """Possible values of a parameter of this name; empty if unknown."""
-    if name in _MODELS:
-        return sorted(_stored(workspace, f"problem={problem}/model_id=*", _LISTS_OF_MODELS))
-    if name in _CONDITIONS:
-        folders = workspace.tokens.glob(f"problem={problem}/*/condition=*")
-    elif name == "metric":
-        return workspace.metric_names
-    elif name == "document":
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        table = workspace.documents / f"problem={problem}" / "documents.parquet"
-        try:
-            return list(map(str, range(-1, pq.read_metadata(table).num_rows)))
-        except (OSError, pa.ArrowException):  # a reader of it names the file
-            return []
-    else:
-        return []
-    return sorted({folder.name.partition("=")[2] for folder in folders})

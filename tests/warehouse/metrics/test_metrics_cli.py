@@ -24,17 +24,6 @@ def cli(built: Warehouse, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
     return CliRunner()
 
 
-def test_list_names_every_metric_with_its_formula(cli: CliRunner) -> None:
-    shown = cli.invoke(metrics, ["list"])
-    assert shown.exit_code == 0, shown.output
-    assert "longppl_external" in shown.output
-    assert "not admissible" in shown.output
-    assert "\n    caution: selects on success: the key tokens are those" in shown.output
-    rows = json.loads(cli.invoke(metrics, ["list", "--admissible", "--json"]).output)
-    assert len(rows) >= 300
-    assert all(row["admissible"] and row["formula"] for row in rows)
-
-
 def test_the_catalogue_needs_no_build_and_is_that_of_the_build(
     cli: CliRunner, built: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,21 +39,6 @@ def test_the_catalogue_needs_no_build_and_is_that_of_the_build(
     assert in_words.exit_code == 0, in_words.output
     assert "longppl: lower is better\nCaution: selects on success" in in_words.stdout
     assert "gain > 0.1 and nll < 1" in in_words.stdout and "no values yet" in in_words.stderr
-
-
-def test_show_prints_values_and_what_ranks_alike(cli: CliRunner, built: Warehouse) -> None:
-    shown = json.loads(cli.invoke(metrics, ["show", "perplexity/micro", "--json"]).output)
-    assert {row["model_id"]: row["value"] for row in shown["values"]} == {
-        model: value
-        for (variant, model), value in built.values("perplexity").items()
-        if variant == "micro"
-    }
-    in_words = cli.invoke(metrics, ["show", "longppl"]).output
-    assert "\nCaution: selects on success" in in_words and "\nTraps: " in in_words
-    assert all(abs(row["spearman"]) <= 1 + 1e-9 for row in shown["closest"])
-    assert len(shown["closest"]) == 5
-    models = {row["model_id"] for row in shown["values"]}
-    assert {row["models"] for row in shown["closest"]} <= set(range(LEAST_MODELS, len(models) + 1))
 
 
 @pytest.mark.parametrize("metric", ["perplexity", "longppl_external", "retrieval_gain"])
@@ -125,39 +99,6 @@ def test_rank_correlations_over_different_models() -> None:
         assert (models, rho) == (len(common), pytest.approx(spearmanr(*sides).statistic))
 
 
-def test_show_names_settings_ends_and_near_duplicates(
-    cli: CliRunner, built: Warehouse, tmp_path: Path
-) -> None:
-    shown = cli.invoke(metrics, ["show", "perplexity"])
-    assert shown.exit_code == 0, shown.output
-    assert "Formula: `exp(-Σ log p / N)`" in shown.output
-    formula = "(sum(nll) / ln(2)) / (max(byte_end) - min(byte_start))"
-    assert f"bits_per_byte  micro over tokens: {formula}\n" in shown.output
-    assert "\nmicro  exp of micro over tokens: sum(nll) / count(*)\n" in shown.output
-    micro = {m: x for (v, m), x in built.values("perplexity").items() if v == "micro" and x}
-    first, last = min(micro, key=micro.__getitem__), max(micro, key=micro.__getitem__)
-    ends = f"micro  4 of 4 models: {micro[first]:.4g} {first} … {micro[last]:.4g} {last}"
-    assert ends in shown.output
-    assert "Near-duplicates (|rho| >= 0.99)" in shown.output
-    everything = cli.invoke(metrics, ["show", "perplexity", "--values"]).output
-    assert all(f"{value:.6g}" in everything for value in micro.values())
-    found = json.loads(cli.invoke(metrics, ["show", "perplexity", "--json"]).output)
-    wrong = cli.invoke(metrics, ["show", "perplexity", "--problem", "nowhere"])
-    assert wrong.exit_code == 1 and "nowhere.yml: no such problem file" in wrong.output
-    mine = tmp_path / "mine.yml"
-    mine.write_text("name: synthetic\n")
-    by_path = cli.invoke(metrics, ["show", "perplexity", "--problem", str(mine), "--json"]).output
-    assert json.loads(by_path)["values"] == found["values"]
-
-
-def test_list_of_one_metric_shows_its_settings(cli: CliRunner) -> None:
-    shown = cli.invoke(metrics, ["list", "--metric", "longppl"]).output
-    assert (
-        "longppl/alpha_2_beta_-2  exp of micro over key_tokens: sum(nll) / count(*) "
-        "where gain > 2 and nll < 2\n" in shown
-    )
-
-
 def test_names_in_a_problem_are_those_that_its_values_get(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -177,21 +118,6 @@ def test_names_in_a_problem_are_those_that_its_values_get(
     assert {name for (name,) in valued} <= set(names)
     assert {"retrieval_gain/mean@retrieval", "perplexity/micro"} <= set(names)
     assert not any(name.startswith("ladder_gain/") for name in names)
-
-
-def test_names_in_a_problem_are_narrowed_and_marked(cli: CliRunner) -> None:
-    chosen = ["list", "--problem", "no4k", "--metric"]
-    gain = cli.invoke(metrics, [*chosen, "retrieval_gain"]).output
-    formula = "micro over retrieval_excerpts: sum(gain / tokens) / count(*)\n"
-    assert f"retrieval_gain/mean@retrieval  {formula}" in gain
-    assert gain.count("  (grid)") == 12 and "\n15 variants; 3 in the core" in gain
-    external = cli.invoke(metrics, [*chosen, "longppl_external"]).output
-    assert external.count("  (not admissible)\n") == 8
-    with pytest.raises(TokenmartError) as caught:
-        cli.invoke(metrics, [*chosen, "ladder_gain"], catch_exceptions=False, standalone_mode=False)
-    assert caught.value.code == "no-metric"
-    rows = json.loads(cli.invoke(metrics, [*chosen, "rank_gain", "--json"]).output)
-    assert {row["variant"].partition("@")[2] for row in rows} == {"window_4096"}
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,8 @@ from click.testing import CliRunner
 from sql_samples import ask, build_mart, failure
 
 from tokenmart import cli
-from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
-from warehouse.sql.dataframes import cookbook, query
+from warehouse.sql.dataframes import query
 
 
 def test_formats_agree(filled: Workspace, tmp_path: Path) -> None:
@@ -44,38 +43,6 @@ def test_formats_agree(filled: Workspace, tmp_path: Path) -> None:
     with (tmp_path / "rows.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [np.float32(row["nll"]) for row in rows] == [row["nll"] for row in expected]
-
-
-@pytest.mark.parametrize("ending", ["csv", "json", "parquet", "arrow"])
-def test_no_rows_are_written_and_said(filled: Workspace, tmp_path: Path, ending: str) -> None:
-    out = tmp_path / f"rows.{ending}"
-    none = CliRunner().invoke(cli, ["sql", "from tokens where false", "--out", str(out)])
-    assert (none.exit_code, none.stderr) == (0, f"written: {out}\n") and out.is_file()
-
-
-def test_a_table_is_cut_with_a_notice(filled: Workspace) -> None:
-    result = CliRunner().invoke(cli, ["sql", "select position from tokens", "--limit", "3"])
-    assert result.stdout.split()[2:] == ["0", "1", "2"]
-    assert result.stderr == "only 3 rows shown; --limit 0 shows all, --out saves all\n"
-    whole = CliRunner().invoke(cli, ["sql", "select position from tokens", "--limit", "0"])
-    assert len(whole.stdout.split()) == 2 + 32
-    assert whole.stderr == ""
-
-
-def test_a_table_is_readable(workspace: Workspace) -> None:
-    query = "select 'a\nb' as text, 1.5 as number, null as nothing union all select 'cc', 22, 1"
-    shown = CliRunner().invoke(cli, ["sql", query]).stdout
-    assert [line.rstrip() for line in shown.splitlines() if line.strip()] == [
-        " text  number  nothing",
-        " ─────────────────────",
-        " a\\nb     1.5",
-        " cc        22        1",
-    ]
-
-
-def test_no_rows_is_said(workspace: Workspace) -> None:
-    shown = CliRunner().invoke(cli, ["sql", "select position from tokens"]).stdout
-    assert shown.split() == ["position", "────────", "(no", "rows)"]
 
 
 def test_json_has_no_nan(workspace: Workspace) -> None:
@@ -109,33 +76,6 @@ def test_json_keeps_numbers_numbers_and_names_as_they_are(workspace: Workspace) 
     (moment,) = ask("select timestamp '2026-01-02 03:04:05' as w, date '2026-01-02' as d")
     assert moment == {"w": "2026-01-02 03:04:05", "d": "2026-01-02"}
     assert ask("select 1 as x where false") == []
-
-
-@pytest.mark.parametrize("format_", ["parquet", "arrow"])
-def test_binary_formats_need_a_file(workspace: Workspace, format_: str) -> None:
-    assert failure("select 1", "--format", format_)[0] == 2
-
-
-def test_files_that_cannot_be_written(workspace: Workspace, tmp_path: Path) -> None:
-    assert (
-        "unknown ending '.xlsx'; use one of .csv, .json, .parquet, .arrow"
-        in (failure("select 1", "--out", "rows.xlsx")[1])
-    )
-    (tmp_path / "file").touch()
-    for ending in ("csv", "json", "parquet", "arrow"):
-        for place, said in (
-            (tmp_path / "file" / f"rows.{ending}", "File exists"),
-            (tmp_path / f"{'x' * 300}.{ending}", "File name too long"),
-        ):
-            code, output = failure("select 1", "--out", str(place))
-            assert (code, output.count("\n")) == (4, 1)
-            assert output.startswith(f"error: {str(place)[:300]}")
-            assert said in output
-        folder = tmp_path / f"folder.{ending}"
-        folder.mkdir()
-        code, output = failure("select 1", "--out", str(folder))
-        assert (code, output.count("\n")) == (4, 1)
-        assert output.startswith(f"error: {folder}: Is a directory")
 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet", "arrow"])
@@ -204,24 +144,6 @@ def test_head_closes_standard_output_without_a_traceback(workspace: Workspace) -
         assert b"Traceback" not in process.stderr.read()
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        "data/problems/own.csv",
-        "data/locks/x.json",
-        "data/tries/problem=minilong.json",
-        "data/tokens/x.parquet",
-        "results/downstream/x.csv",
-    ],
-)
-def test_what_the_project_keeps_is_not_written_over(workspace: Workspace, place: str) -> None:
-    out = workspace.root / place
-    code, output = failure("select 1", "--out", str(out))
-    assert (code, output.count("\n")) == (1, 1)
-    assert output.startswith(f"error: --out {out}: not written, ")
-    assert not out.exists()
-
-
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet", "arrow"])
 def test_a_file_appears_whole_or_not_at_all(filled: Workspace, tmp_path: Path, ending: str) -> None:
     out = tmp_path / f"rows.{ending}"
@@ -267,13 +189,6 @@ def test_rows_as_polars(filled: Workspace) -> None:
     assert frame.to_dicts() == ask(QUERY, "--param", "condition=full")
 
 
-def test_the_cookbook_in_python(filled: Workspace) -> None:
-    table = cookbook("read_tokens", model="good", from_position=3, tokens=2)
-    assert table["token"].to_pylist() == ["d", "e"]
-    with pytest.raises(TokenmartError, match="--param modle"):
-        cookbook("cost", modle="good")
-
-
 def test_rows_in_python_leave_the_warehouse_to_dbt(filled: Workspace) -> None:
     build_mart(filled)
     relation = query("from metric_values", "relation")
@@ -281,18 +196,6 @@ def test_rows_in_python_leave_the_warehouse_to_dbt(filled: Workspace) -> None:
     code = "import duckdb, sys; duckdb.connect(sys.argv[1]).execute('drop table metric_values')"
     subprocess.run([sys.executable, "-c", code, str(filled.database)], check=True)
     assert len(relation.fetchall()) == 2
-
-
-def test_errors_in_python(filled: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(TokenmartError, match=r"'numpy': unknown; use 'arrow', 'pandas'"):
-        query("select 1", "numpy")  # type: ignore[arg-type]
-    with pytest.raises(TokenmartError, match="sql: Invalid Input Error: late"):
-        query("select case when i > 2999999 then error('late') end from range(3000001) t(i)")
-    with pytest.raises(TokenmartError, match="COPY is not allowed"):
-        query("copy (select 1) to 'x.csv'")
-    monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(TokenmartError, match="polars isn't installed; pip install polars"):
-        query("select 1", "polars")
 
 
 def test_sql_from_a_file_and_with_parameters(filled: Workspace, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import subprocess
 import sys
@@ -13,7 +12,6 @@ import pytest
 from sql_samples import build_mart
 
 import tokenmart as tm
-from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 
 NOTEBOOK = """
@@ -57,34 +55,6 @@ def test_metric_values(filled: Workspace) -> None:
     rows = tm.metric_values("minilong", "perplexity", "per_token").to_pylist()
     assert [(row["model_id"], row["value"]) for row in rows] == [("bad", 7.5), ("good", 1.5)]
     assert tm.metric_values("minilong", variant="other").num_rows == 0
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: tm.tokens("minilng"), "did you mean 'minilong'"),
-        (
-            lambda: tm.tokens("minilong", "godo"),
-            "model=godo: not in problem minilong; did you mean",
-        ),
-        (lambda: tm.tokens("minilong", condition="ful"), "condition=ful: not in problem minilong"),
-        (lambda: tm.tokens("minilong", into="lists"), "use 'arrow', 'pandas', 'polars'"),
-        (lambda: tm.query("select 1", into="lists"), "use 'arrow', 'pandas', 'polars'"),
-        (lambda: tm.metric_values("minilong"), "metric tables appear after `tokenmart dbt build`"),
-    ],
-)
-def test_a_mistake_is_named(filled: Workspace, call: object, message: str) -> None:
-    assert callable(call)
-    with pytest.raises(TokenmartError, match=message):
-        call()
-
-
-def test_every_function_is_there_and_described() -> None:
-    assert set(tm.FUNCTIONS) <= set(dir(tm))
-    for name in tm.FUNCTIONS:
-        assert inspect.getdoc(getattr(tm, name))
-    with pytest.raises(AttributeError, match="no attribute 'token'"):
-        tm.token  # noqa: B018
 
 
 def test_large_numbers_in_a_column_with_nulls_are_not_rounded(filled: Workspace) -> None:

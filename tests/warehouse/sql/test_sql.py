@@ -6,43 +6,21 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import duckdb
 import pytest
 from click.testing import CliRunner
-from sql_samples import ask, build_mart, failure, fill
+from refusal import refuses
+from sql_samples import ask, build_mart, failure
 
 from tokenmart import cli
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.sql.connection import DatabaseBusyError, connect_for_queries, connect_read_only
-from warehouse.sql.dataframes import cookbook, query
+from warehouse.sql.dataframes import query
 
 # Tables and marts
-
-
-def test_views_hold_what_was_extracted(filled: Workspace) -> None:
-    counts = {
-        name: ask(f"select count(*) as n from {name}")[0]["n"]
-        for name in ("tokens", "documents", "models", "units")
-    }
-    assert counts == {"tokens": 32, "documents": 1, "models": 2, "units": 9}
-
-
-def test_views_have_the_same_columns_with_and_without_files(
-    workspace: Workspace,
-) -> None:
-    def columns() -> dict[str, list[tuple[str, str]]]:
-        with connect_for_queries(workspace) as connection:
-            return {
-                name: [row[:2] for row in connection.execute(f"describe {name}").fetchall()]
-                for name in ("tokens", "documents", "models", "units")
-            }
-
-    before = columns()
-    fill(workspace)
-    assert columns() == before
-    assert ("logprob", "FLOAT") in before["tokens"]
 
 
 def test_marts_and_tokens_meet_in_one_query(filled: Workspace) -> None:
@@ -114,38 +92,10 @@ def test_a_mistake_has_a_code_and_a_place(
     assert failure(query_)[1].count("\n") == 1
 
 
-def test_parameters_are_checked(workspace: Workspace) -> None:
-    assert failure("select $a", "--param", "a=1", "--param", "b=1")[0] == 1
-    assert failure("select 1", "--param", "novalue")[0] == 2
-    assert failure("select 1", "--name", "cost")[0] == 2
-    assert failure("--out", "rows.csv")[0] == 2
-    assert failure("select 1", "--limit", "-2")[0] == 2
-    assert "did you mean 'coverage'?" in failure("--name", "coverge")[1]
-
-
 def test_a_problem_named_like_a_number_stays_text(filled: Workspace) -> None:
     (filled.problems / "2024.yml").touch()
     assert ask("select typeof($problem) as t, typeof($n) as n", "--param", "problem=2024",
                "--param", "n=3") == [{"t": "VARCHAR", "n": "INTEGER"}]  # fmt: skip
-
-
-def test_a_problem_that_is_not_there_is_a_mistake_with_the_closest(filled: Workspace) -> None:
-    (filled.problems / "no4k.yml").touch()
-    said = "error: problem 'minilng': no such problem here; did you mean 'minilong'?\n"
-    recipe = ("--name", "coverage", "--param", "problem=minilng")
-    assert failure(*recipe) == (1, said)
-    own = "select count(*) from tokens where problem = $problem"
-    assert failure(own, "--param", "problem=minilng") == (1, said)
-    for ask_in_python in (
-        lambda: query(own, problem="minilng"),
-        lambda: cookbook("cost", problem="minilng"),
-    ):
-        with pytest.raises(TokenmartError, match="did you mean 'minilong'"):
-            ask_in_python()
-    assert "known: minilong, no4k" in failure(own, "--param", "problem=12")[1]
-    # a problem file is enough: nothing has been extracted yet
-    assert ask(own, "--param", "problem=no4k") == [{"count_star()": 0}]
-    assert ask(own, "--param", "problem=minilong") == [{"count_star()": 32}]
 
 
 def test_it_starts_without_heavy_packages(filled: Workspace) -> None:
@@ -202,3 +152,56 @@ def test_the_memory_limit_is_duckdbs(filled: Workspace) -> None:
     query = "select current_setting('memory_limit') as limit"
     done = CliRunner().invoke(cli, ["sql", query, "--memory", "100MiB", "--format", "json"])
     assert json.loads(done.stdout) == [{"limit": "100.0 MiB"}], done.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("select 1", "--param", "novalue"),
+        ("select 1", "--name", "cost"),
+        ("--out", "rows.csv"),
+        ("select 1", "--limit", "-2"),
+        ("select 1", "--format", "parquet"),
+        ("select 1", "--format", "arrow"),
+    ],
+)
+def test_options_that_do_not_go_together(workspace: Workspace, arguments: tuple[str, ...]) -> None:
+    assert failure(*arguments)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "where"),
+    [
+        (("select 1", "--out", "rows.xlsx"), "unknown-format", "--out"),
+        (("--name", "coverge"), "unknown-query", "--name"),
+        (("select $a", "--param", "a=1", "--param", "b=1"), "sql-parameters", "b"),
+    ],
+)
+def test_refusals_have_a_code_and_a_place(
+    workspace: Workspace, arguments: tuple[str, ...], code: str, where: str
+) -> None:
+    with refuses(code, where):
+        cli(["sql", *arguments], standalone_mode=False)
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet", "arrow"])
+def test_files_that_cannot_be_written(workspace: Workspace, tmp_path: Path, ending: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / f"folder.{ending}").mkdir()
+    for place in (f"file/rows.{ending}", f"{'x' * 300}.{ending}", f"folder.{ending}"):
+        assert failure("select 1", "--out", str(tmp_path / place))[0] == 4
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["data/problems/own.csv", "data/tries/problem=minilong.json", "data/tokens/x.parquet"],
+)
+def test_what_the_project_keeps_is_not_written_over(workspace: Workspace, place: str) -> None:
+    assert failure("select 1", "--out", str(workspace.root / place))[0] == 1
+    assert not (workspace.root / place).exists()
+
+
+def test_a_table_is_cut_at_the_limit(filled: Workspace) -> None:
+    for limit, rows in (("3", 3), ("0", 32)):
+        done = CliRunner().invoke(cli, ["sql", "select position from tokens", "--limit", limit])
+        assert len(done.stdout.split()) == 2 + rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -163,26 +162,3 @@ def test_the_database_opens_in_an_older_duckdb(built: Warehouse) -> None:
             "select tags['storage_version'] from duckdb_databases() where path is not null"
         ).fetchall()
     assert tags == [("v1.4.0+",)]
-
-
-@pytest.mark.slow
-def test_dbt_names_another_program_that_locks_without_a_traceback(
-    built: Warehouse, tmp_path: Path
-) -> None:
-    database = tmp_path / "t.duckdb"
-    shutil.copy(built.database, database)
-    code = (
-        "import duckdb, sys; c = duckdb.connect(sys.argv[1], read_only=True);"
-        " print('open', flush=True); sys.stdin.readline()"
-    )
-    command = [sys.executable, "-c", code, str(database)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
-        assert reader.stdout
-        reader.stdout.readline()
-        done = Warehouse(built.data, database).dbt("run", "--select", "coverage")
-        reader.communicate(b"\n")
-    assert done.returncode != 0
-    assert str(database) in done.stdout and "Conflicting lock" in done.stdout
-    assert f"(PID {reader.pid})" in done.stdout
-    assert "Traceback" not in done.stdout + done.stderr
-    assert len(done.stdout.splitlines()) < 20
