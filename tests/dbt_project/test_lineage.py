@@ -42,14 +42,3 @@ def test_every_model_has_a_description(built: Warehouse) -> None:
         if node["resource_type"] == "model" and not node["description"]
     ]
     assert not bare
-
-
-def test_every_family_documents_its_formula_source_unit_and_traps(built: Warehouse) -> None:
-    lacking = {
-        (node["name"], word)
-        for node in built.manifest["nodes"].values()
-        if node["config"]["meta"].get("metric")
-        for word in ("Formula: `", "Source: ", "Unit: ", "Trap")
-        if word not in node["description"].replace("\n", " ")
-    }
-    assert not lacking

@@ -70,11 +70,3 @@ def test_groups_combine_their_documents_as_all_documents_are(
         assert value == pytest.approx(
             expected if metric == "context_gain" else math.exp(expected), rel=1e-9
         )
-
-
-def test_the_evaluator_has_another_tokenizer_than_some_models(
-    built: Warehouse, oracle: Oracle
-) -> None:
-    tokenizers = dict(built.rows("select model_id, tokenizer_sha256 from models"))
-    assert oracle.largest in tokenizers
-    assert len(set(tokenizers.values())) > 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from dbt_harness import NO_UNIT_TESTS, PROJECT, NewWarehouse, Warehouse, assert_same_values
+from dbt_harness import NO_UNIT_TESTS, NewWarehouse, Warehouse, assert_same_values
 from made_up_warehouse import Shape, Window
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -146,8 +146,6 @@ def test_a_new_metric_is_its_file_and_a_ref(whole: Warehouse, tmp_path: Path) ->
     assert own.values("late_nll").keys() == {("micro", f"lab--model-{n}") for n in range(2)}
     done = own.dbt("test", "--select", "late_nll")
     assert done.returncode == 0 and "PASS=2 " in done.stdout  # the test and the hook
-
-
 
 
 def test_perplexity_depends_on_few_models(whole: Warehouse) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import duckdb
 import pyarrow.parquet as pq
 import pytest
 from dbt_harness import (
     NO_UNIT_TESTS,
-    SHAPE,
     NewWarehouse,
     Warehouse,
     assert_same_values,
@@ -124,12 +122,3 @@ def test_values_keep_ten_digits_so_that_equal_models_tie(built: Warehouse) -> No
     )
     assert [kept for kept, _ in values] == [float(f"{computed:.9e}") for _, computed in values]
     assert any(kept != computed for kept, computed in values)
-
-
-def test_readers_work_from_any_folder(
-    built: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with duckdb.connect(str(built.database), read_only=True) as connection:
-        (tokens,) = connection.execute("select count(*) from tokens").fetchone() or (0,)
-    assert tokens > SHAPE.models * SHAPE.documents * 600

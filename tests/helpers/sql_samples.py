@@ -19,7 +19,10 @@ from warehouse.store.schema import DOWNSTREAM, MODELS, TOKENS
 from warehouse.store.token_files import published_path
 
 TEXT = "abcdefgh"
-"""The one document: eight characters, one token each, token ids 0 1 2 3 0 1 2 3."""
+"""The one scored document: eight characters, one token each, token ids 0 1 2 3 0 1 2 3."""
+
+DOCUMENTS = (Document("a.txt", TEXT), Document("b.txt", "failed"))
+SHA256 = documents_table(DOCUMENTS)["sha256"].to_pylist()
 
 FULL = {
     "good": [-1.0, -1.0, -1.0, -1.0, -0.1, -0.1, -0.1, -0.1],
@@ -45,6 +48,7 @@ def unit(model: str, condition: str, rows: int, **changes: Any) -> UnitRecord:
         "condition": condition,
         "condition_kind": KINDS[condition],
         "doc_id": 0,
+        "document_sha256": SHA256[0],
         "status": "done",
         "rows": rows,
         "tokens_processed": 8,
@@ -81,7 +85,7 @@ def tokens(logprobs: list[float], positions: list[int], context: list[int]) -> p
 def fill(workspace: Workspace) -> None:
     """Two models, one document, all probes; `bad` also has a failed unit."""
     document = workspace.documents / "problem=minilong" / "documents.parquet"
-    write_table(document, documents_table([Document("a.txt", TEXT)]))
+    write_table(document, documents_table(DOCUMENTS))
     for model in ("good", "bad"):
         keys = f"problem=minilong/model_id={model}"
         row = {
@@ -114,6 +118,7 @@ def fill(workspace: Workspace) -> None:
             units = [unit(model, condition, table.num_rows)]
             if (model, condition) == ("bad", "full"):
                 lost = {"doc_id": 1, "status": "failed", "reason": "out of memory", "seconds": 0.0}
+                lost["document_sha256"] = SHA256[1]
                 units.append(unit(model, condition, 0, **lost))
             path = published_path(workspace, "minilong", model, condition)
             write_table(path, table.cast(with_units(TOKENS, units)))

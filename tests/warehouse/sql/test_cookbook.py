@@ -10,7 +10,7 @@ import duckdb
 import pytest
 from made_up_warehouse import Shape, Window, write_warehouse
 from scipy.stats import ttest_rel
-from sql_samples import ask, build_mart, rounded
+from sql_samples import TEXT, ask, build_mart, rounded
 
 from warehouse.paths import Workspace
 from warehouse.sources.documents import Document, documents_table
@@ -253,7 +253,7 @@ def test_models_and_metrics_in_one_row(filled: Workspace) -> None:
 def grouped(filled: Workspace) -> Workspace:
     """One document of code and two of prose, and perplexities that dbt might have built."""
     texts = [
-        Document("a", "one", "code"),
+        Document("a", TEXT, "code"),
         Document("b", "two", "prose"),
         Document("c", "x", "prose"),
     ]
