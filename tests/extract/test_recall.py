@@ -87,26 +87,17 @@ def encoded_in(
     return contexts, [e for _, part in encoded_items(target, contexts, tokenizer) for e in part]
 
 
-def test_equal_seeds_give_equal_contexts_and_names_are_unique() -> None:
-    one, again = make_contexts(TARGET, FILLER), make_contexts(TARGET, FILLER)
-    other = make_contexts(TARGET.model_copy(update={"seed": 1}), FILLER)
-    assert one == again != other
+def test_contexts_follow_from_the_seed() -> None:
+    one = make_contexts(TARGET, FILLER)
+    assert one == make_contexts(TARGET, FILLER)
+    assert one != make_contexts(TARGET.model_copy(update={"seed": 1}), FILLER)
     for context in one:
         assert len({question.prompt for question in context.questions}) == len(context.facts) == 4
-
-
-def test_keys_alone_are_what_they_were_before_there_were_other_tasks() -> None:
-    """A hash of what the code of revision 43a8826 made of the same seed and texts."""
-    made = [
-        (c.filler, c.facts, c.offsets, [question.text for question in c.questions])
-        for c in make_contexts(TARGET, FILLER)
-    ]
+    # a hash of what the code of revision 43a8826 made of the same seed and texts
+    made = [(c.filler, c.facts, c.offsets, [q.text for q in c.questions]) for c in one]
     digest = hashlib.sha256(repr(made).encode()).hexdigest()
     assert digest == "9ad9edab973681c26df667af06b2b050833e6e8f9e07e1b450a7bc3000341d26"
     assert not {"tasks", "overall"} & TARGET.measured.keys()
-
-
-def test_the_first_contexts_stay_when_there_are_more() -> None:
     for target in (TARGET, ALL_TASKS):
         more = make_contexts(target.model_copy(update={"contexts": 5}), LONG)
         assert make_contexts(target, LONG) == more[:2]
@@ -187,36 +178,25 @@ def test_every_task_can_be_solved_from_the_context_so_far() -> None:
     assert all(count >= 1 for count in hops)
 
 
-def test_alike_keys_share_words_and_others_share_none() -> None:
-    (context, *_) = make_contexts(ALL_TASKS, LONG)
-    names: dict[str, list[str]] = defaultdict(list)
-    for question in context.questions:
-        if found := re.findall(r"of the (\w+ \w+)", question.prompt):
-            names[question.task] += [found[0]] * (found[0] not in names[question.task])
-    alike = names["multi_key"]
+def test_names_values_variables_and_places() -> None:
+    target = ALL_TASKS.model_copy(update={"lengths": (640, 5120), "contexts": 5})
+    contexts = make_contexts(target, [(name, text * 2) for name, text in LONG])
+    questions = contexts[0].questions
+    names: dict[str, set[str]] = defaultdict(set)
+    for question in questions:
+        names[question.task] |= set(re.findall(r"of the (\w+ \w+)", question.prompt))
+    alike, others = names["multi_key"], [*names["single_key"], *names["multi_value"]]
     for name in alike:
         assert any(len(set(name.split()) & set(other.split())) == 1 for other in alike)
-    words = [
-        word for task in ("single_key", "multi_value") for n in names[task] for word in n.split()
-    ]
+    words = [word for name in others for word in name.split()]
     assert len(set(words)) == len(words)
     assert not set(words) & {word for name in alike for word in name.split()}
-
-
-def test_values_come_in_groups_and_variables_in_chains() -> None:
-    target = ALL_TASKS.model_copy(update={"lengths": (640, 5120)})
-    (context, *_) = make_contexts(target, [(name, text * 2) for name, text in LONG])
-    prompts = [q.prompt for q in context.questions if q.task == "multi_value"]
+    prompts = [q.prompt for q in questions if q.task == "multi_value"]
     assert [prompt.count(", ") - 2 for prompt in prompts] == [*range(VALUES)] * 2
-    starts = [fact for fact in context.facts if re.search(r"Variable \w+ has the value", fact)]
-    assert len(starts) == 8 / HOPS
-
-
-def test_each_task_has_every_place_in_turn() -> None:
-    contexts = make_contexts(ALL_TASKS.model_copy(update={"contexts": 5}), LONG)
-    for block in range(20):
-        kinds = {context.facts[block].split()[0:4][-1] for context in contexts}
-        assert len({context.facts[block][:24] for context in contexts}) == 5, kinds
+    first = [each for each in contexts[0].facts if re.search(r"Variable \w+ has the value", each)]
+    assert len(first) == 8 / HOPS
+    for block in range(20):  # each task has every place in turn
+        assert len({context.facts[block][:24] for context in contexts}) == 5
 
 
 def test_the_question_of_every_item_of_every_model_is_stored(
