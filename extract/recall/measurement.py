@@ -25,32 +25,30 @@ from warehouse.store.ledger import fingerprint
 from warehouse.store.parquet_files import read_table, write_table
 from warehouse.store.schema import DOWNSTREAM
 
-FINGERPRINT_KEY = b"tokenmart.fingerprint"
-
 WEIGHTS_KEY = b"tokenmart.weights"
 """The backend's record of how weights were loaded."""
 
-SAME_KEY = b"tokenmart.recall_apart_from_contexts"
-"""The fingerprint with the number of contexts left out: such files can be added to."""
+FINGERPRINT_KEY = b"tokenmart.recall_apart_from_contexts"
+"""Footer key of measured items: hash of everything that they depend on."""
 
 
-def fingerprints(target: RecallTarget, plan: ModelPlan) -> tuple[str, str]:
-    """Of everything the measured rows depend on, and of the same but for the number of contexts.
+def target_fingerprint(target: RecallTarget, plan: ModelPlan) -> str:
+    """Hash of everything that measured items depend on.
 
-    The first contexts are always alike, so answers with the same second fingerprint can be added
-    to.
+    The number of contexts is no part of it: the first contexts are always alike, so answers with
+    the same fingerprint can be added to.
     """
     of_model = ("revision", "interventions", "tokenizer", "dtype", "backend", "engine")
-    parts = {
-        **{name: plan.facts[name] for name in of_model},
-        **describe_corrections(plan.spec),
-        "recall": RECALL_VERSION,
-        "names": words_sha256(target.tasks),
-    }
-    measured = target.measured
-    extendable = {key: value for key, value in measured.items() if key != "contexts"}
-    whole = fingerprint({**parts, "target": measured})
-    return whole, fingerprint({**parts, "target": extendable})
+    measured = {key: value for key, value in target.measured.items() if key != "contexts"}
+    return fingerprint(
+        {
+            **{name: plan.facts[name] for name in of_model},
+            **describe_corrections(plan.spec),
+            "recall": RECALL_VERSION,
+            "names": words_sha256(target.tasks),
+            "target": measured,
+        }
+    )
 
 
 def items_path(problem: Problem, model_id: str, workspace: Workspace) -> Path:
@@ -70,15 +68,12 @@ def recall_target(problem: Problem, contexts: int | None) -> RecallTarget:
         TokenmartError: the problem has no target that could be measured.
     """
     target = problem.target
-    if target is None:
-        raise TokenmartError(
-            f"problem {problem.name} has no target: nothing to measure; add `target: "
-            "{kind: recall, …}` to its problem file, or leave `tokenmart recall` out"
-        )
     if not isinstance(target, RecallTarget):
         raise TokenmartError(
-            f"problem {problem.name}: its target is a locked file, nothing to measure; "
-            f"see `tokenmart data fetch --problem {problem.asked} --only target`"
+            f"problem {problem.name}: it has no target that is measured (`target: {{kind: recall, "
+            "…}`), leave `tokenmart recall` out",
+            code="nothing-to-measure",
+            where=problem.name,
         )
     return target.model_copy(update={"contexts": contexts}) if contexts else target
 
@@ -116,11 +111,10 @@ def _measure(
     spec, selection = plan.spec, plan.selection
     path = items_path(selection.problem, spec.model_id, selection.workspace)
     marks = dict(pq.read_schema(path).metadata or {}) if path.is_file() else {}
-    whole, extendable = fingerprints(target, plan)
-    stored = marks.get(SAME_KEY, b"").decode()
-    answers = read_table(path) if stored == extendable else DOWNSTREAM.empty_table()
+    own = target_fingerprint(target, plan).encode()
+    answers = read_table(path) if marks.get(FINGERPRINT_KEY) == own else DOWNSTREAM.empty_table()
     done = len(answers["cluster"].unique())
-    if done >= target.contexts or marks.get(FINGERPRINT_KEY, b"").decode() == whole:
+    if done >= target.contexts:
         _describe(target, max(done, target.contexts), plan, texts)
         return False
     limit, longest = plan.context_limit, target.lengths[-1]
@@ -150,12 +144,7 @@ def _measure(
             scorer.check()
         added = score_items(scorer, encoded, target)
         answers = pa.concat_tables([answers.replace_schema_metadata(None), added])
-        so_far = target.model_copy(update={"contexts": number + 1})
-        marks = {
-            FINGERPRINT_KEY: fingerprints(so_far, plan)[0].encode(),
-            SAME_KEY: extendable.encode(),
-            WEIGHTS_KEY: scorer.weights.encode(),
-        }
+        marks = {FINGERPRINT_KEY: own, WEIGHTS_KEY: scorer.weights.encode()}
         write_table(path, answers.cast(DOWNSTREAM).replace_schema_metadata(marks))
     _describe(target, target.contexts, plan, texts)
     return True
