@@ -14,7 +14,7 @@ from warehouse.probes.request import Condition
 from warehouse.problem.required_files import notices, scored_models
 from warehouse.problem.spec import RecallTarget
 from warehouse.problem.tables import documents_path
-from warehouse.problem.unit_states import needed_units, unit_states
+from warehouse.problem.unit_states import Unit, needed_units, unit_states
 from warehouse.store.token_files import published_path
 from warehouse.terminal import Column, counted, listed
 
@@ -47,14 +47,14 @@ def status_rows(selection: Selection) -> list[dict[str, Any]]:
         for spec in problem.models
         if spec in selection.models or (tokens / f"model_id={spec.model_id}").is_dir()
     ]
-    units = unit_states(workspace, needed_units(problem, workspace, models))
+    units: dict[tuple[str, str], list[Unit]] = {}
+    for unit in unit_states(workspace, needed_units(problem, workspace, models)):
+        units.setdefault((unit.model_id, unit.condition), []).append(unit)
     rows = []
     for spec in models:
         predicted = planned_memory(selection, spec, max(lengths, default=0))
         for condition in selection.conditions:
-            mine = [
-                u for u in units if (u.model_id, u.condition) == (spec.model_id, condition.name)
-            ]
+            mine = units.get((spec.model_id, condition.name), [])
             done = [unit.record for unit in mine if unit.state == "done" and unit.record]
             file = published_path(workspace, problem.name, spec.model_id, condition.name)
             rows.append(

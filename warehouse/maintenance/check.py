@@ -27,17 +27,10 @@ from warehouse.store.token_files import (
     set_aside,
 )
 
-IMPORTED = "import"
-"""The ledger's probe of rows that another program computed: it may have only their log-prob."""
-
 RULES = {
     "logprob <= 0, finite": "isfinite(logprob) and logprob <= 0",
-    "logprob <= top_logprob <= 0": (
-        "(top_logprob >= logprob and top_logprob <= 0) or (imported and isnan(top_logprob))"
-    ),
-    "entropy >= 0, finite": (
-        "(isfinite(entropy) and entropy >= 0) or (imported and isnan(entropy))"
-    ),
+    "logprob <= top_logprob <= 0": "top_logprob >= logprob and top_logprob <= 0",
+    "entropy >= 0, finite": "isfinite(entropy) and entropy >= 0",
     "rank >= 1": "rank >= 1",
     "token_id >= 0": "token_id >= 0",
     "context_tokens >= 0": "context_tokens >= 0",
@@ -194,7 +187,6 @@ def _facts(units: list[UnitRecord]) -> pa.Table:
             "expected": pa.array([unit.rows for unit in units], pa.int64()),
             "document_tokens": pa.array([unit.document_tokens for unit in units], pa.int32()),
             "sha256": pa.array([unit.document_sha256 for unit in units], pa.string()),
-            "imported": pa.array([unit.probe == IMPORTED for unit in units], pa.bool_()),
             "contiguous": pa.array([kind.contiguous for kind in of_unit], pa.bool_()),
             "whole_context": pa.array([kind.whole_context for kind in of_unit], pa.bool_()),
         }
