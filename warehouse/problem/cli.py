@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from warehouse.errors import TokenmartError, visible
+from warehouse.errors import TokenmartError
 from warehouse.options import FILE, FORCE, MODELS, PROBLEM
 from warehouse.paths import find_workspace
 from warehouse.terminal import counted
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from warehouse.problem.spec import Problem
     from warehouse.sources.folders import ProblemFolders
 
-MOST_NAMED = 10
 NO_TARGET = "target: none; the problem is for `tokenmart extract` and `tokenmart sql`"
 
 
@@ -65,29 +64,19 @@ def new(name: str, texts: Path, models: tuple[str, ...], out: Path | None) -> No
     workspace = find_workspace()
     out = out or Path(f"{name}.yml")
     refuse_protected(out, workspace, force=True)  # what is there is never replaced: see below
-    made = write_problem(workspace, name, texts, models, out)
-    problem = made.problem.asked
-    tokens = sum(tokens for _, tokens in made.documents)
+    made, read = write_problem(workspace, name, texts, models, out)
+    problem = made.asked
     click.echo(
-        f"wrote {out}: {counted(len(made.documents), 'document')} (about {tokens:,} tokens are "
-        f"read), {counted(len(models), 'model')}, no target"
+        f"wrote {out}: {counted(len(read), 'document')} (about {sum(read):,} tokens are read), "
+        f"{counted(len(models), 'model')}, no target"
     )
-    for document, length in made.too_short[:MOST_NAMED]:
-        click.echo(
-            visible(
-                f"  {document}: about {length:,} tokens; window_{made.window} scores tokens from "
-                f"{2 * made.window:,} on: none"
-            )
-        )
-    if (more := len(made.too_short) - MOST_NAMED) > 0:
-        click.echo(f"  and {counted(more, 'further document')} without a token of the window")
     click.echo("next:")
     click.echo(f"  tokenmart extract --problem {problem} --dry-run   # what it costs")
     click.echo(f"  tokenmart extract --problem {problem}")
     click.echo("  tokenmart dbt build")
     click.echo(
         '  tokenmart sql "select metric, variant, model_id, value, documents from metric_values '
-        f"where problem = '{made.problem.name}' order by all\""
+        f"where problem = '{made.name}' order by all\""
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,7 +19,6 @@ from warehouse.problem.spec import Problem, checked_problem
 from warehouse.problem.yaml_file import parse_text, parse_yaml
 from warehouse.sources.checkpoint_files import gguf_header, text_config
 from warehouse.sources.documents import BYTES_PER_TOKEN, text_size
-from warehouse.sources.weights import LocalSource
 from warehouse.table_file import SUFFIXES
 
 RETRIEVAL = RetrievalProbe(
@@ -41,31 +39,13 @@ SHARE_WITH_A_WINDOW = 0.9
 window for all.
 """
 _OF_A_CHECKPOINT = ("full_id", "family", "parameters", "shape", "licence", "source")
-_HUB_ID = r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)?"
 _HEADER = "# Written by `tokenmart data new`. Paths start at the folder of this file.\n"
 _FOOTER = "# target: {kind: imported}  # scores to rank metrics by, from `tokenmart data import`\n"
 
 
-@dataclass(frozen=True)
-class NewProblem:
-    """A problem file that was written: its content, and each document's name and estimated tokens.
-
-    `window` is the length of the short context in tokens.
-    """
-
-    problem: Problem
-    documents: tuple[tuple[str, int], ...]
-    window: int
-
-    @property
-    def too_short(self) -> list[tuple[str, int]]:
-        """Documents that no window is scored in: it would start at their beginning."""
-        return [(name, tokens) for name, tokens in self.documents if tokens < 2 * self.window]
-
-
 def write_problem(
     workspace: Workspace, name: str, texts: Path, models: Sequence[str], out: Path
-) -> NewProblem:
+) -> tuple[Problem, list[int]]:
     """Write a problem file that runs as it is.
 
     Args:
@@ -74,8 +54,11 @@ def write_problem(
         models: for each model its id on the hub, or the path of its folder or GGUF file.
         out: the new file; relative paths in it start at its folder.
 
+    Returns:
+        The problem, and the estimated tokens read of each document.
+
     Raises:
-        ProblemFileError: the name can't be one, or a model is given twice.
+        ProblemFileError: the name or an id can't be one, or a model is given twice.
         TokenmartError: the name or the file is taken, there are no texts, or no such model.
     """
     if name in list_problems(workspace) or (workspace.documents / f"problem={name}").exists():
@@ -83,7 +66,7 @@ def write_problem(
     if os.path.lexists(out):
         raise TokenmartError(f"{out}: there already", code="file-exists", where=out)
     kind = "table" if texts.name.lower().endswith(SUFFIXES) else "folder"
-    kind = "json" if texts.name.lower().endswith(".json") else kind
+    kind = "json" if texts.suffix.lower() == ".json" else kind
     content: dict[str, Any] = {
         "name": name,
         "title": f"Texts of {name}",
@@ -94,12 +77,7 @@ def write_problem(
     }
     draft = _parsed(content, out, workspace)
     folders = draft.folders(workspace)
-    for model in draft.models:
-        if isinstance(model.source, LocalSource) and model.present(folders) is None:
-            what = f"--model {model.source.path}: the folder has no config.json"
-            raise TokenmartError(what, code="no-model", where=model.source.path)
-    documents = draft.documents.read(folders)
-    sizes = [text_size(document.text) for document in documents]
+    sizes = [text_size(document.text) for document in draft.documents.read(folders)]
     contexts = [limit for model in draft.models if (limit := model.context_limit(folders))]
     most = max(2, min(contexts) - 1 - RETRIEVAL_HEADROOM) if contexts else None
     read = [size.tokens if most is None else min(most, size.tokens) for size in sizes]
@@ -115,8 +93,7 @@ def write_problem(
     problem = _parsed(content, out, workspace)
     write_whole(out, _yaml(content))
     problem._asked = str(out)
-    names = [document.name for document in documents]
-    return NewProblem(problem, tuple(zip(names, read, strict=True)), window)
+    return problem, read
 
 
 def _yaml(content: dict[str, Any]) -> str:
@@ -147,39 +124,36 @@ def _window(lengths: Sequence[int]) -> int:
 def _model(model: str, out: Path, workspace: Workspace) -> dict[str, Any]:
     """An entry of `models`, from the id or path that the user gave."""
     path = Path(model).expanduser()
-    if path.is_dir():
-        kind, name = text_config(path).get("model_type"), path.absolute().name
-        source = {"kind": "local", "path": _path(path, out)}
-        return {"full_id": _id(name), "family": _family(kind or name), "source": source}
+    if (path / "config.json").is_file():
+        name, kind = path.absolute().name, text_config(path).get("model_type")
+        return _placed("local", path, name, str(kind or name), out)
     if path.suffix.lower() == ".gguf" and path.is_file():
         architecture = getattr(gguf_header(path), "fields", {}).get("general.architecture")
-        family = _family(architecture.contents() if architecture else path.stem)
-        source = {"kind": "gguf", "path": _path(path, out)}
-        return {"full_id": _id(path.stem), "family": family, "source": source}
+        family = architecture.contents() if architecture else path.stem
+        return _placed("gguf", path, path.stem, family, out)
     # two models come with Tokenmart, in Python packages: a tutorial needs no model hub
     for file in sorted(workspace.problems.glob("*.yml")):
         tree = parse_yaml(file).value
         for row in (tree.get("models") or ()) if isinstance(tree, dict) else ():
             if row.get("full_id") == model and row.get("source", {}).get("kind") == "package":
                 return {key: row[key] for key in _OF_A_CHECKPOINT if key in row}
-    if path.exists() or not re.fullmatch(_HUB_ID, model):
-        raise TokenmartError(
-            f"--model {model}: no such folder or GGUF file, and no id of the hub (org/name)",
-            code="no-model",
-            where=model,
-        )
+    if path.exists() or model.startswith((".", "/", "~")):
+        what = f"--model {model}: no folder with config.json, GGUF file or id of the hub (org/name)"
+        raise TokenmartError(what, code="no-model", where=model)
     return {"full_id": model, "family": _family(model), "source": {"kind": "hub"}}
 
 
-def _family(name: object) -> str:
+def _placed(kind: str, path: Path, name: str, family: str, out: Path) -> dict[str, Any]:
+    """The entry of a folder or file; its id is the nearest text that can be one."""
+    full_id = re.sub(r"^[^A-Za-z0-9]+", "", re.sub(r"[^A-Za-z0-9._+-]+", "-", name)) or "model"
+    source = {"kind": kind, "path": _path(path, out)}
+    return {"full_id": full_id[:200], "family": _family(family), "source": source}
+
+
+def _family(name: str) -> str:
     """The letters that a model's name begins with, as in `Qwen/Qwen2.5-0.5B`: qwen."""
-    letters = re.match(r"[A-Za-z]+", str(name).rpartition("/")[2])
+    letters = re.match(r"[A-Za-z]+", name.rpartition("/")[2])
     return letters[0].lower() if letters else "own"
-
-
-def _id(name: str) -> str:
-    """The nearest text that is a model's id."""
-    return re.sub(r"^[^A-Za-z0-9]+", "", re.sub(r"[^A-Za-z0-9._+/-]+", "-", name))[:200] or "model"
 
 
 def _path(path: Path, out: Path) -> str:
