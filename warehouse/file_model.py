@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Union, get_args
+from typing import Annotated, Any, ClassVar, Union
 
 from pydantic import (
     AfterValidator,
@@ -13,7 +12,6 @@ from pydantic import (
     Field,
     ValidationInfo,
     field_validator,
-    model_validator,
 )
 
 from warehouse.plugins import kinds
@@ -36,22 +34,6 @@ class FileModel(BaseModel):
 
     may_be_huge: ClassVar[frozenset[str]] = frozenset()
 
-    @model_validator(mode="before")
-    @classmethod
-    def _has_no_truth_value_for_a_number(cls, content: Any) -> Any:
-        """pydantic takes `yes` and `true` for 1; it refuses the words, with field and line."""
-        if not isinstance(content, dict):
-            return content
-        return {name: cls._without_truth_value(name, value) for name, value in content.items()}
-
-    @classmethod
-    def _without_truth_value(cls, name: Any, value: Any) -> Any:
-        field = cls.model_fields.get(name)
-        wanted = set(_types(field.annotation)) if field else {bool}
-        if bool in wanted or not wanted & {int, float}:
-            return value
-        return [_word(one) for one in value] if isinstance(value, (list, tuple)) else _word(value)
-
     @field_validator("*")
     @classmethod
     def _fits_its_machine(cls, value: Any, info: ValidationInfo) -> Any:
@@ -62,19 +44,6 @@ class FileModel(BaseModel):
                 if type(each) is int and abs(each) > LARGEST_NUMBER:
                     raise ValueError(f"must be between -{LARGEST_NUMBER:,} and {LARGEST_NUMBER:,}")
         return value
-
-
-def _word(value: Any) -> Any:
-    return str(value).lower() if type(value) is bool else value
-
-
-def _types(annotation: Any) -> Iterator[Any]:
-    """The types in an annotation: `tuple[int, ...] | None` has int and None."""
-    parts = get_args(annotation)
-    if not parts:
-        yield annotation
-    for part in parts:
-        yield from _types(part)
 
 
 def from_folder(path: Path, info: ValidationInfo) -> Path:

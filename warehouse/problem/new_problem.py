@@ -16,7 +16,7 @@ from warehouse.files import write_whole
 from warehouse.paths import Workspace, list_problems
 from warehouse.probes.lookup import RetrievalProbe, excerpt_starts
 from warehouse.problem.spec import Problem, checked_problem
-from warehouse.problem.yaml_file import parse_text, parse_yaml
+from warehouse.problem.yaml_file import Dumper, parse_text, parse_yaml
 from warehouse.sources.checkpoint_files import gguf_header, text_config
 from warehouse.sources.documents import BYTES_PER_TOKEN, text_size
 from warehouse.table_file import SUFFIXES
@@ -97,8 +97,13 @@ def write_problem(
 
 
 def _yaml(content: dict[str, Any]) -> str:
-    dumped = yaml.safe_dump(
-        content, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100
+    dumped = yaml.dump(
+        content,
+        Dumper=Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        default_flow_style=None,
+        width=100,
     )
     return _HEADER + dumped + _FOOTER
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,11 +58,15 @@ class YamlTree:
         return ProblemFileError(f"{where}: {keys or 'file'}: {what}", code=code, where=where)
 
 
+class Dumper(yaml.SafeDumper):
+    """PyYAML's safe dumper, which quotes a text that the loader would read as a number."""
+
+
 class _Loader(yaml.SafeLoader):
     """PyYAML's safe loader with the plain values of YAML 1.2, and no key given twice.
 
-    YAML 1.1 takes 010 for 8, 1:30 for 90 and `no` for false; here they are text, which pydantic
-    parses as the field's type.
+    YAML 1.1 takes 010 for 8, 1:30 for 90 and `no` for false; here they are text, which is refused
+    for a number or a truth value.
     """
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - as PyYAML has it
@@ -103,12 +108,14 @@ class _Loader(yaml.SafeLoader):
 for _kind, _pattern, _first in (
     ("bool", "true|True|TRUE|false|False|FALSE", "tTfF"),
     ("int", r"[-+]?(?:0|[1-9][0-9_]{0,30})", "-+0123456789"),
-    ("float", r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("float", r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[1-9][0-9]*(?=[eE]))(?:[eE][-+]?[0-9]+)?",
+     "-+.0123456789"),
     ("float", r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", "-+."),
     ("null", "~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("merge", "<<", "<"),
 ):  # fmt: skip
-    _Loader.add_implicit_resolver(f"{_TAG}{_kind}", re.compile(f"^(?:{_pattern})$"), list(_first))
+    for _each in (_Loader, Dumper):
+        _each.add_implicit_resolver(f"{_TAG}{_kind}", re.compile(f"^(?:{_pattern})$"), list(_first))
 
 
 def _error(problem: str, node_or_event: Any) -> yaml.MarkedYAMLError:
@@ -173,7 +180,9 @@ def check(model: type[Parsed], raw: Any, tree: YamlTree, *, folder: Path | None 
         ProblemFileError: pydantic's errors, a line each; code and place are those of the first.
     """
     try:
-        return model.model_validate(raw, context={"folder": folder})
+        # as JSON: strict, so that no `true` is 1, and lists are still tuples and texts paths
+        content = json.dumps(raw)
+        return model.model_validate_json(content, strict=True, context={"folder": folder})
     except ValidationError as error:
         errors = error.errors(include_url=False, include_context=False)
     found = sorted(

@@ -34,12 +34,12 @@ HOSTILE = {
     "dashes": (GOOD + "x:\n" + "- " * 5000 + "1", "not-yaml", ":1"),
     "a long number": (
         GOOD.replace("context: 8", "context: " + "9" * 5000),
-        "int-parsing-size",
+        "int-type",
         ":14",
     ),
     "a long hexadecimal": (
         GOOD.replace("context: 8", "context: 0x" + "f" * 5000),
-        "int-parsing",
+        "int-type",
         ":14",
     ),
     "a number beyond a machine's": (
@@ -48,9 +48,10 @@ HOSTILE = {
         ":14",
     ),
     "an infinite number": (GOOD.replace("theta: 5000", "theta: .inf"), "finite-number", ":11"),
-    "yes for a number": (GOOD.replace("context: 8", "context: yes"), "int-parsing", ":14"),
-    "true for a number": (GOOD.replace("theta: 5000", "theta: true"), "float-parsing", ":11"),
-    "a number to base 60": (GOOD.replace("context: 8", "context: 1:30"), "int-parsing", ":14"),
+    "an octal number": (GOOD.replace("context: 8", "context: 010"), "int-type", ":14"),
+    "yes for a number": (GOOD.replace("context: 8", "context: yes"), "int-type", ":14"),
+    "true for a number": (GOOD.replace("theta: 5000", "theta: true"), "float-type", ":11"),
+    "a number to base 60": (GOOD.replace("context: 8", "context: 1:30"), "int-type", ":14"),
     "half a character": (
         GOOD.replace("A tiny", r'"\ud800').replace("problem\nd", 'p"\nd'),
         "not-yaml",
@@ -127,11 +128,10 @@ def test_a_hostile_file_has_no_traceback(workspace: Workspace) -> None:
     assert result.output.startswith(f"error: {path}:14: probes[1].context: 'eight': ")
 
 
-def test_numbers_are_decimal_as_in_yaml_1_2(workspace: Workspace) -> None:
+def test_numbers_with_an_exponent_are_read_as_in_yaml_1_2(workspace: Workspace) -> None:
     path = workspace.root / "mine.yml"
-    path.write_text(GOOD.replace("context: 8", "context: 010").replace("theta: 5000", "theta: 5e3"))
+    path.write_text(GOOD.replace("theta: 5000", "theta: 5e3"))
     problem = load_problem(str(path), workspace)
-    assert problem.probes[1].parameters()["context"] == 10
     assert problem.models[1].interventions[0].theta == 5000.0
 
 
