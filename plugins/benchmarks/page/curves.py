@@ -50,8 +50,7 @@ def gather_page(
             raise unknown("--metric", metric, known)
         chosen = metric or (target.metric if target is not None else known[0])
         models = ModelSql(database, workspace)
-        for name in ("benchmark_signal", "signal_statistics"):
-            models.build(name)
+        models.build("benchmark_signal")
         data = gather_signal(
             database, title, description, chosen, target.benchmarks if target is not None else ()
         )

@@ -25,9 +25,6 @@ OF_RUNS = ("sq", "monotonicity", "autocorrelation", "noise_sd", "noise_relative"
 OF_BENCHMARKS = ("snr", "rc", "cs", "decision_accuracy", "decision_pairs", "earliest_share_95")
 """Statistics of all runs of a benchmark together."""
 
-PARTS = ("signal", "noise")
-"""Statistics that are not in the page's table and whose formulas its others use."""
-
 
 @dataclass(frozen=True)
 class CurvePoint:
@@ -104,7 +101,6 @@ class SignalData:
     decision_stage: str
     decisions: tuple[DecisionCell, ...]
     by_method: tuple[DecisionCell, ...]
-    formulas: tuple[tuple[str, str, str], ...]
 
 
 def gather_signal(
@@ -117,8 +113,8 @@ def gather_signal(
     """Read the models of one problem.
 
     Args:
-        database: contains `benchmark_signal`, `signal_statistics`, `int_benchmark_series` and
-            `int_benchmark_decisions` of one problem.
+        database: contains `benchmark_signal`, `int_benchmark_series` and `int_benchmark_decisions`
+            of one problem.
         title: title of the page.
         description: description of the table.
         metric: the scoring method of the curves.
@@ -149,13 +145,6 @@ def gather_signal(
         decision_stage=_decision_stage(database),
         decisions=_decisions(database, metric, chosen),
         by_method=_by_method(database, chosen),
-        formulas=tuple(
-            database.execute(
-                "select statistic, origin, formula from signal_statistics"
-                " where statistic in (select unnest($names)) order by 1",
-                {"names": [*OF_RUNS, *OF_BENCHMARKS, *PARTS]},
-            ).fetchall()
-        ),
     )
 
 
