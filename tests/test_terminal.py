@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -92,8 +93,9 @@ def test_reasons_in_the_ledger_and_words_of_the_command_line(
         "name: minilong\ntitle: t\ndocuments: {kind: folder, path: texts}\n"
         "models: [{full_id: bad, family: f, source: {kind: hub}}]\nprobes: [{kind: full}]\n"
     )
+    shutil.rmtree(filled.documents)  # units of any text are current
     path = published_path(filled, "minilong", "bad", "full")
-    evil = {"attention": f"eager{EVIL}", "over_limit_tokens": 0}
+    evil = {"attention": f"eager{EVIL}", "over_limit_tokens": 0, "probe_params": "{}"}
     done = unit("bad", "full", 8, **evil)
     failed = unit("bad", "full", 0, doc_id=1, status="failed", reason=EVIL, **evil)
     write_units(path, [done, failed], [read_rows(path)])
