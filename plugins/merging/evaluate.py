@@ -107,11 +107,17 @@ def store_columns(round_: Round, problem: str, workspace: Workspace) -> None:
         if METRIC not in known:
             raise TokenmartError(
                 f"task {task.name}: has no {METRIC}, by which a round ranks entries (its metrics: "
-                f"{', '.join(known)}); leave it out of the round"
+                f"{', '.join(known)}); leave it out of the round",
+                code="metric-missing",
+                where=task.name,
             )
     path = workspace.store / "ranking_columns" / f"problem={problem}" / "columns.parquet"
     if (workspace.store / "ranking_results" / f"problem={problem}").exists():
-        raise TokenmartError(f"{problem}: has imported results; rename the problem")
+        raise TokenmartError(
+            f"{problem}: has imported results; rename the problem",
+            code="imported-results",
+            where=problem,
+        )
     before = read_table(path).to_pylist() if path.is_file() else []
     rows = [row for row in before if row["round"] != round_.name]
     rows += [

@@ -60,12 +60,13 @@ def judge(folder: Path, sections: dict[str, Any]) -> list[Finding]:
 def test_what_is_allowed_shows_its_evidence(tmp_path: Path) -> None:
     found = judge(tmp_path, lay_out(tmp_path))
     assert [each for each in found if not each.allowed] == []
-    said = {(each.expert, each.rule): each.evidence for each in found}
-    assert said["base", "parameters"] == f"{PARAMETERS:,} counted"
-    assert said["lora", "parameters"] == f"{PARAMETERS + 32:,} counted (32 of them in the adapter)"
-    assert said["tuned", "architecture"] == "fits base (LlamaForCausalLM)"
-    assert said["tuned", "licence"] == "apache-2.0"
-    assert "sha256" in said["tuned", "tokenizer"]
+    evidence = {(each.expert, each.rule): each.evidence for each in found}
+    assert f"{PARAMETERS:,}" in evidence["base", "parameters"]
+    # an adapter counts with its base: 32 of its own
+    assert f"{PARAMETERS + 32:,}" in evidence["lora", "parameters"]
+    assert {rule for expert, rule in evidence if expert == "tuned"} == {
+        "licence", "published", "base", "files", "parameters", "architecture", "tokenizer",
+    }  # fmt: skip
 
 
 def test_headers_count_what_a_library_loads(tmp_path: Path) -> None:
@@ -74,17 +75,6 @@ def test_headers_count_what_a_library_loads(tmp_path: Path) -> None:
     folder = make_expert(tmp_path / "one")
     loaded = load_file(folder / "model.safetensors")
     assert count_parameters(read_headers(folder)) == sum(each.size for each in loaded.values())
-
-
-def test_stored_masks_are_no_weights(tmp_path: Path) -> None:
-    """GPT-NeoX has a BOOL `attention.bias` beside the weights of each layer."""
-    tensors = {
-        "embed_out.weight": np.zeros((50, 8), dtype=np.float32),
-        "layers.0.attention.bias": np.ones((1, 1, 16, 16), dtype=bool),
-        "layers.0.attention.masked_bias": np.zeros((), dtype=np.float32),
-    }
-    save_file(tensors, tmp_path / "model.safetensors")
-    assert count_parameters(read_headers(tmp_path)) == 401
 
 
 def of_expert(index: int, **fields: Any) -> Change:
@@ -141,18 +131,6 @@ def _not_lora(folder: Path, _: dict[str, Any]) -> None:
     (folder / "adapter" / "adapter_config.json").write_text('{"peft_type": "IA3"}')
 
 
-def _a_mask(folder: Path, _: dict[str, Any]) -> None:
-    """GPT-NeoX's causal mask, which is no weight."""
-    shapes = SHAPES | {"gpt_neox.layers.0.attention.bias": (1, 1, 4, 4)}
-    save_file(
-        {
-            name: np.zeros(shape, bool if name.endswith("bias") else np.float32)
-            for name, shape in shapes.items()
-        },
-        folder / "tuned" / "model.safetensors",
-    )
-
-
 REFUSED: dict[str, tuple[Change, str]] = {
     "licence": (of_expert(1, licence="llama2"), "licence"),
     "no licence": (of_expert(1, licence="unknown"), "licence"),
@@ -173,8 +151,8 @@ REFUSED: dict[str, tuple[Change, str]] = {
 }
 
 
-def check(path: Path) -> Result:
-    return CliRunner().invoke(cli, ["merge", "check", "--problem", str(path)])
+def check(path: Path, *more: str) -> Result:
+    return CliRunner().invoke(cli, ["merge", "check", "--problem", str(path), *more])
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -185,8 +163,6 @@ def test_an_expert_is_refused_by_one_rule(tmp_path: Path, case: str) -> None:
     found = judge(tmp_path, sections)
     name = "lora" if "adapter" in case else "tuned"
     assert [(f.expert, f.rule) for f in found if not f.allowed] == [(name, rule)]
-    done = check(tmp_path / "made.yml")
-    assert done.exit_code == 1 and len(done.stderr.splitlines()) == 1, done.stderr
 
 
 @pytest.mark.parametrize(
@@ -201,9 +177,16 @@ def test_damaged_headers(tmp_path: Path, change: Change, code: str) -> None:
 
 
 def test_a_mask_is_no_weight(tmp_path: Path) -> None:
+    """GPT-NeoX has a BOOL `attention.bias` and a `masked_bias` beside the weights of each layer."""
     sections = lay_out(tmp_path)
-    _a_mask(tmp_path, sections)
-    assert count_parameters(read_headers(tmp_path / "tuned")) == PARAMETERS
+    tensors: dict[str, Any] = {name: np.zeros(shape, np.float32) for name, shape in SHAPES.items()}
+    tensors["gpt_neox.layers.0.attention.bias"] = np.ones((1, 1, 4, 4), bool)
+    tensors["gpt_neox.layers.0.attention.masked_bias"] = np.zeros((), np.float32)
+    save_file(tensors, tmp_path / "tuned" / "model.safetensors")
+    counted = count_parameters(read_headers(tmp_path / "tuned"))
+    assert counted - PARAMETERS == 1  # of the scalar, which is a float
+    del tensors["gpt_neox.layers.0.attention.masked_bias"]
+    save_file(tensors, tmp_path / "tuned" / "model.safetensors")
     assert all(finding.allowed for finding in judge(tmp_path, sections))
 
 
@@ -239,22 +222,16 @@ def test_the_tutorial_s_problem_with_local_checkpoints_is_valid(tmp_path: Path) 
     (tmp_path / "mine.yml").write_text(example)
     done = check(tmp_path / "mine.yml")
     assert done.exit_code == 0, done.output
-    assert f"in {tmp_path / 'checkpoints' / 'west'}" in done.stdout
+    assert str(tmp_path / "checkpoints" / "west") in done.stdout
 
 
-def test_the_command_lists_all_findings_and_exits_with_1(tmp_path: Path) -> None:
+def test_the_command_exits_with_1_if_an_expert_is_refused(tmp_path: Path) -> None:
     sections = lay_out(tmp_path)
     path = write_problem(tmp_path / "made.yml", **sections)
-    done = CliRunner().invoke(cli, ["merge", "check", "--problem", str(path)])
-    assert done.exit_code == 0 and "lora: parameters:" in done.output, done.output
+    assert check(path).exit_code == 0
     of_expert(1, licence="llama2")(tmp_path, sections)
     write_problem(path, **sections)
-    done = CliRunner().invoke(cli, ["merge", "check", "--problem", str(path)])
+    done = check(path, "--json")
     assert done.exit_code == 1
-    found = json.loads(
-        CliRunner().invoke(cli, ["merge", "check", "--problem", str(path), "--json"]).stdout
-    )
-    assert {
-        key: found[next(i for i, f in enumerate(found) if not f["allowed"])][key]
-        for key in ("expert", "rule", "allowed")
-    } == {"expert": "tuned", "rule": "licence", "allowed": False}
+    refused = [each for each in json.loads(done.stdout) if not each["allowed"]]
+    assert [(each["expert"], each["rule"]) for each in refused] == [("tuned", "licence")]

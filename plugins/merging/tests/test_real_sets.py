@@ -80,8 +80,6 @@ def rows(path: Path) -> list[dict[str, object]]:
 def test_sets_become_tasks_and_are_downloaded_once(asked: list[str], tmp_path: Path) -> None:
     done = write(tmp_path / "few", "--count", "8")
     assert done.exit_code == 0, done.output
-    assert "real_boolq: 8 of 20 items" in done.output and "ODC-By 1.0" in done.output
-    assert "real_mawps: 4 of 5 items, 1 repeated or" in done.output
     commit = real_sets.COMMIT
     assert asked == [
         f"/repository/{commit}/dataset/{name}/test.json" for name in ("boolq", "mawps")
@@ -119,10 +117,9 @@ def test_another_file_is_refused(
     assert write(tmp_path / "a").exit_code == 0
     (kept,) = workspace.cache.rglob("mawps.json")
     kept.write_text(kept.read_text().replace("pears", "plums"))
-    done = write(tmp_path / "b")
-    assert done.exit_code == 1 and f"{kept}: sha256 is" in done.stderr
-    assert "delete the file and run the command again" in done.stderr
+    assert (
+        write(tmp_path / "b").exit_code == 1 and not (tmp_path / "b" / "real_mawps.yaml").exists()
+    )
     monkeypatch.setattr(real_sets, "ADDRESS", "http://127.0.0.1:9")
     kept.unlink()
-    done = write(tmp_path / "c")
-    assert done.exit_code == 1 and "http://127.0.0.1:9/" in done.stderr
+    assert write(tmp_path / "c").exit_code == 1
