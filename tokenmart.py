@@ -182,6 +182,8 @@ class LazyGroup(click.Group):
             with formatter.section(group):
                 formatter.write_dl([(name, short) for name, (_, short) in commands.items()])
         for plugin, commands in each_of("tokenmart_commands"):
+            if not commands:
+                continue
             with formatter.section(f"Plugin: {plugin}"):
                 formatter.write_dl([(name, short) for name, (_, short) in commands.items()])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 from warehouse.plugins import hookimpl
@@ -9,7 +10,9 @@ from warehouse.plugins import hookimpl
 
 @hookimpl
 def tokenmart_commands() -> dict[str, tuple[str, str]]:
-    """`merge` and `rank`."""
+    """`merge` and `rank`; none without the plugin `benchmarks`, whose code they use."""
+    if find_spec("plugins.benchmarks") is None:
+        return {}
     return {
         "merge": (
             f"{__name__}.commands.merge:merge",

@@ -10,7 +10,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from click.testing import CliRunner
 from tiny_models import make_checkpoint
+
+from plugins import merging
+from tokenmart import cli
 
 SCRIPT = Path(__file__).parents[3] / "docs" / "tutorials" / "minimerge_experts.py"
 
@@ -70,8 +74,6 @@ def test_two_steps_of_a_tiny_model(script: ModuleType, tmp_path: Path) -> None:
 
 def test_tasks_are_those_of_the_harness(script: ModuleType, tmp_path: Path) -> None:
     pytest.importorskip("lm_eval")
-    from click.testing import CliRunner
-
     from plugins.benchmarks.harness.tasks import load_tasks
 
     words = ["tasks", str(tmp_path / "final"), "--part", "hidden", "--count", "5", "--seed", "s"]
@@ -83,3 +85,13 @@ def test_tasks_are_those_of_the_harness(script: ModuleType, tmp_path: Path) -> N
     assert kinds == ["loglikelihood"] * 3
     first = next(script.draw_items("maths", "hidden", "s"))
     assert loaded[1].units[0].requests[0].arguments == (first.prompt, f" {first.answer}")
+
+
+def test_there_are_no_commands_without_the_plugin_of_benchmarks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert merging.tokenmart_commands().keys() == {"merge", "rank"}
+    monkeypatch.setattr(merging, "find_spec", lambda name: None)
+    assert merging.tokenmart_commands() == {}
+    done = CliRunner().invoke(cli, ["--help"])
+    assert done.exit_code == 0 and "Plugin: merging" not in done.output
