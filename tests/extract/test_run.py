@@ -190,7 +190,7 @@ def test_a_model_on_request_runs_only_when_it_is_named(
     path = workspace.problems / "tiny.yml"
     path.write_text(yaml.safe_dump(raw))
     planned = ok(run(path, "--dry-run"))
-    assert "2 models" in planned and "On request only, with --model: tiny/extra." in planned
+    assert "2 models" in planned and "On request only, with --model: tiny/extra" in planned
     assert "extracted 8 units" in ok(run(path))
     before = ok(CliRunner().invoke(status, ["--problem", str(path)]))
     assert "\ntiny/extra " not in before and "incomplete" not in before

@@ -184,11 +184,9 @@ def _about_target(problem: Problem, workspace: Workspace, kind: str | None) -> s
     registered = (workspace.preregistered / f"{problem.name}.json").exists()
     if not later_target(problem, workspace) or (kind == "target" and registered):
         return ""
-    named = f"--problem {problem.asked}"
     return (
         "note: this downloads the target; preregistration is closed from then on. To preregister "
-        f"first, stop here (Ctrl-C) and run: tokenmart data fetch {named} --only documents, and "
-        f"tokenmart preregister {named} --metric METRIC/VARIANT"
+        f"first, stop here and run: tokenmart preregister --problem {problem.asked}"
     )
 
 

@@ -5,29 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from warehouse.paths import Workspace
-from warehouse.problem.models import ModelSpec, Rope
+from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import FileTarget, Problem, RecallTarget
 from warehouse.sources.folders import ProblemFolders, RequiredFile
 from warehouse.sources.lock_file import name_in, recorded_files
-from warehouse.terminal import counted
 
-_OF_SOURCES = {
-    "gated": (
-        "Gated",
-        "Accept the licence on the model's page, then log in with `hf auth login` (or set "
-        "HF_TOKEN).",
-    ),
-    "trust_remote_code": (
-        "Runs code that comes with its weights",
-        "Read that code, at the pinned revision, first.",
-    ),
-    "pickled": (
-        "Pickled weights allowed",
-        "Without safetensors they are read as data, nothing in them is executed, and converted "
-        "once.",
-    ),
+_NOTICES = {
+    "gated": "Gated: accept the licence on the model's page, then run `hf auth login`",
+    "trust_remote_code": "Runs code that comes with its weights: read it, at the pinned revision",
+    "pickled": "Pickled weights allowed: read as data, and converted once",
 }
-"""Setting of a model's source → subject and sentence of its notice."""
+"""Setting of a model's source → what a user should know."""
 
 
 def required_files(
@@ -73,49 +61,21 @@ def later_target(problem: Problem, workspace: Workspace) -> bool:
 def downloads_text(needs: Iterable[RequiredFile]) -> str:
     """Total of downloads still to do; empty if none."""
     missing = [need for need in needs if not need.present and need.download_bytes != 0]
-    known = [need for need in missing if need.download_bytes]
     unknown = [need.name for need in missing if not need.download_bytes]
-    parts = []
-    if known:
-        size = sum(need.download_bytes or 0 for need in known)
-        parts.append(
-            f"about {size / 1e9:,.1f} GB for {counted(len(known), 'model')}, at 16 bits a weight"
-        )
-    if copies := sum(need.copy_bytes for need in known):
-        parts.append(f"{copies / 1e9:,.1f} GB more for converted copies where weights come as .bin")
-    if unknown:
-        parts.append(f"an unknown size (no `parameters` in the problem file): {', '.join(unknown)}")
-    return "; ".join(parts)
+    size = sum((need.download_bytes or 0) + need.copy_bytes for need in missing)
+    known = [f"about {size / 1e9:,.1f} GB at 16 bits a weight"] if size else []
+    return "; ".join([*known, *([f"unknown size: {', '.join(unknown)}"] if unknown else [])])
 
 
 def notices(problem: Problem, models: Sequence[ModelSpec]) -> dict[str, str]:
-    """Notices about these models before a run: a subject and a sentence each."""
+    """What a user should know of these models' weights before a run → the models' names."""
     found = {}
-    for setting, (subject, sentence) in _OF_SOURCES.items():
-        if names := _names(model for model in models if getattr(model.source, setting, False)):
-            found[subject] = f"{names}. {sentence}"
-    ropes = [f"{model.full_id} ({_described(model.rope)})" for model in models if model.rope]
-    if ropes:
-        found["Position encoding as trained, not as configured"] = f"{', '.join(ropes)}."
-    if problem.documents.too_long == "run":
-        found["Too long documents"] = (
-            f"those up to {problem.documents.margin} tokens over a model's context run, and the "
-            "ledger says so; longer ones fail for that model alone."
-        )
-    others = _names(model for model in problem.models if model.on_request and model not in models)
-    if others:
-        found["On request only, with --model"] = f"{others}."
+    for setting, notice in _NOTICES.items():
+        if names := [m.full_id for m in models if getattr(m.source, setting, False)]:
+            found[notice] = ", ".join(names)
+    if left := [m.full_id for m in problem.models if m.on_request and m not in models]:
+        found["On request only, with --model"] = ", ".join(left)
     return found
-
-
-def _names(models: Iterable[ModelSpec]) -> str:
-    return ", ".join(model.full_id for model in models)
-
-
-def _described(rope: Rope) -> str:
-    numbers = [("theta", rope.theta), ("factor", rope.factor)]
-    known = [f"{name} {value:,.10g}" for name, value in numbers if value is not None]
-    return " ".join([rope.type, *known])
 
 
 def scored_models(problem: Problem, workspace: Workspace) -> list[str]:
