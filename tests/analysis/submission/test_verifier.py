@@ -13,7 +13,6 @@ import jsonschema
 import numpy as np
 import pytest
 import scipy.stats
-from click.testing import CliRunner
 from oracle import needs_min_cov_det
 from refusal import refused
 from sklearn.covariance import MinCovDet
