@@ -124,7 +124,9 @@ def _ask(entry: Entry) -> None:
     what = f"{entry.names}; level {entry.level:g}, {len(entry.models)} models of {entry.problem}"
     if not sys.stdin.isatty():
         raise TokenmartError(
-            f"preregister: an entry is never removed: {what}; nothing was registered, add --yes"
+            f"preregister: an entry is never removed: {what}; nothing was registered, add --yes",
+            code="not-confirmed",
+            where="--yes",
         )
     click.echo(visible(f"to be registered, never to be removed: {what}"), err=True)
     click.confirm("register it?", abort=True, err=True)

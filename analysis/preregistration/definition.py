@@ -58,18 +58,24 @@ def define(workspace: Workspace, problem: Problem, text: str) -> RegisteredMetri
     listed = f"see `tokenmart metrics list --problem {problem.asked}"
     if family is None:
         raise TokenmartError(
-            f"--metric {text}: no metric {metric!r}; {did_you_mean(metric, families)}{listed}`"
+            f"--metric {text}: no metric {metric!r}; {did_you_mean(metric, families)}{listed}`",
+            code="unknown-metric",
+            where=text,
         )
     if not family.admissible:
         raise TokenmartError(
             f"--metric {text}: {metric} is not admissible, it needs a second model; {listed} "
-            "--admissible`"
+            "--admissible`",
+            code="not-admissible",
+            where=text,
         )
     _check_variant(problem, family, text, variant)
     direction = wanted or family.direction
     if direction not in ("higher", "lower"):
         raise TokenmartError(
-            f"--metric {text}: direction {direction!r}; write {name}:higher or {name}:lower"
+            f"--metric {text}: direction {direction!r}; write {name}:higher or {name}:lower",
+            code="bad-direction",
+            where=text,
         )
     return RegisteredMetric(
         metric=metric,
@@ -86,7 +92,9 @@ def _check_variant(problem: Problem, family: Metric, text: str, variant: str) ->
         raise TokenmartError(
             f"--metric {text}: {family.name} needs a {family.needs} probe, and problem "
             f"{problem.name} defines none; add one to its file, or see `tokenmart metrics list "
-            f"--problem {problem.asked}`"
+            f"--problem {problem.asked}`",
+            code="missing-probe",
+            where=text,
         )
     known = [name for each in family.variants for name in in_contexts(each, contexts)]
     if variant in known:
@@ -97,7 +105,9 @@ def _check_variant(problem: Problem, family: Metric, text: str, variant: str) ->
     raise TokenmartError(
         f"--metric {text}: no such variant in problem {problem.name}; "
         f"{hint or did_you_mean(variant, known)}see `tokenmart metrics list --problem "
-        f"{problem.asked} --metric {family.name}`"
+        f"{problem.asked} --metric {family.name}`",
+        code="unknown-variant",
+        where=text,
     )
 
 

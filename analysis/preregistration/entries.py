@@ -166,7 +166,9 @@ def register(
     if own is not None:  # a copy would write into the record of the problem it was copied from
         raise TokenmartError(
             f"{problem.asked}: name: {problem.name} is that of {own}, and what is registered for "
-            "one would count for the other; give your file a name of its own"
+            "one would count for the other; give your file a name of its own",
+            code="name-taken",
+            where=problem.asked,
         )
     chosen = tuple(dict.fromkeys(define(workspace, problem, text) for text in metrics))
     known = known_labels(workspace, problem)
@@ -176,7 +178,11 @@ def register(
             if supersedes is not None
             else "with --labels-known it is written, and states that for ever"
         )
-        raise TokenmartError(f"{problem.name}: {known}: this is no pre-registration; {remedy}")
+        raise TokenmartError(
+            f"{problem.name}: {known}: this is no pre-registration; {remedy}",
+            code="known-labels",
+            where=known,
+        )
     path = record_path(workspace, problem.name)
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -190,7 +196,9 @@ def register(
                     raise TokenmartError(
                         f"--metric {metric.name}: registered already, in entry {earlier.number} of "
                         f"{earlier.recorded_at}; see `tokenmart preregister --problem "
-                        f"{problem.asked}`"
+                        f"{problem.asked}`",
+                        code="registered-already",
+                        where=f"entry {earlier.number}",
                     )
         _check_superseded(before, supersedes, reason)
         draft = Entry(
@@ -230,19 +238,31 @@ def entries(workspace: Workspace, problem: str) -> tuple[Entry, ...]:
     try:
         content = read_json(path, _MAXIMUM_BYTES).content
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-            raise TokenmartError(f"{path}: not a file of pre-registrations; {remedy}")
+            raise TokenmartError(
+                f"{path}: not a file of pre-registrations; {remedy}",
+                code="unreadable-entries",
+                where=path,
+            )
         found = TypeAdapter(tuple[Entry, ...]).validate_python(content.get("entries", ()))
     except StrictJsonError as error:
-        raise TokenmartError(f"{path}: pre-registrations {error}; {remedy}") from error
+        raise TokenmartError(
+            f"{path}: pre-registrations {error}; {remedy}", code="unreadable-entries", where=path
+        ) from error
     except ValidationError as error:
         where = ".".join(str(part) for part in ("entries", *error.errors()[0]["loc"]))
-        raise TokenmartError(f"{path}: field {where} is missing or malformed; {remedy}") from error
+        raise TokenmartError(
+            f"{path}: field {where} is missing or malformed; {remedy}",
+            code="unreadable-entries",
+            where=where,
+        ) from error
     previous = ""
     for number, entry in enumerate(found, start=1):
         if entry.digest() != entry.sha256 or entry.previous != previous or entry.number != number:
             raise TokenmartError(
                 f"{path}: entry {number} was changed after it was written (sha256 "
-                f"{entry.sha256[:12]}…, found {entry.digest()[:12]}…); {remedy}"
+                f"{entry.sha256[:12]}…, found {entry.digest()[:12]}…); {remedy}",
+                code="changed-entry",
+                where=f"entry {number}",
             )
         previous = entry.sha256
     return found
@@ -312,13 +332,21 @@ def known_labels(workspace: Workspace, problem: Problem) -> str:
 
 def _check_superseded(before: Sequence[Entry], number: int | None, reason: str | None) -> None:
     if (number is None) != (reason is None):
-        raise TokenmartError("--supersedes NUMBER and --reason TEXT are given together")
+        raise TokenmartError(
+            "--supersedes NUMBER and --reason TEXT are given together",
+            code="reason-missing",
+            where="--reason",
+        )
     if number is None:
         return
     replaced = {entry.supersedes for entry in before}
     if number in replaced or number not in {entry.number for entry in before}:
         left = ", ".join(str(e.number) for e in before if e.number not in replaced) or "none"
-        raise TokenmartError(f"--supersedes {number}: no entry to replace; there are: {left}")
+        raise TokenmartError(
+            f"--supersedes {number}: no entry to replace; there are: {left}",
+            code="no-entry",
+            where="--supersedes",
+        )
 
 
 def _changes(

@@ -118,7 +118,9 @@ def load_table(
     if len(models) < 3:
         raise TokenmartError(
             f"{problem.name}: {len(models)} models have a target score, 3 are needed; "
-            f"{remedy_without_target(problem)}"
+            f"{remedy_without_target(problem)}",
+            code="too-few-scores",
+            where=problem.name,
         )
     place = {model.model_id: index for index, model in enumerate(models)}
     grouped: dict[tuple[str, str], Floats] = {}
@@ -127,18 +129,14 @@ def load_table(
         if model_id in place and value is not None:
             column[:, place[model_id]] = value, documents, tokens
     if not grouped and not ideas:
-        of_table = problem.target is not None and problem.target.kind == "table"
-        bring = "data fetch" if of_table else "extract"
-        build = "tokenmart dbt run --select 'fqn:*'" if of_table else "tokenmart dbt build"
-        raise TokenmartError(
-            f"{problem.name}: the mart metric_values is empty; run "
-            f"`tokenmart {bring} --problem {problem.asked}` and `{build}`"
-        )
+        raise nothing_built(problem)
     described = {(row["metric"], row["variant"]): row for row in catalogue}
     if undescribed := sorted(grouped.keys() - described.keys()):
         raise TokenmartError(
             f"metric {'/'.join(undescribed[0])} has values but no line in metric_catalog; "
-            "describe it in its metric file and run `tokenmart dbt build`"
+            "describe it in its metric file and run `tokenmart dbt build`",
+            code="undescribed-metric",
+            where="/".join(undescribed[0]),
         )
     columns = []
     for key, (found, documents, tokens) in sorted(grouped.items()):
@@ -178,6 +176,19 @@ def load_table(
         baseline=problem.baseline,
         extracted=frozenset(model_id for _, model_id in formats),
         asked=problem.asked,
+    )
+
+
+def nothing_built(problem: Ranked) -> TokenmartError:
+    """The error where a problem has no value of any metric."""
+    of_table = problem.target is not None and problem.target.kind == "table"
+    bring = "data fetch" if of_table else "extract"
+    build = "tokenmart dbt run --select 'fqn:*'" if of_table else "tokenmart dbt build"
+    return TokenmartError(
+        f"{problem.name}: the mart metric_values is empty; run "
+        f"`tokenmart {bring} --problem {problem.asked}` and `{build}`",
+        code="nothing-built",
+        where="metric_values",
     )
 
 
@@ -269,7 +280,9 @@ def load_target(problem: Ranked, workspace: Workspace) -> tuple[dict[str, float]
     if problem.target is None:
         raise TokenmartError(
             f"problem {problem.name} has no target: nothing to correlate with; add a target "
-            "section to its problem file (`tokenmart sql` and `tokenmart extract` need none)"
+            "section to its problem file (`tokenmart sql` and `tokenmart extract` need none)",
+            code="no-target",
+            where=problem.name,
         )
     if isinstance(problem.target, FileTarget):
         models = [spec.full_id for spec in problem.ranked_models]

@@ -174,13 +174,17 @@ class MetricTable:
             if metric not in known:
                 raise TokenmartError(
                     f"--metric {given}: no such metric for {self.problem}; "
-                    f"{did_you_mean(metric, known)}there are {', '.join(sorted(known))}"
+                    f"{did_you_mean(metric, known)}there are {', '.join(sorted(known))}",
+                    code="unknown-metric",
+                    where=given,
                 )
             if "/" in given and given not in names:
                 own = sorted(c.variant for c in self.columns if c.metric == metric)
                 raise TokenmartError(
                     f"--metric {given}: no such variant for {self.problem}; "
-                    f"{did_you_mean(given, names)}{metric} has {', '.join(own)}"
+                    f"{did_you_mean(given, names)}{metric} has {', '.join(own)}",
+                    code="unknown-variant",
+                    where=given,
                 )
         return tuple(
             c for c in self.columns if not metrics or c.metric in metrics or c.name in metrics
@@ -238,7 +242,9 @@ class MetricTable:
         if len(found) != 1:
             raise TokenmartError(
                 f"--metric {name}: has several variants; choose from "
-                f"{', '.join(column.name for column in found)}"
+                f"{', '.join(column.name for column in found)}",
+                code="several-variants",
+                where=name,
             )
         return found[0]
 

@@ -35,8 +35,12 @@ FEW_TOKENS = 100
 
 
 def answer_lines(ranking: Ranking) -> list[str]:
-    """The conclusion: preregistered metrics, what tracks the target, the baseline, the best."""
-    lines = [registered_text(result) for result in ranking.registered]
+    """The conclusion: preregistered outcomes, what tracks the target, the best, the baseline.
+
+    Preregistered metrics without an outcome come last.
+    """
+    without = [result for result in ranking.registered if result.code in REASONS]
+    lines = [registered_text(result) for result in ranking.registered if result not in without]
     lines.append(_answer(ranking))
     if ranking.answer in ("tracks", "none-tracks") and ranking.best:
         near = ranking.near_best
@@ -45,7 +49,7 @@ def answer_lines(ranking: Ranking) -> list[str]:
             lines.append(f"Not distinguishable from {best} by these models: {_listed(near[1:])}.")
     if ranking.baseline and ranking.baseline is not ranking.best:
         lines.append(f"Baseline: {rho_text(ranking.baseline)}. {lead_text(ranking)}".strip())
-    return lines
+    return [*lines, *map(registered_text, without)]
 
 
 def _answer(ranking: Ranking) -> str:

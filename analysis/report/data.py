@@ -11,6 +11,7 @@ from analysis.ranking.loading import (
     load_table,
     load_target,
     models_by,
+    nothing_built,
     outdated_note,
     records,
     remedy_without_target,
@@ -18,8 +19,6 @@ from analysis.ranking.loading import (
 from analysis.ranking.results import BASELINES, Ranking, rank_metrics
 from analysis.ranking.view import FEW_TOKENS, lengths_note
 from analysis.statistics.resampling import DEFAULT_SPLITS
-from warehouse.errors import TokenmartError
-from warehouse.problem.spec import Problem
 from warehouse.sql.connection import connect_read_only
 from warehouse.store.provenance import code_revision, versions
 from warehouse.terminal import counted, listed
@@ -136,13 +135,7 @@ def gather(problem: Ranked, workspace: Workspace, seed: int) -> ReportData:
         cells = _cells(connection, problem.name)
         models = _models(connection, problem, scores, cells)
         if not models:
-            command = "extract" if isinstance(problem, Problem) else "data fetch"
-            raise TokenmartError(
-                f"{problem.name}: the mart metric_values is empty; run `tokenmart {command} "
-                f"--problem {problem.asked}` and `tokenmart dbt build`",
-                code="nothing-built",
-                where="metric_values",
-            )
+            raise nothing_built(problem)
         summary, conditions = _summary(connection, problem, models)
         of_id = {model.model_id: model for model in models}
         catalogue = records(

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from analysis.ranking.metric_table import MetricTable
     from analysis.ranking.results import Row
 
+MOST_NUMBERED = 40
+"""Points; more are small and have no numbers."""
+
 SKEWED = 20
 """Ratio of the largest to the smallest value from which an axis is logarithmic."""
 
@@ -76,18 +79,19 @@ def scatter_figure(
         axis=alt.Axis(title="target", tickCount=5),
     )
     base = alt.Chart(alt.Data(values=points)).encode(x=x, y=y, description="description:N")
-    circle = base.mark_circle(size=260, strokeWidth=1.5, opacity=1).encode(
+    numbered = len(points) <= MOST_NUMBERED
+    look = {"size": 260 if numbered else 60, "strokeWidth": 1.5, "opacity": 1}
+    circle = base.mark_circle(**look).encode(
         stroke=_by_family(alt.Stroke, colours), fill=_by_family(alt.Fill, colours)
     )
-    hollow = base.mark_circle(size=260, strokeWidth=1.5, opacity=1, fill=SURFACE).encode(
-        stroke=_by_family(alt.Stroke, colours)
-    )
+    hollow = base.mark_circle(**look, fill=SURFACE).encode(stroke=_by_family(alt.Stroke, colours))
     number = base.mark_text(fontSize=10.5, fontWeight="bold", aria=False).encode(
         text="number:Q", color=alt.condition("datum.kept", alt.value(SURFACE), alt.value(INK))
     )
-    return alt.layer(
-        circle.transform_filter("datum.kept"), hollow.transform_filter("!datum.kept"), number
-    ).properties(width=HALF, height=round(0.8 * HALF))
+    layers = [circle.transform_filter("datum.kept"), hollow.transform_filter("!datum.kept")]
+    return alt.layer(*layers, *([number] if numbered else [])).properties(
+        width=HALF, height=round(0.8 * HALF)
+    )
 
 
 def profile_figure(

@@ -43,6 +43,7 @@ def report_page(data: ReportData, charts: dict[str, Chart], viewer: str, progres
         answers=answer_lines(ranking) if ranking else [],
         notes=full_notes(ranking) if ranking else [],
         explanation=EXPLANATION,
+        MOST_NUMBERED=figures.MOST_NUMBERED,
         best=ranking and (ranking.best or ranking.rows[0]),
         first_rows=leading(ranking, ranking.rows, FIRST_ROWS) if ranking else [],
     )

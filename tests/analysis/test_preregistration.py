@@ -7,11 +7,13 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from analysis.preregistration.cli import preregister
 from analysis.preregistration.entries import entries, known_labels, preregistered_metrics
+from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.spec import load_problem
 from warehouse.store.token_files import published_path
@@ -34,34 +36,33 @@ def checkout(workspace: Workspace) -> Workspace:
 
 def register(*arguments: object) -> Result:
     yes = ["--yes"] if "--metric" in arguments else []
-    return CliRunner().invoke(preregister, [*(str(word) for word in arguments), *yes])
+    words = [*map(str, arguments), *yes]
+    return CliRunner().invoke(preregister, words, standalone_mode=False)
 
 
-def refused(result: Result) -> str:
-    assert result.exit_code == 1 and result.stderr.count("\n") == 1, result.output
-    return result.stderr
+def refused(result: Result) -> tuple[str, str]:
+    """Code and place of the error."""
+    assert isinstance(result.exception, TokenmartError), result.output
+    return result.exception.code, result.exception.where
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "code"),
     [
-        (
-            "longppl/alpha_0.5_beta_-2@window_512",
-            "write longppl/alpha_0.5_beta_-2@window_4096; see `tokenmart metrics list "
-            "--problem no4k --metric longppl`",
-        ),
-        ("longppl/alpha_0.5_beta_-2", "write longppl/alpha_0.5_beta_-2@window_4096"),
-        ("retrieval_gain/mean@nonsense", f"write {VALID}"),
-        ("retrieval_gain/mean", f"write {VALID}"),
-        ("perplexity/micro@full", "write perplexity/micro"),
-        ("retrieval_gain/meen@retrieval", "did you mean 'mean@retrieval'"),
-        ("ladder_gain/total", "needs a ladder probe, and problem no4k defines none"),
-        ("longppl_external/largest_alpha_2_beta_-2@window_4096", "is not admissible"),
-        ("retrieval_gian/mean", "did you mean 'retrieval_gain'? see `tokenmart metrics list"),
+        ("longppl/alpha_0.5_beta_-2@window_512", "unknown-variant"),
+        ("longppl/alpha_0.5_beta_-2", "unknown-variant"),
+        ("retrieval_gain/mean@nonsense", "unknown-variant"),
+        ("retrieval_gain/mean", "unknown-variant"),
+        ("perplexity/micro@full", "unknown-variant"),
+        ("retrieval_gain/meen@retrieval", "unknown-variant"),
+        ("ladder_gain/total", "missing-probe"),
+        ("longppl_external/largest_alpha_2_beta_-2@window_4096", "not-admissible"),
+        ("retrieval_gian/mean", "unknown-metric"),
+        (f"{VALID}:up", "bad-direction"),
     ],
 )
-def test_a_name_without_a_value_is_refused(checkout: Workspace, name: str, words: str) -> None:
-    assert words in refused(register("--problem", "no4k", "--metric", name))
+def test_a_name_without_a_value_is_refused(checkout: Workspace, name: str, code: str) -> None:
+    assert refused(register("--problem", "no4k", "--metric", name)) == (code, name)
     assert entries(checkout, "no4k") == ()
 
 
@@ -70,8 +71,8 @@ def test_what_is_registered_is_not_registered_again(checkout: Workspace) -> None
     twice = register(*arguments, "--metric", f"{VALID}:higher")
     assert twice.exit_code == 0, twice.output
     assert [len(entry.metrics) for entry in entries(checkout, "no4k")] == [1]
-    said = refused(register(*arguments, "--metric", "perplexity/micro"))
-    assert f"--metric {VALID}: registered already, in entry 1 of " in said
+    again = register(*arguments, "--metric", "perplexity/micro")
+    assert refused(again) == ("registered-already", "entry 1")
     file = checkout.problems / "no4k.yml"
     file.write_text(file.read_text().replace("family: yi", "family: yi-of-its-own"))
     assert register(*arguments).exit_code == 0, "of other models it is another claim"
@@ -85,10 +86,10 @@ def test_published_scores_are_labels(checkout: Workspace) -> None:
     published = checkout.root / tables
     published.parent.mkdir(parents=True)
     shutil.copy(ROOT / tables, published)
-    said = refused(register("--problem", "minilong", "--metric", name))
-    assert f"target scores are in {tables.as_posix()}: this is no pre-registration" in said
-    late = register("--problem", "minilong", "--metric", name, "--labels-known")
-    assert late.exit_code == 0 and "labels were known: target scores are in" in late.stdout
+    found = refused(register("--problem", "minilong", "--metric", name))
+    assert found == ("known-labels", f"target scores are in {tables.as_posix()}")
+    assert register("--problem", "minilong", "--metric", name, "--labels-known").exit_code == 0
+    assert [entry.before_labels for entry in entries(checkout, "minilong")] == [False]
 
 
 def test_labels_are_known_whatever_the_data_folder_remembers(checkout: Workspace) -> None:
@@ -97,8 +98,8 @@ def test_labels_are_known_whatever_the_data_folder_remembers(checkout: Workspace
     text = no4k.read_text()
     no4k.write_text(text.replace("name: no4k\n", "name: no4k\nlabels_known_since: 2026-01-31\n"))
     arguments = ("--problem", "no4k", "--metric", VALID)
-    said = refused(register(*arguments))
-    assert "the problem file states labels_known_since: 2026-01-31: this is no" in said
+    found = refused(register(*arguments))
+    assert found == ("known-labels", "the problem file states labels_known_since: 2026-01-31")
     no4k.write_text(text)
     assert register(*arguments).exit_code == 0
     no4k.write_text(text.replace("name: no4k\n", "name: no4k\nlabels_known_since: 2026-01-31\n"))
@@ -158,40 +159,36 @@ def test_an_entry_is_replaced_before_labels_and_kept(checkout: Workspace) -> Non
     file = checkout.problems / "no4k.yml"
     file.write_text(file.read_text().replace("excerpts: 16,", "excerpts: 8,"))
     reason = ("--reason", "fewer excerpts")
-    assert "given together" in refused(register(*arguments, "--supersedes", 1))
-    assert "no entry to replace; there are: 1" in refused(
-        register(*arguments, "--supersedes", 7, *reason)
-    )
+    alone, none = ("--supersedes", 1), ("--supersedes", 7, *reason)
+    assert refused(register(*arguments, *alone)) == ("reason-missing", "--reason")
+    assert refused(register(*arguments, *none)) == ("no-entry", "--supersedes")
     assert register(*arguments, "--supersedes", 1, *reason).exit_code == 0
     first, second = preregistered_metrics(checkout, load_problem("no4k", checkout))
     assert first.replaced and first.changed[0] == "entry 2 replaced it (fewer excerpts)"
     assert second.counts and not second.changed
-    assert "replaced by entry 2: fewer excerpts" in register("--problem", "no4k").stdout
     target = checkout.root / "results/downstream/downstream_avg.ruler32_longbench_lt32k.no4k.json"
     target.parent.mkdir(parents=True)
     target.write_text("{}")
     late = ("--supersedes", 2, *reason, "--labels-known")
-    assert "no entry is replaced once labels are known" in refused(register(*arguments, *late))
+    assert refused(register(*arguments, *late))[0] == "known-labels"
 
 
 def test_the_problem_must_be_said(checkout: Workspace) -> None:
     result = register("--metric", "perplexity/micro")
-    assert result.exit_code == 2 and "--problem is missing" in result.stderr
+    assert isinstance(result.exception, click.UsageError)
     file = published_path(checkout, "no4k", "a", "full")
     file.parent.mkdir(parents=True)
     file.touch()
     # what was extracted last is shown, and nothing is registered for it unasked
-    shown = register()
-    assert shown.exit_code == 0 and "--problem no4k (extracted last)" in shown.stderr
-    result = register("--metric", "perplexity/micro")
-    assert result.exit_code == 2 and "say which --problem" in result.stderr
+    assert register().exit_code == 0
+    assert isinstance(register("--metric", "perplexity/micro").exception, click.UsageError)
     assert not checkout.preregistered.exists()
 
 
 def test_nothing_is_registered_without_a_yes(checkout: Workspace) -> None:
     words = ["--problem", "no4k", "--metric", VALID]
-    unasked = CliRunner().invoke(preregister, words)
-    assert "an entry is never removed: retrieval_gain/mean@retrieval (higher is" in refused(unasked)
+    unasked = CliRunner().invoke(preregister, words, standalone_mode=False)
+    assert refused(unasked) == ("not-confirmed", "--yes")
     assert not (checkout.preregistered / "no4k.json").exists()
     assert CliRunner().invoke(preregister, [*words, "--yes"]).exit_code == 0
     assert (checkout.preregistered / "no4k.json").exists()
@@ -204,8 +201,7 @@ def test_a_copy_needs_a_name_of_its_own(
     text = (checkout.problems / "no4k.yml").read_text()
     Path("my4k.yml").write_text(text)
     arguments = ("--problem", "my4k.yml", "--metric", VALID)
-    said = refused(register(*arguments))
-    assert "my4k.yml: name: no4k is that of" in said and "give your file a name" in said
+    assert refused(register(*arguments)) == ("name-taken", "my4k.yml")
     Path("my4k.yml").write_text(text.replace("name: no4k", "name: my4k", 1))
     assert register(*arguments).exit_code == 0
     assert [path.name for path in checkout.preregistered.glob("*.json")] == ["my4k.json"]

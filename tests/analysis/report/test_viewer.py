@@ -125,7 +125,7 @@ def synthetic(marts: Marts) -> tuple[Problem, Workspace]:
     write_warehouse(workspace.data, shape)
     source = (workspace.problems / "minilong.yml").read_text()
     head, rest = source.split("models:\n", 1)
-    rest = rest[rest.index("probes:\n") : rest.index("\ndemo:")]
+    rest = rest[rest.index("probes:\n") :]
     models = "".join(
         f"  - {{full_id: lab/model-{i}, family: f, source: {{kind: hub}}}}\n" for i in range(2)
     )
