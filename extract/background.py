@@ -1,9 +1,52 @@
-"""Storing what is scored, next to the computation of what comes after it."""
+"""Work in other threads: storing what was computed, and preparing what comes next."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Ahead(Generic[Item, Result]):
+    """Results of a call for each item in turn; the next one can be computed early, in a thread.
+
+    The process may end before that thread: the call must leave nothing half written.
+    """
+
+    def __init__(self, call: Callable[[Item], Result], items: Iterable[Item]) -> None:
+        self._call, self._items = call, iter(items)
+        self._next: Future[Result] | None = None
+
+    def start(self) -> None:
+        """Start the next one, if there is one and it was not started."""
+        if self._next is not None:
+            return
+        for item in self._items:
+            future = self._next = Future()
+            threading.Thread(target=self._run, args=(item, future), daemon=True).start()
+            return
+
+    def _run(self, item: Item, future: Future[Result]) -> None:
+        try:
+            future.set_result(self._call(item))
+        except BaseException as error:
+            future.set_exception(error)
+
+    def take(self) -> Result:
+        """The next result, or its exception; waits for it."""
+        self.start()
+        assert self._next is not None, "there is no further item"
+        future, self._next = self._next, None
+        return future.result()
+
+    def close(self) -> None:
+        """Wait for a call that was started, whatever comes of it."""
+        if self._next is not None:
+            self._next.exception()
 
 
 class Background:

@@ -19,7 +19,6 @@ from warehouse.options import (
     MODELS,
     PROBLEM,
     WIDE,
-    FiniteRange,
 )
 from warehouse.terminal import counted, left_out_notes, print_columns, print_notes, terminal_console
 
@@ -70,12 +69,6 @@ LONGEST_CPU_HOURS = 12.0
     help="Address of the Ray cluster, HOST:PORT; default: a new cluster on this machine.",
 )
 @click.option(
-    "--hours",
-    type=FiniteRange(0, min_open=True),
-    help="Time budget: score documents in order, each with all models, and start none "
-    "that would not finish in time.",
-)
-@click.option(
     "--force", is_flag=True, help="Replace finished units that have more than this run computes."
 )
 @click.option("--as-worker", hidden=True, help="Be a worker of the run that started at this time.")
@@ -85,11 +78,9 @@ def extract(
     /,
     problem_name: str,
     device: str,
-    attention: str | None,
     workers: int | None,
     on: str | None,
     address: str | None,
-    hours: float | None,
     as_worker: str | None,
     dry_run: bool,
     **chosen: Any,
@@ -119,24 +110,19 @@ def extract(
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
     where, here = planned_device(device) if dry_run else (resolve_device(device), True)
-    attention = attention if here else None
-    selection = select(problem, workspace, device=where, attention=attention, **chosen)
+    selection = select(problem, workspace, device=where, **chosen)
     plan = make_plan(selection, here)
     sharing = sharing_of(plan, device, where, workers)
     if where != "cpu":
         plan = replace(plan, workers=sharing.workers)
-    if hours is not None and (on is not None or sharing.workers > 1):
-        raise click.UsageError(
-            "--hours keeps a time budget in one process; add --workers 1, and leave out --on"
-        )
     if dry_run:
         _print_plan(plan)
-    if sharing.sentence and as_worker is None:
-        click.echo(sharing.sentence)
+    if str(sharing) and as_worker is None:
+        click.echo(sharing)
     if dry_run:
         return
     if where == "cpu" and as_worker is None and on is None:
-        _guard_processor(plan, asked_by_name=device == "cpu" or hours is not None)
+        _guard_processor(plan, asked_by_name=device == "cpu")
     corpus = ensure_documents(problem, workspace, force=selection.force)
     documents = documents_of(corpus, selection.documents, selection.conditions)
     store_pairs(problem, workspace)
@@ -148,7 +134,7 @@ def extract(
     if as_worker is None and sharing.workers > 1:
         since = datetime.now(timezone.utc).isoformat(timespec="seconds")
         share_work(context, since, selection, sharing, documents)
-    extract_here(selection, documents, since, as_worker is not None, hours)
+    extract_here(selection, documents, since, as_worker is not None)
 
 
 def _guard_processor(plan: Plan, *, asked_by_name: bool) -> None:

@@ -9,7 +9,6 @@ import platform
 import re
 import resource
 import sys
-import warnings
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, first_line
 from warehouse.problem.models import ModelSpec
 
 if TYPE_CHECKING:
@@ -26,15 +25,13 @@ if TYPE_CHECKING:
 
 DRIVERS = ("/proc/driver/nvidia", "/dev/kfd", "/dev/dxg")
 """Device files of GPU drivers: NVIDIA's, AMD's, that of Windows under WSL2."""
-WORKSPACES = 256 * 2**20
-"""Bytes on a GPU that the matrix libraries keep for themselves."""
 
 
 def resolve_device(asked: str) -> str:
     """`auto` → the first GPU (all of them for several), else the processor.
 
     Raises:
-        TokenmartError: a device that is not here.
+        TokenmartError: a device that is not here (code `no-device`).
         ModuleNotFoundError: a light installation, which runs no models.
     """
     if find_spec("torch") is None:
@@ -48,16 +45,15 @@ def resolve_device(asked: str) -> str:
         if torch.cuda.is_available():
             return "cuda" if torch.cuda.device_count() == 1 else "auto-map"
         return "mps" if torch.backends.mps.is_available() else "cpu"
-    if asked.startswith("cuda") and not torch.cuda.is_available():
-        raise TokenmartError(
-            f"--device {asked}: no CUDA device here; use --device cpu, or see `tokenmart doctor`"
-        )
     try:
         if asked != "auto-map":
             torch.empty(0, device=asked)
     except (AssertionError, RuntimeError) as error:  # the first from a torch built without it
         raise TokenmartError(
-            f"--device {asked}: not a device here; use auto, cpu, cuda, cuda:0 or auto-map"
+            f"--device {asked}: not a device of this machine ({first_line(error)}); use auto, cpu, "
+            "cuda, cuda:0 or auto-map, and see `tokenmart doctor`",
+            code="no-device",
+            where="--device",
         ) from error
     return asked
 
@@ -100,17 +96,15 @@ def planned_device(asked: str) -> tuple[str, bool]:
     """The device a plan is made for, and whether it is here: a plan needs no device.
 
     Raises:
-        TokenmartError: a word that is no device anywhere.
+        TokenmartError: a word that is no device anywhere (code `no-device`).
     """
     if asked == "auto":
         return likely_device(), True
-    if not re.fullmatch(r"cpu|mps|auto-map|(cuda|xpu)(:\d+)?", asked):
-        raise TokenmartError(
-            f"--device {asked}: not a device; use auto, cpu, cuda, cuda:0 or auto-map"
-        )
     try:
         return resolve_device(asked), True
     except TokenmartError:
+        if not re.fullmatch(r"mps|(cuda|xpu)(:\d+)?", asked):
+            raise
         return asked, False
 
 
@@ -147,26 +141,6 @@ def resolve_dtype(spec: ModelSpec, asked: str, device: str) -> str:
     return "bfloat16"
 
 
-def resolve_attention(asked: str | None, device: str) -> str | None:
-    """The attention implementation to load models with; None leaves it to the backend.
-
-    Raises:
-        TokenmartError: FlashAttention 2 or 3 where it can't run.
-    """
-    if asked in ("flash_attention_2", "flash_attention_3"):
-        from transformers.utils import is_flash_attn_2_available, is_flash_attn_3_available
-
-        second = asked == "flash_attention_2"
-        there = is_flash_attn_2_available() if second else is_flash_attn_3_available()
-        if not device.startswith(("cuda", "auto-map")) or not there:
-            package = "flash-attn" if second else "flash-attn-3 (flash_attn_interface)"
-            raise TokenmartError(
-                f"--attention {asked}: needs a CUDA device (here: {device}) and the {package} "
-                "package; leave --attention out: SDPA has flash kernels of its own"
-            )
-    return asked
-
-
 def free_bytes(device: torch.device) -> int:
     """Free memory of a GPU: free for all processes, and reserved but unused by our allocator."""
     import torch
@@ -182,25 +156,6 @@ def free_unused() -> None:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         torch.cuda.empty_cache()
-
-
-def release_memory() -> None:
-    """Release the memory of the previous model.
-
-    Warns when more than workspaces stays allocated on a GPU: something still refers to the model.
-    """
-    free_unused()
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
-        return
-    for number in range(torch.cuda.device_count()):
-        left = int(torch.cuda.memory_allocated(number))
-        if left > WORKSPACES:
-            warnings.warn(
-                f"GPU {number}: {left / 2**30:.1f} GiB of the model before are still taken",
-                RuntimeWarning,
-                stacklevel=2,
-            )
 
 
 class PeakMemory:

@@ -1,16 +1,20 @@
-"""Doing the work: load each model once, score its tasks, store whole units, publish."""
+"""Doing the work: load each model once, score its tasks, store whole units, publish.
+
+Three threads: this one scores; one has the next model's files found, read and hashed, or the next
+document tokenised; one encodes and writes the rows of the document before.
+"""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, closing
 from functools import partial
 from itertools import islice
 
 from extract.backends.backend import Loading, Scored, Scorer, check_results, find_backend
-from extract.background import Background
+from extract.background import Ahead, Background
 from extract.devices import PeakMemory
 from extract.failures import (
     DeviceLostError,
@@ -24,7 +28,7 @@ from extract.failures import (
 from extract.planning.cost import checked_memory
 from extract.planning.memory import Footprint
 from extract.planning.plan import Document, ModelPlan, plan_model
-from extract.planning.progress import PlannedWork, WithinUnit
+from extract.planning.progress import PlannedWork
 from extract.planning.selection import Selection
 from extract.tokenization import TokenizedDocument
 from extract.unit_rows import Job, ScoredUnit, token_rows, top_token_rows, unit_record, write_model
@@ -65,7 +69,6 @@ class Extraction:
         progress: called as units finish.
         since: when a run of several workers started, in ISO format, UTC: units that failed
             since then are not tried again by the next worker.
-        outcome: what an earlier part of the same run did, which is added to.
     """
 
     def __init__(
@@ -74,19 +77,17 @@ class Extraction:
         documents: Sequence[Document],
         progress: Progress,
         since: str | None = None,
-        outcome: Outcome | None = None,
     ) -> None:
         self.problem, self.workspace = selection.problem, selection.workspace
         self.selection, self.documents = selection, documents
         self.progress, self.since = progress, since
-        self.outcome = Outcome() if outcome is None else outcome
+        self.outcome = Outcome()
         self.memory = PeakMemory(selection.device)
         self.work = PlannedWork(selection)
-        self.label = ""
-        self.within = WithinUnit(lambda work: self.progress(self.label, 0, work))
         longest = max((text_size(each.text).tokens for each in documents), default=0)
         self.longest = min(longest, selection.max_tokens or longest)
         self.publish_seconds = 0.0
+        self.plans = Ahead(self._plan, selection.models)
 
     def run(self) -> Outcome:
         """Compute what is missing, model by model; a model that fails does not stop the others.
@@ -103,7 +104,9 @@ class Extraction:
         plans: list[ModelPlan] = []
 
         def work() -> None:
-            plans.append(self._plan(spec))
+            self.progress(f"{spec.full_id}: looking for its files", 0)
+            plans.append(self.plans.take())
+            self._count(plans[0])
             if plans[0].tasks:
                 with self.outcome.messages.about(spec.full_id):
                     self._run_model(plans[0])
@@ -120,11 +123,13 @@ class Extraction:
                 self._publish(plan)
 
     def _plan(self, spec: ModelSpec) -> ModelPlan:
-        checked_memory(self.selection, spec, self.longest)
-        self.progress(f"{spec.full_id}: looking for its files", 0)
-        libraries = ("huggingface_hub",) if spec.source.on_demand else ()
-        with self.outcome.messages.about(spec.full_id, libraries):
-            plan = plan_model(self.selection, spec, self.documents, self.since)
+        with self.outcome.messages.about(spec.full_id):
+            checked_memory(self.selection, spec, self.longest)
+            return plan_model(self.selection, spec, self.documents, self.since)
+
+    def _count(self, plan: ModelPlan) -> None:
+        """Report what of a plan is finished already."""
+        spec = plan.spec
         left = sum(self.work.of(spec, task.document, task.missing) for task in plan.tasks)
         there = self.work.of_model(spec, self.documents) - left
         step = "tokenizing" if plan.tasks else "nothing to do"
@@ -132,7 +137,6 @@ class Extraction:
         self.outcome.failures += dict.fromkeys(plan.failed)
         self.outcome.there += plan.done - len(plan.failed)
         self.outcome.longer += plan.longer
-        return plan
 
     def _fail(self, job: Job, reason: str) -> None:
         """Record what is missing of a document as failed."""
@@ -149,33 +153,27 @@ class Extraction:
             publish(self.workspace, self.problem.name, plan.spec.model_id, condition.name)
         self.publish_seconds = time.monotonic() - started
 
-    def _tokenize(self, plan: ModelPlan) -> dict[int, TokenizedDocument]:
-        """The documents of the tasks; one that the model can't run fails alone."""
-        documents = {}
-        for task in plan.tasks:
-            number = task.document.doc_id
-            self.progress(f"{plan.spec.full_id}: tokenizing document {number}", 0)
-            try:
-                documents[number] = plan.tokenize(task.document)
-            except TokenmartError as error:
-                reason = explain(error, plan.spec.full_id)
-                self.outcome.failures.append(Failure(plan.spec.full_id, reason, number))
-                self._fail(Job(plan, task), reason)
-        return documents
-
     def _run_model(self, plan: ModelPlan) -> None:
         needed = checked_memory(self.selection, plan.spec, self.longest, plan.checkpoint.folder)
-        documents = self._tokenize(plan)
-        if not documents:
-            return
-        refuse_fewer_rows(plan, documents)
-        scorer = self._load(plan, next(iter(documents.values())), needed)
+        scorer: Scorer | None = None
         published = time.monotonic()
-        with Background() as storing:
+        texts = Ahead(plan.tokenize, [task.document for task in plan.tasks])
+        with Background() as storing, closing(texts):
             for task in plan.tasks:
-                tokenized = documents.get(task.document.doc_id)
-                if tokenized is None:
+                try:
+                    tokenized = texts.take()
+                except TokenmartError as error:  # a document that the model can't run fails alone
+                    reason = explain(error, plan.spec.full_id)
+                    number = task.document.doc_id
+                    self.outcome.failures.append(Failure(plan.spec.full_id, reason, number))
+                    self._fail(Job(plan, task), reason)
                     continue
+                texts.start()
+                refuse_fewer_rows(plan, {task.document.doc_id: tokenized})
+                if scorer is None:
+                    scorer = self._load(plan, tokenized, needed)
+                    # not sooner: two models would be read from the disk at once
+                    self.plans.start()
                 storing.check()
                 self._claim_and_score(Job(plan, task, tokenized, scorer), storing)
                 # publishing rewrites whole files: at most a twentieth of the time goes there
@@ -196,7 +194,6 @@ class Extraction:
                 cache_share=needed.cache / needed.weights if needed else 0.0,
                 sample=with_bos(first.ids, plan.tokenizer.bos),
                 top_k=max(condition.top_k for task in plan.tasks for condition in task.missing),
-                passed=self.within.passed,
             )
         )
         write_model(plan, scorer.parameters)
@@ -206,7 +203,6 @@ class Extraction:
     def _claim_and_score(self, job: Job, storing: Background) -> None:
         """Score one document if no other process has it; its claim is held until it is stored."""
         spec, document, missing = job.plan.spec, job.task.document, job.task.missing
-        self.label = job.label
         work = self.work.of(spec, document, missing)
         self.progress(job.label, 0)
         with ExitStack() as held:
@@ -216,8 +212,6 @@ class Extraction:
                 self.outcome.elsewhere += 0 if ours else len(missing)
                 self.progress(job.label, len(missing), work, False)
                 return
-            assert job.tokenized is not None
-            self.within.begin(work, self.work.tokens(len(job.tokenized.ids), todo))
             scored: list[ScoredUnit] = []
             for together in scoring_groups(todo):
                 try:
@@ -231,7 +225,6 @@ class Extraction:
                 for unit in scored
                 if unit.reason
             ]
-            self.within.end()
             storing.finish()
             release = held.pop_all()
 
@@ -239,7 +232,7 @@ class Extraction:
             with release:
                 for unit in scored:
                     self._store(job, unit)
-            self.progress(job.label, len(missing))
+            self.progress(job.label, len(missing), work)
 
         storing.submit(store)
 

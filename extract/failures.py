@@ -1,21 +1,18 @@
-"""Failures of models and devices, and warnings of libraries: one line each, with a remedy."""
+"""Failures of models and devices, and warnings of libraries: one line each."""
 
 from __future__ import annotations
 
-import importlib
 import logging
 import re
-import struct
 import textwrap
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import click
 
-from extract.devices import release_memory
+from extract.devices import free_unused
 from warehouse.errors import StorageError, TokenmartError, first_line, visible
 from warehouse.problem.models import ModelSpec
 
@@ -23,12 +20,9 @@ _OUT_OF_MEMORY = (
     "out of memory",
     "can't allocate memory",
     "not enough memory",
-    "cublas_status_alloc_failed",
-    "cudnn_status_alloc_failed",
-    "cudnn_status_internal_error_host_allocation_failed",
-    "cusolver_status_alloc_failed",
-    "hipblas_status_alloc_failed",
-    "error_out_of_device_memory",
+    "status_alloc_failed",
+    "host_allocation_failed",
+    "out_of_device_memory",
 )
 _NO_PLAN = (
     "no available kernel",
@@ -54,14 +48,28 @@ class DeviceLostError(TokenmartError):
     """A GPU failed: this process can't use it any more. Nothing was recorded as failed."""
 
     exit_code = 6
+    code = "device-lost"
 
 
 class NoKernelError(TokenmartError):
     """No attention kernel supports these tensors."""
 
+    code = "no-kernel"
+
 
 class DoesNotFitError(TokenmartError):
     """More memory is needed than the device has, even with the smallest batch."""
+
+    code = "does-not-fit"
+
+
+class NonFiniteLogits(TokenmartError):
+    """The model produced NaN or infinite logits."""
+
+    code = "non-finite-logits"
+
+    def __init__(self, message: str = "the model produced NaN or infinite logits") -> None:
+        super().__init__(f"{message}; try --dtype float32, or fetch the model again")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -75,20 +83,15 @@ def has_no_plan(error: BaseException) -> bool:
     return _is_runtime_error_with(error, _NO_PLAN) and not is_out_of_memory(error)
 
 
-def is_device_lost(error: BaseException) -> bool:
-    """Whether a GPU failed in a way that this process does not survive (its context is lost)."""
-    if is_out_of_memory(error) or has_no_plan(error):
-        return False
-    return type(error).__name__ == "AcceleratorError" or _is_runtime_error_with(error, _LOST)
-
-
 def raise_if_lost(error: BaseException) -> None:
-    """End the work of this process when its GPU is lost; other errors are the caller's.
+    """Stop the process's work if the error means that a GPU's context is lost.
 
     Raises:
         DeviceLostError: the GPU failed.
     """
-    if is_device_lost(error):
+    if is_out_of_memory(error) or has_no_plan(error):
+        return
+    if type(error).__name__ == "AcceleratorError" or _is_runtime_error_with(error, _LOST):
         # without its cause, whose frames refer to tensors
         raise DeviceLostError(
             f"the GPU failed ({first_line(error)}); nothing was recorded as failed: run the "
@@ -101,18 +104,9 @@ def _is_runtime_error_with(error: BaseException, words: tuple[str, ...]) -> bool
     return isinstance(error, RuntimeError) and any(each in text for each in words)
 
 
-class NonFiniteLogits(Exception):
-    """The model produced NaN or infinite logits."""
-
-
-LONGEST_REASON = 200
-
-LIBRARIES = ("huggingface_hub", "torch", "transformers")
-
-
 @dataclass(frozen=True)
 class Failure:
-    """A model, or one of its documents, that could not be done; the reason names the remedy."""
+    """A model, or one of its documents, that could not be done, and why."""
 
     model: str
     reason: str
@@ -157,69 +151,27 @@ def why_failed(model: str, job: Callable[[], object]) -> str:
         raise_if_lost(error)
         reason = explain(error, model)
     # after the handler, whose exception keeps the model in memory
-    release_memory()
+    free_unused()
     return reason
 
 
+LONGEST_REASON = 200
+
+
 def explain(error: BaseException, model: str = "") -> str:
-    """Any exception of a model's files, libraries or device as one line with its own remedy.
+    """Any exception of a model's files, libraries or device as one line.
 
     The model's name, if it is given, is removed from the beginning of the line.
     """
     if isinstance(error, TokenmartError):
         return error.format_message().removeprefix(f"{model}: ")
-    if isinstance(error, NonFiniteLogits):
-        return f"{error}; try --dtype float32, or fetch the model again"
-    text = str(error).strip()
-    first = first_line(error).strip().rstrip(".:;")
-    first = textwrap.shorten(first, LONGEST_REASON, placeholder=" …") or type(error).__name__
-    package = _missing_package(error, text)
-    if package:
-        return f"needs the package {package}, which is not installed; `pip install {package}`"
+    line = textwrap.shorten(str(error), LONGEST_REASON, placeholder=" …") or "no message"
     if is_out_of_memory(error):
         return (
-            f"out of memory ({first}); use --device auto-map to spread it over all GPUs, another "
+            f"out of memory ({line}); use --device auto-map to spread it over all GPUs, another "
             "device, --dtype bfloat16 or fewer --max-tokens"
         )
-    if "trust_remote_code" in text:
-        return (
-            "comes with code of its own; read that code, then set `trust_remote_code: true` in its "
-            "source"
-        )
-    if "model type" in text and "not recognize" in text:
-        return (
-            f"this version of transformers doesn't support its architecture ({first}); "
-            "`pip install -U transformers`"
-        )
-    damaged = ("SafetensorError", "UnpicklingError", "BadZipFile", "EOFError")
-    if type(error).__name__ in damaged or isinstance(error, struct.error):
-        return (
-            f"a file of its weights is damaged or incomplete ({first}); remove it and fetch the "
-            "model again"
-        )
-    if type(error).__name__.startswith("StrictDataclass"):
-        second = " ".join(text.split())[:LONGEST_REASON]
-        return f"its config.json has a wrong value ({second}); fetch the model again"
-    if "size mismatch" in text or "ignore_mismatched_sizes" in text:
-        return (
-            "its weights don't have the sizes in its config.json; correct `source` or "
-            "`revision`, or fetch the model again"
-        )
-    if isinstance(error, OSError | KeyError | ValueError):
-        return (
-            f"can't be loaded ({first}); a file is missing or wrong: fetch the model again, or "
-            "correct its `source`"
-        )
-    return f"failed with {type(error).__name__} ({first}); run it alone with --model to see more"
-
-
-def _missing_package(error: BaseException, text: str) -> str | None:
-    if not isinstance(error, ImportError):
-        return None
-    named = re.search(r"pip install (?:-\S+ )*[`'\"]?([A-Za-z0-9][\w.\[\]-]*)", text)
-    if named:
-        return named[1]
-    return error.name.split(".")[0] if error.name else None
+    return f"{type(error).__name__}: {line}"
 
 
 @contextmanager
@@ -227,85 +179,85 @@ def load_errors(spec: ModelSpec) -> Iterator[None]:
     """Turn a loader's exception into one line that names the model.
 
     Raises:
-        TokenmartError: what was raised inside, explained.
+        TokenmartError: what was raised inside, explained; its own code and place are kept.
     """
     try:
         yield
     except Exception as error:  # loaders raise whatever their libraries raise
-        reason = explain(error)
-        own = reason.startswith(f"{spec.full_id}:")
+        reason = explain(error, spec.full_id)
+        code, where = getattr(error, "code", ""), getattr(error, "where", "")
+        own = isinstance(error, TokenmartError)
         # without its cause, whose frames would keep half a model in memory
-        raise TokenmartError(reason if own else f"{spec.full_id}: {reason}") from None
+        raise TokenmartError(
+            f"{spec.full_id}: {reason}",
+            code=code if own else "cannot-load",
+            where=where if own and where else spec.full_id,
+        ) from None
 
 
-class LibraryMessages:
-    """Warnings of Python and of libraries, kept from the terminal; each is printed once, at the
-    end.
+class LibraryMessages(logging.Handler):
+    """Warnings of Python and of libraries, collected in place of being printed for every model.
 
-    Libraries repeat the same for every model; two messages are the same when they come from one
-    place in the code.
+    Several threads may work on several models.
     """
 
+    LOGGERS = ("huggingface_hub", "torch", "transformers", "py.warnings")
+
     def __init__(self) -> None:
-        self._messages: dict[tuple[str, str], tuple[str, list[str]]] = {}
-        self._model = ""
-
-    def lines(self) -> Sequence[str]:
-        """The messages, in the order of their first occurrence."""
-        lines = []
-        for (library, _), (text, models) in self._messages.items():
-            others = f" and {len(models) - 1} more" if len(models) > 1 else ""
-            lines.append(f"{library}, for {models[0]}{others}: {text}")
-        return lines
-
-    def keep(self, library: str, place: str, text: str) -> None:
-        """Take one message; not transformers' report of tensors that `load_weights` refuses."""
-        if "LOAD REPORT" in text:
-            return
-        first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-        _, models = self._messages.setdefault(
-            (library, place), (textwrap.shorten(first, LONGEST_REASON, placeholder=" …"), [])
-        )
-        if self._model not in models:
-            models.append(self._model)
-
-    @contextmanager
-    def about(self, model: str, libraries: Sequence[str] = LIBRARIES) -> Iterator[None]:
-        """Collect messages while the block runs, as messages on this model."""
-        self._model = model
-        handler = _Keeper(self)
-        changed = []
-        for name in libraries:
-            # a library puts its handler up when it is imported
-            importlib.import_module(name)
-            logger = logging.getLogger(name)
-            changed.append((logger, logger.handlers[:], logger.propagate))
-            logger.handlers, logger.propagate = [handler], False
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("default")
-                warnings.showwarning = self._warned  # type: ignore[assignment]
-                yield
-        finally:
-            for logger, handlers, propagate in changed:
-                logger.handlers, logger.propagate = handlers, propagate
-
-    def _warned(
-        self, message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any
-    ) -> None:
-        parts = filename.replace("\\", "/").split("/site-packages/")
-        library = parts[-1].split("/")[0] if len(parts) > 1 else "Python"
-        self.keep(library, f"{filename}:{lineno}", str(message))
-
-
-class _Keeper(logging.Handler):
-    def __init__(self, messages: LibraryMessages) -> None:
         super().__init__(logging.WARNING)
-        self.messages = messages
+        self._messages: dict[str, list[str]] = {}
+        self._thread = threading.local()
+        self._before: list[tuple[logging.Logger, list[logging.Handler], bool]] = []
+        self._users = 0
+        self._counting = threading.Lock()
+
+    def lines(self) -> list[str]:
+        """The messages, in the order of their first occurrence, and the models they are about."""
+        return [
+            f"{text} ({models[0]}{f' and {len(models) - 1} more' if len(models) > 1 else ''})"
+            for text, models in self._messages.items()
+        ]
 
     def emit(self, record: logging.LogRecord) -> None:
-        place = f"{record.pathname}:{record.lineno}"
-        self.messages.keep(record.name.split(".")[0], place, record.getMessage())
+        """Take one message; not transformers' report of tensors that `load_weights` refuses."""
+        text = record.getMessage().strip()
+        if not text or "LOAD REPORT" in text:
+            return
+        # Python's warnings begin with the whole path of a file
+        line = re.sub(r"^\S*?([^/\\]+\.py):\d+: ", r"\1: ", text.splitlines()[0])
+        line = textwrap.shorten(line, LONGEST_REASON, placeholder=" …")
+        models = self._messages.setdefault(f"{record.name.split('.')[0]}: {line}", [])
+        model = getattr(self._thread, "model", "")
+        if model not in models:
+            models.append(model)
+
+    @contextmanager
+    def about(self, model: str) -> Iterator[None]:
+        """Collect messages while the block runs; those of this thread are about this model."""
+        self._thread.model = model
+        with self._counting:
+            self._users += 1
+            if self._users == 1:
+                self._install()
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._users -= 1
+                if not self._users:
+                    self._remove()
+
+    def _install(self) -> None:
+        logging.captureWarnings(True)
+        for logger in map(logging.getLogger, self.LOGGERS):
+            self._before.append((logger, logger.handlers[:], logger.propagate))
+            logger.handlers, logger.propagate = [self], False
+
+    def _remove(self) -> None:
+        logging.captureWarnings(False)
+        for logger, handlers, propagate in self._before:
+            logger.handlers, logger.propagate = handlers, propagate
+        self._before.clear()
 
 
 @dataclass

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 import click
 
 from extract.extraction import Extraction
-from extract.failures import Failure, Outcome, print_lines, summary
+from extract.failures import Failure, print_lines, summary
 from extract.planning.plan import Document
 from extract.planning.progress import PlannedWork, count_finished, finished_work
 from extract.planning.selection import Selection
@@ -106,27 +106,20 @@ def extract_elsewhere(
 
 
 def extract_here(
-    selection: Selection,
-    documents: Sequence[Document],
-    since: str | None,
-    as_worker: bool,
-    hours: float | None,
+    selection: Selection, documents: Sequence[Document], since: str | None, as_worker: bool
 ) -> None:
     """Run an extraction in this process and print what it did.
 
     Args:
         selection, documents, since: see `Extraction`.
         as_worker: whether a parent process shows progress, from the ledger, and what comes next.
-        hours: time budget; None for none.
 
     Raises:
         StorageError, DeviceLostError: see `Extraction.run`.
         UnitFailedError: some units failed; the others are kept.
     """
-    units_each = len(selection.models) * len(selection.conditions)
-    outcome = Outcome()
     started = time.monotonic()
-    total = len(documents) * units_each
+    total = len(documents) * len(selection.models) * len(selection.conditions)
     shown: AbstractContextManager[Progress] = nullcontext(no_progress)
     if not as_worker:
         work = PlannedWork(selection)
@@ -134,20 +127,7 @@ def extract_here(
         shown = progress_bar(total, "units", work.total(documents), finished)
     stopped = sigterm_interrupts() if as_worker else nullcontext()
     with stopped, without_library_bars(), shown as progress:
-
-        def score(part: Sequence[Document]) -> int:
-            before = outcome.units
-            Extraction(selection, part, progress, since, outcome).run()
-            return outcome.units - before
-
-        if hours is None:
-            score(documents)
-        else:
-            taken = extract_within(hours, documents, units_each, score)
-            total = taken * units_each
-    if hours is not None:
-        click.echo(f"took {taken} of {counted(len(documents), 'document')} within {hours:g} h")
-        outcome.failures = list(dict.fromkeys(outcome.failures))
+        outcome = Extraction(selection, documents, progress, since).run()
     left = total - outcome.units - outcome.there - outcome.elsewhere
     click.echo(
         f"extracted {counted(outcome.units, 'unit')} ({outcome.tokens:,} tokens) in "
@@ -178,48 +158,3 @@ def extract_here(
             f"{len(lines)} failed (listed above), of {models} of "
             f"{counted(len(selection.models), 'model')}; {RUN_AGAIN}"
         )
-
-
-def next_documents(done: int, total: int, seconds_left: float, seconds_each: float) -> int:
-    """Number of documents of the next batch; 0 if none is left or none fits.
-
-    A batch is at most as large as everything `done` before it, so that a first document that was
-    fast by accident doesn't start hours of work, and models are loaded few times. `seconds_each`
-    is what one document took for all models, at most; 0 before the first.
-    """
-    count = min(total - done, max(1, done))
-    return min(count, int(seconds_left / seconds_each)) if seconds_each else count
-
-
-def extract_within(
-    hours: float,
-    documents: Sequence[Document],
-    units_each: int,
-    score: Callable[[Sequence[Document]], int],
-) -> int:
-    """Score documents in order, in batches, until the next batch would not end within `hours`.
-
-    The first document is always scored: nothing is measured before it.
-
-    Args:
-        hours: the budget, of the clock.
-        documents: in the order in which they are scored.
-        units_each: units of one document: models × conditions.
-        score: scores some documents with all models; returns how many units it computed.
-
-    Returns:
-        How many documents were taken.
-    """
-    started = time.monotonic()
-    done, slowest = 0, 0.0
-    while done < len(documents):
-        began = time.monotonic()
-        left = 3600 * hours - (began - started)
-        count = next_documents(done, len(documents), left, slowest)
-        if count < 1:
-            break
-        units = score(documents[done : done + count])
-        done += count
-        if units:  # units that were there already don't show how long scoring takes
-            slowest = max(slowest, (time.monotonic() - began) * units_each / units)
-    return done

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -80,8 +80,6 @@ class Loading:
         cache_share: bytes of KV cache that it needs for each byte of weights.
         sample: the first document's tokens, to check the model on; None where there is none.
         top_k: number of top-k tokens wanted for each position, at most the vocabulary.
-        passed: may be called with the tokens that have passed through the model, for the progress
-            bar.
     """
 
     spec: ModelSpec
@@ -93,7 +91,6 @@ class Loading:
     cache_share: float = 0.0
     sample: Ids | None = None
     top_k: int = 0
-    passed: Callable[[float], None] | None = None
 
 
 class Scorer(Protocol):

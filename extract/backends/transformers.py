@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from extract.backends.backend import Backend, Loading, Scorer
 from warehouse.errors import TokenmartError
-
-
-def report_layers(model: Any, passed: Callable[[float], None]) -> None:
-    """Report tokens as they pass each layer: the forward pass of a long text takes minutes."""
-    layers = getattr(model.get_decoder(), "layers", ())
-
-    def report(layer: Any, inputs: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
-        states = inputs[0] if inputs else named["hidden_states"]
-        passed(states.shape[0] * states.shape[1] / len(layers))
-
-    for layer in layers:
-        layer.register_forward_hook(report, with_kwargs=True)
 
 
 class Transformers(Backend):
@@ -37,14 +24,7 @@ class Transformers(Backend):
         free_unused()
         try:
             model = load_model(loading)
-            if loading.passed is not None:
-                report_layers(model, loading.passed)
-            return Engine(
-                model,
-                sample=loading.sample,
-                check=False,
-                top_k=loading.top_k,
-            )
+            return Engine(model, sample=loading.sample, check=False, top_k=loading.top_k)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise

@@ -1,8 +1,8 @@
-"""Progress of an extraction: planned work, the part that the ledger has, the part of a unit."""
+"""Progress of an extraction: planned work, and the part that the ledger has."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -86,31 +86,3 @@ class PlannedWork:
     def total(self, documents: Sequence[Document]) -> float:
         """Work of the whole selection."""
         return sum(self.of_model(spec, documents) for spec in self.selection.models)
-
-
-class WithinUnit:
-    """Reports the part of one document's work that is done, as tokens pass through the model.
-
-    Args:
-        report: is called with the work done since the last call.
-    """
-
-    def __init__(self, report: Callable[[float], None]) -> None:
-        self._report = report
-        self._work, self._tokens, self._left = 0.0, 1, 0.0
-
-    def begin(self, work: float, tokens: int) -> None:
-        """A document: its planned work, and the tokens that will pass through the model for it."""
-        self._work, self._tokens, self._left = work, tokens, 1.0
-
-    def passed(self, tokens: float) -> None:
-        """Tokens that passed; outside of a document (a check of the engine) they don't count."""
-        share = min(tokens / self._tokens, self._left)
-        if share > 0:
-            self._left -= share
-            self._report(share * self._work)
-
-    def end(self) -> None:
-        """The document is scored: what was planned and not passed is done, too."""
-        self.passed(self._left * self._tokens)
-        self._left = 0.0

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from extract.backends.backend import DEFAULT, ENGINE_VERSION, find_backend
-from extract.devices import resolve_attention
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelSpec
@@ -75,7 +74,7 @@ def select(
 
     Raises:
         ProblemFileError: an unknown model or probe; the message lists the known ones.
-        TokenmartError: no such backend, or an attention that can't run here.
+        TokenmartError: no such backend.
     """
     chosen = [problem.model(name) for name in models] if models else list(problem.ranked_models)
     wanted = [problem.probe(name) for name in probes] if probes else list(problem.probes)
@@ -93,7 +92,7 @@ def select(
         max_tokens=min(limits, default=None),
         device=device,
         dtype=dtype,
-        attention=resolve_attention(attention, device),
+        attention=attention,
         backend=find_backend(backend).kind,
         cut_here=max_tokens is not None and (in_file is None or max_tokens < in_file),
         force=force,

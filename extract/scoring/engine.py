@@ -21,7 +21,7 @@ from transformers import DynamicCache
 
 from extract.backends.backend import Scored
 from extract.devices import free_bytes, free_unused
-from extract.failures import NonFiniteLogits
+from extract.failures import DeviceLostError, NonFiniteLogits
 from extract.models.loading import execution_device
 from extract.scoring import architectures, attention, layers, packing, self_check
 from extract.scoring.budgets import (
@@ -173,7 +173,7 @@ class Engine:
         longest = max((max(r.length, len(r.prefix)) for r in asked), default=0)
         scores = self.attempts.run(lambda: self._score_all(asked), longest)
         if not all(np.isfinite(each.scores.logprob).all() for each in scores):
-            raise NonFiniteLogits("the model produced NaN or infinite logits")
+            raise NonFiniteLogits
         by_key = dict(zip(distinct, scores, strict=True))
         found = []
         for request in requests:
@@ -361,6 +361,8 @@ class Engine:
         """Compare all paths with the model's own forward: see `check_paths`, also for errors."""
         try:
             self.prefixes = self_check.check_paths(self, self._reference)
+        except DeviceLostError:
+            raise
         except TokenmartError as error:
             if attention.without_cudnn(self.attempts.kernels) == self.attempts.kernels:
                 raise

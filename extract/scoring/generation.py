@@ -184,7 +184,7 @@ def write_answers(
         ]
     )
     if not all(np.isfinite(each.logprob).all() for each in scores):
-        raise NonFiniteLogits("the model produced NaN or infinite logits")
+        raise NonFiniteLogits
     if engine.scores_answers is None:
         shortest = min(range(len(contexts)), key=lambda i: len(contexts[i]))
         context, ids = contexts[shortest], written[shortest][0]

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from extract.backends.backend import TokenScores
-from extract.failures import NonFiniteLogits, is_out_of_memory, raise_if_lost
+from extract.failures import DeviceLostError, NonFiniteLogits, is_out_of_memory, raise_if_lost
 from extract.models.loading import LOCKED_ARCHITECTURES, execution_device, resident_weight
 from extract.scoring.head import LogitTransform
 from warehouse.errors import TokenmartError, first_line
@@ -330,6 +330,8 @@ def check_paths(engine: Any, reference: Reference) -> str:
         for path, requests in (("suffix", suffixes), ("packed", [*suffixes, other_group(ids)])):
             for scored in engine.score(requests):
                 agree(path, scored.scores)
+    except (DeviceLostError, NonFiniteLogits):
+        raise
     except NOT_SUPPORTED as error:
         reason = first_line(error, 150)
         if engine.config.model_type in LOCKED_ARCHITECTURES:
@@ -351,6 +353,8 @@ def _takes_pieces(engine: Any, text: Request, agree: Callable[[str, TokenScores]
     try:
         (pieces,) = engine.score([text])
         agree("pieces", pieces.scores)
+    except (DeviceLostError, NonFiniteLogits):
+        raise
     except NOT_SUPPORTED:
         return False
     finally:

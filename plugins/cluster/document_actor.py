@@ -7,7 +7,8 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 from extract.backends.backend import Scorer
-from extract.devices import release_memory
+from extract.background import Ahead
+from extract.devices import free_unused
 from extract.extraction import Extraction
 from extract.failures import Failure, explain
 from extract.planning.memory import Footprint
@@ -52,6 +53,7 @@ class _OneModel(Extraction):
             self._whole = super()._plan(spec)
         # a copy keeps the tokenizer that the plan loaded
         plan = copy(self._whole)
+        object.__setattr__(self._whole, "failed", ())  # reported once
         mine = tuple(task for task in plan.tasks if task.document.doc_id == self.wanted)
         object.__setattr__(plan, "tasks", mine)
         return plan
@@ -96,11 +98,12 @@ class DocumentActor:
             self._loads += run.loads if run else 0
             # release the previous model's memory first
             self._run = run = None
-            release_memory()
+            free_unused()
             chosen = replace(self._selection, models=(spec,))
             run = _OneModel(chosen, self._documents, no_progress, self._since)
             self._run = run
         run.wanted = document
+        run.plans = Ahead(run._plan, [spec])
         run.outcome = type(run.outcome)()
         outcome = run.run()
         return Report(

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +19,10 @@ from tiny_runs import ok, run
 from extract.failures import (
     DeviceLostError,
     DoesNotFitError,
+    NonFiniteLogits,
     has_no_plan,
-    is_device_lost,
     is_out_of_memory,
+    raise_if_lost,
 )
 from extract.scoring.attention import FUSED, preferred_kernels, without_cudnn
 from extract.scoring.budgets import Attempts, Budgets, refuse_large_caches
@@ -65,11 +67,12 @@ WORDS = {
 @pytest.mark.parametrize("case", WORDS)
 def test_words_of_a_device_mean_one_thing(case: str) -> None:
     error, kind = WORDS[case]
-    found = {
-        "memory": is_out_of_memory(error),
-        "plan": has_no_plan(error),
-        "lost": is_device_lost(error),
-    }
+    found = {"memory": is_out_of_memory(error), "plan": has_no_plan(error), "lost": False}
+    try:
+        raise_if_lost(error)
+    except DeviceLostError as lost:
+        assert lost.__cause__ is None
+        found["lost"] = True
     assert [name for name, true in found.items() if true] == ([kind] if kind != "other" else [])
 
 
@@ -84,7 +87,7 @@ PLACE = Path(os.environ["TOKENMART_HOME"])
 
 
 class Flaky(Backend):
-    """Of several workers the first that gets here has the bad card, also when started again."""
+    """Of several workers the first that gets here has the bad card."""
 
     kind = "flaky"
     parameters, attention, prefixes, weights = 0, "none", "shared", "none"
@@ -108,13 +111,10 @@ class Flaky(Backend):
             with (PLACE / "failures").open("a") as file:
                 file.write("x")
             raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
-        # however slow the machine is: the healthy worker leaves work to the bad one until it has
-        # failed as often as is asked for
-        expected = int(os.environ.get("FLAKY_FAILURES", "0"))
         until = time.monotonic() + 300
-        while expected and time.monotonic() < until:
-            failures = PLACE / "failures"
-            if failures.exists() and failures.stat().st_size >= expected:
+        # the healthy worker leaves work to the bad one until it has failed
+        while "FLAKY_WAIT" in os.environ and time.monotonic() < until:
+            if (PLACE / "failures").exists():
                 break
             time.sleep(0.1)
         for request in requests:
@@ -142,26 +142,22 @@ def test_a_lost_gpu_ends_the_command_and_marks_nothing_as_failed(
     workspace: Workspace, tiny_problem: Callable[..., Path], flaky: Path
 ) -> None:
     path = tiny_problem(probes=[{"kind": "full"}])
-    result = run(path, "--backend", "flaky")
-    assert result.exit_code == DeviceLostError.exit_code == 6
-    assert "error: the GPU failed (CUDA error: an illegal memory access" in result.output
-    found = ledger(workspace)
-    assert found == {}
+    assert run(path, "--backend", "flaky").exit_code == DeviceLostError.exit_code == 6
+    assert ledger(workspace) == {}
     (flaky / "broken").unlink()
     assert "extracted 8 units" in ok(run(path, "--backend", "flaky"))
     assert ledger(workspace) == {"done": 8}
 
 
 @pytest.mark.slow
-def test_of_two_workers_the_healthy_one_does_all(
+def test_of_two_workers_the_healthy_one_does_all_but_what_the_other_had(
     workspace: Workspace, tiny_problem: Callable[..., Path], flaky: Path
 ) -> None:
-    """Each worker's number identifies its card: it survives a restart."""
     path = tiny_problem(texts=4, probes=[{"kind": "full"}])
     # what distinguishes the workers of a GPU, for processes that have none
     seats = (
         "import extract.workers as w, tokenmart\n"
-        "seat = lambda i: {'FLAKY_SEAT': str(i), 'FLAKY_FAILURES': '2'}\n"
+        "seat = lambda i: {'FLAKY_SEAT': str(i), 'FLAKY_WAIT': '1'}\n"
         "w.worker_environments = lambda n, device: [seat(i) for i in range(n)]\n"
         "tokenmart.main()\n"
     )
@@ -172,11 +168,12 @@ def test_of_two_workers_the_healthy_one_does_all(
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == DeviceLostError.exit_code, done.stdout + done.stderr
+    # at most the document that the lost worker had claimed is left, of either model
+    assert ledger(workspace).keys() == {"done"} and 7 <= ledger(workspace)["done"] <= 8
+    (flaky / "broken").unlink()
+    ok(run(path, "--backend", "flaky"))
     assert ledger(workspace) == {"done": 8}
-    (warning,) = [line for line in done.stderr.splitlines() if "failed twice" in line]
-    assert "CUDA error: an illegal memory access" in warning
-    assert "its GPU is not used again" in warning
 
 
 def test_an_out_of_memory_is_tried_again_with_an_emptied_cache_before_it_is_halved(
@@ -199,15 +196,8 @@ def test_an_out_of_memory_is_tried_again_with_an_emptied_cache_before_it_is_halv
     assert attempts.budgets.batch_tokens == 1024
 
 
-class _no_kernels:
-    def __init__(self, *args: object, **options: object) -> None:
-        pass
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *args: object) -> None:
-        pass
+def _no_kernels(*args: object, **options: object) -> nullcontext[None]:
+    return nullcontext()
 
 
 def test_cudnn_s_attention_is_preferred_on_hopper_and_falls_back(
@@ -233,7 +223,7 @@ def test_cudnn_s_attention_is_preferred_on_hopper_and_falls_back(
 
     assert attempts.run(call, longest=1) == "done"
     assert attempts.kernels == without_cudnn(kernels)
-    assert attempts.refused.startswith("cuDNN refused: no fused attention kernel")
+    assert attempts.refused.startswith("cuDNN refused")
 
 
 def test_a_failed_self_check_leaves_cudnn_out_and_the_ledger_says_so(
@@ -253,7 +243,7 @@ def test_a_failed_self_check_leaves_cudnn_out_and_the_ledger_says_so(
     monkeypatch.setattr(engine, "score", wrong_first)
     engine.check()
     assert FUSED[1] in calls[0] and FUSED[1] not in calls[-1]
-    assert "cuDNN refused: LlamaForCausalLM: plain scoring differs" in engine.attention
+    assert "cuDNN refused" in engine.attention
     assert [s.scores.logprob for s in engine.score(requests_of(0))]
 
 
@@ -264,7 +254,7 @@ def test_a_cache_that_can_not_fit_is_refused_early() -> None:
     behind = Request(0, ids, 1, nowhere, nowhere, prefix=ids, prefix_length=50)
     refuse_large_caches([whole], bytes_per_token=10, free=0)
     refuse_large_caches([whole, behind], bytes_per_token=10, free=2000)
-    with pytest.raises(DoesNotFitError, match=r"KV cache of 200 tokens .* leave out probes that"):
+    with pytest.raises(DoesNotFitError):
         refuse_large_caches([whole, behind], bytes_per_token=10, free=1999)
 
 
@@ -282,7 +272,6 @@ def test_a_condition_that_does_not_fit_is_refused_alone(
     monkeypatch.setattr(Engine, "score", small)
     result = run(tiny_problem(texts=2))
     assert result.exit_code == 5
-    assert result.output.count("needs 0.0 GiB") == 2  # one line a model
     files = workspace.tokens.glob("problem=tiny/**/*.parquet")
     units = [unit for file in files for unit in read_units(file)]
     failed = {(unit.condition, unit.status) for unit in units if unit.status == "failed"}
@@ -291,12 +280,34 @@ def test_a_condition_that_does_not_fit_is_refused_alone(
     assert done == {"full", "window_24", "retrieval_without"}
 
 
-def test_a_lost_gpu_is_no_failed_document() -> None:
+def test_a_lost_gpu_is_no_shortage() -> None:
     attempts = Attempts(torch.device("cpu"), Budgets(1, 1, 1), FUSED)
 
     def call() -> None:
         raise torch.AcceleratorError(ILLEGAL)
 
-    with pytest.raises(DeviceLostError, match="nothing was recorded as failed") as caught:
+    with pytest.raises(DeviceLostError):
         attempts.run(call, longest=1)
-    assert isinstance(caught.value, TokenmartError) and caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("error", [DeviceLostError("the GPU failed"), NonFiniteLogits()])
+@pytest.mark.parametrize("path", ["pieces", "suffix"])
+def test_a_failure_inside_the_self_check_is_no_property_of_the_architecture(
+    path: str,
+    error: TokenmartError,
+    tiny_checkpoint: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once a lost GPU was recorded as an architecture that takes no masks."""
+    engine = Engine(load(tiny_checkpoint("cohere")), check=False)
+    real = engine.score
+
+    def failing(requests: list[Request]) -> object:
+        in_pieces = engine.budgets.text_tokens is not None
+        if in_pieces if path == "pieces" else requests[0].prefix_length:
+            raise error
+        return real(requests)
+
+    monkeypatch.setattr(engine, "score", failing)
+    with pytest.raises(type(error)):
+        engine.check()

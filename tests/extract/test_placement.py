@@ -16,7 +16,7 @@ from transformers.masking_utils import flash_attention_mask
 
 from extract.backends.backend import Loading, find_backend
 from extract.checkpoints import Checkpoint
-from extract.devices import resolve_attention, resolve_dtype
+from extract.devices import resolve_dtype
 from extract.models import loading
 from extract.models.interventions import is_offloaded
 from extract.models.loading import load_model, weights_memory
@@ -126,14 +126,6 @@ def test_float32_never_means_tf32(tiny_checkpoint: Callable[..., Path]) -> None:
     Engine(load(tiny_checkpoint("llama")))
     assert torch.get_float32_matmul_precision() == "highest"
     assert not torch.backends.cudnn.allow_tf32
-
-
-def test_flash_attention_is_refused_before_anything_is_loaded() -> None:
-    for name in ("flash_attention_2", "flash_attention_3"):
-        with pytest.raises(TokenmartError, match=f"--attention {name}.*leave --attention out"):
-            resolve_attention(name, "cpu")
-    assert resolve_attention("eager", "cpu") == "eager"
-    assert resolve_attention(None, "cuda") is None
 
 
 @pytest.mark.parametrize(

@@ -1,34 +1,149 @@
-"""`--workers N`: real processes that share one folder, and what happens when one dies."""
+"""`--workers N`: who gets which models, real processes in one folder, and what ends them."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import click
 import psutil
 import pytest
-import yaml
+from click.testing import CliRunner
 from held_backend import HELD_BACKEND
 from plugin_folders import write_plugin
 from published_tables import assert_same, published
-from tiny_models import make_checkpoint
 from tiny_runs import ok, run
 
-from extract import workers
-from extract.background import Background
-from extract.cli import extract
+from extract import cli, workers
+from extract.background import Ahead, Background
+from extract.planning.tables import Plan
+from extract.workers import Sharing, share_gpus, sharing_of, sigterm_interrupts
+from warehouse.child_process import inherited, python_module
 from warehouse.errors import StorageError
 from warehouse.paths import Workspace
 from warehouse.store.ledger import read_units
-from warehouse.store.token_files import published_path
 
 CHECKOUT = Path(__file__).parents[2]
+GIB = 2**30
+SMALL = {"a/small": 16 * GIB, "b/small": 20 * GIB}
+BOTH = ("a/small", "b/small")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "needed", "given", "expected"),
+    [
+        ([80 * GIB] * 8, SMALL, None, Sharing(8, BOTH)),
+        ([24 * GIB, 24 * GIB], SMALL, 4, Sharing(4, BOTH)),
+        # what fits on the smallest GPU, to the byte
+        ([80 * GIB, 20 * GIB], SMALL, None, Sharing(2, BOTH)),
+        ([80 * GIB, 20 * GIB - 1], SMALL, None, Sharing(2, ("a/small",), ("b/small",))),
+        ([80 * GIB, 15 * GIB], SMALL, None, Sharing(1)),
+        # unknown counts as too large
+        ([80 * GIB] * 2, {**SMALL, "c": None}, None, Sharing(2, BOTH, ("c",))),
+        # nothing fits, nothing to do, one GPU, one worker by name: one process with the device
+        ([8 * GIB] * 4, SMALL, None, Sharing(1)),
+        ([80 * GIB] * 4, {}, None, Sharing(1)),
+        ([80 * GIB], SMALL, None, Sharing(1)),
+        ([80 * GIB], SMALL, 3, Sharing(3)),
+        ([80 * GIB] * 4, SMALL, 1, Sharing(1)),
+        ([], SMALL, None, Sharing(1)),
+    ],
+)
+def test_a_worker_per_gpu_for_what_fits_on_each(
+    gpus: list[int], needed: dict[str, int | None], given: int | None, expected: Sharing
+) -> None:
+    assert share_gpus(gpus, needed, given) == expected
+
+
+def test_only_auto_leaves_the_decision_to_us() -> None:
+    nothing = Plan("", (), ())
+    for device in ("cpu", "cuda", "cuda:1", "auto-map"):
+        assert sharing_of(nothing, device, device, None) == Sharing(1)
+        assert sharing_of(nothing, device, device, 3) == Sharing(3)
+
+
+def test_a_worker_gets_the_options_of_its_parent() -> None:
+    given = ["--problem", "a b.yml", "--model", "x", "--model", "y", "--workers", "3"]
+    given += ["--max-tokens", "99", "--force"]
+    with cli.extract.make_context("extract", given) as context:
+        arguments = workers.worker_arguments(context.command, context.params)
+    with cli.extract.make_context("extract", arguments[1:]) as again:
+        assert again.params == {**context.params, "workers": None}
+
+
+@pytest.mark.parametrize(
+    ("hip", "visible", "expected"),
+    [
+        (None, {}, "CUDA_VISIBLE_DEVICES 0 1 0"),
+        (None, {"CUDA_VISIBLE_DEVICES": "4,7"}, "CUDA_VISIBLE_DEVICES 4 7 4"),
+        # AMD's own name goes before, and counts what ROCR_VISIBLE_DEVICES leaves
+        ("6.4", {"ROCR_VISIBLE_DEVICES": "5,6"}, "HIP_VISIBLE_DEVICES 0 1 0"),
+        ("6.4", {"CUDA_VISIBLE_DEVICES": "4,7"}, "HIP_VISIBLE_DEVICES 4 7 4"),
+        (
+            "6.4",
+            {"CUDA_VISIBLE_DEVICES": "4,7", "HIP_VISIBLE_DEVICES": "2,3"},
+            "HIP_VISIBLE_DEVICES 2 3 2",
+        ),
+    ],
+)
+def test_each_worker_has_one_gpu(
+    hip: str | None, visible: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.version, "hip", hip)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in visible.items():
+        monkeypatch.setenv(name, value)
+    name, *gpus = expected.split()
+    assert workers.worker_environments(3, "auto-map") == [{name: gpu} for gpu in gpus]
+    assert workers.worker_environments(2, "cuda:1") == [{}, {}]
+
+
+def test_processors_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "cpu_count", lambda logical: 8)
+    assert workers.worker_environments(3, "cpu") == [{"OMP_NUM_THREADS": "2"}] * 3
+
+
+@pytest.mark.parametrize(("as_worker", "shared"), [(None, 1), ("2026-01-02T03:04:05", 0)])
+def test_a_worker_starts_no_workers(
+    as_worker: str | None,
+    shared: int,
+    workspace: Workspace,
+    tiny_problem: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where it sees all GPUs, as one does whose share of the machine was not understood."""
+    sharing = Sharing(2, ("tiny/one",), ("tiny/two",))
+    monkeypatch.setattr("extract.workers.sharing_of", lambda *given: sharing)
+    teams: list[list[workers.Worker]] = []
+    monkeypatch.setattr(
+        "extract.workers.run_workers", lambda team, *rest: teams.append(team) or [0, 0]
+    )
+    monkeypatch.setattr(workers.Worker, "outcome", lambda worker, code: "")
+    done: list[tuple[str, ...]] = []
+    monkeypatch.setattr(
+        "extract.run.extract_here",
+        lambda selection, *rest: done.append(tuple(spec.full_id for spec in selection.models)),
+    )
+    problem = ["--problem", str(tiny_problem(texts=1)), "--device", "cpu"]
+    extra = ["--as-worker", as_worker] if as_worker else []
+    assert CliRunner().invoke(cli.extract, [*problem, *extra]).exit_code == 0
+    assert len(teams) == shared
+    # this process does all that the workers leave
+    assert done == [("tiny/one", "tiny/two")]
+    for worker in teams[0] if teams else ():
+        arguments = list(worker.arguments)
+        assert arguments[arguments.index("--model") + 1] == "tiny/one"
+        assert "tiny/two" not in arguments and "--as-worker" in arguments
 
 
 @pytest.fixture
@@ -53,21 +168,17 @@ def start(path: Path, count: int, *options: str) -> subprocess.Popen[str]:
     )
 
 
-def team(arguments: list[str], logs: list[Path]) -> list[workers.Worker]:
-    return [
-        workers.Worker(arguments, {}, log, f"worker {number}") for number, log in enumerate(logs, 1)
-    ]
-
-
 def waiting_workers(
     process: subprocess.Popen[str], place: Path, count: int
 ) -> list[psutil.Process]:
     """The children once each of them holds a document; fails when the run ends before."""
-    while process.poll() is None:
+    until = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < until:
         found = psutil.Process(process.pid).children()
         if sum((place / f"waiting-{child.pid}").exists() for child in found) == count:
             return found
         time.sleep(0.01)
+    process.kill()
     raise AssertionError(process.communicate()[0])
 
 
@@ -75,49 +186,6 @@ def no_unit_twice(workspace: Workspace) -> int:
     units = [u for f in workspace.tokens.glob("problem=tiny/**/*.parquet") for u in read_units(f)]
     assert len(units) == len({(u.model_id, u.condition, u.doc_id) for u in units})
     return len(units)
-
-
-def test_a_worker_gets_the_options_of_its_parent() -> None:
-    given = ["--problem", "a b.yml", "--model", "x", "--model", "y", "--workers", "3"]
-    given += ["--max-tokens", "99", "--force"]
-    with extract.make_context("extract", given) as context:
-        arguments = workers.worker_arguments(context.command, context.params)
-    with extract.make_context("extract", arguments[1:]) as again:
-        assert again.params == {**context.params, "workers": None}
-    assert arguments[0] == "extract" and isinstance(extract, click.Command)
-
-
-def test_each_worker_has_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(psutil, "cpu_count", lambda logical: 8)
-    assert workers.worker_environments(3, "cpu") == [{"OMP_NUM_THREADS": "2"}] * 3
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
-    seen = [each["CUDA_VISIBLE_DEVICES"] for each in workers.worker_environments(3, "auto-map")]
-    assert seen == ["4", "7", "4"]
-    assert workers.worker_environments(2, "cuda:1") == [{}, {}]
-
-
-@pytest.mark.parametrize(
-    ("visible", "expected"),
-    [
-        ({}, ["0", "1", "0"]),
-        ({"ROCR_VISIBLE_DEVICES": "5,6"}, ["0", "1", "0"]),
-        ({"CUDA_VISIBLE_DEVICES": "4,7"}, ["4", "7", "4"]),
-        ({"CUDA_VISIBLE_DEVICES": "4,7", "HIP_VISIBLE_DEVICES": "2,3"}, ["2", "3", "2"]),
-    ],
-)
-def test_amd_gpus_are_divided_by_the_name_that_goes_before(
-    visible: dict[str, str], expected: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import torch
-
-    monkeypatch.setattr(torch.version, "hip", "6.4")
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in visible.items():
-        monkeypatch.setenv(name, value)
-    shares = workers.worker_environments(3, "auto-map")
-    assert shares == [{"HIP_VISIBLE_DEVICES": gpu} for gpu in expected]
 
 
 def test_workers_leave_the_table_of_one_process(
@@ -130,13 +198,12 @@ def test_workers_leave_the_table_of_one_process(
     together = start(path, 2)
     output, _ = together.communicate()
     assert together.returncode == 0, output
-    assert "2 workers" in output and "48 of 48 were there already" in output
     assert no_unit_twice(workspace) == 48
     for name, table in published(workspace).items():
         assert_same(table, expected[name])
 
 
-def test_a_killed_worker_is_named_and_its_part_is_done(
+def test_what_a_killed_worker_had_is_done(
     workspace: Workspace, tiny_problem: Callable[..., Path], held: Path
 ) -> None:
     process = start(tiny_problem(texts=6), 2, "--backend", "held")
@@ -145,7 +212,7 @@ def test_a_killed_worker_is_named_and_its_part_is_done(
     (held / "go").touch()
     output, _ = process.communicate()
     assert process.returncode == 0, output
-    assert output.count("was killed (signal 9)") == 1
+    assert output.count("(signal 9)") == 1
     assert no_unit_twice(workspace) == 48
 
 
@@ -169,8 +236,7 @@ def test_stopping_the_parent_stops_the_workers(
     children = waiting_workers(process, held, 2)
     process.send_signal(how)
     output, _ = process.communicate(timeout=30)
-    assert process.returncode not in (0, None), output
-    assert "Traceback" not in output and "interrupted" in output
+    assert process.returncode not in (0, None) and "Traceback" not in output, output
     assert not any(child.is_running() for child in children)
 
 
@@ -179,10 +245,10 @@ def test_a_damaged_ledger_leaves_no_worker_behind(
     script: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor one that does not listen."""
-    worker = workspace.root / "worker"
-    worker.write_text(f"#!/bin/sh\n{script}\n")
-    worker.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(worker))
+    program = workspace.root / "worker"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
     monkeypatch.setattr(workers, "GRACE_SECONDS", 0.5)
     others = set(psutil.Process().children())
     seen: set[psutil.Process] = set()
@@ -191,69 +257,30 @@ def test_a_damaged_ledger_leaves_no_worker_behind(
         seen.update(set(psutil.Process().children()) - others)
         raise StorageError("tokens.parquet: damaged")
 
-    logs = workers.worker_logs(workspace, "2026-01-02T03:04:05+00:00", 2)
+    team = [workers.Worker([], {}, workspace.root / f"log{n}", "worker") for n in (1, 2)]
     with pytest.raises(StorageError):
-        workers.run_workers(team(["extract"], logs), damaged, lambda what, units: None)
+        workers.run_workers(team, damaged, lambda what, units: None)
     assert len(seen) == 2 and not any(child.is_running() for child in seen)
 
 
-@pytest.mark.slow
-def test_a_failing_model_is_tried_once_and_said_once(
-    workspace: Workspace, tiny_problem: Callable[..., Path], tmp_path: Path
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["extract", "--problem", "nowhere.yml"], 1), (["--help"], 0)]
+)
+def test_a_worker_s_errors_are_in_its_log(
+    arguments: list[str], code: int, workspace: Workspace
 ) -> None:
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    folder = make_checkpoint(tmp_path / "nan")
-    model = AutoModelForCausalLM.from_pretrained(folder)
-    with torch.no_grad():
-        model.get_input_embeddings().weight.fill_(float("nan"))
-    model.save_pretrained(folder)
-    raw = yaml.safe_load(tiny_problem(texts=2).read_text())
-    raw["models"][0]["source"]["path"] = str(folder)
-    path = workspace.problems / "tiny.yml"
-    path.write_text(yaml.safe_dump(raw))
-    process = start(path, 2)
-    output, _ = process.communicate()
-    assert process.returncode == 5, output
-    assert output.count("NaN or infinite logits") == 1  # one line for the model
-    # a worker that met them says so in its log and in the parent's warning
-    for warning in [line for line in output.splitlines() if line.startswith("warning: worker")]:
-        assert "failed (exit code 5): error: " in warning
-        log = Path(warning.rpartition("(log: ")[2].rstrip(")"))
-        assert log.parent == workspace.data / "logs"
-        assert "NaN or infinite logits" in log.read_text()
-    assert "warning: worker" in output
-    units = read_units(published_path(workspace, "tiny", "tiny--one", "full"))
-    assert [unit.status for unit in units] == ["failed", "failed"]
-
-
-def test_a_worker_that_fails_for_any_reason_is_reported(workspace: Workspace) -> None:
-    logs = workers.worker_logs(workspace, "2026-01-02T03:04:05+00:00", 2)
-    assert [log.name for log in logs] == [
-        f"extract-20260102T0304050000-worker-{number}.log" for number in (1, 2)
-    ]
-    lost = team(["extract", "--problem", "nowhere.yml"], logs)
-    ended = workers.run_workers(lost, lambda: 0, lambda what, units: None)
-    first, second = ended.failures
-    assert first.startswith("worker 1 failed (exit code 1): error: nowhere.yml: no such problem")
-    assert second.endswith(f"(log: {logs[1]})")
-    assert "no such problem" in logs[1].read_text()
-
-
-def test_workers_that_end_well_leave_no_logs(workspace: Workspace) -> None:
-    logs = workers.worker_logs(workspace, "2026-01-02T03:04:05+00:00", 1)
-    ended = workers.run_workers(team(["--help"], logs), lambda: 0, lambda what, units: None)
-    assert ended == workers.Ended(()) and not logs[0].exists()
+    worker = workers.Worker(arguments, {}, workspace.root / "logs" / "1.log", "worker 1")
+    assert workers.run_workers([worker], lambda: 0, lambda what, units: None) == [code]
+    line = worker.outcome(code)
+    assert worker.log.exists() == bool(code)
+    assert (str(worker.log) in line and "nowhere.yml" in line) == bool(code)
 
 
 def test_more_workers_than_fit_are_refused(
-    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, tiny_problem: Callable[..., Path]
 ) -> None:
-    path = tiny_problem(texts=1)
-    process = start(path, 100_000)
-    output, _ = process.communicate()
-    assert process.returncode == 1 and "use --workers" in output, output
+    refused = run(tiny_problem(texts=1), "--workers", "100000")
+    assert refused.exit_code == 1 and not workspace.pending.exists()
 
 
 def test_storing_raises_in_the_working_thread_and_keeps_order() -> None:
@@ -275,3 +302,71 @@ def test_storing_raises_in_the_working_thread_and_keeps_order() -> None:
         storing.submit(lambda: (time.sleep(0.2), done.append(9))[1])
         raise KeyboardInterrupt
     assert done[-1] == 9, "what was computed is stored before an interrupt gets through"
+
+
+def test_the_next_result_may_be_computed_early_and_each_only_once() -> None:
+    calls: list[int] = []
+    begun = threading.Event()
+
+    def call(item: int) -> float:
+        calls.append(item)
+        begun.set()
+        return 12 / item
+
+    ahead = Ahead(call, [3, 0, 4])
+    assert ahead.take() == 4
+    begun.clear()
+    ahead.start()
+    assert begun.wait(10) and calls == [3, 0]
+    ahead.start()
+    with pytest.raises(ZeroDivisionError):
+        ahead.take()
+    assert ahead.take() == 3 and calls == [3, 0, 4]
+    ahead.start()
+    ahead.close()
+
+
+@pytest.mark.parametrize("in_main", [True, False])
+def test_a_sigterm_is_an_interrupt_for_as_long_as_it_lasts(in_main: bool) -> None:
+    """Other threads may not set handlers."""
+    before = signal.getsignal(signal.SIGTERM)
+    if in_main:
+        with pytest.raises(KeyboardInterrupt), sigterm_interrupts():
+            os.kill(os.getpid(), signal.SIGTERM)
+    else:
+        seen = []
+
+        def look() -> None:
+            with sigterm_interrupts():
+                seen.append(signal.getsignal(signal.SIGTERM))
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join()
+        assert seen == [before]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gap", [0.0, 0.05, 0.5])
+def test_two_quick_interrupts_leave_no_traceback(
+    gap: float, workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    command = [*python_module("tokenmart"), "extract", "--device", "cpu", "--problem"]
+    child = subprocess.Popen(
+        [*command, str(tiny_problem(texts=60))],
+        env={**inherited(), **workspace.environment()},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    pending = workspace.pending / "problem=tiny"
+    until = time.monotonic() + 120
+    while child.poll() is None and not pending.is_dir():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    for _ in range(2):
+        child.send_signal(signal.SIGINT)
+        time.sleep(gap)
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode in (130, -signal.SIGINT), errors
+    assert "Traceback" not in errors

@@ -230,7 +230,7 @@ def _run_model(
     too_long: TooLong,
 ) -> tuple[EvalRun | None, list[Failure], list[str]]:
     """All tasks of one model; one that fails does not stop the others, nor the next model."""
-    from extract.devices import release_memory
+    from extract.devices import free_unused
     from extract.failures import Failure, LibraryMessages, explain
     from extract.planning.plan import plan_model
     from plugins.benchmarks.harness.evaluation import EvalRun
@@ -267,7 +267,7 @@ def _run_model(
     if run is not None:
         run.__dict__.pop("scorer", None)
     # after the handler, whose exception keeps the model in memory
-    release_memory()
+    free_unused()
     return done, failures, notes
 
 

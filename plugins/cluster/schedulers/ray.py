@@ -15,7 +15,6 @@ from typing import Any
 
 import click
 
-from extract.devices import resolve_attention
 from extract.failures import Failure
 from extract.planning.plan import Document
 from extract.planning.selection import Selection
@@ -76,11 +75,7 @@ def extract_on_ray(
     with cluster(address) as ray:
         gpus, actor_count, cpus = _actor_resources(ray, workers)
         if gpus:
-            selection = replace(
-                selection,
-                device="cuda",
-                attention=resolve_attention(selection.attention, "cuda"),
-            )
+            selection = replace(selection, device="cuda")
         plan = make_plan(selection, False)
         # also models that seem done: only an actor, which has their files, can compare fingerprints
         work = {
