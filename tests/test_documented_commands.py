@@ -76,9 +76,9 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         None,
         "takes minutes with real models; tests/extract/test_recall.py runs it with small ones",
     ),
-    "extract --problem minilong --hours 2": (
-        "extract --problem minilong --hours 2 --dry-run",
-        "takes hours; tests/extract/test_time_budget.py runs it with small models",
+    "extract --problem minilong --documents 10": (
+        "extract --problem minilong --documents 10 --dry-run",
+        "takes hours; tests/extract/test_run.py runs it with small models",
     ),
     "dbt run": (None, "the checkout here is built by it, and `data gc` comes before"),
     "dbt run --select tag:benchmarks": (None, "the checkout here is built with all plugins"),

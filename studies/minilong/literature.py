@@ -1,6 +1,6 @@
 """Compute metrics that the literature proposes on the study's models, with the probes they need.
 
-    python studies/minilong/literature.py --folder literature_run --hours 1.2
+    python studies/minilong/literature.py --folder literature_run
 
 The problem is minilong with other probes, on the first documents only. Scored units are kept in
 the folder: the same command resumes. Writes tables/literature.parquet and literature_costs.parquet,
@@ -78,7 +78,6 @@ def main() -> None:
     options = argparse.ArgumentParser(description=main.__doc__)
     options.add_argument("--folder", type=Path, required=True)
     options.add_argument("--documents", type=int, default=12)
-    options.add_argument("--hours", type=float, default=24.0)
     chosen = options.parse_args()
     folder = chosen.folder.resolve()
     data, database = folder / "data", folder / "tokenmart.duckdb"
@@ -96,7 +95,7 @@ def main() -> None:
 
     run("data", "fetch", "--problem", str(file))
     documents = ["--documents", str(chosen.documents)]
-    run("extract", "--problem", str(file), *documents, "--hours", str(chosen.hours))
+    run("extract", "--problem", str(file), *documents)
     run("dbt", "run", "--quiet")
     with duckdb.connect(str(database), read_only=True) as connection:
         [(models, conditions, pairs, fewest, most)] = connection.execute(SCORED).fetchall()
