@@ -27,11 +27,6 @@ from warehouse.terminal import listed
 if TYPE_CHECKING:
     from torch import Tensor
 
-_LARGEST_CONFIG = 16 << 20
-_GGUF_MADE = "conversion.json"
-"""Metadata of a GGUF file, written once all weights are there; conversions without it
-are an earlier version's, which may have drawn weights at random."""
-
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -57,55 +52,26 @@ def find_checkpoint(
     found = spec.locate(ProblemFolders(workspace, problem, asked=asked))
     if found.is_gguf:
         convert = partial(_convert_gguf, spec.full_id, found.path)
-        folder = _converted(found.revision, workspace, convert, made=_GGUF_MADE)
+        folder = _converted(found.revision, workspace, convert)
     elif found.is_pickled:
         files = sorted(path for path in found.path.iterdir() if path.is_file())
         convert = partial(_convert_pickled, spec, files)
         folder = _converted(files_sha256(files, workspace), workspace, convert)
     else:
         folder = found.path
-    _refuse_configuration(spec, folder / "config.json")
     return Checkpoint(folder, found.revision)
 
 
-def _refuse_configuration(spec: ModelSpec, path: Path) -> None:
-    """Refuse a config.json that describes no model, in one line instead of a library's traceback.
-
-    Raises:
-        TokenmartError: it is no JSON object with a kind of model.
-    """
-    try:
-        with path.open("rb") as file:
-            config = json.loads(file.read(_LARGEST_CONFIG))
-        kind, text = config.get("model_type", ""), config.get("text_config", {})
-        wrong = "" if isinstance(kind, str) and isinstance(text, dict) else "values of other types"
-    except OSError:
-        return  # the library's message names what is missing
-    except (ValueError, RecursionError, AttributeError) as error:
-        wrong = f"{type(error).__name__}: {error}"[:120]
-    if wrong:
-        raise TokenmartError(
-            f"{spec.full_id}: {path}: not the configuration of a model ({wrong}); fetch the model "
-            "again"
-        )
-
-
-def _converted(
-    key: str, workspace: Workspace, convert: Callable[[Path], None], made: str = "config.json"
-) -> Path:
-    """The folder of a conversion in the cache; it appears whole, in one rename.
-
-    Without the file `made` it is an earlier version's, and recomputed.
-    """
+def _converted(key: str, workspace: Workspace, convert: Callable[[Path], None]) -> Path:
+    """The folder of a conversion in the cache; it appears whole, in one rename."""
     folder = workspace.cache / "checkpoints" / key
     with storage_errors(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):
-        if not (folder / made).is_file():
+        if not folder.is_dir():
             staging = folder.with_name(f".{folder.name}.{os.getpid()}")
             try:
                 convert(staging)
-                shutil.rmtree(folder, ignore_errors=True)
                 staging.rename(folder)
             finally:
                 shutil.rmtree(staging, ignore_errors=True)
@@ -124,7 +90,9 @@ def _refuse_part(who: str, gguf: Path, reader: Any) -> None:
     if parts > 1:
         raise TokenmartError(
             f"{who}: {gguf} is one of {parts} parts; join them with `llama-gguf-split --merge "
-            "FIRST_PART JOINED.gguf` and give the joined file"
+            "FIRST_PART JOINED.gguf` and give the joined file",
+            code="gguf-part",
+            where=gguf,
         )
 
 
@@ -155,7 +123,9 @@ def _refuse_unread(who: str, reader: Any, model: Any) -> None:
     if unread:
         raise TokenmartError(
             f"{who}: transformers doesn't read {listed(unread)} of its GGUF file; give its "
-            "safetensors checkpoint"
+            "safetensors checkpoint",
+            code="gguf-unread",
+            where=unread[0],
         )
 
 
@@ -191,8 +161,6 @@ def _convert_gguf(who: str, gguf: Path, staging: Path) -> None:
         begin_texts(tokenizer, with_bos=begins)
     model.save_pretrained(staging)
     tokenizer.save_pretrained(staging)
-    made = {"add_bos_token": begins, "weights": loaded.record}
-    (staging / _GGUF_MADE).write_text(json.dumps(made) + "\n", "utf-8")
 
 
 def begin_texts(tokenizer: Any, *, with_bos: bool) -> None:
@@ -275,13 +243,17 @@ def _unpickle(spec: ModelSpec, file: Path) -> dict[str, Tensor]:
         first = (met[0] if met else first_line(error))[:120].rstrip(". ")
         raise TokenmartError(
             f"{what}: refused, it is damaged or contains more than tensors ({first}); "
-            "fetch it again, or ask its publisher for safetensors"
+            "fetch it again, or ask its publisher for safetensors",
+            code="not-only-tensors",
+            where=file,
         ) from None
     if not isinstance(found, dict) or not all(
         isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in found.items()
     ):
         raise TokenmartError(
-            f"{what}: refused, not a table of named tensors; ask its publisher for safetensors"
+            f"{what}: refused, not a table of named tensors; ask its publisher for safetensors",
+            code="not-only-tensors",
+            where=file,
         )
     tensors, seen = {}, set()
     for name, tensor in found.items():

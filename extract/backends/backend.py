@@ -11,7 +11,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,13 +43,6 @@ class TokenScores:
     top_logprob: NDArray[np.float32]
     choices: NDArray[np.int32] | None = None
     choice_logprobs: NDArray[np.float32] | None = None
-
-    def first(self, count: int) -> TokenScores:
-        """Those of the first tokens."""
-        first: dict[str, Any] = {
-            name: None if each is None else each[:count] for name, each in vars(self).items()
-        }
-        return TokenScores(**first)
 
 
 @dataclass(frozen=True)

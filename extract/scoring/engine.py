@@ -34,7 +34,7 @@ from extract.scoring.budgets import (
     refuse_large_caches,
     refuse_unknown_ids,
 )
-from extract.scoring.generation import Answer, Writing, write_answers
+from extract.scoring.generation import Writing, generate
 from extract.scoring.head import LogitTransform, VocabularyHead, to_host
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
@@ -52,7 +52,6 @@ class Engine:
         prefixes: `shared`, or `separate: ` and the reason why every suffix reads its own prefix.
         takes_pieces: whether a text may pass through a KV cache in pieces.
         weights: from `load_weights`; empty for a model that was made in memory.
-        scores_answers: see `write_answers`; None before the first one.
 
     Args:
         model: a causal language model of transformers, in eval mode, on its device.
@@ -93,7 +92,6 @@ class Engine:
         self.devices = {p.device for p in model.parameters() if p.device.type != "meta"}
         self.parameters = sum(parameter.numel() for parameter in model.parameters())
         attention.repeat_heads_where_needed(self.config, self.device, self.dtype)
-        self.scores_answers: bool | None = None
         self._described: dict[attention.Kernels, str] = {}
         transform = LogitTransform.of(self.config)
         head = self.model.get_output_embeddings()
@@ -351,11 +349,11 @@ class Engine:
                 spent[i], tokens = tokens, 0
         return dict(zip(spent, self._heads(scored, requests, spent), strict=True))
 
-    def generate(self, contexts: Sequence[Ids], writing: Writing) -> list[Answer]:
-        """Text generated after each context; see `write_answers`."""
+    def generate(self, contexts: Sequence[Ids], writing: Writing) -> list[Ids]:
+        """Text generated after each context; see `extract.scoring.generation`."""
         kernels = attention.fused_kernels(self.device, self.attempts.kernels)
         with kernels, attention.with_masks(self.config):
-            return write_answers(self, contexts, writing, self._reference)
+            return generate(self.model, contexts, writing, self.budgets.batch_tokens)
 
     def check(self) -> None:
         """Compare all paths with the model's own forward: see `check_paths`, also for errors."""

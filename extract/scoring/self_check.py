@@ -273,12 +273,6 @@ def compare(model: Any, path: str, ours: TokenScores, own: Reference) -> None:
             )
 
 
-def within_rounding(ours: TokenScores, other: TokenScores, own: Reference) -> bool:
-    """Whether no log-prob of a text scored in two ways differs by more than rounding explains."""
-    accepted = WORST_FACTOR * np.abs(own.redrawn).max() + 2 * ROUNDINGS * own.head_error
-    return bool((np.abs(ours.logprob - other.logprob) <= accepted).all())
-
-
 def check_paths(engine: Any, reference: Reference) -> str:
     """Compare an engine's plain path and its shared-prefix paths with the model's own forward.
 

@@ -69,7 +69,7 @@ def score_unit(unit: EvalUnit, scorer: Scorer, encoder: PairEncoder) -> ScoredRe
         TokenmartError: the backend doesn't support a request.
         NonFiniteLogits: the model produced NaN or infinite logits.
     """
-    found = _Encoded({}, {}, {}, {})
+    found = _Encoded({}, {}, {})
     prompts = _prompts(unit, encoder, found)
     for segment, request in enumerate(unit.requests):
         with found.about(request):
@@ -84,12 +84,8 @@ def score_unit(unit: EvalUnit, scorer: Scorer, encoder: PairEncoder) -> ScoredRe
     _write(unit, scorer, encoder, prompts, found)
     left = {s for s, r in enumerate(unit.requests) if _item(r) not in found.missing}
     flat = [(s, pair) for s in sorted(found.pairs) if s in left for pair in found.pairs[s]]
-    requests = requests_of([pair for pair in flat if pair[0] not in found.scored])
+    requests = requests_of(flat)
     results = list(scorer.score(requests)) if requests else []
-    for at, (segment, pair) in enumerate(flat):
-        if segment in found.scored:
-            requests.insert(at, pair.request(segment, 0))
-            results.insert(at, found.scored[segment])
     rows = TOKENS.empty_table()
     if requests:
         start, end = (
@@ -103,13 +99,9 @@ def score_unit(unit: EvalUnit, scorer: Scorer, encoder: PairEncoder) -> ScoredRe
 
 @dataclass
 class _Encoded:
-    """Tokenized requests by their position in the unit, and items without requests.
-
-    `scored` has the statistics of answers that were scored while they were generated.
-    """
+    """Tokenized requests by their position in the unit, and items without requests."""
 
     pairs: dict[int, list[Pair]]
-    scored: dict[int, Scored]
     wrong: dict[int, str]
     skipped: dict[int, str]
 
@@ -163,7 +155,7 @@ def _write(
     write = getattr(scorer, "generate", None)
     if write is None:
         raise TokenmartError("this backend writes no text; use --backend transformers")
-    from extract.scoring.generation import Answer, Writing
+    from extract.scoring.generation import Writing
 
     groups: dict[str, list[int]] = {}
     for segment in prompts:
@@ -177,15 +169,12 @@ def _write(
             options=settings,
             seed=unit.number,
         )
-        answers: list[Answer] = write([prompts[s].ids for s in segments], writing)
+        answers: list[Ids] = write([prompts[s].ids for s in segments], writing)
         for segment, answer in zip(segments, answers, strict=True):
-            kept = _up_to_stop(answer.ids, writing.stops, encoder)
+            kept = _up_to_stop(answer, writing.stops, encoder)
             prompt = prompts[segment]
             pair = [encoder.written(prompt.ids, kept, prompt.cut)] if len(kept) else []
             found.pairs[segment] = pair
-            if answer.scores is not None:
-                tokens = len(prompt.ids) + len(answer.ids)
-                found.scored[segment] = Scored(answer.scores.first(len(kept)), tokens)
 
 
 def _settings(request: EvalRequest) -> dict[str, Any]:
