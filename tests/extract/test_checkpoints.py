@@ -249,14 +249,3 @@ def test_what_a_library_forgot_of_bos_is_put_back(
     assert mended("ab").input_ids == ([0, 4] if says else [4])
 
 
-def test_a_conversion_of_an_earlier_version_is_repeated(
-    workspace: Workspace, gguf: Callable[[bool | None], ModelSpec]
-) -> None:
-    spec = gguf(True)
-    folder = find_checkpoint(spec, workspace, "tiny").folder
-    stated = folder / "conversion.json"
-    assert json.loads(stated.read_text()) == {"add_bos_token": True, "weights": "complete"}
-    stated.unlink()
-    (folder / "left").touch()
-    assert find_checkpoint(spec, workspace, "tiny").folder == folder
-    assert stated.is_file() and not (folder / "left").exists()

@@ -235,7 +235,7 @@ def test_a_gguf_file_is_converted_only_if_it_is_whole(
 ) -> None:
     spec = _gguf(tmp_path, **options)
     if not words:
-        assert (find_checkpoint(spec, workspace, "tiny").folder / "conversion.json").is_file()
+        assert (find_checkpoint(spec, workspace, "tiny").folder / "config.json").is_file()
         return
     with pytest.raises(TokenmartError, match=words):
         find_checkpoint(spec, workspace, "tiny")

@@ -122,11 +122,3 @@ def test_a_probe_and_a_backend_of_the_users_own(
     assert refused.returncode == 1 and "last_tokens" in refused.stdout, refused.stdout
     tokenmart(None, "data", "gc", "--problem", "tiny", "--yes")
     assert file.is_file()
-
-
-def test_an_unknown_backend_is_named_with_those_there_are(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
-    done = tokenmart(None, "extract", "--problem", str(tiny_problem()), "--backend", "vlm")
-    assert done.returncode == 1
-    assert "--backend vlm: no such backend; there are: transformers" in done.stdout
