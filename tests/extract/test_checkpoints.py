@@ -247,5 +247,3 @@ def test_what_a_library_forgot_of_bos_is_put_back(
     forgetful.save_pretrained(workspace.root / "mended")
     mended = AutoTokenizer.from_pretrained(workspace.root / "mended")
     assert mended("ab").input_ids == ([0, 4] if says else [4])
-
-
