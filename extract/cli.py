@@ -47,6 +47,14 @@ LONGEST_CPU_HOURS = 12.0
     help="Attention implementation; by default the backend chooses.",
 )
 @click.option(
+    "--no-fused",
+    "fused",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="Use the model's own layers on a GPU, not the fused ones of liger-kernel.",
+)
+@click.option(
     "--workers",
     type=click.IntRange(1),
     help="Number of processes, each on one GPU or on a part of the CPU cores. Default: "

@@ -194,6 +194,7 @@ class Extraction:
                 cache_share=needed.cache / needed.weights if needed else 0.0,
                 sample=with_bos(first.ids, plan.tokenizer.bos),
                 top_k=max(condition.top_k for task in plan.tasks for condition in task.missing),
+                fused=self.selection.fused,
             )
         )
         write_model(plan, scorer.parameters)

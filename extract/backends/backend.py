@@ -73,6 +73,7 @@ class Loading:
         cache_share: bytes of KV cache that it needs for each byte of weights.
         sample: the first document's tokens, to check the model on; None where there is none.
         top_k: number of top-k tokens wanted for each position, at most the vocabulary.
+        fused: whether fused layers may replace the model's own.
     """
 
     spec: ModelSpec
@@ -84,6 +85,7 @@ class Loading:
     cache_share: float = 0.0
     sample: Ids | None = None
     top_k: int = 0
+    fused: bool = True
 
 
 class Scorer(Protocol):

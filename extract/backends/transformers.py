@@ -24,7 +24,9 @@ class Transformers(Backend):
         free_unused()
         try:
             model = load_model(loading)
-            return Engine(model, sample=loading.sample, check=False, top_k=loading.top_k)
+            return Engine(
+                model, sample=loading.sample, check=False, top_k=loading.top_k, fused=loading.fused
+            )
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise

@@ -34,6 +34,7 @@ class Selection:
     dtype: str
     attention: str | None = None
     backend: str = DEFAULT
+    fused: bool = True
     cut_here: bool = False
     force: bool = False
 
@@ -68,6 +69,7 @@ def select(
     attention: str | None = None,
     backend: str = DEFAULT,
     top_k: int | None = None,
+    fused: bool = True,
     force: bool = False,
 ) -> Selection:
     """Resolve the command line's words against the problem.
@@ -94,6 +96,7 @@ def select(
         dtype=dtype,
         attention=attention,
         backend=find_backend(backend).kind,
+        fused=fused,
         cut_here=max_tokens is not None and (in_file is None or max_tokens < in_file),
         force=force,
     )

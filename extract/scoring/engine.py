@@ -11,6 +11,7 @@ scored positions only.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from extract.backends.backend import Scored
 from extract.devices import free_bytes, free_unused
 from extract.failures import DeviceLostError, NonFiniteLogits
 from extract.models.loading import execution_device
-from extract.scoring import architectures, attention, layers, packing, self_check
+from extract.scoring import architectures, attention, fused_layers, layers, packing, self_check
 from extract.scoring.budgets import (
     CPU_BATCH_TOKENS,
     SUFFIX_TOKENS,
@@ -39,6 +40,9 @@ from extract.scoring.head import LogitTransform, VocabularyHead, to_host
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
 from warehouse.problem.models import ModelShape
+
+FUSED_ON = ("cuda",)
+"""Devices on which fused layers are used; for AMD's GPUs torch has the same name."""
 
 _OnDevice = tuple[Tensor, int]
 """A request's statistics where they were computed, and the backbone tokens spent on it."""
@@ -63,6 +67,7 @@ class Engine:
         sample: tokens of real text for `check`; fixed random ones without it.
         check: call `check` now.
         top_k: number of top-k tokens per position, at most the vocabulary.
+        fused: use fused layers where there are some: see `fused_layers`.
 
     Raises:
         TokenmartError: see `check`; or the model's forward does something after its head.
@@ -79,6 +84,7 @@ class Engine:
         sample: Ids | None = None,
         check: bool = True,
         top_k: int = 0,
+        fused: bool = True,
     ) -> None:
         self.model = model
         self.backbone = architectures.backbone(model)
@@ -98,6 +104,10 @@ class Engine:
         text = self._ids(self_check.check_text(sample, head.out_features))
         with attention.fused_kernels(self.device), self_check.supported(model):
             self._reference = self_check.own_forward(self.model, text, transform)
+        # after the reference, which is of the model's own layers
+        on_gpu = self.device.type in FUSED_ON
+        self._fused = fused_layers.fuse_layers(model) if fused and on_gpu else None
+        self._refused_layers = ""
         self.head = VocabularyHead(head, transform, top_k=top_k)
         shape = ModelShape.of_config(self.config.to_dict())
         self.cache_bytes = cache_bytes_per_token(shape, self.dtype.itemsize) if shape else 0
@@ -139,12 +149,13 @@ class Engine:
 
     @property
     def attention(self) -> str:
-        """Implementation and kernel, such as `sdpa/flash`, and why no better one."""
+        """Implementation and kernel, such as `sdpa/flash`, and why no better one; fused layers."""
         kernels = self.attempts.kernels
         if kernels not in self._described:
             described = attention.describe(self.config, self.device, self.dtype, kernels)
             self._described[kernels] = described
-        return "; ".join(filter(None, [self._described[kernels], self.attempts.refused]))
+        layers = self._fused.name if self._fused else self._refused_layers
+        return "; ".join(filter(None, [self._described[kernels], self.attempts.refused, layers]))
 
     @property
     def share_prefixes(self) -> bool:
@@ -169,7 +180,8 @@ class Engine:
         if self.device.type == "cuda" and self.share_prefixes and len(self.devices) == 1:
             refuse_large_caches(asked, self.cache_bytes, free_bytes(self.device))
         longest = max((max(r.length, len(r.prefix)) for r in asked), default=0)
-        scores = self.attempts.run(lambda: self._score_all(asked), longest)
+        with self._layers():
+            scores = self.attempts.run(lambda: self._score_all(asked), longest)
         if not all(np.isfinite(each.scores.logprob).all() for each in scores):
             raise NonFiniteLogits
         by_key = dict(zip(distinct, scores, strict=True))
@@ -179,6 +191,9 @@ class Engine:
             # the first of equal requests is charged with the tokens
             by_key[request.key] = Scored(each.scores, 0)
         return found
+
+    def _layers(self) -> AbstractContextManager[None]:
+        return self._fused.in_place() if self._fused else nullcontext()
 
     def _score_all(self, requests: Sequence[Request]) -> list[Scored]:
         found = self._score(requests)
@@ -352,7 +367,7 @@ class Engine:
     def generate(self, contexts: Sequence[Ids], writing: Writing) -> list[Ids]:
         """Text generated after each context; see `extract.scoring.generation`."""
         kernels = attention.fused_kernels(self.device, self.attempts.kernels)
-        with kernels, attention.with_masks(self.config):
+        with kernels, attention.with_masks(self.config), self._layers():
             return generate(self.model, contexts, writing, self.budgets.batch_tokens)
 
     def check(self) -> None:
@@ -362,7 +377,13 @@ class Engine:
         except DeviceLostError:
             raise
         except TokenmartError as error:
-            if attention.without_cudnn(self.attempts.kernels) == self.attempts.kernels:
+            reason = error.format_message()
+            if attention.without_cudnn(self.attempts.kernels) != self.attempts.kernels:
+                self.attempts.refuse_cudnn(reason)
+            elif self._fused:
+                self._refused_layers = f"{self._fused.name} refused: {reason[:100]}"
+                self._fused.remove()
+                self._fused = None
+            else:
                 raise
-            self.attempts.refuse_cudnn(error.format_message())
-            self.prefixes = self_check.check_paths(self, self._reference)
+            self.check()
