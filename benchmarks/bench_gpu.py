@@ -22,7 +22,8 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
 from gpu_correctness import correctness  # noqa: E402
-from gpu_memory import memory, models  # noqa: E402
+from gpu_extraction import extraction  # noqa: E402
+from gpu_memory import memory  # noqa: E402
 from gpu_results import section  # noqa: E402
 from gpu_speed import speed  # noqa: E402
 from gpu_subjects import random_subject, sizes  # noqa: E402
@@ -70,9 +71,10 @@ def main(
     same model: the reference is float32; in float32 ours must be far nearer to it than plain
     half precision is, in half precision as near; the effect of other tokens in the context is shown
     as well, which is the size of a wrong mask's error. `memory` takes half of the memory away while
-    windows are scored. `models` extracts with two models one after the other and looks whether the
-    first one's memory came back. `speed` times each probe at 8,192 and 32,768 tokens beside plain
-    forwards, the LongPPL procedure and lm-evaluation-harness, with the same dtype and attention.
+    windows are scored. `extraction` runs a whole extraction with two models from local files, says
+    how long the GPU waits before and between them, and looks whether their memory came back.
+    `speed` times each probe at 8,192 and 32,768 tokens beside plain forwards, the LongPPL
+    procedure and lm-evaluation-harness, with the same dtype and attention.
 
     The share of the peak counts 2 FLOPs per weight and token and those of attention, over the
     data sheet's dense half-precision figure. Memory is what the plan of `tokenmart extract`
@@ -83,7 +85,7 @@ def main(
 
     \b
     python benchmarks/bench_gpu.py --out bench_gpu.json
-    python benchmarks/bench_gpu.py --part speed
+    python benchmarks/bench_gpu.py --part extraction --minutes 6
     """
     started = time.monotonic()
     from transformers.utils import logging
@@ -123,7 +125,7 @@ def main(
     first, *others = subjects
     bench.run("correctness", lambda: correctness(bench, first))
     bench.run("memory", lambda: memory(bench, first))
-    bench.run("models", lambda: models(bench, first))
+    bench.run("extraction", lambda: extraction(bench, subjects))
     for subject in subjects:
         for count in size.lengths:
             bench.run("speed", partial(speed, bench, subject, count))

@@ -56,7 +56,7 @@ def section(record: dict[str, Any]) -> str:
             map(cells, timed(rows)),
         ),
         "",
-        *(sentence(row) for row in rows if row["part"] in ("memory", "models")),
+        *(sentence(row) for row in rows if row["part"] in ("memory", "extraction")),
     ]
     return marked(BLOCK, lines)
 

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 import click
 
-Part = Literal["correctness", "speed", "memory", "models"]
-PARTS: tuple[Part, ...] = ("correctness", "speed", "memory", "models")
+Part = Literal["correctness", "speed", "memory", "extraction"]
+PARTS: tuple[Part, ...] = ("correctness", "speed", "memory", "extraction")
 
 
 @dataclass(frozen=True)

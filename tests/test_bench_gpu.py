@@ -38,7 +38,7 @@ def run(bench_gpu: Any, out: Path, *arguments: str) -> tuple[Any, dict[str, Any]
 def test_every_part_of_one_process_runs_and_finds_nothing_wrong(
     bench_gpu: Any, gpu_correctness: Any, tmp_path: Path
 ) -> None:
-    parts = ("correctness", "memory", "models", "speed")
+    parts = ("correctness", "memory", "extraction", "speed")
     asked = [word for part in parts for word in ("--part", part)]
     done, found = run(bench_gpu, tmp_path / "found.json", *asked)
     assert done.exit_code == 0, done.output
@@ -53,6 +53,13 @@ def test_every_part_of_one_process_runs_and_finds_nothing_wrong(
         ours = nats["random/tiny", f"{probe}, ours", "float32"]
         changed = nats["random/tiny", f"{probe}, {gpu_correctness.CHANGED}", "float32"]
         assert ours["largest_nats"] < 1e-4 < 0.05 < changed["mean_nats"]
+
+
+def test_waits_of_the_gpu_are_those_between_spans(bench_gpu: Any) -> None:
+    spans = [("a", 10.0, 14.0), ("a", 15.0, 18.0), ("b", 20.5, 21.0), ("b", 21.0, 22.5)]
+    first, second = sys.modules["gpu_extraction"].rows_of(spans, 3.0, "bfloat16", 96)
+    assert (first.model, first.seconds, second.model, second.seconds) == ("a", 7.0, "b", 2.5)
+    assert "88% of 8.0 s, and 1.0 s" in first.note and "100% of 2.0 s, and 0.0 s" in second.note
 
 
 def test_a_wrong_engine_is_reported(
