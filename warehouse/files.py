@@ -7,9 +7,12 @@ import hashlib
 import json
 import math
 import os
+import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import click
@@ -24,6 +27,11 @@ _OF_THE_MACHINE = {
     errno.EISDIR, errno.EEXIST, errno.ENOTDIR, errno.EPIPE,
 }  # fmt: skip
 """Causes that a user can correct: the disk, permissions, names."""
+
+
+HASHING_THREADS = 4
+_REMEMBERING = threading.Lock()
+"""Held while a hash is added to the cache's memory by one of several threads."""
 
 
 def sha256_file(path: Path, size: float = math.inf) -> str:
@@ -47,14 +55,19 @@ def cached(key: str, compute: Callable[[], str], workspace: Workspace) -> str:
         StorageError: the cache can't be written.
     """
     memory = workspace.cache / "hashes.json"
-    try:
-        known: dict[str, str] = json.loads(memory.read_bytes())
-    except (FileNotFoundError, ValueError, RecursionError):
-        known = {}
-    if key not in known:
-        known[key] = compute()
-        write_whole(memory, json.dumps(known, indent=1))
-    return known[key]
+
+    def known() -> dict[str, str]:
+        try:
+            return dict(json.loads(memory.read_bytes()))
+        except (FileNotFoundError, ValueError, TypeError, RecursionError):
+            return {}
+
+    found = known().get(key)
+    if found is None:
+        found = compute()
+        with _REMEMBERING:
+            write_whole(memory, json.dumps({**known(), key: found}, indent=1))
+    return found
 
 
 def file_stamp(path: Path) -> str:
@@ -81,10 +94,16 @@ def cached_sha256(path: Path, workspace: Workspace) -> str:
 
 
 def files_sha256(paths: Iterable[Path], workspace: Workspace) -> str:
-    """One sha256 of several files, of their names and contents, in the order given."""
+    """One sha256 of several files, of their names and contents, in the order given.
+
+    The shards of a checkpoint are hashed side by side.
+    """
+    files = list(paths)
     digest = hashlib.sha256()
-    for path in paths:
-        digest.update(f"{path.name}:{cached_sha256(path, workspace)}\n".encode())
+    with ThreadPoolExecutor(HASHING_THREADS) as pool:
+        hashes = pool.map(partial(cached_sha256, workspace=workspace), files)
+        for path, own in zip(files, hashes, strict=True):
+            digest.update(f"{path.name}:{own}\n".encode())
     return digest.hexdigest()
 
 

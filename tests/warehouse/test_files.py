@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from warehouse import files
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import (
     cached_sha256,
@@ -176,3 +178,19 @@ def test_a_changed_file_of_equal_size_and_time_has_another_hash(workspace: Works
     os.utime(path.parent / "next", ns=(before.st_atime_ns, before.st_mtime_ns))
     (path.parent / "next").replace(path)
     assert cached_sha256(path, workspace) == sha256_file(path)
+
+
+def test_files_hashed_side_by_side_are_read_once(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [tmp_path / f"{number}.safetensors" for number in range(12)]
+    for number, path in enumerate(paths):
+        path.write_bytes(bytes([number]) * 1000)
+    read: list[Path] = []
+    real = sha256_file
+    monkeypatch.setattr(files, "sha256_file", lambda path: read.append(path) or real(path))
+    lines = "".join(f"{path.name}:{real(path)}\n" for path in paths)
+    expected = hashlib.sha256(lines.encode()).hexdigest()
+    assert files.files_sha256(paths, workspace) == expected
+    assert files.files_sha256(paths, workspace) == expected
+    assert sorted(read) == sorted(paths)
