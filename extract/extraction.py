@@ -96,8 +96,13 @@ class Extraction:
             StorageError: nothing more can be stored; what was finished is kept.
             DeviceLostError: the GPU failed.
         """
-        for spec in self.selection.models:
-            self._run_spec(spec)
+        try:
+            for spec in self.selection.models:
+                self._run_spec(spec)
+        except Exception:
+            # not after an interrupt, which would wait for a download
+            self.plans.close()
+            raise
         return self.outcome
 
     def _run_spec(self, spec: ModelSpec) -> None:
