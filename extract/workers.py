@@ -105,9 +105,10 @@ def worker_arguments(command: click.Command, values: Mapping[str, Any]) -> list[
     arguments = [command.name or ""]
     for parameter in command.params:
         value = values.get(parameter.name or "")
-        if parameter.name in OWN_TO_PARENT or value in (None, False, ()):
+        given = value not in (None, ()) and value != parameter.default
+        if parameter.name in OWN_TO_PARENT or not given:
             continue
-        if value is True:
+        if isinstance(value, bool):
             arguments.append(parameter.opts[0])
         else:
             for each in value if isinstance(value, tuple) else (value,):

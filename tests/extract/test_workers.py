@@ -68,9 +68,10 @@ def test_only_auto_leaves_the_decision_to_us() -> None:
         assert sharing_of(nothing, device, device, 3) == Sharing(3)
 
 
-def test_a_worker_gets_the_options_of_its_parent() -> None:
+@pytest.mark.parametrize("flags", [[], ["--force"], ["--no-fused"]])
+def test_a_worker_gets_the_options_of_its_parent(flags: list[str]) -> None:
     given = ["--problem", "a b.yml", "--model", "x", "--model", "y", "--workers", "3"]
-    given += ["--max-tokens", "99", "--force"]
+    given += ["--max-tokens", "99", *flags]
     with cli.extract.make_context("extract", given) as context:
         arguments = workers.worker_arguments(context.command, context.params)
     with cli.extract.make_context("extract", arguments[1:]) as again:
