@@ -173,28 +173,13 @@ def family_notes(connection: duckdb.DuckDBPyConnection, scores: str) -> tuple[st
         connection: with the table.
         scores: name of a table with the columns of `BENCHMARK_SCORES`.
     """
-    ((others, recipes),) = connection.execute(
+    ((taken,),) = connection.execute(
         f"""
-        with runs as (
-            select distinct full_id, family, recipe
-            from {scores}
-        ),
-
-        recipes as (
-            select recipe
-            from runs
-            where recipe is not null
-            group by recipe
-            having count(*) > 1
-        )
-
-        select
-            count(*) filter (where family is distinct from recipe),
-            (select count(*) from recipes)
-        from runs
+        select bool_and(coalesce(family = recipe, false)) and count(*) > count(distinct recipe)
+        from (select distinct full_id, family, recipe from {scores})
         """
     ).fetchall()
-    if others or not recipes:
+    if not taken:
         return ()
     return (
         "family: the family of each run is its recipe, as it is where the column 'family' is "
