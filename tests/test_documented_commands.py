@@ -103,14 +103,10 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         "the metric that the page writes: tests/dbt_project/test_write_a_metric.py",
     ),
     "data gc --yes": ("data gc", "would remove what later commands read"),
-    "e2lm collect --problem mine --out scores.csv": (
-        None,
-        "needs evaluated models; plugins/benchmarks/tests/test_evaluated_scores.py",
-    ),
     "e2lm curate --items item_scores.parquet --task-items element_symbols/items.jsonl "
     "--chosen-items shorter/items.jsonl": (
         None,
-        "needs scores of items; plugins/benchmarks/tests/test_evaluated_scores.py",
+        "needs scores of items; plugins/benchmarks/tests/e2lm/test_curation.py",
     ),
     **dict.fromkeys(
         (

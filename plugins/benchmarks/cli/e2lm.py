@@ -85,12 +85,8 @@ def score(
         click.echo(f"written {out} ({counted(len(found.entries), 'model')})", err=as_json)
 
 
-@e2lm.command(short_help="Convert result files of the harness, or evaluations, to a table.")
-@click.argument("results", nargs=-1, type=FILE)
-@click.option(
-    "--problem",
-    help="Use the scores that `tokenmart eval` measured for this problem, instead of RESULTS.",
-)
+@e2lm.command(short_help="Convert result files of the harness to a table.")
+@click.argument("results", nargs=-1, required=True, type=FILE)
 @click.option(
     "--out",
     type=FILE,
@@ -111,7 +107,6 @@ def score(
 @FORCE_OTHER
 def collect(
     results: tuple[Path, ...],
-    problem: str | None,
     out: Path,
     metric: str | None,
     directions: tuple[str, ...],
@@ -119,10 +114,8 @@ def collect(
 ) -> None:
     """Convert result files of lm-evaluation-harness to a table.
 
-    RESULTS are files or folders with results_….json, one per checkpoint. With --problem, the table
-    has the scores that `tokenmart eval` measured, after `tokenmart dbt run --select
-    tag:benchmarks`. A problem of kind table reads the table; `tokenmart e2lm score` also needs the
-    tokens of every checkpoint.
+    RESULTS are files or folders with results_….json, one per checkpoint. A problem of kind table
+    reads the table; `tokenmart e2lm score` also needs the tokens of every checkpoint.
 
     Which model, step, tokens and parameters each checkpoint has stands in a second table, next to
     --out (scores.names.csv): correct it and run the same command again.
@@ -130,24 +123,20 @@ def collect(
     \b
     tokenmart e2lm collect results --out scores.csv
     tokenmart e2lm collect results --metric acc --out acc.csv
-    tokenmart e2lm collect --problem mine --out scores.csv
     """
     from plugins.benchmarks.refusal import unknown
     from plugins.benchmarks.scores.checkpoints import checkpoints
     from plugins.benchmarks.scores.collected import as_csv
-    from plugins.benchmarks.scores.evaluated_scores import evaluated_scores
     from plugins.benchmarks.scores.harness_results import read_results
 
-    if bool(results) == (problem is not None):
-        raise click.UsageError("give either RESULTS or --problem")
     better = {}
     for given in directions:
         named, _, direction = given.rpartition("=")
         if not named or direction not in ("higher", "lower"):
             raise click.UsageError(f"--direction {given}: expected METRIC=higher or METRIC=lower")
         better[named] = direction
-    workspace = workspace_for(out, force, b"model,step,")
-    found = read_results(results) if problem is None else evaluated_scores(problem, workspace)
+    workspace_for(out, force, b"model,step,")
+    found = read_results(results)
     known = {score.metric for score in found.scores}
     known |= {name.partition(",")[0] for name in known}
     for name in better.keys() - known:

@@ -1,4 +1,4 @@
-"""Scores of checkpoints from several files or from `tokenmart eval`, as a plain table."""
+"""Scores of checkpoints from several files, as a plain table."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Score:
     direction: str | None
     value: float
     stderr: float | None
-    parameters: int | None = None
-    file: Path = Path()
-    date: float = 0.0
-    limit: float = 0.0
-    version: str = ""
-    weights: str = ""
+    parameters: int | None
+    file: Path
+    date: float
+    limit: float
+    version: str
+    weights: str
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import duckdb
@@ -156,3 +157,28 @@ def test_runs_that_are_averaged_are_named(tmp_path: Path) -> None:
     assert notes("a,1b,x,web", "b,1b,x,science") == ()
     (note,) = notes("a,1b,x,web", "b,1b,x,science", "c,1b,x,science")
     assert "2 science" in note and "1 web" in note
+
+
+def test_the_query_on_measured_scores_writes_a_table(tmp_path: Path) -> None:
+    """The query of the tutorial, on rows as `eval_metrics` has them."""
+    page = Path(__file__).parents[3] / "docs/tutorials/benchmarks_over_training.md"
+    (query,) = re.findall(r'--out eval_scores\.csv "(.*?)"', page.read_text("utf-8"), re.DOTALL)
+    with duckdb.connect() as connection:
+        connection.execute(
+            """
+            create table eval_metrics as select * from (values
+                ('runs', 'org--m-step1000', 'qa-0shot', 'all', 'acc', 0.25, 0.1),
+                ('runs', 'org--m-step2000', 'qa-0shot', 'all', 'acc', 0.5, 0.1),
+                ('runs', 'org--m-step3000', 'qa-0shot', 'all', 'acc', null, null),
+                ('runs', 'org--m-step2000', 'qa-0shot', 'length', 'acc', 0.9, 0.1),
+                ('other', 'org--m-step2000', 'qa-0shot', 'all', 'acc', 0.9, 0.1)
+            ) t(problem, model_id, condition, part, metric, value, stderr)
+            """
+        )
+        connection.sql(query).write_csv(str(tmp_path / "scores.csv"))
+    columns = ("full_id", "step", "benchmark", "metric", "direction", "score", "stderr")
+    rows = read_scores(tmp_path / "scores.csv").select(columns).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [
+        ("org--m", 1000, "qa-0shot", "acc", "higher", 0.25, 0.1),
+        ("org--m", 2000, "qa-0shot", "acc", "higher", 0.5, 0.1),
+    ]

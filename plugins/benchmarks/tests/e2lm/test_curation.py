@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from plugins.benchmarks.items.chosen_lines import chosen_lines
 from plugins.benchmarks.items.curation import Choice, compare_methods, limit_note
 from plugins.benchmarks.items.curation import curate as choose
 from plugins.benchmarks.items.item_scores import ItemScores, read_items
@@ -312,3 +313,13 @@ def test_steps_and_tokens_have_one_order(tmp_path: Path) -> None:
     rows = [["m", 10 - at, at, f"q{item}", 1] for at in range(3) for item in range(4)]
     path = write(tmp_path / "x.csv", rows, ("model", "tokens", "step", "item", "score"))
     assert code_of(path) == ("order", f"{path}: row 5")
+
+
+def test_chosen_items_keep_their_lines_and_order(tmp_path: Path) -> None:
+    path = tmp_path / "items.jsonl"
+    path.write_bytes("\ufeff".encode() + b'{"q": "a\\u2028"}\r\n\n{"q": "b"}\r\n{"q":  "c"}')
+    assert chosen_lines(path, ["2", 0]) == '{"q": "a\\u2028"}\n{"q":  "c"}\n'
+    for item in (3, "task/1", "-1", "٣"):
+        with pytest.raises(TokenmartError) as caught:
+            chosen_lines(path, [item])
+        assert (caught.value.code, caught.value.where) == ("no-line", str(path))
