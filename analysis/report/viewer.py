@@ -176,8 +176,7 @@ def load_view(
             )
         end = len(text) if characters is None else min(len(text), start + characters)
         readings = tuple(
-            _reading(connection, problem.name, model, doc_id, start, end, condition)
-            for model in chosen
+            _reading(connection, problem, model, doc_id, start, end, condition) for model in chosen
         )
     if characters is None:
         end = max(segment.end for reading in readings for segment in reading.segments)
@@ -267,14 +266,14 @@ def _document(
 
 def _reading(
     connection: duckdb.DuckDBPyConnection,
-    problem: str,
+    problem: Problem,
     model: ModelSpec,
     doc_id: int,
     start: int,
     end: int,
     condition: str | None,
 ) -> Reading:
-    of_model = {"problem": problem, "model": model.model_id, "document": doc_id}
+    of_model = {"problem": problem.name, "model": model.model_id, "document": doc_id}
     rows = connection.execute(
         "select char_start, char_end, logprob, entropy, rank, position from tokens"
         " where problem = $problem and model_id = $model and doc_id = $document"
@@ -286,7 +285,7 @@ def _reading(
     if not rows:
         raise TokenmartError(
             f"{model.full_id}: nothing extracted for document {doc_id} in characters {start} to "
-            f"{end}; run `tokenmart extract --problem {problem} --model {model.full_id}`",
+            f"{end}; run `tokenmart extract --problem {problem.asked} --model {model.full_id}`",
             code="nothing-extracted",
             where=f"{model.full_id}, document {doc_id}",
         )
@@ -297,7 +296,7 @@ def _reading(
         " and doc_id = $document and condition_kind = 'full' and status = 'done'",
         of_model,
     ).fetchall()
-    gain_condition, gains = _gains(connection, problem, model.model_id, doc_id, condition)
+    gain_condition, gains = _gains(connection, problem.name, model.model_id, doc_id, condition)
     segments = merge(
         Segment(first, last, logprob, entropy, rank, gain, 1, position, gain is not None)
         for first, last, logprob, entropy, rank, position in rows

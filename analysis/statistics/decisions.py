@@ -14,7 +14,7 @@ costs one model.
 metrics stay as they are, and T with its design effects is computed again: max_k T_k of each draw.
 No law of large n is used; ties of metrics and target stay. The laws that are drawn from:
 
-* models in random order, as if each stood alone;
+* models in random order, as if each stood alone (up to `EXACT_MODELS`, in every order);
 * for every grouping, normal columns in which the groups share 50% or 90% of the variance; families
   and series together share 45% each;
 * within families also: whole series in random order, among those of as many models in their family.
@@ -41,6 +41,7 @@ import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import permutations
 from typing import Literal
 
 import numpy as np
@@ -58,6 +59,10 @@ DRAWS = 2000
 
 LEAST_COVERAGE = 0.5
 """Share of the models that a metric must have a value for; else it isn't tested, nor counted."""
+
+EXACT_MODELS = 7
+"""Models up to which all orders are drawn, as often each: a sample could have too few that reach a
+correlation of which there are few values."""
 
 SHARES = (0.5, 0.9)
 """Of the variance between groups, under which the null distribution is drawn."""
@@ -131,12 +136,14 @@ class Decisions:
 
     overall: over all models; within: of the ranks less their family means.
     complete: `[K]`, whether a metric has a value for every model.
+    constant: `[K]`, whether it has one, the same for every model.
     orders: of whole series and families that are equally likely under the null.
     """
 
     overall: Branch
     within: Branch
     complete: Flags
+    constant: Flags
     constant_target: bool
     orders: int
     level: float
@@ -166,10 +173,12 @@ class Decisions:
         """What is concluded about a metric."""
         if self.constant_target:
             return "constant-target"
+        if self.constant[metric]:
+            return "constant"
         if self.too_few:
             return "too-few"
         if not self.overall.tested[metric]:
-            return "constant" if self.complete[metric] else "missing-models"
+            return "missing-models"
         if self.evidence(metric):
             return "tracks" if self.complete[metric] else "missing-models"
         interval = self.overall.interval(metric)
@@ -200,6 +209,9 @@ def decide(
         draws: of each law.
     """
     draws = max(draws, math.ceil(20.0 / level))
+    if target.size <= EXACT_MODELS:
+        every_order = math.factorial(target.size)
+        draws = every_order * math.ceil(draws / every_order)
     keep = np.isfinite(metrics)
     every = partitions([families, *groupings])
     series = list(zip(families, groupings[0] if groupings else range(target.size), strict=True))
@@ -214,6 +226,7 @@ def decide(
         if inside.max(initial=-1) + 1 < alone.size
         else _untested(len(metrics)),
         complete=np.asarray(keep.all(axis=1)),
+        constant=np.asarray(keep.all(axis=1) & (metrics == metrics[:, :1]).all(axis=1)),
         constant_target=not target.size or bool(np.ptp(target) == 0),
         orders=orders(families, series),
         level=level,
@@ -245,6 +258,10 @@ def _laws(target: Floats, groupings: Sequence[Indices], draws: int, seed: int) -
                for s in SHARES]  # fmt: skip
     if len(groupings) > 1:
         shares.append([0.45, 0.45, *[0.0] * (len(groupings) - 2)])
+    if target.size <= EXACT_MODELS:
+        every = np.array(list(permutations(target)))
+        yield np.tile(every, (draws // len(every), 1))
+        shares = shares[1:]
     for law in shares:
         values = math.sqrt(1.0 - sum(law)) * generator.normal(size=(draws, target.size))
         for share, groups in zip(law, groupings, strict=True):

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-
-import numpy as np
 
 from extract.devices import card_of, device_name, resolve_dtype, sustained_rate
 from extract.planning.memory import (
@@ -23,15 +19,14 @@ from extract.planning.memory import (
 from extract.planning.selection import Selection
 from extract.scoring.budgets import SUFFIX_TOKENS
 from warehouse.errors import TokenmartError
-from warehouse.probes.request import Condition, Reading
+from warehouse.probes.planned import planned_reading
+from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.tables import documents_path
 from warehouse.sources.documents import BYTES_PER_TOKEN, TextSize
 from warehouse.store.parquet_files import read_table
 from warehouse.terminal import counted
 
-CHARACTERS_PER_TOKEN = 4
-"""Of the made-up text that a plan uses in place of a document."""
 BYTES_PER_ROW = 10
 BYTES_PER_CHOICE = 6
 CPU_FLOPS_PER_CORE = {"float32": 6e10, "bfloat16": 1.2e11, "float16": 2e10}
@@ -101,36 +96,6 @@ def work_of(tokens_per_document: Sequence[int], selected: Sequence[Condition]) -
     return Work(tokens, rows, pairs, choices, unscored)
 
 
-_LETTERS = string.ascii_letters + string.digits
-_SENTENCE_WORDS = 25
-
-
-@lru_cache(maxsize=1)
-def _made_up_text(words: int) -> str:
-    """Words of CHARACTERS_PER_TOKEN characters, no two alike, in sentences."""
-    count = len(_LETTERS)
-    return "".join(
-        f" {_LETTERS[n // count**2 % count]}{_LETTERS[n // count % count]}"
-        + ("." if (n + 1) % _SENTENCE_WORDS == 0 else _LETTERS[n % count])
-        for n in range(words)
-    )
-
-
-def planned_reading(tokens: int, longest: int | None = None) -> Reading:
-    """A document of the given number of tokens, each a word, and another one of the same length.
-
-    Args:
-        tokens: its length.
-        longest: that of the longest that is asked for, so that one text serves all.
-    """
-    text = _made_up_text(max(tokens, longest or 0))
-    ids = np.arange(tokens, dtype=np.int32)
-    starts, ends = CHARACTERS_PER_TOKEN * ids, CHARACTERS_PER_TOKEN * (ids + 1)
-    part = text[: CHARACTERS_PER_TOKEN * tokens]
-    foreign = Reading(ids + np.int32(tokens), starts, ends, part, None)
-    return Reading(ids, starts, ends, part, None, foreign)
-
-
 def estimate(work: Work, size: ModelSize | None, *, dtype: str, device: str) -> Cost:
     """Cost of the work with one model; several GPUs are counted as one.
 
@@ -198,6 +163,19 @@ def document_lengths(selection: Selection) -> tuple[list[int], str]:
             f"{BYTES_PER_TOKEN} bytes of UTF-8 a token"
         )
     return [min(n, limit) if limit else n for n in lengths], origin
+
+
+def document_names(selection: Selection) -> list[str]:
+    """Names of the documents of `document_lengths`; none of texts that are not here."""
+    problem = selection.problem
+    folders = problem.folders(selection.workspace)
+    path = documents_path(problem, selection.workspace)
+    names: list[str] = []
+    if problem.documents.sizes(folders) is not None:
+        names = [document.name for document in problem.documents.read(folders)]
+    elif path.is_file():
+        names = read_table(path, ["name"])["name"].to_pylist()
+    return names[: selection.documents]
 
 
 def planned_memory(

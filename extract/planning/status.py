@@ -10,11 +10,13 @@ import pyarrow.parquet as pq
 from extract.failures import Failure, summary
 from extract.planning.cost import document_lengths, planned_memory
 from extract.planning.selection import Selection
+from warehouse.probes.planned import too_short
 from warehouse.probes.request import Condition
 from warehouse.problem.required_files import notices, scored_models
 from warehouse.problem.spec import RecallTarget
 from warehouse.problem.tables import documents_path
 from warehouse.problem.unit_states import Unit, needed_units, unit_states
+from warehouse.store.parquet_files import read_table
 from warehouse.store.token_files import published_path
 from warehouse.terminal import Column, counted, listed
 
@@ -30,7 +32,8 @@ def status_rows(selection: Selection) -> list[dict[str, Any]]:
     Units of another text, or of a probe with other parameters, are `outdated` and in no other
     number. Of models on request, only those that were begun are listed. `over_limit` counts
     documents beyond the model's context, `cut` those of which the model read a part: `tokens_read`
-    of `tokens_whole`, both of all documents that are done; `reasons` are those of failed units.
+    of `tokens_whole`, both of all documents that are done; `reasons` are those of failed units,
+    `without_rows` the tokens of documents of which the condition scored nothing.
 
     `peak_bytes` is the largest measured so far (None before), `predicted_peak_bytes` the plan's
     (None where the model's size is not known). `attention` and `prefixes` are what was used.
@@ -71,6 +74,7 @@ def status_rows(selection: Selection) -> list[dict[str, Any]]:
                     "tokens_whole": sum(unit.document_tokens_total for unit in done),
                     "reasons": sorted({unit.why for unit in mine if unit.state == "failed"}),
                     "on_request": spec.on_request,
+                    "without_rows": {u.doc_id: u.document_tokens for u in done if not u.rows},
                     "documents": expected,
                     "rows": sum(unit.rows for unit in done),
                     "tokens_processed": sum(unit.tokens_processed for unit in done),
@@ -143,6 +147,22 @@ def unscored_lines(
     return lines
 
 
+def short_documents(selection: Selection, rows: Rows) -> list[str]:
+    """Documents of which conditions scored nothing that scored some of others."""
+    tokens: dict[int, int] = {}
+    for row in rows:
+        for number, read in row["without_rows"].items() if row["rows"] else ():
+            tokens[number] = max(read, tokens.get(number, 0))
+    if not tokens:
+        return []
+    path = documents_path(selection.problem, selection.workspace)
+    names = read_table(path, ["name"])["name"].to_pylist()
+    scoring = {row["condition"] for row in rows if row["rows"]}
+    conditions = [each for each in selection.conditions if each.name in scoring]
+    documents = [(names[number], read) for number, read in sorted(tokens.items())]
+    return too_short(documents, conditions, about="")
+
+
 def without_rows(rows: Rows) -> dict[str, list[str]]:
     """Condition → models that have extracted it without a row."""
     found: dict[str, list[str]] = {}
@@ -209,6 +229,7 @@ def status_notes(selection: Selection, rows: Rows) -> list[str]:
     return [
         *(f"failed: {line}" for line in summary(failures)),
         *(f"{line}." for line in unscored_lines(without_rows(rows), selection.conditions)),
+        *(f"{line}." for line in short_documents(selection, rows)),
         *(f"Cut: {line}." for line in cut_lines(rows)),
         *([f"Documents over the model's context: {counts}."] if counts else []),
         *([f"{counted(outdated, 'unit')} of other texts or parameters."] if outdated else []),

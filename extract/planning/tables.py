@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from extract.devices import resolve_dtype
@@ -11,6 +11,7 @@ from extract.planning.cost import (
     Work,
     assumed_speed,
     document_lengths,
+    document_names,
     estimate,
     planned_lengths,
     planned_memory,
@@ -19,6 +20,7 @@ from extract.planning.cost import (
 from extract.planning.memory import Footprint, available_memory, model_size
 from extract.planning.selection import Selection, planned_units
 from extract.planning.status import UNKNOWN, unscored_lines
+from warehouse.probes.planned import too_short
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.required_files import downloads_text, notices, required_files
 from warehouse.problem.tables import documents_changed
@@ -120,6 +122,7 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
         f"an assumed {' or '.join(sorted(speeds))}.",
         *([CHANGED] if documents_changed(problem, workspace) else []),
         *(f"By this estimate {line}." for line in unscored_lines(unscored, selection.conditions)),
+        *_too_short(selection, lengths, unscored),
         *_too_long(lengths, selection),
         *(f"Not here: {m.spec.full_id}: {m.to_place}." for m in models if m.to_place),
         *_unknown_sizes(models),
@@ -132,6 +135,15 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
         f"{counted(len(selection.conditions), 'condition')} × {counted(len(lengths), 'document')}"
     )
     return Plan(title, tuple(models), notes)
+
+
+def _too_short(
+    selection: Selection, lengths: Sequence[int], unscored: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """Documents that are too short for conditions that score something of others."""
+    conditions = [each for each in selection.conditions if each.name not in unscored]
+    names = document_names(selection)
+    return [f"{line}." for line in too_short(zip(names, lengths, strict=False), conditions)]
 
 
 def _too_long(lengths: Sequence[int], selection: Selection) -> list[str]:

@@ -16,12 +16,13 @@ from tiny_requests import load
 from tiny_runs import ok, one_line_error, run
 
 from extract.extraction import scoring_groups
-from extract.planning.cost import planned_reading, work_of
+from extract.planning.cost import work_of
 from extract.scoring.engine import Engine
 from warehouse.maintenance.check import check_store
 from warehouse.paths import Workspace
 from warehouse.probes.context import CopyProbe, FarProbe, HalvesProbe, LadderProbe
 from warehouse.probes.lookup import NeedleProbe, RetrievalProbe
+from warehouse.probes.planned import planned_reading
 from warehouse.problem.spec import load_problem
 from warehouse.store.ledger import UnitRecord, read_units
 from warehouse.store.token_files import published_path

@@ -11,11 +11,12 @@ from tiny_requests import RETRIEVAL, load
 
 from extract.devices import card_of
 from extract.extraction import scoring_groups
-from extract.planning.cost import GPU_FLOPS, Cost, assumed_speed, estimate, planned_reading, work_of
+from extract.planning.cost import GPU_FLOPS, Cost, assumed_speed, estimate, work_of
 from extract.planning.memory import ModelSize
 from extract.planning.tables import Plan, PlannedModel
 from extract.scoring.engine import Engine
 from warehouse.probes.context import FullProbe, WindowProbe
+from warehouse.probes.planned import planned_reading
 from warehouse.problem.models import ModelShape, ModelSpec
 
 FULL = FullProbe(kind="full").conditions()

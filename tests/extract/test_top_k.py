@@ -15,11 +15,12 @@ from tiny_models import PROBES
 from tiny_requests import load, requests_of
 from tiny_runs import ok, run
 
-from extract.planning.cost import planned_reading, work_of
+from extract.planning.cost import work_of
 from extract.scoring.engine import Engine
 from warehouse.maintenance.garbage import find_garbage
 from warehouse.paths import Workspace
 from warehouse.probes.context import FullProbe
+from warehouse.probes.planned import planned_reading
 from warehouse.sql.views import create_views
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from extract.planning.cost import planned_reading
+from warehouse.probes.planned import planned_reading
 from warehouse.probes.request import Reading
 
 

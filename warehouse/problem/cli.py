@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, visible
 from warehouse.options import FILE, FORCE, MODELS, PROBLEM
 from warehouse.paths import find_workspace
 from warehouse.terminal import counted
@@ -59,17 +59,19 @@ def new(name: str, texts: Path, models: tuple[str, ...], out: Path | None) -> No
     tokenmart data new mine --texts texts.jsonl --model Qwen/Qwen2.5-0.5B --model gpt2
     """
     from warehouse.files import refuse_protected
-    from warehouse.problem.new_problem import write_problem
+    from warehouse.problem.new_problem import short_documents, write_problem
 
     workspace = find_workspace()
     out = out or Path(f"{name}.yml")
     refuse_protected(out, workspace, force=True)  # what is there is never replaced: see below
     made, read = write_problem(workspace, name, texts, models, out)
-    problem = made.asked
+    problem, tokens = made.asked, sum(tokens for _, tokens in read)
     click.echo(
-        f"wrote {out}: {counted(len(read), 'document')} (about {sum(read):,} tokens are read), "
+        f"wrote {out}: {counted(len(read), 'document')} (about {tokens:,} tokens are read), "
         f"{counted(len(models), 'model')}, no target"
     )
+    for line in short_documents(made, read):
+        click.echo(visible(f"  {line}"))
     click.echo("next:")
     click.echo(f"  tokenmart extract --problem {problem} --dry-run   # what it costs")
     click.echo(f"  tokenmart extract --problem {problem}")

@@ -15,6 +15,7 @@ from warehouse.errors import TokenmartError
 from warehouse.files import write_whole
 from warehouse.paths import Workspace, list_problems
 from warehouse.probes.lookup import RetrievalProbe, excerpt_starts
+from warehouse.probes.planned import too_short
 from warehouse.problem.spec import Problem, checked_problem
 from warehouse.problem.yaml_file import Dumper, parse_text, parse_yaml
 from warehouse.sources.checkpoint_files import gguf_header, text_config
@@ -45,7 +46,7 @@ _FOOTER = "# target: {kind: imported}  # scores to rank metrics by, from `tokenm
 
 def write_problem(
     workspace: Workspace, name: str, texts: Path, models: Sequence[str], out: Path
-) -> tuple[Problem, list[int]]:
+) -> tuple[Problem, list[tuple[str, int]]]:
     """Write a problem file that runs as it is.
 
     Args:
@@ -55,7 +56,7 @@ def write_problem(
         out: the new file; relative paths in it start at its folder.
 
     Returns:
-        The problem, and the estimated tokens read of each document.
+        The problem, and the name and estimated tokens read of each document.
 
     Raises:
         ProblemFileError: the name or an id can't be one, or a model is given twice.
@@ -77,7 +78,8 @@ def write_problem(
     }
     draft = _parsed(content, out, workspace)
     folders = draft.folders(workspace)
-    sizes = [text_size(document.text) for document in draft.documents.read(folders)]
+    documents = draft.documents.read(folders)
+    sizes = [text_size(document.text) for document in documents]
     contexts = [limit for model in draft.models if (limit := model.context_limit(folders))]
     most = max(2, min(contexts) - 1 - RETRIEVAL_HEADROOM) if contexts else None
     read = [size.tokens if most is None else min(most, size.tokens) for size in sizes]
@@ -93,7 +95,14 @@ def write_problem(
     problem = _parsed(content, out, workspace)
     write_whole(out, _yaml(content))
     problem._asked = str(out)
-    return problem, read
+    names = [document.name for document in documents]
+    return problem, list(zip(names, read, strict=True))
+
+
+def short_documents(problem: Problem, documents: Sequence[tuple[str, int]]) -> list[str]:
+    """A line for each document, of name and estimated tokens, that is too short for some probes."""
+    conditions = [each for probe in problem.probes for each in probe.conditions()]
+    return too_short(documents, conditions)
 
 
 def _yaml(content: dict[str, Any]) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.paths import Workspace
+from warehouse.paths import Workspace, problem_argument
 from warehouse.plugins import folders
 
 if TYPE_CHECKING:
@@ -203,7 +204,8 @@ def _note(
     lacking = [name for name, value in chosen.items() if value is None]
     if not lacking:
         return note
-    problem = values.get("problem") or "demo"
+    named = str(values.get("problem") or "demo")
+    problem = shlex.quote(problem_argument(named, workspace) or named)
     return (
         f"{note} nothing was extracted to choose {', '.join(lacking)} from; give --param "
         f"{lacking[0]}=…, or run `tokenmart extract --problem {problem}`"

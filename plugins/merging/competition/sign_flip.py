@@ -34,21 +34,25 @@ def sign_flip_p(differences: Floats) -> Floats:
         differences: `[pairs, groups]`.
 
     Returns:
-        `[pairs]`; NaN without groups.
+        `[pairs]`; NaN without groups, and where a difference is missing.
     """
     pairs, groups = differences.shape
     if groups == 0:
         return np.full(pairs, np.nan)
     if groups <= MOST_EXACT:
         return np.array([_exact(difference) for difference in differences])
+    missing = np.isnan(differences).any(axis=1)
     spread = np.sqrt(2 * (differences**2).sum(axis=1))
     sums = np.abs(differences.sum(axis=1))
-    return np.asarray(erfc(np.divide(sums, spread, out=np.zeros(pairs), where=spread > 0)))
+    p = erfc(np.divide(sums, spread, out=np.zeros(pairs), where=spread > 0))
+    return np.where(missing, math.nan, p)
 
 
 def _exact(differences: Floats) -> float:
     """Of all patterns: each is a pattern of the first half and one of the second."""
-    observed = abs(differences.sum()) - _SLACK
+    observed = abs(float(differences.sum())) - _SLACK
+    if math.isnan(observed):
+        return math.nan
     if observed <= 0:
         return 1.0
     half = differences.size // 2

@@ -29,8 +29,25 @@ def test_the_fewest_groups_depend_on_the_number_of_pairs():
         assert least_groups(pairs) == groups and least[0] >= LEVEL > least[1]
 
 
-def test_equal_entries_are_never_distinguishable():
-    assert sign_flip_p(np.zeros((1, 8)))[0] == 1
+@pytest.mark.parametrize(
+    ("differences", "expected"),
+    [
+        ([0.0] * 8, 1.0),
+        ([0.0] * 19, 1.0),
+        ([0.3], 1.0),
+        ([0.3, 0.3], 0.5),
+        ([1.0] * 5, 2 / 2**5),
+        ([1.0] * 6, 2 / 2**6),
+        ([1.0, -1.0, 1.0, -1.0], 1.0),
+        ([1e9, 1.0, 1.0, 1.0, 1.0, -1.0], 12 / 2**6),
+        ([np.nan, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], np.nan),
+        ([np.nan] + [1.0] * 19, np.nan),
+        ([], np.nan),
+    ],
+)
+def test_few_equal_outlying_and_missing_differences(differences, expected):
+    found = sign_flip_p(np.array([differences]).reshape(1, -1))[0]
+    assert found == pytest.approx(expected, nan_ok=True)
 
 
 def test_many_groups_are_near_the_normal_limit():

@@ -1,0 +1,87 @@
+"""What conditions score of a document of which only the length is known."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from warehouse.probes.request import Condition, Reading
+
+CHARACTERS_PER_TOKEN = 4
+"""Of the made-up text that a plan uses in place of a document."""
+MOST_NAMED = 10
+MOST_TOKENS = 1 << 18
+"""Longest document that `fewest_tokens` tries."""
+
+_LETTERS = string.ascii_letters + string.digits
+_SENTENCE_WORDS = 25
+
+
+@lru_cache(maxsize=1)
+def _made_up_text(words: int) -> str:
+    """Words of CHARACTERS_PER_TOKEN characters, no two alike, in sentences."""
+    count = len(_LETTERS)
+    return "".join(
+        f" {_LETTERS[n // count**2 % count]}{_LETTERS[n // count % count]}"
+        + ("." if (n + 1) % _SENTENCE_WORDS == 0 else _LETTERS[n % count])
+        for n in range(words)
+    )
+
+
+def planned_reading(tokens: int, longest: int | None = None) -> Reading:
+    """A document of the given number of tokens, each a word, and another one of the same length.
+
+    Args:
+        tokens: its length.
+        longest: that of the longest that is asked for, so that one text serves all.
+    """
+    text = _made_up_text(max(tokens, longest or 0))
+    ids = np.arange(tokens, dtype=np.int32)
+    starts, ends = CHARACTERS_PER_TOKEN * ids, CHARACTERS_PER_TOKEN * (ids + 1)
+    part = text[: CHARACTERS_PER_TOKEN * tokens]
+    foreign = Reading(ids + np.int32(tokens), starts, ends, part, None)
+    return Reading(ids, starts, ends, part, None, foreign)
+
+
+def fewest_tokens(condition: Condition) -> int:
+    """Tokens from which on a condition scores some of a document, with or without a BOS.
+
+    `MOST_TOKENS` where more are needed.
+    """
+
+    def scores_any(tokens: int) -> bool:
+        requests = condition.build(planned_reading(tokens))
+        return any(len(request.targets) for request in requests)
+
+    low, high = 0, 64
+    while high < MOST_TOKENS and not scores_any(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if scores_any(middle) else (middle, high)
+    return high
+
+
+def too_short(
+    documents: Iterable[tuple[str, int]], conditions: Sequence[Condition], about: str = "about "
+) -> list[str]:
+    """A line for each document of which a condition scores nothing; `MOST_NAMED` are named.
+
+    Args:
+        documents: name and tokens of each.
+        conditions: of those of a probe that need as many tokens, the first is named.
+        about: stands before the number of tokens.
+    """
+    least: dict[tuple[str, int], str] = {}
+    for condition in conditions:
+        least.setdefault((condition.probe, fewest_tokens(condition)), condition.name)
+    lines = []
+    for document, tokens in documents:
+        short = [f"{name} (from {n:,})" for (_, n), name in least.items() if tokens < n]
+        if short:
+            lines.append(f"{document}: {about}{tokens:,} tokens, too short for {', '.join(short)}")
+    more = len(lines) - MOST_NAMED
+    return [*lines[:MOST_NAMED], f"and {more} further documents"] if more > 0 else lines
