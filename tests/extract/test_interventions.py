@@ -100,26 +100,46 @@ def test_dropped_layers_leave_a_working_shorter_model(
     torch.testing.assert_close(rest, logits(short)[:, 20:], atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("layers", [[0, 1, 2], [3], [-4]])
-def test_impossible_layers_are_refused(
-    layers: list[int], tiny_checkpoint: Callable[..., Path]
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        *(("drop_layers", {"layers": layers}) for layers in ([0, 1, 2], [3], [-4])),
+        ("quantize", {"bits": 4, "group": 11}),
+    ],
+)
+def test_impossible_interventions_are_refused(
+    kind: str, settings: dict[str, Any], tiny_checkpoint: Callable[..., Path]
 ) -> None:
-    with refuses("impossible-intervention", "interventions.drop_layers"):
-        load(tiny_checkpoint(), {"kind": "drop_layers", "layers": layers})
+    with refuses("impossible-intervention", f"interventions.{kind}"):
+        load(tiny_checkpoint(), {"kind": kind, **settings})
 
 
-@pytest.mark.parametrize("prefix_tokens", [None, 40])
 @pytest.mark.parametrize("architecture", ["llama", "gemma3_text"])
-def test_an_attention_window_holds_in_prefixes_pieces_and_suffixes(
-    architecture: str, prefix_tokens: int | None, tiny_checkpoint: Callable[..., Path]
+@pytest.mark.parametrize(
+    ("change", "prefix_tokens"),
+    [
+        ({"kind": "attention_window", "window": 12, "sinks": 2}, None),
+        ({"kind": "attention_window", "window": 12, "sinks": 2}, 40),
+        ({"kind": "attention_temperature", "temperature": 1.5}, None),
+        ({"kind": "quantize", "bits": 3, "group": 8}, None),
+    ],
+)
+def test_a_change_holds_in_prefixes_pieces_and_suffixes(
+    architecture: str,
+    change: dict[str, Any],
+    prefix_tokens: int | None,
+    tiny_checkpoint: Callable[..., Path],
 ) -> None:
-    window = {"kind": "attention_window", "window": 12, "sinks": 2}
-    requests = requests_of(0)
-    plain = references(load(tiny_checkpoint(architecture), window), requests)
-    engine = Engine(load(tiny_checkpoint(architecture), window), prefix_tokens=prefix_tokens)
+    folder, requests = tiny_checkpoint(architecture), requests_of(0)
+    changed = references(load(folder, change), requests)
+    engine = Engine(load(folder, change), prefix_tokens=prefix_tokens)
     assert engine.share_prefixes
-    for result, expected in zip(engine.score(requests), plain, strict=True):
+    for result, expected in zip(engine.score(requests), changed, strict=True):
         assert_agree(result.scores, expected)
+    assert any(
+        not np.allclose(one.exact.logprob, other.exact.logprob, atol=1e-3)
+        for one, other in zip(changed, references(load(folder), requests), strict=True)
+    )
 
 
 def by_hand(weights: np.ndarray[Any, Any], bits: int, group: int) -> np.ndarray[Any, Any]:
@@ -198,13 +218,6 @@ def test_quantised_models_lose_more_with_fewer_bits(tiny_checkpoint: Callable[..
     assert 0 < lost[0] < lost[1] < lost[2]
 
 
-def test_a_group_that_does_not_divide_a_row_is_refused(
-    tiny_checkpoint: Callable[..., Path],
-) -> None:
-    with refuses("impossible-intervention", "interventions.quantize"):
-        load(tiny_checkpoint(), {"kind": "quantize", "bits": 4, "group": 11})
-
-
 def test_a_temperature_is_the_same_as_smaller_queries(tiny_checkpoint: Callable[..., Path]) -> None:
     """softmax(q k / (T sqrt(d))): dividing every query by T does the same, rotary or not."""
     folder = tiny_checkpoint()
@@ -215,26 +228,3 @@ def test_a_temperature_is_the_same_as_smaller_queries(tiny_checkpoint: Callable[
             layer.self_attn.q_proj.weight.div_(1.3)
     torch.testing.assert_close(logits(warm), logits(by_hand_), atol=1e-10, rtol=1e-10)
     assert not torch.allclose(logits(warm), logits(load(folder).double()))
-
-
-@pytest.mark.parametrize("architecture", ["llama", "gemma3_text"])
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"kind": "attention_temperature", "temperature": 1.5},
-        {"kind": "quantize", "bits": 3, "group": 8},
-    ],
-)
-def test_prefixes_and_suffixes_see_the_change_alike(
-    architecture: str, change: dict[str, Any], tiny_checkpoint: Callable[..., Path]
-) -> None:
-    requests = requests_of(0)
-    expected = references(load(tiny_checkpoint(architecture), change), requests)
-    plain = references(load(tiny_checkpoint(architecture)), requests)
-    engine = Engine(load(tiny_checkpoint(architecture), change))
-    for result, wanted in zip(engine.score(requests), expected, strict=True):
-        assert_agree(result.scores, wanted)
-    assert any(
-        not np.allclose(one.exact.logprob, other.exact.logprob, atol=1e-3)
-        for one, other in zip(expected, plain, strict=True)
-    )

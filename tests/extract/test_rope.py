@@ -17,13 +17,13 @@ import torch
 from plain_llama import frozen_ntk_theta, token_logprobs
 from readings import reading_of
 from reference import assert_agree, references
+from refusal import refuses
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from extract.backends.backend import Loading
 from extract.checkpoints import Checkpoint
 from extract.models.loading import load_config, load_model
 from extract.scoring.engine import Engine
-from warehouse.errors import TokenmartError
 from warehouse.probes.context import full_requests, window_requests
 from warehouse.probes.lookup import WITH_DOCUMENT, RetrievalProbe, retrieval_requests
 from warehouse.probes.request import Request
@@ -176,7 +176,7 @@ def test_an_intervention_changes_what_was_trained(look_alike: Path) -> None:
 def test_a_model_without_rotary_embeddings_has_no_rope_to_set(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
     spec = spec_of(tmp_path, rope={"type": "default", "theta": THETA})
-    with pytest.raises(TokenmartError, match="tiny/ntk: rope needs rotary embeddings"):
+    with refuses("impossible-intervention", "rope"):
         load_config(Checkpoint(tmp_path, "r"), spec)
 
 
