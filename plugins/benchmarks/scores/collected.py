@@ -95,18 +95,12 @@ class Collected:
                 )
             rows.append(
                 {
-                    "model": at.model,
-                    "step": at.step,
-                    "tokens": at.tokens,
+                    **at.model_dump(exclude={"name"}),
                     "benchmark": score.benchmark,
                     "metric": score.metric,
                     "direction": better[score.metric],
                     "score": score.value,
                     "stderr": score.stderr,
-                    "parameters": at.parameters,
-                    "size": at.size,
-                    "architecture": at.architecture,
-                    "recipe": at.recipe,
                 }
             )
         return sorted(rows, key=lambda row: [(row[n] is not None, row[n]) for n in FIELDS[:5]])
