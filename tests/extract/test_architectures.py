@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from reference import assert_agree, references, target_logprobs
-from refusal import refuses
 from tiny_models import ARCHITECTURES
 from tiny_requests import load, requests_of
 
@@ -105,22 +104,6 @@ def test_equal_requests_are_scored_once(tiny_checkpoint: Callable[..., Path]) ->
         np.testing.assert_array_equal(first.scores.logprob, second.scores.logprob)
         np.testing.assert_allclose(first.scores.logprob, alone.scores.logprob, atol=1e-5)
     assert engine.score([]) == []
-
-
-def test_unknown_transforms_after_the_backbone_are_refused(
-    tiny_checkpoint: Callable[..., Path],
-) -> None:
-    model = load(tiny_checkpoint("llama"))
-    forward = model.forward
-
-    def scaled(*args: Any, **kwargs: Any) -> Any:
-        output = forward(*args, **kwargs)
-        output.logits = output.logits * 0.5
-        return output
-
-    model.forward = scaled
-    with refuses("unsupported-architecture"):
-        Engine(model)
 
 
 def test_out_of_memory_halves_the_budgets_and_continues(

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from readings import reading_of
 from reference import assert_agree, references
-from tiny_models import PROBES as TINY_PROBES
 from tiny_models import make_text
 from tiny_requests import load
-from tiny_runs import ok, one_line_error, run
+from tiny_runs import ok, run
 
 from extract.extraction import scoring_groups
 from extract.planning.cost import work_of
@@ -114,14 +113,6 @@ def test_they_are_extracted_stored_and_checked(
     assert foreign.document_sha256 == before[0].document_sha256
     assert foreign.fingerprint != before[0].fingerprint
     assert own == before[1]
-
-
-def test_a_foreign_document_needs_a_second_one(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
-    retrieval = {**TINY_PROBES[2], "controls": ["foreign"]}
-    line = one_line_error(run(tiny_problem(texts=1, probes=[retrieval])), 1)
-    assert "retrieval_foreign reads another document, and the corpus has only one" in line
 
 
 def test_the_plan_counts_what_the_engine_runs(tiny_checkpoint: Callable[..., Path]) -> None:

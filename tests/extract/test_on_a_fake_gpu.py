@@ -105,11 +105,11 @@ def test_a_cache_that_can_not_fit_is_refused_before_anything_runs(tmp_path: Path
         (requests,) = calls(spec, ("full", "retrieval_with")).values()
         with pytest.raises(DoesNotFitError, match=r"KV cache of 32,\d+ tokens needs 16\.\d GiB"):
             engine.score(requests)
-    assert meter.books.flops == 0
+    assert meter.books.kernels == 0
 
 
-def test_of_two_unequal_cards_each_takes_what_fits() -> None:
+def test_of_two_unequal_cards_both_take_what_fits_on_the_smaller() -> None:
     names = [SMALL, GROUPED, WIDE]
     needed: dict[str, int | None] = {name: planned(name).reserved for name in names}
     found = share_gpus([RTX_24.memory, H100.memory], needed)
-    assert found.each == ((SMALL, GROUPED), (SMALL, GROUPED, WIDE)) and found.spread == ()
+    assert found.models == (SMALL, GROUPED) and found.spread == (WIDE,)

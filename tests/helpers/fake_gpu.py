@@ -1,9 +1,9 @@
 """A CUDA device that does not exist: the real engine runs on it, and what it would do is counted.
 
 `FakeTensorMode` gives tensors shapes, dtypes and devices, but no data. Over it a dispatch mode
-keeps the books: bytes alive (a device that can run out), FLOPs, bytes moved, waits of the host,
-and the kernel that scaled dot product attention takes by the rules that PyTorch documents for each
-of its backends. Nothing of the project is changed; torch is patched inside `fake_gpu` only.
+keeps the books: bytes alive (a device that can run out), kernels, waits of the host, and the kernel
+that scaled dot product attention takes by the rules that PyTorch documents for each of its
+backends. Nothing of the project is changed; torch is patched inside `fake_gpu` only.
 
 What it can't show: results, speed, fragmentation, and what a driver does.
 """
@@ -32,17 +32,12 @@ CONTEXT = 600 * MIB
 """What CUDA and its libraries take for themselves."""
 aten = torch.ops.aten
 
-# of the data sheets' rates, what kernels reach: products, memory, and attention by its kernel
-PRODUCTS, MEMORY = 0.7, 0.85
-ATTENTION = {"flash": 0.45, "cudnn": 0.6, "efficient": 0.25}
-
 
 @dataclass
 class Books:
-    """What happened since `Meter.reset`: FLOPs, seconds by roofline, waits, attention calls."""
+    """What happened since `Meter.reset`: kernels, waits, attention calls."""
 
-    flops: float = 0.0
-    seconds: float = 0.0
+    kernels: int = 0
     waits: Counter[str] = field(default_factory=Counter)
     attention: Counter[str] = field(default_factory=Counter)
     largest_mask_rows: int = 0
@@ -106,13 +101,6 @@ class Meter(TorchDispatchMode):
 
         self._storages[key] = weakref.ref(storage, gone)
 
-    def add(self, flops: float, moved: float, share: float = PRODUCTS) -> None:
-        """Book one kernel: as long as its products or its bytes take, whichever is longer."""
-        self.books.flops += flops
-        self.books.seconds += max(
-            flops / (share * self.card.half), moved / (MEMORY * self.card.bandwidth)
-        )
-
     def wait(self, what: str) -> None:
         """Book that the host waits for the device, and where in the project."""
         frames = [f for f in traceback.extract_stack(limit=80) if "/extract/" in f.filename]
@@ -145,7 +133,7 @@ class Meter(TorchDispatchMode):
             dtype = args[2] if len(args) > 2 else kwargs["out_dtype"]
             out = torch.empty(left.shape[0], right.shape[1], dtype=dtype, device=left.device)
             self.hold(out)
-            self._book("mm", [left, right], [out])
+            self.books.kernels += 1
             return out
         if func._can_decompose():
             with self:
@@ -163,17 +151,8 @@ class Meter(TorchDispatchMode):
         if any(tensor.device.type == "cuda" for tensor in (*inputs, *outputs)):
             for tensor in outputs:
                 self.hold(tensor)
-            self._book(name, inputs, outputs)
+            self.books.kernels += name not in _VIEWS
         return out
-
-    def _book(self, name: str, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
-        if name in _VIEWS:
-            return
-        flops = 0
-        if name in ("mm", "addmm", "bmm"):
-            left = inputs[1] if name == "addmm" else inputs[0]
-            flops = 2 * left.numel() * outputs[0].shape[-1]
-        self.add(flops, sum(t.numel() * t.element_size() for t in (*inputs, *outputs)))
 
 
 def _tensors(tree: Any) -> list[torch.Tensor]:
@@ -235,7 +214,6 @@ def _attention(meter: Meter) -> Any:
     ) -> Any:
         kind = kernel_for(meter, query, key, value, attn_mask, is_causal, enable_gqa)
         batch, heads, new, width = query.shape
-        seen = key.shape[2]
         if attn_mask is not None:
             meter.books.largest_mask_rows = max(meter.books.largest_mask_rows, new)
             if attn_mask.dtype == torch.bool:
@@ -243,10 +221,8 @@ def _attention(meter: Meter) -> Any:
                 added.masked_fill_(attn_mask.logical_not(), -float("inf"))
         form = "mask" if attn_mask is not None else "causal" if is_causal else "full"
         meter.books.attention[f"{kind}, {form}"] += 1
-        pairs = batch * (new * (new + 1) / 2 if is_causal else new * seen)
         out = torch.empty(batch, new, heads, width, dtype=query.dtype, device=query.device)
-        moved = sum(each.numel() for each in (query, key, value, out)) * query.element_size()
-        meter.add(4.0 * pairs * heads * width, moved, ATTENTION[kind])
+        meter.books.kernels += 1
         return out.transpose(1, 2)
 
     return sdpa

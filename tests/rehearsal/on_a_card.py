@@ -51,9 +51,7 @@ def main(name: str, *words: str) -> None:
                 cli(list(words), prog_name="tokenmart")
             except SystemExit as end:
                 code = end.code
-    print(
-        f"{card.name}: {meter.books.seconds:.0f} s by roofline, {meter.books.shortages} shortages"
-    )
+    print(f"{card.name}: {meter.books.kernels} kernels, {meter.books.shortages} shortages")
     sys.exit(code)
 
 
