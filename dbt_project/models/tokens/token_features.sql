@@ -12,11 +12,8 @@
         = 'tokenization_id not in (select distinct built.tokenization_id from ' ~ this ~ ' as built)' -%}
 {%- endif %}
 
--- What is sorted holds no text: a document is a number until the last step.
 with units as (
-    select distinct on (tokenization_id)
-        *,
-        hash(problem, doc_id) as document
+    select distinct on (tokenization_id) *
     from {{ ref('token_units') }}
     where is_tokenization
         and {{ is_new }}
@@ -31,16 +28,15 @@ documents as (
 ),
 
 words as (
-    select
-        *,
-        hash(problem, doc_id) as document
-    from {{ ref('words') }}
+    select * from {{ ref('words') }}
 ),
 
+-- The columns that are needed, not all: they are sorted three times.
 tokens as (
     select
         units.tokenization_id,
-        units.document,
+        all_tokens.problem,
+        all_tokens.doc_id,
         all_tokens.position,
         all_tokens.token_id,
         all_tokens.char_start,
@@ -52,15 +48,17 @@ tokens as (
 -- Bytes before a character are counted from the beginning of its stretch of 200 characters.
 cut as (
     select
-        hash(problem, doc_id) as document,
+        problem,
+        doc_id,
         regexp_extract_all(text, '(?s).{1,200}') as texts
     from documents
-    where hash(problem, doc_id) in (select units.document from units)
+    where (problem, doc_id) in (select (units.problem, units.doc_id) from units)
 ),
 
 numbered as (
     select
-        document,
+        problem,
+        doc_id,
         unnest(range(len(texts) + 1)) as number,
         unnest(list_append(texts, '')) as text
     from cut
@@ -68,13 +66,14 @@ numbered as (
 
 stretches as (
     select
-        document,
+        problem,
+        doc_id,
         number,
         text,
         strlen(text) = length(text) as is_ascii,
         coalesce(
             sum(strlen(text)) over (
-                partition by document
+                partition by problem, doc_id
                 order by number
                 rows between unbounded preceding and 1 preceding
             ),
@@ -102,10 +101,12 @@ with_bytes as (
         ) as byte_end
     from tokens
     left join stretches as at_start
-        on tokens.document = at_start.document
+        on tokens.problem = at_start.problem
+        and tokens.doc_id = at_start.doc_id
         and tokens.char_start // 200 = at_start.number
     left join stretches as at_end
-        on tokens.document = at_end.document
+        on tokens.problem = at_end.problem
+        and tokens.doc_id = at_end.doc_id
         and tokens.char_end // 200 = at_end.number
 ),
 
@@ -114,25 +115,25 @@ neighbours as (
     select
         *,
         max(byte_end) over (
-            text_order
+            document
             rows between unbounded preceding and 1 preceding
         ) as bytes_covered,
         coalesce(
-            char_start = lag(char_start) over text_order
-            or char_end = lag(char_end) over text_order
-            or char_start = lead(char_start) over text_order
-            or char_end = lead(char_end) over text_order,
+            char_start = lag(char_start) over document
+            or char_end = lag(char_end) over document
+            or char_start = lead(char_start) over document
+            or char_end = lead(char_end) over document,
             false
         ) as shares_character,
-        hash(token_id, lag(token_id) over text_order) as bigram,
+        hash(token_id, lag(token_id) over document) as bigram,
         hash(
             token_id,
-            lag(token_id, 1) over text_order,
-            lag(token_id, 2) over text_order,
-            lag(token_id, 3) over text_order
+            lag(token_id, 1) over document,
+            lag(token_id, 2) over document,
+            lag(token_id, 3) over document
         ) as fourgram
     from with_bytes
-    window text_order as (partition by tokenization_id order by position)
+    window document as (partition by tokenization_id order by position)
 ),
 
 repeats as (
@@ -163,7 +164,8 @@ in_words as (
         found.char_end >= repeats.char_end as is_in_word
     from repeats
     asof left join words as found
-        on repeats.document = found.document
+        on repeats.problem = found.problem
+        and repeats.doc_id = found.doc_id
         and repeats.char_end - 1 >= found.char_start
 ),
 
@@ -180,9 +182,9 @@ word_positions as (
 token_features as (
     select
         in_words.tokenization_id,
-        units.problem,
+        in_words.problem,
         units.tokenizer_sha256,
-        units.doc_id,
+        in_words.doc_id,
         in_words.position,
         in_words.byte_start,
         in_words.byte_end,
