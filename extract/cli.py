@@ -129,8 +129,8 @@ def extract(
         click.echo(sharing)
     if dry_run:
         return
-    if where == "cpu" and as_worker is None and on is None:
-        _guard_processor(plan, asked_by_name=device == "cpu")
+    if where == "cpu" and device != "cpu" and as_worker is None and on is None:
+        _guard_processor(plan)
     corpus = ensure_documents(problem, workspace, force=selection.force)
     documents = documents_of(corpus, selection.documents, selection.conditions)
     store_pairs(problem, workspace)
@@ -145,27 +145,23 @@ def extract(
     extract_here(selection, documents, since, as_worker is not None)
 
 
-def _guard_processor(plan: Plan, *, asked_by_name: bool) -> None:
-    """Warn how long a processor takes; refuse unless the user chose it with --device.
+def _guard_processor(plan: Plan) -> None:
+    """Refuse what takes a processor long, unless the user chose it with --device.
 
     Raises:
-        TokenmartError: --device cpu was not given, and the run would take too long, or a time
-            that is unknown.
+        TokenmartError: the run would take too long, or a time that is unknown (code `no-gpu`).
     """
-    long = plan.hours > LONGEST_CPU_HOURS
-    unknown = ", ".join(plan.unknown)
-    if not long and (asked_by_name or not unknown):
+    if plan.hours <= LONGEST_CPU_HOURS and not plan.unknown:
         return
-    takes = f"a processor would take about {plan.hours:,.0f} hours"
-    if not long:
-        takes = f"how long a processor would take is unknown, as is the size of {unknown}"
-    if asked_by_name:
-        click.echo(f"warning: {takes}; interrupt at any time, finished units are kept", err=True)
-        return
+    takes = f"about {plan.hours:,.0f} hours"
+    if plan.unknown:
+        takes += f", and an unknown time for {', '.join(plan.unknown)}"
     _print_plan(plan)
     raise TokenmartError(
-        f"no GPU here, and {takes}: run this on a GPU machine, take a part with "
-        "--model/--documents/--max-tokens, insist with --device cpu, or try `make demo`"
+        f"no GPU here, and a processor would take {takes}: run this on a GPU machine, take a part "
+        "with --model/--documents/--max-tokens, or insist with --device cpu",
+        code="no-gpu",
+        where="--device",
     )
 
 

@@ -10,7 +10,6 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
-from functools import partial
 from itertools import islice
 
 from extract.backends.backend import Loading, Scored, Scorer, check_results, find_backend
@@ -40,8 +39,6 @@ from warehouse.progress import Progress
 from warehouse.sources.documents import text_size
 from warehouse.store.schema import TOKENS
 from warehouse.store.token_files import finished_units, publish, write_top_tokens, write_unit
-
-PUBLISH_SECONDS = 120.0
 
 
 def scoring_groups(todo: Sequence[Condition]) -> list[list[Condition]]:
@@ -86,7 +83,6 @@ class Extraction:
         self.work = PlannedWork(selection)
         longest = max((text_size(each.text).tokens for each in documents), default=0)
         self.longest = min(longest, selection.max_tokens or longest)
-        self.publish_seconds = 0.0
         self.plans = Ahead(self._plan, selection.models)
 
     def run(self) -> Outcome:
@@ -153,15 +149,13 @@ class Extraction:
         self.progress(job.label, len(job.task.missing), work, False)
 
     def _publish(self, plan: ModelPlan) -> None:
-        started = time.monotonic()
+        """Merge a model's units into the files that readers see, once: they are rewritten whole."""
         for condition in self.selection.conditions:
             publish(self.workspace, self.problem.name, plan.spec.model_id, condition.name)
-        self.publish_seconds = time.monotonic() - started
 
     def _run_model(self, plan: ModelPlan) -> None:
         needed = checked_memory(self.selection, plan.spec, self.longest, plan.checkpoint.folder)
         scorer: Scorer | None = None
-        published = time.monotonic()
         texts = Ahead(plan.tokenize, [task.document for task in plan.tasks])
         with Background() as storing, closing(texts):
             for task in plan.tasks:
@@ -181,10 +175,6 @@ class Extraction:
                     self.plans.start()
                 storing.check()
                 self._claim_and_score(Job(plan, task, tokenized, scorer), storing)
-                # publishing rewrites whole files: at most a twentieth of the time goes there
-                if time.monotonic() - published > max(PUBLISH_SECONDS, 20 * self.publish_seconds):
-                    storing.submit(partial(self._publish, plan))
-                    published = time.monotonic()
 
     def _load(self, plan: ModelPlan, first: TokenizedDocument, needed: Footprint | None) -> Scorer:
         self.progress(f"{plan.spec.full_id}: loading", 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from click.testing import CliRunner
-from published_tables import assert_same
 from tiny_models import PROBES
 from tiny_runs import CONDITIONS, everything, ok, one_line_error, run
 
 from extract.cli import recall
-from extract.extraction import Extraction
 from extract.scoring.engine import Engine
 from warehouse.paths import Workspace
-from warehouse.store import token_files as store
 from warehouse.store.ledger import content_sha256, read_units
 from warehouse.store.schema import TOKENS
 from warehouse.store.token_files import published_path
@@ -102,26 +98,6 @@ def test_only_what_changed_is_computed_again(
     for table in everything(workspace).values():
         keys = table.select(["doc_id", "segment", "position"]).to_pylist()
         assert len({tuple(key.values()) for key in keys}) == len(keys)
-
-
-def test_publishing_meanwhile_changes_nothing(
-    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tiny_problem(texts=8)
-    ok(run(path))
-    before = everything(workspace)
-    shutil.rmtree(workspace.tokens)
-    published: list[int] = []
-    monkeypatch.setattr("extract.extraction.PUBLISH_SECONDS", -1.0)
-    monkeypatch.setattr(
-        "extract.extraction.publish", lambda *keys: published.append(store.publish(*keys)) or 0
-    )
-    always = property(lambda _: 0.0, lambda _, __: None)
-    monkeypatch.setattr(Extraction, "publish_seconds", always, raising=False)
-    ok(run(path))
-    assert sum(published) == 64 and sum(n > 0 for n in published) > 8, "several times per model"
-    for name, table in everything(workspace).items():
-        assert_same(table, before[name])
 
 
 def test_a_changed_document_replaces_its_rows_only(
