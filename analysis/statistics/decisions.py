@@ -61,8 +61,7 @@ LEAST_COVERAGE = 0.5
 """Share of the models that a metric must have a value for; else it isn't tested, nor counted."""
 
 EXACT_MODELS = 7
-"""Models up to which all orders are drawn, as often each: a sample could have too few that reach a
-correlation of which there are few values."""
+"""Models up to which all orders are drawn, as often each: a p in steps needs no sampling error."""
 
 SHARES = (0.5, 0.9)
 """Of the variance between groups, under which the null distribution is drawn."""
