@@ -105,21 +105,25 @@ def extract(
     tokenmart extract --problem no4k --on ray --address head:6379
     """
     from extract.devices import planned_device, resolve_device
-    from extract.planning.plan import documents_of
     from extract.planning.selection import select
     from extract.planning.tables import make_plan
-    from extract.run import chosen_scheduler, extract_elsewhere, extract_here
-    from extract.workers import share_work, sharing_of
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
-    from warehouse.problem.tables import ensure_documents, store_lineup, store_pairs
 
-    scheduler = chosen_scheduler(on, {"address": address})
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
     where, here = planned_device(device) if dry_run else (resolve_device(device), True)
     selection = select(problem, workspace, device=where, **chosen)
     plan = make_plan(selection, here)
+    if dry_run and where == "cpu":
+        _print_plan(plan)
+        return
+    from extract.planning.plan import documents_of
+    from extract.run import chosen_scheduler, extract_elsewhere, extract_here
+    from extract.workers import share_work, sharing_of
+    from warehouse.problem.tables import ensure_documents, store_lineup, store_pairs
+
+    scheduler = chosen_scheduler(on, {"address": address})
     sharing = sharing_of(plan, device, where, workers)
     if where != "cpu":
         plan = replace(plan, workers=sharing.workers)

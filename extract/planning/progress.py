@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
-from extract.planning.cost import work_of
 from extract.planning.memory import model_size
 from extract.planning.selection import Selection, planned_units
 from warehouse.probes.request import Condition
@@ -45,9 +44,9 @@ def finished_work(
 
 
 class PlannedWork:
-    """Planned tokens through a model, times its number of weights: what a progress bar counts.
+    """Work of units, for a progress bar: tokens of the text times the model's number of weights.
 
-    A model of unknown size counts as the median of the others.
+    A model of unknown size counts as the median of the others, all conditions count alike.
     """
 
     def __init__(self, selection: Selection) -> None:
@@ -60,24 +59,13 @@ class PlannedWork:
         usual = median(weights.values()) if weights else 1.0
         self._weights = {name: weights.get(name, usual) for name in sizes}
         self._most = {spec.full_id: selection.most_tokens(spec) for spec in selection.models}
-        self._tokens: dict[tuple[int, tuple[str, ...]], int] = {}
 
     def of(self, spec: ModelSpec, document: Document, conditions: Sequence[Condition]) -> float:
-        """Work of some conditions of one document; 0 without conditions."""
-        limits = (
-            self.selection.max_tokens,
-            self._most[spec.full_id],
-            text_size(document.text).tokens,
-        )
-        length = min(n for n in limits if n is not None)
-        return self._weights[spec.full_id] * self.tokens(length, conditions) if conditions else 0.0
-
-    def tokens(self, length: int, conditions: Sequence[Condition]) -> int:
-        """Tokens that pass through a model for a document of this many tokens; at least 1."""
-        key = (length, tuple(condition.name for condition in conditions))
-        if key not in self._tokens:
-            self._tokens[key] = max(1, work_of([length], conditions).tokens)
-        return self._tokens[key]
+        """Work of some conditions of one document."""
+        limits = self.selection.max_tokens, self._most[spec.full_id]
+        whole = text_size(document.text).tokens
+        tokens = min([whole, *(n for n in limits if n is not None)])
+        return self._weights[spec.full_id] * max(1, tokens) * len(conditions)
 
     def of_model(self, spec: ModelSpec, documents: Sequence[Document]) -> float:
         """Work of all selected conditions of some documents."""
