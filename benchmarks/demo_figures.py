@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from analysis.ranking.loading import load_table
-from analysis.ranking.results import Ranking, Row, rank_metrics
+from analysis.ranking.results import RankedMetric, Ranking, rank_metrics
 from analysis.statistics.correlations import number
 from analysis.statistics.resampling import DEFAULT_SPLITS
 from warehouse.paths import Workspace, find_workspace
@@ -104,15 +104,15 @@ def _of_best(ranking: Ranking) -> dict[str, Any]:
     }
 
 
-def _best_of_each(ranking: Ranking) -> list[Row]:
+def _best_of_each(ranking: Ranking) -> list[RankedMetric]:
     """The first variant of each metric, best metric first."""
-    found: dict[str, Row] = {}
+    found: dict[str, RankedMetric] = {}
     for row in ranking.rows:
         found.setdefault(row.column.metric, row)
     return list(found.values())
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: RankedMetric) -> dict[str, Any]:
     return {
         "metric": row.column.metric,
         "variant": row.column.variant,

@@ -17,7 +17,7 @@ from rich.console import Console
 from sql_samples import unit
 
 from analysis.report.shading import print_view
-from analysis.report.viewer import Reading, Segment, View
+from analysis.report.viewer import ScoredText, Segment, View
 from tokenmart import cli, main
 from warehouse.errors import TokenmartError, visible
 from warehouse.metrics import dbt_process
@@ -146,8 +146,8 @@ def test_only_names_are_folded() -> None:
 def test_a_document_in_the_viewer() -> None:
     text = f"a{EVIL}[red]b[/red]:smile:"
     last = Segment(len(text) - 1, len(text), -8.0, 1.0, 1, None, 1, 0)
-    reading = Reading(f"[link]{EVIL}", (last,), None)
-    view = View("p", 0, f"[bold]{EVIL}", 0, text, (reading,))
+    scores = ScoredText(f"[link]{EVIL}", (last,), None)
+    view = View("p", 0, f"[bold]{EVIL}", 0, text, (scores,))
     console = Console(width=400, force_terminal=False)
     with console.capture() as capture:
         print_view(console, view, "logprob")

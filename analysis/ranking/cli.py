@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analysis.ranking.metric_table import Direction
-    from analysis.ranking.results import Ranking, Row
+    from analysis.ranking.results import RankedMetric, Ranking
     from warehouse.paths import Workspace
 
 METRIC = click.option(
@@ -199,7 +199,7 @@ def select(
 
 
 def _detailed_record(
-    ranking: Ranking, rows: Sequence[Row], top: int | None, workspace: Workspace
+    ranking: Ranking, rows: Sequence[RankedMetric], top: int | None, workspace: Workspace
 ) -> dict[str, Any]:
     """The record of these rows; ideas, the baseline and the first `top` get bootstrap intervals."""
     from analysis.ranking.loading import parts_reader

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from analysis.statistics.correlations import number
 
 if TYPE_CHECKING:
-    from analysis.ranking.results import Ranking, Row
+    from analysis.ranking.results import RankedMetric, Ranking
 
 
-def ranking_record(ranking: Ranking, rows: Sequence[Row]) -> dict[str, Any]:
+def ranking_record(ranking: Ranking, rows: Sequence[RankedMetric]) -> dict[str, Any]:
     """The ranking with these rows."""
     table, decisions = ranking.table, ranking.decisions
     full_ids = [model.full_id for model in table.models]
@@ -60,7 +60,7 @@ def ranking_record(ranking: Ranking, rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def row_record(row: Row) -> dict[str, Any]:
+def row_record(row: RankedMetric) -> dict[str, Any]:
     """What is decided about a row, as JSON-ready values."""
     return {
         "metric": row.column.metric,
@@ -88,7 +88,7 @@ def row_record(row: Row) -> dict[str, Any]:
     }
 
 
-def _details(row: Row, models: list[str]) -> dict[str, Any]:
+def _details(row: RankedMetric, models: list[str]) -> dict[str, Any]:
     """What a row has in addition: of ideas, of documents and of the bootstrap."""
     record: dict[str, Any] = {"models_without_value": list(compress(models, ~row.column.present))}
     if row.column.kind != "variant":

@@ -44,7 +44,7 @@ class RegisteredResult:
     fewer: full id → documents, of the models whose value rests on fewer than that of another.
     """
 
-    said: PreregisteredMetric
+    prediction: PreregisteredMetric
     code: Code
     rho: float
     interval: Interval
@@ -66,14 +66,14 @@ class RegisteredResult:
     @property
     def record(self) -> dict[str, Any]:
         """The result as JSON-ready values."""
-        entry = self.said.entry
+        entry = self.prediction.entry
         return {
-            "metric": self.said.metric.name,
-            "direction": self.said.metric.direction,
+            "metric": self.prediction.metric.name,
+            "direction": self.prediction.metric.direction,
             "entry": entry.number,
             "sha256": entry.sha256,
             "before_labels": entry.before_labels,
-            "changed_since": list(self.said.changed),
+            "changed_since": list(self.prediction.changed),
             "models_without_target": self.unscored,
             "models_with_fewer_documents": self.fewer,
             "code": self.code,
@@ -94,34 +94,41 @@ def registered_results(
 ) -> tuple[RegisteredResult, ...]:
     """Test every metric that was registered for the problem, together and against the baseline."""
     built = {column.name: column for column in table.columns if column.kind == "variant"}
-    found = [built.get(said.metric.name) for said in table.registered]
+    found = [built.get(prediction.metric.name) for prediction in table.registered]
     values = np.full((len(found), len(table.models)), np.nan)
-    for row, said, column in zip(values, table.registered, found, strict=True):
+    for row, prediction, column in zip(values, table.registered, found, strict=True):
         if column is not None:
-            higher = said.metric.direction == "higher"
+            higher = prediction.metric.direction == "higher"
             row[:] = settled(column.values if higher else -column.values)
     of_level: dict[float, Decisions] = {}
     results = []
-    for place, (said, column) in enumerate(zip(table.registered, found, strict=True)):
-        level = said.entry.level
+    for place, (prediction, column) in enumerate(zip(table.registered, found, strict=True)):
+        level = prediction.entry.level
         if level not in of_level:
             of_level[level] = decide(
-                *(values, table.target, table.families, table.groupings, said.entry.seed, level)
+                *(
+                    values,
+                    table.target,
+                    table.families,
+                    table.groupings,
+                    prediction.entry.seed,
+                    level,
+                )
             )
         decisions, own = of_level[level], values[place]
         lead = None
         if np.isfinite(own).all() and baseline is not None and baseline is not column:
             lead = lead_over(
                 *(own, baseline.oriented, table.target, table.families, table.series),
-                said.entry.seed,
+                prediction.entry.seed,
             )
-        unscored = sum(m.full_id in table.without_target for m in said.entry.models)
+        unscored = sum(m.full_id in table.without_target for m in prediction.entry.models)
         fewer = table.fewer_documents(column) if column else {}
         known = bool(np.isfinite(own).all())
         results.append(
             RegisteredResult(
-                said=said,
-                code=_code(said, unscored, fewer, decisions, place),
+                prediction=prediction,
+                code=_code(prediction, unscored, fewer, decisions, place),
                 rho=float(decisions.overall.rho[place]) if known else math.nan,
                 interval=decisions.overall.interval(place),
                 within_rho=float(decisions.within.rho[place]),
@@ -139,15 +146,15 @@ def registered_results(
 
 
 def _code(
-    said: PreregisteredMetric,
+    prediction: PreregisteredMetric,
     unscored: int,
     fewer: dict[str, int],
     decisions: Decisions,
     place: int,
 ) -> Code:
-    if not said.entry.before_labels:
+    if not prediction.entry.before_labels:
         return "known-labels"
-    if said.changed:
+    if prediction.changed:
         return "changed"
     if unscored:
         return "models-without-target"

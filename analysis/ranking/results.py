@@ -44,7 +44,7 @@ Answer = Literal["tracks", "none-tracks", "too-few", "constant-target"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class RankedMetric:
     """One metric with its sign, in the inference on all metrics ever tested.
 
     rho: Spearman over all models with a value.
@@ -104,9 +104,9 @@ class Ranking:
     """
 
     table: MetricTable
-    rows: tuple[Row, ...]
-    candidates: tuple[Row, ...]
-    baseline: Row | None
+    rows: tuple[RankedMetric, ...]
+    candidates: tuple[RankedMetric, ...]
+    baseline: RankedMetric | None
     decisions: Decisions
     registered: tuple[RegisteredResult, ...]
     choice: ChoiceProcedure | None
@@ -124,27 +124,27 @@ class Ranking:
         return "tracks" if self.tracking else "none-tracks"
 
     @property
-    def best(self) -> Row | None:
+    def best(self) -> RankedMetric | None:
         """The candidate with the largest rho."""
         return self.candidates[0] if self.candidates else None
 
     @property
-    def tracking(self) -> tuple[Row, ...]:
+    def tracking(self) -> tuple[RankedMetric, ...]:
         """What tracks the target, largest rho first."""
         return tuple(sorted((row for row in self.rows if row.tracks), key=best_first))
 
     @property
-    def near_best(self) -> tuple[Row, ...]:
+    def near_best(self) -> tuple[RankedMetric, ...]:
         """Candidates that can't be distinguished from the best, largest rho first."""
         return tuple(row for row in self.candidates if row.near_best)
 
-    def shown(self, metrics: Sequence[str]) -> tuple[Row, ...]:
+    def shown(self, metrics: Sequence[str]) -> tuple[RankedMetric, ...]:
         """The rows of these METRICs or METRIC/VARIANTs, ideas always; all when none is named."""
         named = {id(column) for column in self.table.named(metrics)}
         return tuple(r for r in self.rows if r.column.kind != "variant" or id(r.column) in named)
 
 
-def best_first(row: Row) -> tuple[float, str]:
+def best_first(row: RankedMetric) -> tuple[float, str]:
     """Sort key: largest rho first, undefined last; equal ones by name, not by order of columns."""
     return 2.0 if math.isnan(row.rho) else -round(row.rho, 10), row.column.name
 
@@ -188,7 +188,7 @@ def rank_metrics(
         verdict = decisions.verdict(place)
         minus, p_beats = gaps.get(id(column), (math.nan, math.nan))
         rows.append(
-            Row(
+            RankedMetric(
                 column=column,
                 rho=spearman(x, y),
                 interval=decisions.overall.interval(place),
@@ -254,7 +254,7 @@ def detailed(
     """
     table, wanted = ranking.table, {id(column) for column in columns}
 
-    def with_details(row: Row) -> Row:
+    def with_details(row: RankedMetric) -> RankedMetric:
         column = row.column
         if id(column) not in wanted or math.isnan(row.rho):
             return row

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from analysis.ranking.metric_table import NAMED_MODELS, MetricColumn, fewer_text
 from analysis.ranking.registered import Code, RegisteredResult
-from analysis.ranking.results import LEAD_LEVEL, Ranking, Row
+from analysis.ranking.results import LEAD_LEVEL, RankedMetric, Ranking
 from analysis.statistics.families import MINIMUM_MODELS
 from analysis.statistics.formats import signed, span, unsigned
 from warehouse.terminal import (
@@ -81,12 +81,12 @@ def _counted_series(ranking: Ranking) -> str:
     return f"{len(set(ranking.table.series))} series"
 
 
-def _rho(row: Row, digits: int = 2) -> str:
+def _rho(row: RankedMetric, digits: int = 2) -> str:
     """Spearman; a dash for so few models that no interval exists."""
     return signed(row.rho, digits) if row.n >= MINIMUM_MODELS else "–"
 
 
-def rho_text(row: Row) -> str:
+def rho_text(row: RankedMetric) -> str:
     """A row's correlation with its interval and number of models."""
     return (
         f"{row.column.name}, rho {_rho(row)} "
@@ -119,10 +119,10 @@ REASONS: dict[Code, str] = {
 
 def registered_text(result: RegisteredResult) -> str:
     """A preregistered metric's outcome, or why there is none."""
-    entry, metric = result.said.entry, result.said.metric
+    entry, metric = result.prediction.entry, result.prediction.metric
     name = f"Preregistered {metric.name} (entry {entry.number}, {metric.direction} is better)"
     if reason := REASONS.get(result.code):
-        detail = f" ({result.said.changed[0]})" if result.code == "changed" else ""
+        detail = f" ({result.prediction.changed[0]})" if result.code == "changed" else ""
         return f"{name}: {reason}{detail}."
     ruling = "confirmed" if result.holds else "not confirmed"
     share = f"{100 * (1 - entry.level):g}% CI"
@@ -145,14 +145,14 @@ def exploratory_line(registered: Sequence[RegisteredResult]) -> str:
     return f"{what} is exploratory: p and CI allow for the choice among all metrics tested."
 
 
-def _listed(rows: Sequence[Row]) -> str:
+def _listed(rows: Sequence[RankedMetric]) -> str:
     """The first metrics, each with its number of variants, and how many more there are."""
     found = Counter(row.column.metric for row in rows)
     names = [f"{metric} ({counted(count, 'variant')})" for metric, count in found.items()]
     return listed(names, NAMED, "metric")
 
 
-def notes(ranking: Ranking, rows: Sequence[Row]) -> dict[str, str]:
+def notes(ranking: Ranking, rows: Sequence[RankedMetric]) -> dict[str, str]:
     """What changes the conclusion that a reader draws from these rows, by code, the gravest first.
 
     different-lengths: of documents that were cut. uneven-documents: a value rests on fewer than
@@ -204,7 +204,7 @@ def full_notes(ranking: Ranking) -> list[str]:
     return [*found, exploratory_line(ranking.registered), tested_text(ranking)]
 
 
-def _first(rows: Sequence[Row]) -> str:
+def _first(rows: Sequence[RankedMetric]) -> str:
     return rows[0].column.name + (f" (and {len(rows) - 1} more)" if len(rows) > 1 else "")
 
 
@@ -227,7 +227,7 @@ class Cells(NamedTuple):
     """A column of the table: its heading, the cell of a row, and whether only --wide has it."""
 
     heading: str
-    cell: Callable[[Row], str]
+    cell: Callable[[RankedMetric], str]
     extra: bool = False
 
 
@@ -269,7 +269,7 @@ EXPLANATION = (
 
 def print_ranking(
     ranking: Ranking,
-    rows: Sequence[Row],
+    rows: Sequence[RankedMetric],
     top: int,
     next_command: str,
     choosing: bool = False,
@@ -290,10 +290,10 @@ def print_ranking(
     """
     console = terminal_console()
     if explain:
-        said = [*full_notes(ranking), *EXPLANATION]
+        lines = [*full_notes(ranking), *EXPLANATION]
     else:
-        said = [*notes(ranking, rows).values(), *(choice_notes(ranking)[:1] if choosing else [])]
-        said = said[:MOST_NOTES]
+        lines = [*notes(ranking, rows).values(), *(choice_notes(ranking)[:1] if choosing else [])]
+        lines = lines[:MOST_NOTES]
     cells = [*_CELLS[:4], *([_BEST] if choosing else []), *_CELLS[4:]]
     for count in range(top, 0, -1):
         shown = leading(ranking, rows, count)
@@ -305,7 +305,7 @@ def print_ranking(
                 Column(c.heading, [c.cell(row) for row in shown], extra=c.extra) for c in cells
             ]
             print_columns(console, columns, wide=wide)
-            print_notes(console, said, "dim")
+            print_notes(console, lines, "dim")
             if len(shown) < len(rows):
                 more = f"{len(shown)} of {len(rows)} rows (--top, --wide, --explain). "
             else:
@@ -317,8 +317,8 @@ def print_ranking(
     console.file.write(text)
 
 
-def _name(ranking: Ranking, row: Row) -> str:
-    first = {r.said.metric.name for r in ranking.registered if r.said.counts}
+def _name(ranking: Ranking, row: RankedMetric) -> str:
+    first = {r.prediction.metric.name for r in ranking.registered if r.prediction.counts}
     marks = (
         ("†", not row.column.admissible),
         ("*", row.column.name in first),
@@ -328,9 +328,9 @@ def _name(ranking: Ranking, row: Row) -> str:
     return f"{row.column.name} {found}".strip()
 
 
-def leading(ranking: Ranking, rows: Sequence[Row], top: int) -> list[Row]:
+def leading(ranking: Ranking, rows: Sequence[RankedMetric], top: int) -> list[RankedMetric]:
     """Ideas, then the first `top` others, preregistered before others, and the baseline."""
-    first = {r.said.metric.name for r in ranking.registered if r.said.counts}
+    first = {r.prediction.metric.name for r in ranking.registered if r.prediction.counts}
     ideas = [row for row in rows if row.column.kind != "variant"]
     variants = [row for row in rows if row.column.kind == "variant"]
     shown = sorted(variants, key=lambda row: row.column.name not in first)[:top]

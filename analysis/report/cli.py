@@ -58,19 +58,20 @@ def report(problem: str, out: Path, force: bool, figures: Path | None, seed: int
     from warehouse.progress import progress_bar
 
     workspace = find_workspace()
-    beside = out.with_name(f"{out.stem}-tokens.html")
-    for page in (out, beside):
+    is_stream = out.exists() and not out.is_file()  # nothing can be written beside it
+    beside = None if is_stream else out.with_name(f"{out.stem}-tokens.html")
+    for page in filter(None, (out, beside)):
         refuse_protected(page, workspace, force=force, own=OWN_PAGE)
     if figures is not None:
         refuse_protected(figures, workspace, "--figures")
     chosen = load_ranked(problem, workspace)
     data = gather(chosen, workspace, seed)
-    view = example_view(chosen, workspace, data.models, EXAMPLE_CHARACTERS)
-    if view is not None:
+    view = example_view(chosen, workspace, data.models, EXAMPLE_CHARACTERS) if beside else None
+    if beside and view:
         write_whole(beside, view_page(view, "logprob"))
     charts = report_charts(data)
     with progress_bar(len(charts), "figures") as progress:
-        text = report_page(data, charts, "" if view is None else beside.name, progress)
+        text = report_page(data, charts, beside.name if beside and view else "", progress)
         if data.ranking is not None:
             record_tested(data.ranking.table, workspace)
         write_whole(out, text)
@@ -82,7 +83,7 @@ def report(problem: str, out: Path, force: bool, figures: Path | None, seed: int
     if data.ranking is None:
         click.echo(f"no target: {data.no_target}")
     click.echo(f"written {out} ({file_size(len(text.encode()))})")
-    if view is not None:
+    if view:
         click.echo(f"written {beside}")
     if figures is not None:
         click.echo(f"written {figures} (PNG and SVG)")

@@ -13,7 +13,7 @@ from analysis.statistics.skipped import mcd_skipped
 
 if TYPE_CHECKING:
     from analysis.ranking.metric_table import MetricTable
-    from analysis.ranking.results import Row
+    from analysis.ranking.results import RankedMetric
 
 MOST_NUMBERED = 40
 """Points; more are small and have no numbers."""
@@ -29,7 +29,11 @@ def family_colours(families: Iterable[str]) -> dict[str, str]:
 
 
 def scatter_figure(
-    table: MetricTable, row: Row, numbers: dict[str, int], colours: dict[str, str], seed: int
+    table: MetricTable,
+    row: RankedMetric,
+    numbers: dict[str, int],
+    colours: dict[str, str],
+    seed: int,
 ) -> Chart:
     """One metric against the target: a numbered point per model.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from markupsafe import Markup, escape
 
 from analysis.report.drawing import html_pages
-from analysis.report.viewer import Reading, Segment, View
+from analysis.report.viewer import ScoredText, Segment, View
 from warehouse.errors import visible
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class ShownTokens:
         )
 
     def __repr__(self) -> str:
-        lines = [self.view.title, *(headline(reading) for reading in self.view.readings)]
+        lines = [self.view.title, *(headline(scores) for scores in self.view.scored)]
         return "\n".join(map(visible, lines))
 
 
@@ -66,17 +66,17 @@ def _names(view: View, measure: Measure, legend: str) -> dict[str, object]:
         "view": view,
         "measure": measure,
         "legend": legend,
-        "columns": [(headline(reading), spans(view, reading)) for reading in view.readings],
+        "columns": [(headline(scores), spans(view, scores)) for scores in view.scored],
     }
 
 
-def spans(view: View, reading: Reading) -> Markup:
+def spans(view: View, scores: ScoredText) -> Markup:
     """The text with a `span` per segment, whose style has its shading by each measure in percent.
 
     Classes: `k` is a key token of LongPPL's, `h` lost by the far context, `n` has no gain.
     """
     parts, at = [], view.start
-    for segment in reading.segments:
+    for segment in scores.segments:
         first, last = max(segment.start, at), min(segment.end, view.start + len(view.text))
         parts.append(_text(view, at, first))
         gain = intensity(segment, "gain")
@@ -108,7 +108,7 @@ def _facts(segment: Segment) -> str:
 
 
 def print_view(console: Console, view: View, measure: Measure) -> None:
-    """Print each model's reading under its name."""
+    """Print each model's text under its name."""
     from rich.text import Text
 
     console.print(Text(visible(view.title)), style="bold")
@@ -116,20 +116,20 @@ def print_view(console: Console, view: View, measure: Measure) -> None:
     if view.warning:
         console.print(Text(visible(f"warning: {view.warning}")), style="bold")
     console.print(LEGENDS[measure], style="dim", highlight=False)
-    for reading in view.readings:
+    for scores in view.scored:
         console.print()
-        console.print(Text(visible(headline(reading))), style="bold")
-        console.print(shaded(view, reading, measure))
+        console.print(Text(visible(headline(scores))), style="bold")
+        console.print(shaded(view, scores, measure))
 
 
-def shaded(view: View, reading: Reading, measure: Measure) -> Text:
+def shaded(view: View, scores: ScoredText, measure: Measure) -> Text:
     """The text with a background per segment; key tokens are underlined."""
     from rich.text import Text
 
     characters = [visible(character) for character in view.text]
     text = Text("".join(characters))
     places = list(accumulate(map(len, characters), initial=0))
-    for segment in reading.segments:
+    for segment in scores.segments:
         first, last = (
             places[min(max(place - view.start, 0), len(characters))]
             for place in (segment.start, segment.end)
@@ -149,13 +149,12 @@ def _style(level: float, cool: bool) -> str:
     return f"{ink} on rgb({red},{green},{blue})"
 
 
-def headline(reading: Reading) -> str:
+def headline(scores: ScoredText) -> str:
     """A model's name, tokens and means."""
-    text = f"{reading.model}: {reading.tokens:,} tokens, mean NLL {reading.mean_nll:.3f}"
-    if reading.gain_condition:
-        keys = sum(segment.is_key for segment in reading.segments)
+    text = f"{scores.model}: {scores.tokens:,} tokens, mean NLL {scores.mean_nll:.3f}"
+    if scores.gain_condition:
+        keys = sum(segment.is_key for segment in scores.segments)
         text += (
-            f", gain from {reading.gain_condition} for {reading.gained:,} of them, "
-            f"{keys} key tokens"
+            f", gain from {scores.gain_condition} for {scores.gained:,} of them, {keys} key tokens"
         )
     return text

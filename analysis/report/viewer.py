@@ -53,8 +53,8 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """One model's reading of the document.
+class ScoredText:
+    """One model's scores of a document's tokens.
 
     Of the document's `tokens_whole` it read `tokens_read`, up to character `read_to`.
     """
@@ -84,7 +84,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class View:
-    """A document and its readings; `text` is the part from character `start`.
+    """A document and its scores; `text` is the part from character `start`.
 
     `characters` are those of the document, `whole` those before `max_characters` cut it.
     """
@@ -94,7 +94,7 @@ class View:
     name: str
     start: int
     text: str
-    readings: tuple[Reading, ...]
+    scored: tuple[ScoredText, ...]
     characters: int = 0
     whole: int = 0
 
@@ -106,7 +106,7 @@ class View:
     @property
     def has_gain(self) -> bool:
         """Whether a gain was measured for a model."""
-        return any(reading.gain_condition is not None for reading in self.readings)
+        return any(scores.gain_condition is not None for scores in self.scored)
 
     @property
     def extent(self) -> str:
@@ -116,18 +116,18 @@ class View:
         if self.whole > self.characters:
             whole += f" (cut by documents.max_characters, whole: {self.whole:,})"
         text = f"Characters {self.start:,} to {end:,} of {whole}"
-        for reading in self.readings:
+        for scores in self.scored:
             text += (
-                f"; {reading.model} read {reading.tokens_read:,} of {reading.tokens_whole:,} "
-                f"tokens, to character {reading.read_to:,}"
+                f"; {scores.model} read {scores.tokens_read:,} of {scores.tokens_whole:,} "
+                f"tokens, to character {scores.read_to:,}"
             )
         return text
 
     @property
     def warning(self) -> str:
         """Whether a model read less of the shown text than another; empty if none did."""
-        ends = {reading.read_to for reading in self.readings}
-        cut = any(reading.tokens_read < reading.tokens_whole for reading in self.readings)
+        ends = {scores.read_to for scores in self.scored}
+        cut = any(scores.tokens_read < scores.tokens_whole for scores in self.scored)
         if len(ends) < 2 or not cut or min(ends) >= self.start + len(self.text):
             return ""
         return (
@@ -175,11 +175,11 @@ def load_view(
                 where="--start",
             )
         end = len(text) if characters is None else min(len(text), start + characters)
-        readings = tuple(
-            _reading(connection, problem, model, doc_id, start, end, condition) for model in chosen
+        scored = tuple(
+            _scores(connection, problem, model, doc_id, start, end, condition) for model in chosen
         )
     if characters is None:
-        end = max(segment.end for reading in readings for segment in reading.segments)
+        end = max(segment.end for scores in scored for segment in scores.segments)
     whole = whole_characters(problem, workspace)
     return View(
         problem=problem.name,
@@ -187,7 +187,7 @@ def load_view(
         name=name,
         start=start,
         text=text[start:end],
-        readings=readings,
+        scored=scored,
         characters=len(text),
         whole=whole[doc_id] if whole else len(text),
     )
@@ -213,7 +213,7 @@ def example_view(
 
 def first_shaded(view: View) -> int:
     """The first character of a token that has a gain; the view's first where none has."""
-    segments = (segment for reading in view.readings for segment in reading.segments)
+    segments = (segment for scores in view.scored for segment in scores.segments)
     return min((s.start for s in segments if s.gain is not None), default=view.start)
 
 
@@ -264,7 +264,7 @@ def _document(
     return int(doc_id), str(name), str(text)
 
 
-def _reading(
+def _scores(
     connection: duckdb.DuckDBPyConnection,
     problem: Problem,
     model: ModelSpec,
@@ -272,7 +272,7 @@ def _reading(
     start: int,
     end: int,
     condition: str | None,
-) -> Reading:
+) -> ScoredText:
     of_model = {"problem": problem.name, "model": model.model_id, "document": doc_id}
     rows = connection.execute(
         "select char_start, char_end, logprob, entropy, rank, position from tokens"
@@ -303,7 +303,7 @@ def _reading(
         for gain in (gains.get(position),)
     )
     shown = tuple(segment for segment in segments if segment.end > start and segment.start < end)
-    return Reading(model.full_id, shown, gain_condition, *extent)
+    return ScoredText(model.full_id, shown, gain_condition, *extent)
 
 
 def _gains(

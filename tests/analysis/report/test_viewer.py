@@ -20,7 +20,7 @@ import tokenmart as tm
 from analysis.report import cli
 from analysis.report.notebook import OpenedWorkspace
 from analysis.report.shading import Measure, intensity, print_view, shaded, view_page
-from analysis.report.viewer import Reading, Segment, View, first_shaded, load_view, merge
+from analysis.report.viewer import ScoredText, Segment, View, first_shaded, load_view, merge
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem, load_problem
@@ -43,8 +43,8 @@ def view() -> View:
     first = (segment(0, 5), segment(6, 15, -0.5, 3.0), segment(15, 28, -4.0, -1.0, 300),
              segment(28, 36, -0.2, 0.1))  # fmt: skip
     second = (segment(0, 15, -2.0, 0.2), segment(15, 31, -1.0, 2.5), segment(31, 40, -7.0, 0.0))
-    readings = (Reading("lab/one", first, "window_64"), Reading("lab/two", second, "window_64"))
-    return View("p", 0, "doc <0>", 0, TEXT, readings)
+    scored = (ScoredText("lab/one", first, "window_64"), ScoredText("lab/two", second, "window_64"))
+    return View("p", 0, "doc <0>", 0, TEXT, scored)
 
 
 def test_bytes_of_one_character_become_one_segment_that_adds_up() -> None:
@@ -65,7 +65,7 @@ def test_bytes_of_one_character_become_one_segment_that_adds_up() -> None:
     [("logprob", [0.125, 0.0625, 0.5]), ("rank", [0.0, 0.0, 0.826]), ("gain", [None, -1.0, 0.333])],
 )
 def test_shading(view: View, measure: Measure, strengths: list[float | None]) -> None:
-    for part, strength in zip(view.readings[0].segments[:3], strengths, strict=True):
+    for part, strength in zip(view.scored[0].segments[:3], strengths, strict=True):
         assert intensity(part, measure) == pytest.approx(strength, abs=1e-3)
 
 
@@ -81,7 +81,7 @@ def test_the_terminal_shows_every_character_once(view: View) -> None:
     with console.capture() as capture:
         print_view(console, view, "logprob")
     assert capture.get().count("second & line") == 2
-    text = shaded(view, view.readings[0], "gain")
+    text = shaded(view, view.scored[0], "gain")
     assert text.plain == TEXT
     bold = {(span.start, span.end) for span in text.spans if "bold" in str(span.style)}
     assert bold == {(6, 15)}
@@ -152,15 +152,15 @@ def synthetic(marts: Marts) -> tuple[Problem, Workspace]:
 def test_a_view_from_the_warehouse(synthetic: tuple[Problem, Workspace]) -> None:
     problem, workspace = synthetic
     view = load_view(problem, workspace, "1", ["lab/model-0", "model-1"])
-    assert [reading.model for reading in view.readings] == ["lab/model-0", "lab/model-1"]
-    for reading in view.readings:
-        assert reading.gain_condition == "window_16"
-        ends = [0, *(s.end for s in reading.segments)]
-        assert all(s.start >= end for s, end in zip(reading.segments, ends, strict=False))
-        assert any(s.gain is not None for s in reading.segments)
+    assert [scores.model for scores in view.scored] == ["lab/model-0", "lab/model-1"]
+    for scores in view.scored:
+        assert scores.gain_condition == "window_16"
+        ends = [0, *(s.end for s in scores.segments)]
+        assert all(s.start >= end for s, end in zip(scores.segments, ends, strict=False))
+        assert any(s.gain is not None for s in scores.segments)
     part = load_view(problem, workspace, "document 1", ["model-0"], start=50, characters=40)
     assert part.text == view.text[50:90]
-    assert part.readings[0].segments[0].end > 50
+    assert part.scored[0].segments[0].end > 50
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_the_terminal_opens_at_the_first_token_that_has_a_gain(
 ) -> None:
     whole = load_view(*synthetic, "0", ["model-0"])
     first = first_shaded(whole)
-    gains = [segment.start for segment in whole.readings[0].segments if segment.gain is not None]
+    gains = [segment.start for segment in whole.scored[0].segments if segment.gain is not None]
     assert 0 < first == min(gains)
     shown = show("--characters", 9, "--measure", "gain").stdout
     start = max(0, first - cli.CHARACTERS_BEFORE)
@@ -239,7 +239,7 @@ def test_a_model_id_with_two_dashes_keeps_its_name(synthetic: tuple[Problem, Wor
     path.write_text(path.read_text().replace("lab/model-0", "lab/a--b"))
     problem = load_problem("synthetic", workspace)
     for name in ("lab/a--b", "lab--a--b", "a--b"):
-        assert load_view(problem, workspace, "0", [name]).readings[0].model == "lab/a--b"
+        assert load_view(problem, workspace, "0", [name]).scored[0].model == "lab/a--b"
     shutil.rmtree(folder / "model_id=lab--a--b")
     with pytest.raises(TokenmartError) as found:
         load_view(problem, workspace, "0", ["a--b"])
@@ -247,11 +247,11 @@ def test_a_model_id_with_two_dashes_keeps_its_name(synthetic: tuple[Problem, Wor
 
 
 def test_models_that_read_different_lengths(view: View) -> None:
-    one, two = view.readings
+    one, two = view.scored
     one = replace(one, tokens_read=4, tokens_whole=9, read_to=36)
     two = replace(two, tokens_read=3, tokens_whole=9, read_to=31)
-    cut = replace(view, readings=(one, two), characters=90, whole=360)
+    cut = replace(view, scored=(one, two), characters=90, whole=360)
     assert "--characters 31," in cut.warning and cut.warning in view_page(cut, "logprob")
     # both read what is shown, or the whole
     assert not replace(cut, text=TEXT[:20]).warning
-    assert not replace(cut, readings=(one, replace(two, read_to=36))).warning
+    assert not replace(cut, scored=(one, replace(two, read_to=36))).warning
