@@ -58,8 +58,8 @@ def report(problem: str, out: Path, force: bool, figures: Path | None, seed: int
     from warehouse.progress import progress_bar
 
     workspace = find_workspace()
-    is_stream = out.exists() and not out.is_file()  # nothing can be written beside it
-    beside = None if is_stream else out.with_name(f"{out.stem}-tokens.html")
+    # nothing can be written beside a stream
+    beside = None if out.is_relative_to("/dev") else out.with_name(f"{out.stem}-tokens.html")
     for page in filter(None, (out, beside)):
         refuse_protected(page, workspace, force=force, own=OWN_PAGE)
     if figures is not None:
@@ -67,14 +67,14 @@ def report(problem: str, out: Path, force: bool, figures: Path | None, seed: int
     chosen = load_ranked(problem, workspace)
     data = gather(chosen, workspace, seed)
     view = example_view(chosen, workspace, data.models, EXAMPLE_CHARACTERS) if beside else None
-    if beside and view:
-        write_whole(beside, view_page(view, "logprob"))
     charts = report_charts(data)
     with progress_bar(len(charts), "figures") as progress:
         text = report_page(data, charts, beside.name if beside and view else "", progress)
         if data.ranking is not None:
             record_tested(data.ranking.table, workspace)
         write_whole(out, text)
+        if beside and view:
+            write_whole(beside, view_page(view, "logprob"))
         if figures is not None:
             for name, chart in charts.items():
                 progress(f"files: {name}", 0)
