@@ -299,6 +299,11 @@ def test_the_command_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         done = CliRunner().invoke(cli, shlex.split(line))
         assert done.exit_code == 0, done.output
     assert len(json.loads(Path("chosen.json").read_text())["items"]) == 100
+    words = [*shlex.split(line), "--method", "rise", "--folds", "2", "--compare"]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    found = json.loads(Path("chosen.json").read_text())
+    assert (found["method"], len(found["folds"])) == ("rise", 2)
+    assert found["methods"]["rise"] == found["held_out"]
 
 
 def test_scores_of_which_lower_is_better_are_not_chosen_from(tmp_path: Path) -> None:
