@@ -133,17 +133,17 @@ def eval_command(
     from plugins.benchmarks.harness.stored_items import refuse_clashes, store_group, store_items
     from plugins.benchmarks.harness.tasks import in_chat, load_tasks_and_groups
     from warehouse.errors import UnitFailedError
-    from warehouse.progress import progress_bar, without_library_bars
+    from warehouse.progress import progress_bar
 
     workspace, problem, selection = _selected(problem_name, models, device, dtype, backend)
-    click.echo("loading the tasks …", err=True)
     wanted = [name for each in names for name in each.split(",") if name]
-    with without_library_bars():
+    with progress_bar(1, "steps") as progress:
+        progress("loading the tasks", 0)
         tasks, groups = load_tasks_and_groups(
             wanted, include_path, shots=shots, limit=limit, fewshot_seed=fewshot_seed
         )
-    refuse_clashes(workspace, problem.name, ((each.name, each.condition) for each in tasks))
-    items = {task.condition: item_rows(task, subject, cluster) for task in tasks}
+        refuse_clashes(workspace, problem.name, ((each.name, each.condition) for each in tasks))
+        items = {task.condition: item_rows(task, subject, cluster) for task in tasks}
     if dry_run:
         for task in tasks:
             requests = items[task.condition].num_rows
