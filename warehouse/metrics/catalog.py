@@ -147,21 +147,28 @@ def list_variants(rows: Sequence[Row]) -> Iterator[str]:
     )
 
 
-def describe(rows: Sequence[Row], values: Sequence[Row], every_value: bool) -> Iterator[str]:
-    """Direction, caution and description of a metric, then each variant with settings and values.
-
-    Args:
-        every_value: one line per model, instead of one per problem and context.
-    """
+def describe(rows: Sequence[Row]) -> Iterator[str]:
+    """Direction, caution and description of a metric, then each variant with its settings."""
     yield f"{rows[0]['metric']}: {rows[0]['direction']} is better"
     if rows[0]["caution"]:
         yield f"Caution: {rows[0]['caution']}"
     yield rows[0]["description"].strip() + "\n"
     for row in rows:
         yield f"{row['variant']}  {_settings(row)}"
-        own = [each for each in values if each["variant"].partition("@")[0] == row["variant"]]
-        for line in _each_value(own) if every_value else _range(own):
-            yield f"    {line}"
+
+
+def ranges(values: Sequence[Row]) -> list[Row]:
+    """One row per problem and variant: how many models have a value, the lowest and the highest."""
+    found = []
+    for problem, variant in sorted({(each["problem"], each["variant"]) for each in values}):
+        own = [v for v in values if (v["problem"], v["variant"]) == (problem, variant)]
+        known = sorted((v["value"], v["model_id"]) for v in own if v["value"] is not None)
+        (low, lowest), (high, highest) = (known[0], known[-1]) if known else [(None, None)] * 2
+        found.append({
+            "problem": problem, "variant": variant, "models": len(own), "with_value": len(known),
+            "lowest": low, "lowest_model": lowest, "highest": high, "highest_model": highest,
+        })  # fmt: skip
+    return found
 
 
 def _settings(row: Row) -> str:
@@ -178,21 +185,3 @@ def _factor(expression: str) -> str:
     while (less := re.sub(r"\([^()]*\)", "", inner)) != inner:
         inner = less
     return expression if re.fullmatch(r"\w+", inner) else f"({expression})"
-
-
-def _each_value(values: Sequence[Row]) -> Iterator[str]:
-    for value in values:
-        number = "-" if value["value"] is None else f"{value['value']:.6g}"
-        note = f"  ({value['reason']})" if value["reason"] else ""
-        yield f"{value['problem']}  {value['variant']}  {value['model_id']:<48} {number:>12}{note}"
-
-
-def _range(values: Sequence[Row]) -> Iterator[str]:
-    """One line per problem and context: the models at both ends, and how many have a value."""
-    for problem, variant in sorted({(each["problem"], each["variant"]) for each in values}):
-        own = [v for v in values if (v["problem"], v["variant"]) == (problem, variant)]
-        known = sorted((v["value"], v["model_id"]) for v in own if v["value"] is not None)
-        ends = "no value"
-        if known:
-            ends = f"{known[0][0]:.4g} {known[0][1]} … {known[-1][0]:.4g} {known[-1][1]}"
-        yield f"{problem}  {variant}  {len(known)} of {len(own)} models: {ends}"

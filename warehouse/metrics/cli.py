@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import click
 
@@ -96,7 +96,7 @@ def show(
     tokenmart metrics show longppl/alpha_2_beta_-2@window_4096 --problem no4k
     """
     from warehouse.metrics import catalog
-    from warehouse.metrics.near_duplicates import closest_variants, list_closest
+    from warehouse.metrics.near_duplicates import closest_variants
     from warehouse.problem.problem_files import read_problem_file
 
     workspace = find_workspace()
@@ -119,14 +119,15 @@ def show(
             values = catalog.values(connection, metric, variant, problem)
             closest = closest_variants(connection, metric, variant, problem, neighbours)
     if as_json:
-        near = [asdict(pair) for pair in closest]
-        click.echo(json.dumps({"catalog": rows, "values": values, "closest": near}, indent=2))
+        click.echo(json.dumps({"catalog": rows, "values": values, "closest": closest}, indent=2))
         return
-    _print(catalog.describe(rows, values, every_value=all_values or variant is not None))
-    if values:
-        _print(list_closest(closest, threshold))
-    else:
+    _print(catalog.describe(rows))
+    if not values:
         click.echo("\nno values yet: run `tokenmart dbt build`", err=True)
+        return
+    _print_table(values if all_values or variant else catalog.ranges(values))
+    click.echo(f"Near-duplicates (|rho| >= {threshold:g}):")
+    _print_table([pair for pair in closest if abs(pair["spearman"]) >= threshold - 1e-9])
 
 
 @click.command(
@@ -155,6 +156,15 @@ def dbt_command(arguments: tuple[str, ...]) -> None:
     from warehouse.metrics.dbt_process import run_dbt
 
     sys.exit(run_dbt(arguments, find_workspace()))
+
+
+def _print_table(rows: Sequence[dict[str, Any]]) -> None:
+    from warehouse.sql.output import print_table
+
+    if rows:
+        print_table(list(rows[0]), [tuple(row.values()) for row in rows], wide=False)
+    else:
+        click.echo("none")
 
 
 def _print(lines: Iterable[str]) -> None:

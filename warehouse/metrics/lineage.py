@@ -1,8 +1,8 @@
 """dbt's lineage graph: what a metric is computed from.
 
 Target scores need no search here: dbt's connection can't open their files (see
-`warehouse.sql.connection.lock`). What DuckDB doesn't see is checked: a model in Python, and a table
-brought as a seed.
+`warehouse.sql.connection.lock`), and it has no model in Python (`generate_schema_name`). What is
+checked is a table brought as a seed or snapshot.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Lineage:
 
     node: dbt's unique id of the metric's model.
     ancestors: unique ids, sorted.
-    foreign: ids among them, and the metric's own, that aren't SQL over the store: models in Python,
-        seeds and snapshots. They can have numbers from anywhere, so this must be empty.
+    foreign: ids among them that aren't SQL over the store: seeds and snapshots. They can have
+        numbers from anywhere, so this must be empty.
     needs: the kind of probe that the family is computed from (`full`, `window`, …).
     """
 
@@ -57,7 +57,7 @@ def read_lineage(path: Path, metric: str) -> Lineage:
     return Lineage(
         node=found[0],
         ancestors=tuple(sorted(above)),
-        foreign=tuple(sorted(name for name in above | {found[0]} if _is_foreign(name, nodes))),
+        foreign=tuple(sorted(name for name in above if not name.startswith(("model.", "source.")))),
         needs=str(meta.get("needs", "full")),
     )
 
@@ -71,10 +71,3 @@ def ancestors(parent_map: Mapping[str, list[str]], node: str) -> set[str]:
         found |= fresh
         waiting.extend(fresh)
     return found
-
-
-def _is_foreign(name: str, nodes: Mapping[str, Any]) -> bool:
-    kind = name.partition(".")[0]
-    if kind == "model":
-        return bool(nodes.get(name, {}).get("language", "sql") != "sql")
-    return kind != "source"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import duckdb
@@ -63,39 +61,18 @@ _CORRELATIONS = f"""
 """
 
 
-@dataclass(frozen=True)
-class Correlation:
-    """Spearman's rank correlation of two variants over the models both have a value for."""
-
-    problem: str
-    variant: str
-    other_metric: str
-    other_variant: str
-    models: int
-    spearman: float
-
-
 def closest_variants(
     connection: duckdb.DuckDBPyConnection,
     metric: str,
     variant: str | None,
     problem: str | None,
     neighbours: int,
-) -> list[Correlation]:
+) -> list[dict[str, Any]]:
     """For each of the metric's variants (or one) the others that rank most alike, closest first.
 
     Pairs with fewer than `LEAST_MODELS` models in common, or without any spread, have none.
     """
     asked = {"metric": metric, "variant": variant, "problem": problem, "neighbours": neighbours}
-    return [Correlation(*row) for row in connection.execute(_CORRELATIONS, asked).fetchall()]
-
-
-def list_closest(found: Sequence[Correlation], threshold: float) -> Iterator[str]:
-    """One line per pair at least as correlated as the threshold."""
-    near = [pair for pair in found if abs(pair.spearman) >= threshold - 1e-9]
-    yield f"\nNear-duplicates (|rho| >= {threshold:g}): {len(near) or 'none'}"
-    for pair in near:
-        yield (
-            f"    {pair.problem}  {pair.variant} like {pair.other_metric}/{pair.other_variant}: "
-            f"{pair.spearman:+.3f} over {pair.models} models"
-        )
+    result = connection.execute(_CORRELATIONS, asked)
+    names = [column[0] for column in result.description or []]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]

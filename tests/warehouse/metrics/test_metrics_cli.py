@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -12,6 +13,7 @@ from dbt_harness import PROJECT, Warehouse
 from scipy.stats import spearmanr
 
 from warehouse.errors import TokenmartError
+from warehouse.metrics.catalog import ranges
 from warehouse.metrics.cli import metrics
 from warehouse.metrics.near_duplicates import LEAST_MODELS, closest_variants
 
@@ -63,7 +65,10 @@ def test_rank_correlations_are_scipys(built: Warehouse, metric: str) -> None:
                 expected[(variant, *other)] = (len(common), rho)
     with duckdb.connect(str(built.database), read_only=True) as connection:
         found = {
-            (pair.variant, pair.other_metric, pair.other_variant): (pair.models, pair.spearman)
+            (pair["variant"], pair["other_metric"], pair["other_variant"]): (
+                pair["models"],
+                pair["spearman"],
+            )
             for pair in closest_variants(connection, metric, None, None, 10**6)
         }
     assert len(expected) > 300
@@ -89,7 +94,7 @@ def test_rank_correlations_over_different_models() -> None:
         rows += [("p", "m", "b", "4", None), ("p", "m", "c", "1", float("nan"))]
         connection.executemany("insert into metric_values values (?, ?, ?, ?, ?)", rows)
         found = {
-            (pair.variant, pair.other_variant): (pair.models, pair.spearman)
+            (pair["variant"], pair["other_variant"]): (pair["models"], pair["spearman"])
             for pair in closest_variants(connection, "m", None, None, 10**6)
         }
     assert len(found) == 6, "d has two models only"
@@ -144,3 +149,30 @@ def test_a_variant_without_its_context_is_shown_in_every_context(cli: CliRunner)
     windows = {"mean@window_64", "mean@window_256"}
     assert windows < shown("context_gain/mean")
     assert shown("context_gain/mean@window_64") == {"mean@window_64"}
+
+
+def test_show_gives_values_and_what_ranks_alike(cli: CliRunner, built: Warehouse) -> None:
+    shown = json.loads(cli.invoke(metrics, ["show", "perplexity/micro", "--json"]).output)
+    values = {m: x for (v, m), x in built.values("perplexity").items() if v == "micro"}
+    assert {row["model_id"]: row["value"] for row in shown["values"]} == values
+    assert len(shown["closest"]) == 5
+    assert all(abs(row["spearman"]) <= 1 + 1e-9 for row in shown["closest"])
+    (row,) = ranges(shown["values"])
+    known = {value: model for model, value in values.items() if value is not None}
+    assert (row["with_value"], row["lowest"], row["highest"]) == (
+        len(known), min(known), max(known),
+    )  # fmt: skip
+    assert (row["lowest_model"], row["highest_model"]) == (known[min(known)], known[max(known)])
+    for words in (["perplexity"], ["perplexity", "--values"]):
+        assert cli.invoke(metrics, ["show", *words]).exit_code == 0
+
+
+def test_names_in_a_problem_are_narrowed(cli: CliRunner) -> None:
+    def listed(metric: str) -> list[dict[str, Any]]:
+        words = ["list", "--problem", "no4k", "--metric", metric, "--json"]
+        return list(json.loads(cli.invoke(metrics, words).stdout))
+
+    assert {row["variant"].partition("@")[2] for row in listed("rank_gain")} == {"window_4096"}
+    gains = listed("retrieval_gain")
+    assert (len(gains), sum(row["core"] for row in gains)) == (15, 3)
+    assert {row["admissible"] for row in listed("longppl_external")} == {False}
