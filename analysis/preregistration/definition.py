@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.metrics.manifest import Metric, in_contexts, read_metrics
+from warehouse.metrics.manifest import in_contexts, read_metrics
 from warehouse.paths import Workspace
+from warehouse.terminal import listed
 
 if TYPE_CHECKING:
     from warehouse.problem.spec import Problem
@@ -55,27 +56,34 @@ def define(workspace: Workspace, problem: Problem, text: str) -> RegisteredMetri
     metric, _, variant = name.partition("/")
     families = read_metrics(workspace)
     family = families.get(metric)
-    listed = f"see `tokenmart metrics list --problem {problem.asked}"
     if family is None:
-        raise TokenmartError(
-            f"--metric {text}: no metric {metric!r}; {did_you_mean(metric, families)}{listed}`",
-            code="unknown-metric",
-            where=text,
+        raise _refused(
+            "unknown-metric",
+            text,
+            f"no metric {metric!r}; {did_you_mean(metric, families)}",
+            problem,
         )
     if not family.admissible:
-        raise TokenmartError(
-            f"--metric {text}: {metric} is not admissible, it needs a second model; {listed} "
-            "--admissible`",
-            code="not-admissible",
-            where=text,
+        raise _refused(
+            "not-admissible",
+            text,
+            f"{metric} is not admissible, it needs a second model; ",
+            problem,
         )
-    _check_variant(problem, family, text, variant)
+    contexts = problem.suffixes(family.needs)
+    known = [each for base in family.variants for each in in_contexts(base, contexts)]
+    if variant not in known:
+        base = variant.partition("@")[0]
+        meant = [f"{metric}/{each}" for each in known if each.partition("@")[0] == base]
+        what = (
+            f"problem {problem.name} has {listed(meant or known) or f'no {family.needs} probe'}; "
+        )
+        code = "unknown-variant" if contexts else "missing-probe"
+        raise _refused(code, text, what, problem)
     direction = wanted or family.direction
     if direction not in ("higher", "lower"):
-        raise TokenmartError(
-            f"--metric {text}: direction {direction!r}; write {name}:higher or {name}:lower",
-            code="bad-direction",
-            where=text,
+        raise _refused(
+            "bad-direction", text, f"the direction is {name}:higher or {name}:lower; ", problem
         )
     return RegisteredMetric(
         metric=metric,
@@ -85,28 +93,10 @@ def define(workspace: Workspace, problem: Problem, text: str) -> RegisteredMetri
     )
 
 
-def _check_variant(problem: Problem, family: Metric, text: str, variant: str) -> None:
-    """Refuse a name that no value will ever have in the problem; the message has those it has."""
-    contexts = problem.suffixes(family.needs)
-    if not contexts:
-        raise TokenmartError(
-            f"--metric {text}: {family.name} needs a {family.needs} probe, and problem "
-            f"{problem.name} defines none; add one to its file, or see `tokenmart metrics list "
-            f"--problem {problem.asked}`",
-            code="missing-probe",
-            where=text,
-        )
-    known = [name for each in family.variants for name in in_contexts(each, contexts)]
-    if variant in known:
-        return
-    base = variant.partition("@")[0]
-    meant = [name for name in known if name.partition("@")[0] == base]
-    hint = f"write {' or '.join(f'{family.name}/{name}' for name in meant)}; " if meant else ""
-    raise TokenmartError(
-        f"--metric {text}: no such variant in problem {problem.name}; "
-        f"{hint or did_you_mean(variant, known)}see `tokenmart metrics list --problem "
-        f"{problem.asked} --metric {family.name}`",
-        code="unknown-variant",
+def _refused(code: str, text: str, what: str, problem: Problem) -> TokenmartError:
+    return TokenmartError(
+        f"--metric {text}: {what}see `tokenmart metrics list --problem {problem.asked}`",
+        code=code,
         where=text,
     )
 
