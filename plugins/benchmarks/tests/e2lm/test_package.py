@@ -178,6 +178,8 @@ def test_a_patch_that_does_not_apply(clone: Path, task: Path, tmp_path: Path, to
     (clone / "lm_eval/metrics.py").write_text("A = 2\n")
     found = refused(task, clone, tmp_path / "s.zip", onto=official)
     assert found == ("patch-does-not-apply", str(official))
+    done = package(task, clone, tmp_path / "s.zip", "--onto", str(official), "--base", "HEAD")
+    assert done.exit_code == 1 and str(official) in done.stderr
 
 
 @pytest.mark.parametrize(
