@@ -46,7 +46,7 @@ MAY_IMPORT = {
     "analysis.report": {ANALYSIS, STATISTICS, RANKING, *WAREHOUSE},
     "analysis.submission": {ANALYSIS, STATISTICS, RANKING, PREREGISTRATION, *WAREHOUSE},
     "scripts": {"analysis.submission", "tokenmart", *WAREHOUSE},
-    "tokenmart": {GROUND, SQL, RANKING},
+    "tokenmart": {GROUND, SQL, RANKING, "analysis.report"},
     "plugins": set(),
     "plugins.benchmarks": {"extract", ANALYSIS, STATISTICS, "analysis.report", *WAREHOUSE},
     "plugins.merging": {
