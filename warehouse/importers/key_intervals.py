@@ -19,7 +19,6 @@ from pydantic import BaseModel
 
 from warehouse.errors import TokenmartError
 from warehouse.importers.importer import Destination, StoringImporter
-from warehouse.paths import Workspace
 from warehouse.store.parquet_files import read_table, write_table
 from warehouse.store.schema import KEY_INTERVALS
 from warehouse.table_file import read_rows
@@ -61,7 +60,7 @@ class KeyIntervals(StoringImporter):
 
     def import_files(self, files: Sequence[Path], to: Destination) -> dict[str, int]:
         """Read an evaluator's intervals and store them; see `StoringImporter`."""
-        documents = _documents(to.workspace, to.problem)
+        documents = _documents(to)
         found: list[_Interval] = []
         for path in files:
             named = SLICE.fullmatch(path.name)
@@ -93,12 +92,13 @@ def _refused(place: str, what: str) -> TokenmartError:
     return TokenmartError(f"{place}: {what}", code="wrong-interval", where=place)
 
 
-def _documents(workspace: Workspace, problem: str) -> list[dict[str, Any]]:
+def _documents(to: Destination) -> list[dict[str, Any]]:
     """The problem's documents by number, with their texts."""
-    path = workspace.documents / f"problem={problem}" / "documents.parquet"
+    path = to.workspace.documents / f"problem={to.problem}" / "documents.parquet"
     if not path.is_file():
         raise TokenmartError(
-            f"{path}: no such file; run `tokenmart data fetch --only documents` first",
+            f"{path}: no such file; run `tokenmart data fetch --problem "
+            f"{to.asked or to.problem} --only documents` first",
             code="no-documents",
             where=path,
         )

@@ -289,7 +289,7 @@ def import_(
             f"problem {problem.name} has {kind}, which imported scores would not change; write "
             "`target: {kind: imported}` in its file to use them"
         )
-    to = Destination(workspace, problem.name, slug(full_id), force)
+    to = Destination(workspace, problem.name, slug(full_id), force, problem.asked)
     counts = reader.import_files(files, to)
     tasks = ", ".join(f"{task} ({count})" for task, count in counts.items())
     click.echo(
