@@ -86,9 +86,7 @@ def check(problem: Path) -> None:
     assert psutil.Process().memory_info().rss - memory < MOST_BYTES
     assert "1 failed (listed above), of 1 of 1 model;" in one_line_error(result, 5)
     (line,) = (each for each in result.output.splitlines() if each.startswith("error: tiny/one"))
-    assert ";" in line and len(line) < 600, line
-    assert "failed with" not in line
-    print(line)
+    assert len(line) < 600, line
 
 
 @pytest.fixture
