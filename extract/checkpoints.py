@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from filelock import FileLock
 
+from extract.failures import load_errors
 from warehouse.errors import TokenmartError, first_line
 from warehouse.files import files_sha256, storage_errors
 from warehouse.paths import Workspace
@@ -52,7 +53,8 @@ def find_checkpoint(
     found = spec.locate(ProblemFolders(workspace, problem, asked=asked))
     if found.is_gguf:
         convert = partial(_convert_gguf, spec.full_id, found.path)
-        folder = _converted(found.revision, workspace, convert)
+        with load_errors(spec):
+            folder = _converted(found.revision, workspace, convert)
     elif found.is_pickled:
         files = sorted(path for path in found.path.iterdir() if path.is_file())
         convert = partial(_convert_pickled, spec, files)

@@ -179,19 +179,24 @@ def load_errors(spec: ModelSpec) -> Iterator[None]:
     """Turn a loader's exception into one line that names the model.
 
     Raises:
-        TokenmartError: what was raised inside, explained; its own code and place are kept.
+        TokenmartError: what was raised inside, as one line (code `cannot-load`); an error of ours
+            keeps its code and place.
     """
     try:
         yield
-    except Exception as error:  # loaders raise whatever their libraries raise
+    except StorageError:
+        raise
+    except TokenmartError as error:
         reason = explain(error, spec.full_id)
-        code, where = getattr(error, "code", ""), getattr(error, "where", "")
-        own = isinstance(error, TokenmartError)
+        code, where = error.code, error.where or spec.full_id
+        raise TokenmartError(f"{spec.full_id}: {reason}", code=code, where=where) from None
+    except Exception as error:  # loaders raise whatever their libraries raise
         # without its cause, whose frames would keep half a model in memory
         raise TokenmartError(
-            f"{spec.full_id}: {reason}",
-            code=code if own else "cannot-load",
-            where=where if own and where else spec.full_id,
+            f"{spec.full_id}: can't be loaded ({explain(error)}); correct its `source`, or fetch "
+            "the model again",
+            code="cannot-load",
+            where=spec.full_id,
         ) from None
 
 
