@@ -25,7 +25,7 @@ from extract.failures import (
     why_failed,
 )
 from extract.planning.cost import checked_memory
-from extract.planning.memory import Footprint
+from extract.planning.memory import Footprint, available_memory
 from extract.planning.plan import Document, ModelPlan, plan_model
 from extract.planning.progress import PlannedWork
 from extract.planning.selection import Selection
@@ -80,6 +80,8 @@ class Extraction:
         self.progress, self.since = progress, since
         self.outcome = Outcome()
         self.memory = PeakMemory(selection.device)
+        # asked before a model is loaded: the next one is planned while another runs
+        self.available = available_memory(selection.device)
         self.work = PlannedWork(selection)
         longest = max((text_size(each.text).tokens for each in documents), default=0)
         self.longest = min(longest, selection.max_tokens or longest)
@@ -125,7 +127,7 @@ class Extraction:
 
     def _plan(self, spec: ModelSpec) -> ModelPlan:
         with self.outcome.messages.about(spec.full_id):
-            checked_memory(self.selection, spec, self.longest)
+            checked_memory(self.selection, spec, self.longest, self.available)
             return plan_model(self.selection, spec, self.documents, self.since)
 
     def _count(self, plan: ModelPlan) -> None:
@@ -154,7 +156,9 @@ class Extraction:
             publish(self.workspace, self.problem.name, plan.spec.model_id, condition.name)
 
     def _run_model(self, plan: ModelPlan) -> None:
-        needed = checked_memory(self.selection, plan.spec, self.longest, plan.checkpoint.folder)
+        available = available_memory(self.selection.device)
+        folder = plan.checkpoint.folder
+        needed = checked_memory(self.selection, plan.spec, self.longest, available, folder)
         scorer: Scorer | None = None
         texts = Ahead(plan.tokenize, [task.document for task in plan.tasks])
         with Background() as storing, closing(texts):
@@ -204,8 +208,11 @@ class Extraction:
         with ExitStack() as held:
             ours = held.enter_context(self._claim(job))
             todo = job.plan.recheck(job.task) if ours else ()
+            if ours:  # another process has done the rest since the plan was made
+                self.outcome.there += len(missing) - len(todo)
+            else:
+                self.outcome.elsewhere += len(missing)
             if not todo:
-                self.outcome.elsewhere += 0 if ours else len(missing)
                 self.progress(job.label, len(missing), work, False)
                 return
             scored: list[ScoredUnit] = []

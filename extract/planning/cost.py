@@ -201,16 +201,20 @@ def planned_memory(
 
 
 def checked_memory(
-    selection: Selection, spec: ModelSpec, longest: int, folder: Path | None = None
+    selection: Selection,
+    spec: ModelSpec,
+    longest: int,
+    available: int,
+    folder: Path | None = None,
 ) -> Footprint | None:
-    """The same, of a model for which the device has the memory.
+    """The same, of a model that fits into the bytes that are available.
 
     Raises:
-        TokenmartError: the model needs more than the device has.
+        TokenmartError: the model needs more.
     """
     needed = planned_memory(selection, spec, longest, folder)
     if needed is not None:
-        refuse_too_large(spec, needed, selection.device)
+        refuse_too_large(spec, needed, selection.device, available)
     return needed
 
 

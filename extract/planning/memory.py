@@ -184,13 +184,14 @@ def available_memory(device: str) -> int:
     return sum(free) + host if device == "auto-map" else max(free, default=0)
 
 
-def refuse_too_large(spec: ModelSpec, needed: Footprint, device: str) -> None:
+def refuse_too_large(spec: ModelSpec, needed: Footprint, device: str, available: int) -> None:
     """Stop before anything is downloaded or loaded when a model can't fit.
 
+    `available` are the bytes that it may take, from `available_memory` while no model is loaded.
+
     Raises:
-        TokenmartError: the predicted peak is above the device's memory; with the numbers.
+        TokenmartError: the predicted peak is above them; with the numbers.
     """
-    available = available_memory(device)
     if needed.least(device) > available:
         raise TokenmartError(
             f"{spec.full_id}: needs about {needed.total / 2**30:.1f} GiB (weights "

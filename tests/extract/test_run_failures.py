@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from tiny_models import make_checkpoint, make_text
 from tiny_runs import CONDITIONS, everything, ok, one_line_error, run
 from transformers import AutoTokenizer
 
+from extract.backends.backend import Loading, Scorer
+from extract.backends.transformers import Transformers
 from extract.cli import extract, status
 from extract.failures import NonFiniteLogits
 from extract.scoring.engine import Engine
@@ -131,6 +134,43 @@ def test_a_model_that_cannot_fit_is_refused_before_it_is_loaded(
     one_line_error(result, 5)
     assert "error: tiny/one: needs" in result.output
     assert len(everything(workspace)) == len(CONDITIONS)
+
+
+def test_a_model_is_planned_beside_one_that_fills_the_device(
+    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each alone fits; while the first one is loaded, there is no room for the second."""
+    loaded: list[weakref.ref[Any]] = []
+    load = Transformers.load
+
+    def loads(backend: Transformers, loading: Loading) -> Scorer:
+        scorer = load(backend, loading)
+        loaded.append(weakref.ref(scorer))
+        return scorer
+
+    def free(device: str) -> int:
+        return 2**30 if all(scorer() is None for scorer in loaded) else 0
+
+    monkeypatch.setattr(Transformers, "load", loads)
+    monkeypatch.setattr("extract.extraction.available_memory", free)
+    assert "extracted 32 units" in ok(run(tiny_problem()))
+    assert len(loaded) == 2
+
+
+def test_units_that_another_process_finished_meanwhile_were_there_already(
+    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tiny_problem()
+    load = Transformers.load
+
+    def loads(backend: Transformers, loading: Loading) -> Scorer:
+        monkeypatch.setattr(Transformers, "load", load)
+        ok(run(path, "--model", "tiny/one", "--probe", "full"))
+        return load(backend, loading)
+
+    monkeypatch.setattr(Transformers, "load", loads)
+    output = ok(run(path))
+    assert "extracted 28 units" in output and "4 of 32 were there already\n" in output
 
 
 def test_an_empty_document_is_refused_before_work_starts(
