@@ -53,7 +53,7 @@ def find_checkpoint(
     found = spec.locate(ProblemFolders(workspace, problem, asked=asked))
     if found.is_gguf:
         convert = partial(_convert_gguf, spec.full_id, found.path)
-        with load_errors(spec):
+        with load_errors(spec, found.path):
             folder = _converted(found.revision, workspace, convert)
     elif found.is_pickled:
         files = sorted(path for path in found.path.iterdir() if path.is_file())

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import click
 
@@ -175,12 +176,12 @@ def explain(error: BaseException, model: str = "") -> str:
 
 
 @contextmanager
-def load_errors(spec: ModelSpec) -> Iterator[None]:
-    """Turn a loader's exception into one line that names the model.
+def load_errors(spec: ModelSpec, files: Path) -> Iterator[None]:
+    """Turn a loader's exception into one line that names the model and its folder or GGUF file.
 
     Raises:
-        TokenmartError: what was raised inside, as one line (code `cannot-load`); an error of ours
-            keeps its code and place.
+        TokenmartError: what was raised inside, as one line (code `cannot-load`, the files as its
+            place); an error of ours keeps its code and place.
     """
     try:
         yield
@@ -193,10 +194,10 @@ def load_errors(spec: ModelSpec) -> Iterator[None]:
     except Exception as error:  # loaders raise whatever their libraries raise
         # without its cause, whose frames would keep half a model in memory
         raise TokenmartError(
-            f"{spec.full_id}: can't be loaded ({explain(error)}); correct its `source`, or fetch "
-            "the model again",
+            f"{spec.full_id}: {files} can't be loaded ({explain(error)}); correct its `source`, or "
+            "fetch the model again",
             code="cannot-load",
-            where=spec.full_id,
+            where=files,
         ) from None
 
 

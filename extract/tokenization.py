@@ -154,7 +154,7 @@ def load_tokenizer(checkpoint: Checkpoint, spec: ModelSpec) -> DocumentTokenizer
     Raises:
         TokenmartError: it can't be loaded, or gives no character spans.
     """
-    with load_errors(spec):
+    with load_errors(spec, checkpoint.folder):
         tokenizer, exact_ids = _tokenizer(checkpoint, trusts_remote_code(spec))
     _refuse_unknown_tokens(tokenizer, checkpoint.folder, spec)
     return DocumentTokenizer(tokenizer, spec, exact_ids)

@@ -30,7 +30,7 @@ def load_config(checkpoint: Checkpoint, spec: ModelSpec) -> Any:
 
     from extract.models import interventions
 
-    with load_errors(spec):
+    with load_errors(spec, checkpoint.folder):
         config = AutoConfig.from_pretrained(
             checkpoint.folder, trust_remote_code=trusts_remote_code(spec)
         )
@@ -39,7 +39,7 @@ def load_config(checkpoint: Checkpoint, spec: ModelSpec) -> Any:
 
 
 def _load_weights(checkpoint: Checkpoint, spec: ModelSpec, **options: Any) -> LoadedWeights:
-    with load_errors(spec):
+    with load_errors(spec, checkpoint.folder):
         return load_weights(
             checkpoint.folder,
             spec.full_id,

@@ -78,7 +78,7 @@ GGUF: dict[str, bytes] = {
 }
 
 
-def check(problem: Path) -> None:
+def check(problem: Path) -> str:
     memory = psutil.Process().memory_info().rss
     started = time.process_time()
     result = run(problem, "--model", "tiny/one")
@@ -87,6 +87,7 @@ def check(problem: Path) -> None:
     assert "1 failed (listed above), of 1 of 1 model;" in one_line_error(result, 5)
     (line,) = (each for each in result.output.splitlines() if each.startswith("error: tiny/one"))
     assert len(line) < 600, line
+    return line
 
 
 @pytest.fixture
@@ -119,5 +120,7 @@ def test_a_checkpoint_with_false_metadata_is_one_line(
 def test_a_gguf_file_with_false_metadata_is_one_line(
     models: Callable[..., Path], tmp_path: Path, how: str
 ) -> None:
-    (tmp_path / "model.gguf").write_bytes(GGUF[how])
-    check(models({"kind": "gguf", "path": str(tmp_path / "model.gguf")}))
+    file = tmp_path / "model.gguf"
+    file.write_bytes(GGUF[how])
+    line = check(models({"kind": "gguf", "path": str(file)}))
+    assert line.startswith(f"error: tiny/one: {file} ")
