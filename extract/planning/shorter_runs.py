@@ -23,7 +23,9 @@ def refuse_less(selection: Selection, spec: ModelSpec, missing: Sequence[Unit]) 
     Raises:
         TokenmartError: they would be.
     """
-    limits = [n for n in (selection.max_tokens, selection.most_tokens(spec)) if n is not None]
+    most = selection.most_tokens(spec)
+    # of a model without BOS one more is read
+    limits = [n for n in (selection.max_tokens, most and most + 1) if n is not None]
     replaced = [
         unit.record
         for unit in missing

@@ -213,6 +213,22 @@ def test_other_settings_on_fewer_tokens_are_refused(
     assert "extracted 2 units" in ok(run(path, *arguments, "--force"))
 
 
+@pytest.mark.parametrize(("model", "read"), [("one", 63), ("two", 64)])
+def test_other_settings_on_documents_cut_at_the_context_replace_units(
+    model: str, read: int, workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    """One token of the context is BOS; the second model has none."""
+    documents = {"kind": "json", "path": "data/corpus.json", "too_long": "truncate"}
+    path = tiny_problem(texts=2, probes=PROBES[:1], documents=documents)
+    models = yaml.safe_load(path.read_text())["models"]
+    edit(path, models=[each | {"context": 64} for each in models])
+    keys = workspace, "tiny", f"tiny--{model}", "full"
+    for dtype in ("float32", "bfloat16"):
+        ok(run(path, "--model", f"tiny/{model}", "--dtype", dtype))
+        units = finished_units(*keys).values()
+        assert {(u.dtype, u.document_tokens) for u in units} == {(dtype, read)}
+
+
 def test_a_failure_leaves_what_other_settings_gave(
     path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
