@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import click
 import duckdb
 from dbt.adapters.duckdb.credentials import DuckDBCredentials
 from dbt.adapters.duckdb.plugins import BasePlugin
 from dbt_common.exceptions import DbtRuntimeError
 
-from warehouse.errors import TokenmartError, first_line
+from warehouse.errors import StorageError, TokenmartError, first_line, visible
 from warehouse.paths import Workspace, find_workspace
 from warehouse.sql.connection import lock, no_locks
 from warehouse.sql.views import create_views
 from warehouse.store.built_from import write_states
+from warehouse.store.token_files import publish_all
 
 STORAGE_VERSION = "v1.4.0"
 """The oldest DuckDB that can open the database: the one on a colleague's machine may be older."""
@@ -57,6 +59,7 @@ class Plugin(BasePlugin):
             DbtRuntimeError: data or database can't be used; the message states what to do.
         """
         workspace = find_workspace()
+        _publish_finished(workspace)
         try:
             _refuse_missing_data(conn, workspace)
             create_views(conn, workspace, every_byte=True)
@@ -65,6 +68,15 @@ class Plugin(BasePlugin):
             lock(conn, workspace)
         except TokenmartError as error:
             raise DbtRuntimeError(error.format_message()) from error
+
+
+def _publish_finished(workspace: Workspace) -> None:
+    """Publish units of runs that were killed, or go on: metrics read published files only."""
+    for store in workspace.token_stores:
+        try:
+            publish_all(store)
+        except StorageError as error:  # another's folder: what is published can be read
+            click.echo(visible(f"warning: {error.format_message()}"), err=True)
 
 
 def _refuse_missing_data(conn: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:

@@ -14,12 +14,14 @@ import pytest
 from click.testing import CliRunner
 from dbt_harness import PROJECT, Warehouse
 from made_up_warehouse import Shape, write_warehouse
+from warehouse_samples import make_rows, make_unit
 
 from tokenmart import cli
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_to_parquet
 from warehouse.sql.views import metric_tables, public_views
 from warehouse.store.schema import TOKENS, UNITS
+from warehouse.store.token_files import write_unit
 
 Columns = list[tuple[str, str]]
 
@@ -132,6 +134,17 @@ def test_the_database_of_plain_dbt_is_the_one_the_other_commands_read(
         plugin.update_connection_config(Credentials, {})
         assert Credentials.path == str(workspace.database)
     assert not workspace.database.exists()
+
+
+def test_metrics_are_built_from_units_of_a_run_that_was_killed(workspace: Workspace) -> None:
+    """A run publishes a model's units when it ends."""
+    plugin = pytest.importorskip("warehouse.metrics.dbt_plugin").Plugin("tokenmart", {})
+    rows = make_rows(0, 50)
+    write_unit(workspace, make_unit(0, rows), rows)
+    with duckdb.connect() as connection:
+        plugin.configure_connection(connection)
+        counts = connection.execute("select count(*), sum(position) from main.tokens").fetchall()
+    assert counts == [(50, 49 * 25)]
 
 
 def test_dbt_names_the_program_that_has_the_database_open(workspace: Workspace) -> None:
