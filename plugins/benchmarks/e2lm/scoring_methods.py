@@ -167,7 +167,7 @@ def _decisions(
     subjects = {row[0].replace("/", "--") for row in everything if row[0]}
     rows += (without := asked(planned))
     evaluated = len(methods)
-    methods += sorted({row[0] for row in without})
+    methods += sorted({row[0] for row in without if row[1] in benchmarks})
     first, second = np.triu_indices(len(runs), 1)
     place = {name: index for index, name in enumerate(runs)}
     pair = {(int(a), int(b)): i for i, (a, b) in enumerate(zip(first, second, strict=True))}
@@ -328,7 +328,7 @@ def _stage_record(
             "minus_target_interval": _percentiles(drawn[index] - drawn[own])
             if enough and own is not None
             else None,
-            "within_families": _rounded(np.nanmean(within[index])) if within.size else None,
+            "within_families": _mean(within[index]),
             **_quality_record(quality.get(method), decisions, seed, resamples),
         }
         for index, method in enumerate(decisions.methods)
@@ -371,5 +371,11 @@ def _percentiles(values: Floats) -> list[float]:
     return [round(float(value), 6) for value in np.nanpercentile(values, [tail, 100 - tail])]
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(float(value), 6)
+def _mean(values: Floats) -> float | None:
+    """The mean of what is known; None without any."""
+    known = values[np.isfinite(values)]
+    return _rounded(known.mean()) if known.size else None
+
+
+def _rounded(value: float) -> float:
+    return round(float(value), 6)

@@ -58,11 +58,13 @@ def _rows(path: Path) -> Iterator[tuple[Any, ...]]:
             "no-site-json",
         ) from error
     for model, columns in models:
-        tokens = columns.get("gtokens", [])
+        if not isinstance(columns, dict):
+            raise refused(path, f"{model}: no columns; fetch the file again", "site-columns")
+        tokens = columns.get("gtokens") or []
         _, _, shape = model.partition("-")
         size, _, architecture = shape.partition("-")
         for benchmark in benchmarks:
-            scores = columns.get(benchmark, [])
+            scores = columns.get(benchmark) or []
             if len(scores) != len(tokens):
                 raise refused(
                     path,

@@ -311,6 +311,24 @@ def test_a_stage_without_the_target_s_scoring_method_has_no_difference(
     assert CliRunner().invoke(cli, words).exit_code == 0
 
 
+def test_what_no_pair_has_is_null(workspace: Workspace) -> None:
+    """The runs of the one family have no parameters; acc is on another benchmark than bpb."""
+    lines = ["model,family,parameters,tokens_bt,benchmark,metric,score"]
+    for run in range(6):
+        about = f"m{run},{'f,' if run < 2 else f'm{run},{run}'}"
+        for task in "qrs":
+            lines += [f"{about},{at},{task},bpb,{run % 4}" for at in (1, 8)]
+            lines += [f"{about},{at},{task},acc,{run}" for at in (7, 8)]
+        lines += [f"{about},{at},t,acc,{run}" for at in (1, 8)]
+    stage, _ = compared(workspace, lines)
+    assert [row["scoring_method"] for row in stage["scoring_methods"]] == ["bpb"]
+    early = [line.replace(",7,q,acc,", ",1,q,acc,") for line in lines if ",7,q,acc," in line]
+    stage, _ = compared(workspace, [line for line in [*lines, *early] if ",t," not in line])
+    within = {row["scoring_method"]: row["within_families"] for row in stage["scoring_methods"]}
+    assert stage["pairs_within_families"] == 1
+    assert within["parameters"] is None and within["bpb"] is not None
+
+
 def test_runs_with_steps_only_have_no_planned_tokens(workspace: Workspace) -> None:
     """Steps of different batch sizes: parameters × steps would put the runs in the wrong order."""
     for column, metrics in (("step", {"parameters"}), ("tokens", {"parameters", PLANNED})):

@@ -376,6 +376,9 @@ def test_the_json_of_the_site_is_the_same_table(write: Write, tmp_path: Path) ->
         columns["dense-1-arch1"]["q"] = scores
         path.write_text(json.dumps({"metadata": {"metrics": ["q"]}, "data": columns}))
         assert refused(path) == (code, where)
+    for model in ([1], {"gtokens": None, "q": [0.1]}):
+        path.write_text(json.dumps({"metadata": {"metrics": ["q"]}, "data": {"m": model}}))
+        assert refused(path) == ("site-columns", str(path))
     path.write_text("[1]")
     assert refused(path) == ("no-site-json", str(path))
     path.write_text("[" * 200_000)
