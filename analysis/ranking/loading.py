@@ -20,7 +20,7 @@ from analysis.statistics.document_noise import MINIMUM_DOCUMENTS, Aggregation, D
 from warehouse.errors import TokenmartError
 from warehouse.metrics.tries import built_tries, remember, tested_besides
 from warehouse.problem.models import series_of
-from warehouse.problem.spec import FileTarget
+from warehouse.problem.spec import FileTarget, Problem
 from warehouse.problem.target_file import read_locked_target
 from warehouse.sql.connection import connect_read_only
 from warehouse.sql.targets import connect_to_targets
@@ -176,17 +176,16 @@ def load_table(
         baseline=problem.baseline,
         extracted=frozenset(model_id for _, model_id in formats),
         asked=problem.asked,
+        build=problem.build,
     )
 
 
 def nothing_built(problem: Ranked) -> TokenmartError:
     """The error where a problem has no value of any metric."""
-    of_table = problem.target is not None and problem.target.kind == "table"
-    bring = "data fetch" if of_table else "extract"
-    build = "tokenmart dbt run --select 'fqn:*'" if of_table else "tokenmart dbt build"
+    bring = "extract" if isinstance(problem, Problem) else "data fetch"
     return TokenmartError(
         f"{problem.name}: the mart metric_values is empty; run "
-        f"`tokenmart {bring} --problem {problem.asked}` and `{build}`",
+        f"`tokenmart {bring} --problem {problem.asked}` and `{problem.build}`",
         code="nothing-built",
         where="metric_values",
     )
@@ -211,11 +210,11 @@ def lengths_read(connection: duckdb.DuckDBPyConnection, problem: Ranked) -> list
 
 def outdated_note(problem: Ranked, workspace: Workspace) -> str:
     """A sentence if files of the problem changed after the metrics were built; else empty."""
-    if not changed_since_build(workspace, problem.name, ("fct_tokens", "metric_values")):
+    if not changed_since_build(workspace, problem.name, problem.marts):
         return ""
     return (
-        f"files of {problem.name} changed after the last build of the database; `tokenmart dbt "
-        "run` computes the metrics from them"
+        f"files of {problem.name} changed after the last build of the database; `{problem.build}` "
+        "computes the metrics from them"
     )
 
 

@@ -94,6 +94,7 @@ class MetricTable:
     without_target: full ids of the problem's models that have none (yet).
     extracted: ids of the models of which tokens are here.
     asked: the value of `--problem`, where it isn't the problem's name.
+    build: the command that builds its metrics.
     target_source: where the target came from, for the record.
     dtypes: number formats the models were run in, each with the full ids of its models.
     lengths: numbers of tokens read of the first document that was cut at different lengths, each
@@ -116,6 +117,7 @@ class MetricTable:
     baseline: str = ""
     extracted: frozenset[str] = frozenset()
     asked: str = ""
+    build: str = "tokenmart dbt build"
 
     @property
     def option(self) -> str:
@@ -127,7 +129,7 @@ class MetricTable:
         """What completes its values; a table of scores has no extracted tokens."""
         command = "extract" if self.extracted else "data fetch"
         table = "" if self.extracted else "add the missing scores to its table, then "
-        return f"{table}run `tokenmart {command} --problem {self.option}` and `tokenmart dbt build`"
+        return f"{table}run `tokenmart {command} --problem {self.option}` and `{self.build}`"
 
     @property
     def everything(self) -> tuple[MetricColumn, ...]:

@@ -79,6 +79,14 @@ class Ranked(Protocol):
         """`metric/variant` that the others are compared with; empty for perplexity."""
 
     @property
+    def marts(self) -> tuple[str, ...]:
+        """dbt models that its metrics are read from: each is older or newer than its files."""
+
+    @property
+    def build(self) -> str:
+        """The command that builds all of them."""
+
+    @property
     def ranked_models(self) -> Sequence[RankedModel]:
         """The models that are ranked."""
 

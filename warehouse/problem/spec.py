@@ -154,6 +154,16 @@ class Problem(FileModel):
         return ""
 
     @property
+    def marts(self) -> tuple[str, ...]:
+        """dbt models that its metrics are read from."""
+        return ("fct_tokens", "metric_values")
+
+    @property
+    def build(self) -> str:
+        """The command that builds them."""
+        return "tokenmart dbt build"
+
+    @property
     def ranked_models(self) -> tuple[ModelSpec, ...]:
         """Models used if no model is named: all but those `on_request`."""
         return tuple(model for model in self.models if not model.on_request)

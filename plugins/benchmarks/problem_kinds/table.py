@@ -8,6 +8,7 @@ import click
 
 from plugins.benchmarks.e2lm.outputs import say
 from plugins.benchmarks.scores.score_store import (
+    BUILD,
     RankedTable,
     ranked_table,
     read_table,
@@ -29,7 +30,7 @@ class TableKind(ProblemKind):
     keys = TableProblem
     purpose = (
         "a table of scores (kind: table), nothing to extract; use it with `tokenmart data fetch`, "
-        "`dbt build`, `correlate`, `select` or `report`"
+        f"`{BUILD}`, `tokenmart correlate`, `select` or `report`"
     )
 
     def ranked(self) -> RankedTable:
@@ -64,7 +65,7 @@ class TableKind(ProblemKind):
         what = counted(runs, "model" if problem.predict.metrics else "run")
         click.echo(
             f"scores: {scores.num_rows:,} of {what} on {counted(benchmarks, 'benchmark')} "
-            f"(licence: {table.licence}); next: tokenmart dbt run --select 'fqn:*'"
+            f"(licence: {table.licence}); next: {BUILD}"
         )
 
     def missing(self) -> tuple[str, str]:

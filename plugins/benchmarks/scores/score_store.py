@@ -34,6 +34,9 @@ from warehouse.store.parquet_files import read_table as read_parquet
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM
 
+BUILD = "tokenmart dbt run --select 'fqn:*'"
+"""The command that builds scores of tables and their metrics."""
+
 _NO_FOLDER = re.compile(r"[=%?\\\x00-\x1f\x7f]|__HIVE_DEFAULT_PARTITION__|^$")
 """Names that DuckDB changes when it reads them from a partition's folder."""
 
@@ -277,6 +280,16 @@ class RankedTable:
     baseline: str
     ranked_models: tuple[ScoredRun, ...]
 
+    @property
+    def marts(self) -> tuple[str, ...]:
+        """dbt models that its metrics are read from; `dbt run` alone leaves out the first two."""
+        return ("early_scores", "model_score_values", "metric_values")
+
+    @property
+    def build(self) -> str:
+        """The command that builds them."""
+        return BUILD
+
 
 def ranked_table(problem: TableProblem, workspace: Workspace) -> RankedTable:
     """A problem with the runs that its stored table ranks.
@@ -288,8 +301,7 @@ def ranked_table(problem: TableProblem, workspace: Workspace) -> RankedTable:
     if scores is None:
         raise refused(
             problem.asked,
-            f"its scores are not in the data folder yet; run `{problem.command}` and `tokenmart "
-            "dbt run --select 'fqn:*'`",
+            f"its scores are not in the data folder yet; run `{problem.command}` and `{BUILD}`",
             "not-fetched",
         )
     return RankedTable(
