@@ -80,7 +80,7 @@ class Extraction:
         self.progress, self.since = progress, since
         self.outcome = Outcome()
         self.memory = PeakMemory(selection.device)
-        # asked before a model is loaded: the next one is planned while another runs
+        # asked before a model is loaded: another one may be there when a model is planned
         self.available = available_memory(selection.device)
         self.work = PlannedWork(selection)
         longest = max((text_size(each.text).tokens for each in documents), default=0)
@@ -156,9 +156,8 @@ class Extraction:
             publish(self.workspace, self.problem.name, plan.spec.model_id, condition.name)
 
     def _run_model(self, plan: ModelPlan) -> None:
-        available = available_memory(self.selection.device)
         folder = plan.checkpoint.folder
-        needed = checked_memory(self.selection, plan.spec, self.longest, available, folder)
+        needed = checked_memory(self.selection, plan.spec, self.longest, self.available, folder)
         scorer: Scorer | None = None
         texts = Ahead(plan.tokenize, [task.document for task in plan.tasks])
         with Background() as storing, closing(texts):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,8 +16,15 @@ from plugin_folders import write_plugin
 from published_tables import assert_same, published
 from tiny_runs import ok, run
 
+from extract.backends.backend import Loading, Scorer
+from extract.backends.transformers import Transformers
+from extract.planning.plan import documents_of
+from extract.planning.selection import select
+from plugins.cluster.document_actor import DocumentActor
 from plugins.cluster.placement import Queues, place
 from warehouse.paths import Workspace
+from warehouse.problem.spec import load_problem
+from warehouse.problem.tables import ensure_documents
 from warehouse.store.ledger import read_units
 
 UNITS = 48
@@ -61,6 +69,32 @@ def test_options_of_another_way_to_run_are_refused(
 ) -> None:
     done = run(tiny_problem(), *options)
     assert done.exit_code == 1 and message in done.output
+
+
+def test_an_actors_model_may_fill_its_gpu(
+    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays loaded between documents, and the next model comes when it is gone."""
+    loaded: list[weakref.ref[Scorer]] = []
+    load = Transformers.load
+
+    def loads(backend: Transformers, loading: Loading) -> Scorer:
+        scorer = load(backend, loading)
+        loaded.append(weakref.ref(scorer))
+        return scorer
+
+    def free(device: str) -> int:
+        return 2**30 if all(scorer() is None for scorer in loaded) else 0
+
+    monkeypatch.setattr(Transformers, "load", loads)
+    monkeypatch.setattr("extract.extraction.available_memory", free)
+    problem = load_problem(str(tiny_problem(texts=2)), workspace)
+    selection = select(problem, workspace, device="cpu", dtype="auto")
+    documents = documents_of(ensure_documents(problem, workspace), None, selection.conditions)
+    actor = DocumentActor(selection, documents, "2026-01-01T00:00:00+00:00")
+    reports = [actor.score(model, n) for model in ("tiny/one", "tiny/two") for n in (0, 1)]
+    assert [report.failures for report in reports] == [()] * 4
+    assert [(report.units, report.loads) for report in reports] == [(4, 1), (4, 1), (4, 2), (4, 2)]
 
 
 def units_of(workspace: Workspace) -> int:
