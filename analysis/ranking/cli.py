@@ -25,11 +25,10 @@ METRIC = click.option(
     help="Show only this METRIC or METRIC/VARIANT; repeatable. p-values stay adjusted for all "
     "metrics tested.",
 )
-ROWS = 10
 TOP = click.option(
     "--top",
     type=click.IntRange(1),
-    help=f"Number of rows to show (default: {ROWS}, fewer where lines don't suffice); with "
+    help="Number of rows to show (default: 10, fewer where lines don't suffice); with "
     "`correlate --json`, of rows that get bootstrap intervals (default: the best and the "
     "baseline).",
 )
@@ -129,7 +128,7 @@ def correlate(
     else:
         record_tested(table, workspace)
         follow = f"`tokenmart select --problem {table.option}`"
-        print_ranking(ranking, rows, top or ROWS, follow, wide=wide, explain=explain)
+        print_ranking(ranking, rows, top, follow, wide=wide, explain=explain)
 
 
 @click.command()
@@ -195,7 +194,7 @@ def select(
             "on models without labels, `tokenmart preregister --problem PROBLEM --metric "
             f"{best.column.name}`"
         )
-    print_ranking(ranking, rows, top or ROWS, follow, choosing=True, wide=wide, explain=explain)
+    print_ranking(ranking, rows, top, follow, choosing=True, wide=wide, explain=explain)
 
 
 def _detailed_record(

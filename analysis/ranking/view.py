@@ -25,6 +25,9 @@ from warehouse.terminal import (
 NAMED = 3
 """Number of metrics that are named; the rest is counted."""
 
+ROWS = 10
+"""Of the table, unless --top is given."""
+
 MOST_LINES = 25
 """Of the terminal, unless more is asked for."""
 
@@ -270,7 +273,7 @@ EXPLANATION = (
 def print_ranking(
     ranking: Ranking,
     rows: Sequence[RankedMetric],
-    top: int,
+    top: int | None,
     next_command: str,
     choosing: bool = False,
     wide: bool = False,
@@ -282,7 +285,7 @@ def print_ranking(
         ranking: all of it.
         rows: of the table; the first `top` are printed, ideas, preregistered metrics and the
             baseline in any case.
-        top: how many; fewer where the lines of a terminal don't suffice.
+        top: how many; None for `ROWS`, fewer where the lines of a terminal don't suffice.
         next_command: a line.
         choosing: whether the table is about the choice of a metric.
         wide: all columns, and no limit on the lines.
@@ -295,7 +298,7 @@ def print_ranking(
         lines = [*notes(ranking, rows).values(), *(choice_notes(ranking)[:1] if choosing else [])]
         lines = lines[:MOST_NOTES]
     cells = [*_CELLS[:4], *([_BEST] if choosing else []), *_CELLS[4:]]
-    for count in range(top, 0, -1):
+    for count in range(top or ROWS, 0, -1):
         shown = leading(ranking, rows, count)
         with console.capture() as capture:
             print_notes(console, answer_lines(ranking), "bold")
@@ -312,7 +315,7 @@ def print_ranking(
                 more = "" if wide and explain else "More: --wide, --explain. "
             print_notes(console, [f"{more}Next: {next_command}"])
         text = capture.get()
-        if wide or explain or len(text.splitlines()) <= MOST_LINES:
+        if top or wide or explain or len(text.splitlines()) <= MOST_LINES:
             break
     console.file.write(text)
 

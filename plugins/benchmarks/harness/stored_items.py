@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -67,23 +66,10 @@ def eval_store(workspace: Workspace) -> Workspace:
 def stored_items(workspace: Workspace, problem: str, condition: str) -> pa.Table | None:
     """A task's requests; None if none are stored or readable."""
     folder = workspace.store / "eval_items" / f"problem={problem}" / f"condition={condition}"
-    return _table(folder / "items.parquet")
-
-
-def _table(path: Path) -> pa.Table | None:
     try:
-        return read_table(path)
+        return read_table(folder / "items.parquet")
     except (FileNotFoundError, StorageError):
         return None
-
-
-def requested_units(workspace: Workspace, problem: str, condition: str) -> dict[int, str] | None:
-    """Hash of the requests of each unit of a task; None if they can't be read."""
-    rows = stored_items(workspace, problem, condition)
-    if rows is None:
-        return None
-    columns = (rows[name].to_pylist() for name in ("doc_id", "unit_sha256"))
-    return dict(zip(*columns, strict=True))
 
 
 def store_items(workspace: Workspace, problem: str, condition: str, rows: pa.Table) -> None:
@@ -106,9 +92,3 @@ def store_group(workspace: Workspace, problem: str, condition: str, rows: pa.Tab
     """
     folder = workspace.store / "eval_groups" / f"problem={problem}" / f"condition={condition}"
     write_table(folder / "group.parquet", rows)
-
-
-def stored_group(workspace: Workspace, problem: str, condition: str) -> pa.Table | None:
-    """Tasks and metrics that a group of benchmarks averages; None if not stored or readable."""
-    folder = workspace.store / "eval_groups" / f"problem={problem}" / f"condition={condition}"
-    return _table(folder / "group.parquet")

@@ -100,6 +100,8 @@ def test_at_most_25_lines_at_80_columns_and_explain_has_the_rest(minilong, monke
     assert shown.exit_code == 0, shown.output
     assert len(shown.stdout.splitlines()) <= 25
     assert max(map(len, shown.stdout.splitlines())) <= 80
+    asked = run(getattr(cli, command), "--problem", "minilong", "--top", 30).stdout
+    assert len(asked.splitlines()) > 30
     explained = run(getattr(cli, command), "--problem", "minilong", "--explain").stdout
     assert len(explained.splitlines()) > 25
 
