@@ -183,7 +183,7 @@ def gc(problem_name: str | None, yes: bool, dry_run: bool) -> None:
     """Remove what no problem file needs, after confirmation.
 
     Removes units whose model, probe, parameters or document are not in the problem file, and files
-    of other models; pending units that are merged; temporary files, claims and locks of dead
+    of other models; pending units that are merged; temporary files and claims of dead
     processes; damaged files renamed by `check --repair`. Nothing else.
 
     \b

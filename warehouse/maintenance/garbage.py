@@ -7,8 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from warehouse.errors import OtherKindError, StorageError, TokenmartError
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace, list_problems, problem_argument
@@ -19,7 +17,6 @@ from warehouse.store.ledger import UnitRecord, read_units
 from warehouse.store.schema import all_tables
 from warehouse.store.stored_files import table_files
 from warehouse.store.token_files import (
-    LOCK_NAME,
     finished_units,
     keep_units,
     partition_keys,
@@ -30,6 +27,7 @@ from warehouse.store.token_files import (
 )
 
 STRAY_SECONDS = 3600.0
+_CLAIM = ".claim"
 UnitName = tuple[int, str]
 """Document and fingerprint: a unit that was recomputed since isn't the one that was found."""
 
@@ -130,11 +128,8 @@ def _leftovers(workspace: Workspace, problem: str) -> Iterator[Garbage]:
             yield Garbage(path, "a write that was killed", _bytes(path))
         for path in sorted(folder.rglob("*.damaged")):
             yield Garbage(path, "set aside as damaged", _bytes(path))
-        for path in _older(folder, LOCK_NAME):
-            if not pending_files(path.parent) and not _is_held(path):
-                yield Garbage(path, "not locked by a process", _bytes(path))
     claims = workspace.store / "claims" / problem
-    for path in sorted(claims.rglob("*.claim")):
+    for path in sorted(claims.rglob(f"*{_CLAIM}")):
         with storage_errors(path):
             owner = abandoned_owner(path)
         if owner is not None:
@@ -156,14 +151,6 @@ def _older(folder: Path, pattern: str) -> Iterator[Path]:
                 yield path
 
 
-def _is_held(lock: Path) -> bool:
-    try:
-        with FileLock(lock, timeout=0):
-            return False
-    except (Timeout, OSError):
-        return True
-
-
 def _bytes(path: Path) -> int:
     """Bytes of a file; 0 if it is gone."""
     with suppress(FileNotFoundError):
@@ -178,7 +165,8 @@ def _name(unit: UnitRecord) -> UnitName:
 def remove_garbage(workspace: Workspace, garbage: list[Garbage]) -> int:
     """Remove what was found; returns the bytes freed.
 
-    Units go under the publication lock, and only if their file still has them.
+    Units go under the publication lock, and only if their file still has them. Lock files stay:
+    whoever holds one that is removed, and whoever makes a new one, both have the lock.
 
     Raises:
         StorageError: a folder can't be written.
@@ -189,6 +177,8 @@ def remove_garbage(workspace: Workspace, garbage: list[Garbage]) -> int:
         if item.units:
             units.setdefault(item.path, set()).update(item.units)
             continue
+        if item.path.suffix == _CLAIM and abandoned_owner(item.path) is None:
+            continue  # another process has taken it over since
         freed += _bytes(item.path)
         with storage_errors(item.path):
             item.path.unlink(missing_ok=True)

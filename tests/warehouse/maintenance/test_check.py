@@ -17,6 +17,7 @@ import yaml
 from click.testing import CliRunner, Result
 from warehouse_samples import KEYS, make_rows, make_text, make_unit
 
+from extract.work_claims import claim
 from warehouse.maintenance.check import check_units
 from warehouse.maintenance.cli import data as commands
 from warehouse.maintenance.garbage import find_garbage, remove_garbage
@@ -25,7 +26,14 @@ from warehouse.sources.documents import Document, documents_table
 from warehouse.store import token_files as store
 from warehouse.store.ledger import content_sha256, read_units
 from warehouse.store.parquet_files import write_table
-from warehouse.store.token_files import publish, published_path, set_aside, write_unit
+from warehouse.store.token_files import (
+    LOCK_NAME,
+    publication_lock,
+    publish,
+    published_path,
+    set_aside,
+    write_unit,
+)
 
 pytestmark = pytest.mark.hostile
 
@@ -180,6 +188,9 @@ def test_gc_removes_leftovers_and_nothing_else(workspace: Workspace, stored: Pat
         path.write_text("elsewhere 1 1.0")
     os.utime(old, (time.time() - 7200, time.time() - 7200))
     os.utime(gone, (1, 1))
+    with publication_lock(workspace, *KEYS):
+        (lock,) = workspace.pending.rglob(LOCK_NAME)
+        os.utime(lock, (1, 1))
     rows = make_rows(9, 5)
     write_unit(workspace, make_unit(9, rows), rows)
     (pending,) = workspace.pending.rglob("doc-*.parquet")
@@ -189,8 +200,20 @@ def test_gc_removes_leftovers_and_nothing_else(workspace: Workspace, stored: Pat
     assert run("gc").exit_code == 0 and old.exists()  # asks first
     assert run("gc", "--yes").exit_code == 0
     assert not any(path.exists() for path in (old, aside, gone, pending))
-    assert all(path.exists() for path in (new, notes, held))
+    assert all(path.exists() for path in (new, notes, held, lock))
     assert stored.read_bytes() == before and find_garbage(workspace) == ([], [])
+
+
+def test_gc_leaves_a_claim_that_was_taken_over_since(workspace: Workspace, stored: Path) -> None:
+    path = workspace.data / "claims" / KEYS[0] / "some--model" / "doc-000000.claim"
+    path.parent.mkdir(parents=True)
+    path.write_text("elsewhere 1 1.0")
+    os.utime(path, (1, 1))
+    found, _ = find_garbage(workspace)
+    assert [each.path for each in found] == [path]
+    with claim(path) as ours:
+        remove_garbage(workspace, found)
+        assert ours and path.exists()
 
 
 @pytest.mark.parametrize("recomputed", [False, True])
