@@ -97,7 +97,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "sql": ("warehouse.sql.cli:sql", "Query token statistics and metrics, read-only."),
         "metrics": (
             "warehouse.metrics.cli:metrics",
-            "List metrics, variants and formulas; write a new metric.",
+            "List metrics, variants and formulas.",
         ),
         "show": (
             "analysis.report.cli:show",

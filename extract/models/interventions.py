@@ -216,11 +216,11 @@ class _WindowMask:
         length = hidden.shape[1]
         same = self._key is not None and self._key[0] is mask and self._key[1:] == (length, past)
         if not same:
-            self._mask = self._build(mask, length, past, kwargs["position_ids"])
+            self._mask = self._build(mask, past, kwargs["position_ids"])
             self._key = (mask, length, past)
         return args, {**kwargs, "attention_mask": self._mask}
 
-    def _build(self, mask: Tensor | None, length: int, past: int, positions: Tensor) -> Tensor:
+    def _build(self, mask: Tensor | None, past: int, positions: Tensor) -> Tensor:
         query = positions[0]
         key = torch.cat([torch.arange(past, device=query.device), query])
         distance = query[:, None] - key[None]

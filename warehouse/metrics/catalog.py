@@ -34,7 +34,7 @@ def entries(
         problem: only variants that its probes allow, in every context, by their names there.
 
     Raises:
-        TokenmartError: dbt can't parse the metrics, or none is of this name and family.
+        TokenmartError: dbt can't parse the metrics, or none is of this name, family and problem.
     """
     metrics = read_metrics(workspace)
     if metric is not None and metric not in metrics:
@@ -65,12 +65,10 @@ def entries(
         if found.admissible or not admissible
     ]
     if not rows:
-        raise TokenmartError(
-            f"metrics: none of family {family} in problem {problem and problem.name}: its probes "
-            "make no context that they need (docs/how_to/probes.md)",
-            code="no-metric",
-            where=family or "",
-        )
+        asked = [metric, family, "--admissible" if admissible else None]
+        probes = f"the probes of {problem.name} (docs/how_to/probes.md)" if problem else None
+        where = ", ".join(each for each in (*asked, probes) if each)
+        raise TokenmartError(f"metrics: none for {where}", code="no-metric", where=where)
     return sorted(rows, key=lambda row: not row["core"])
 
 

@@ -75,15 +75,15 @@ def print_table(names: list[str], rows: list[tuple[Any, ...]], wide: bool) -> No
 
     width = (None if wide else terminal_width()) or 100_000
     console = Console(file=sys.stdout, width=width, highlight=False, color_system=None)
-    table = _table(names, rows, wide)
+    table = _table(names, rows)
     if console.measure(table, options=console.options.update(width=100_000)).maximum > width:
-        table = _table([name.replace("_", "_\n") for name in names], rows, wide)
+        table = _table([name.replace("_", "_\n") for name in names], rows)
     console.print(table, crop=False)
     if not rows:
         print("(no rows)")
 
 
-def _table(names: list[str], rows: list[tuple[Any, ...]], wide: bool) -> Table:
+def _table(names: list[str], rows: list[tuple[Any, ...]]) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text

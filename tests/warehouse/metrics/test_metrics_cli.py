@@ -133,6 +133,7 @@ def test_names_in_a_problem_are_those_that_its_values_get(
         (("show", "perplexity/all"), "unknown-variant"),
         (("list", "--metric", "p\udcff"), "unknown-metric"),
         (("list", "--family", "p\udcff"), "no-metric"),
+        (("list", "--metric", "longppl_external", "--admissible"), "no-metric"),
     ],
 )
 def test_an_unknown_name_is_refused(cli: CliRunner, words: tuple[str, ...], code: str) -> None:
