@@ -23,7 +23,7 @@ from extract.planning import selection as selection_module
 from extract.planning.plan import documents_of, plan_model
 from extract.planning.progress import count_finished
 from extract.planning.selection import Selection, select
-from extract.planning.tables import make_plan
+from extract.planning.tables import CHANGED, make_plan
 from warehouse.maintenance.garbage import find_garbage
 from warehouse.paths import Workspace
 from warehouse.problem.spec import load_problem
@@ -211,6 +211,29 @@ def test_other_settings_on_fewer_tokens_are_refused(
     before = units_of(workspace)
     assert run(path, *arguments).exit_code == 5 and units_of(workspace) == before
     assert "extracted 2 units" in ok(run(path, *arguments, "--force"))
+
+
+@pytest.mark.parametrize("name", ["corpus.json", "corpus.jsonl", "corpus"])
+def test_a_plan_knows_of_changed_texts(name: str, path: Path, workspace: Workspace) -> None:
+    """The ledger alone counts their units as done."""
+    place = workspace.root / "data" / name
+    kind = {".json": "json", ".jsonl": "table", "": "folder"}[place.suffix]
+
+    def write(*texts: str) -> None:
+        if kind == "folder":
+            place.mkdir(exist_ok=True)
+            for number, text in enumerate(texts):
+                (place / f"{number}.txt").write_text(text)
+        else:
+            rows = [json.dumps({"text": text}) for text in texts]
+            place.write_text("\n".join(rows) if kind == "table" else f"[{','.join(rows)}]")
+
+    write(make_text(0), make_text(1))
+    edit(path, documents={"kind": kind, "path": f"data/{name}"})
+    ensure_documents(load_problem(str(path), workspace), workspace)
+    assert CHANGED not in make_plan(selected(workspace, path)).notes
+    write(make_text(0), make_text(2))
+    assert CHANGED in make_plan(selected(workspace, path)).notes
 
 
 @pytest.mark.parametrize(("model", "read"), [("one", 63), ("two", 64)])

@@ -14,7 +14,7 @@ from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 from warehouse.problem.problem_files import record_file
 from warehouse.problem.spec import Problem
-from warehouse.sources.documents import FolderDocuments, documents_table
+from warehouse.sources.documents import PlacedDocuments, documents_table
 from warehouse.sources.folders import ProblemFolders
 from warehouse.store.parquet_files import read_table, write_table
 from warehouse.store.schema import CONDITION_PAIRS, LINEUP
@@ -98,12 +98,17 @@ def _origin(problem: Problem, folders: ProblemFolders) -> str:
 
 
 def documents_changed(problem: Problem, workspace: Workspace) -> bool:
-    """Whether a folder's texts are others than those of the documents table; nothing is written."""
+    """Whether the user's texts are others than those of the documents table; nothing is written.
+
+    A locked file is compared with its record, where it is read.
+    """
+    documents = problem.documents
     folders = ProblemFolders(workspace, problem.name, True, problem.asked)
-    if not isinstance(problem.documents, FolderDocuments) or not folders.documents_table.is_file():
+    if not isinstance(documents, PlacedDocuments) or getattr(documents, "locked", False):
         return False
-    here = problem.documents.required_file(folders).present
-    return here and not _made_from(folders.documents_table, _origin(problem, folders))
+    if not folders.documents_table.is_file() or not documents.is_here(folders):
+        return False
+    return not _made_from(folders.documents_table, _origin(problem, folders))
 
 
 def whole_characters(problem: Problem, workspace: Workspace) -> list[int]:
