@@ -122,9 +122,10 @@ def why_unofficial(problem: Problem, column: MetricColumn, lineage: Lineage) -> 
     return [why for why, holds in rules.items() if not holds]
 
 
-def claims_record(subject: Subject, as_of: str) -> dict[str, Any]:
-    """Metrics tested until `as_of` (empty: now), and what a submitted column may claim among them.
+def claims_record(subject: Subject, negated: bool, as_of: str) -> dict[str, Any]:
+    """Metrics tested until `as_of` (empty: now), and what a submission may claim among them.
 
+    Its column has the sign that is submitted, the others have the catalogue's.
     p_adjusted is simultaneous for all metrics tested and widened by the design effect of
     families and series; p_adjusted_within_families is the same of the ranks less family means.
     """
@@ -134,7 +135,7 @@ def claims_record(subject: Subject, as_of: str) -> dict[str, Any]:
         entry for entry in tries(subject.workspace, table.problem) if entry.first_seen <= moment
     ]
     lower = {(c.metric, c.variant) for c in table.everything if c.direction == "lower"}
-    rows = [column.oriented]
+    rows = [settled(-column.values if negated else column.values)]
     for entry in tried:
         values = [entry.values.get(model.model_id, np.nan) for model in table.models]
         sign = -1.0 if (entry.metric, entry.variant) in lower else 1.0

@@ -108,7 +108,7 @@ def submit(
     """Write a submission, the verifier's output and the reproducibility bundle.
 
     Refuses if coverage is incomplete, if the metric is not admissible, if its sign is not the one
-    in the catalogue, or if dbt's lineage has a Python model or a seed above the metric.
+    in the catalogue, or if dbt's lineage has a seed or a snapshot above the metric.
 
     \b
     tokenmart submit --problem minilong --metric perplexity/bits_per_byte \\

@@ -121,7 +121,7 @@ def build_submission(
         subject.workspace, request.problem, path, "score", request.seed, request.resamples
     )
     verification["submission"]["path"] = SUBMISSION_FILE
-    claims = claims_record(subject, request.as_of)
+    claims = claims_record(subject, request.negate, request.as_of)
     with connect_read_only(subject.workspace) as connection:
         bundle = build_bundle(subject, connection, verification, request.negate, claims)
     return verification, bundle

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -84,6 +85,13 @@ def test_negate_changes_every_sign(submit, written, tmp_path):
     negated = json.loads((tmp_path / "negated" / "submission.json").read_text())
     assert negated == {model: -score for model, score in plain.items()}
     assert reproduce(tmp_path / "negated").exit_code == 0
+    claims = json.loads((tmp_path / "negated" / "bundle.json").read_text())["claims"]
+    interval, value = claims["spearman_ci95_after_choice"], verified(tmp_path / "negated")
+    assert claims["verdict"] == "opposite" and interval["low"] <= value <= interval["high"] < 0
+
+
+def verified(folder: Path) -> float:
+    return json.loads((folder / "verify.json").read_text())["spearman"]["value"]
 
 
 def test_a_model_on_request_is_neither_ranked_nor_submitted(submit, minilong, tmp_path):
@@ -121,13 +129,11 @@ def test_refused_without_leaving_anything(submit, minilong, tmp_path):
     refused(submit(metric="longppl"), "not admissible", "--unofficial")
     refused(submit(metric="partly"), "no value for smollm2-135m", "tokenmart extract")
     refused(submit(metric="ppl"), "no such metric")
-    minilong.manifest({"good": ["in_python"]})
+    minilong.manifest({"good": ["labels"]})
     path = manifest_path(minilong.workspace)
-    graph = json.loads(path.read_text())
-    graph["nodes"]["model.tokenmart.in_python"] = {"resource_type": "model", "language": "python"}
-    path.write_text(json.dumps(graph))
-    refused(submit(), "model.tokenmart.in_python")
-    refused(submit("--unofficial"), "model.tokenmart.in_python")
+    path.write_text(path.read_text().replace("model.tokenmart.labels", "seed.tokenmart.labels"))
+    refused(submit(), "seed.tokenmart.labels")
+    refused(submit("--unofficial"), "seed.tokenmart.labels")
     minilong.manifest({"good": ["stg_token_stats"]})
     with minilong.write() as connection:
         connection.execute(
