@@ -99,9 +99,8 @@ def test_choices_are_stored_with_their_units(
     assert [each.path for each in find_garbage(workspace, "tiny")[0]] == [orphan]
     orphan.unlink()
     # a unit recomputed without choices has none
-    assert "extracted 2 units" in ok(
-        run(tiny_problem(texts=2, probes=[PROBES[0], {**PROBES[1], "stride": 8}]), *model)
-    )
+    path = tiny_problem(texts=2, probes=[PROBES[0], {**PROBES[1], "stride": 8}])
+    assert "extracted 2 units" in ok(run(path, *model, "--force"))
     assert not list((workspace.data / "top_tokens").rglob("*window_24/*.parquet"))
 
 

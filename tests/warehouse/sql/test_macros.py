@@ -74,6 +74,7 @@ EXPECTED = {
     "alias d": [{"t": "c", "n": "a.txt"}, {"t": "C", "n": "x.txt"}],
     "alias documents": [
         {"t": "abc", "n": "a.txt", "name": "a.txt"},
+        {"t": "fai", "n": "b.txt", "name": "b.txt"},
         {"t": "ABC", "n": "x.txt", "name": "x.txt"},
         {"t": "123", "n": "y.txt", "name": "y.txt"},
     ],
