@@ -18,7 +18,11 @@ import pyarrow as pa
 from pydantic import BaseModel
 
 from warehouse.errors import TokenmartError
-from warehouse.importers.importer import Destination, StoringImporter
+from warehouse.importers.importer import (
+    Destination,
+    StoringImporter,
+    refuse_missing_or_twice,
+)
 from warehouse.store.parquet_files import read_table, write_table
 from warehouse.store.schema import KEY_INTERVALS
 from warehouse.table_file import read_rows
@@ -60,6 +64,7 @@ class KeyIntervals(StoringImporter):
 
     def import_files(self, files: Sequence[Path], to: Destination) -> dict[str, int]:
         """Read an evaluator's intervals and store them; see `StoringImporter`."""
+        refuse_missing_or_twice(files)
         documents = _documents(to)
         found: list[_Interval] = []
         for path in files:
@@ -67,6 +72,9 @@ class KeyIntervals(StoringImporter):
             found += (
                 _of_slice(path, int(named[1]), documents) if named else _of_table(path, documents)
             )
+        if not found:
+            names = ", ".join(map(str, files))
+            raise TokenmartError(f"{names}: contains no interval", code="no-rows", where=names)
         for each in found:
             document = documents[each.doc_id]
             if not 0 <= each.start < each.end <= document["characters"]:

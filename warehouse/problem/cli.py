@@ -276,13 +276,16 @@ def import_(
     tokenmart data import --problem mine --model org/model --format samples *.jsonl
     """
     from warehouse.importers.importer import Destination, Importer, importer
-    from warehouse.problem.models import slug
+    from warehouse.problem.models import refuse_no_id, slug
     from warehouse.problem.spec import ImportedTarget, load_problem
 
     workspace = find_workspace()
     reader = importer(format_name)
     problem = load_problem(problem_name, workspace)
-    full_id = model if reader.of_other_models else problem.model(model).full_id
+    if reader.of_other_models:
+        refuse_no_id(full_id := model)
+    else:
+        full_id = problem.model(model).full_id
     if isinstance(reader, Importer) and not isinstance(problem.target, ImportedTarget):
         kind = "no target" if problem.target is None else f"a target of kind {problem.target.kind}"
         raise TokenmartError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from warehouse.errors import TokenmartError
 from warehouse.file_model import FileModel, one_of
 from warehouse.problem.problem_files import RankedModel
 from warehouse.sources import packages  # noqa: F401 - defines a kind
@@ -22,6 +24,9 @@ else:
     Source = one_of(WeightSource, "weights")
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+
+FULL_ID = r"^[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)?$"
+LONGEST_ID = 200
 
 PUBLISHED_BYTES = 2
 """Of a weight, as nearly all checkpoints are published."""
@@ -191,6 +196,20 @@ Intervention = Annotated[
 ]
 
 
+def refuse_no_id(full_id: str) -> None:
+    """Stop at the name of a model that can't be that of a folder of the store.
+
+    Raises:
+        TokenmartError: it is no id as published.
+    """
+    if not re.fullmatch(FULL_ID, full_id) or len(full_id) > LONGEST_ID:
+        raise TokenmartError(
+            f"--model {full_id[:LONGEST_ID]}: no id of a model, such as Qwen/Qwen2-7B",
+            code="model-id",
+            where="--model",
+        )
+
+
 def slug(full_id: str) -> str:
     """A model id as a path component: `Qwen/Qwen2-7B` → `Qwen--Qwen2-7B`."""
     return full_id.replace("/", "--")
@@ -206,8 +225,8 @@ class ModelSpec(FileModel):
     may_be_huge: ClassVar[frozenset[str]] = frozenset({"parameters"})
 
     full_id: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9._+-]+)?$",
-        max_length=200,
+        pattern=FULL_ID,
+        max_length=LONGEST_ID,
         description="id as published, such as Qwen/Qwen2-7B",
     )
     source: Source = Field(description="origin of the weights")

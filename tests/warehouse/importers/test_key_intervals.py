@@ -70,6 +70,28 @@ def stored(workspace: Workspace) -> list[tuple[int, int, int]]:
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
+@pytest.mark.parametrize("evaluator", ["a b=c/d", "..", "org/a/b", "a\n", "é", "x" * 201])
+def test_an_evaluator_has_an_id_as_published(
+    evaluator: str, workspace: Workspace, tmp_path: Path
+) -> None:
+    """Its folder is a partition: another `=` or a space, and no table of it could be read."""
+    file = tmp_path / "slice_0.txt"
+    file.write_text(words(0))
+    command = ["data", "import", "--problem", "tiny", "--format", "key-intervals"]
+    with pytest.raises(TokenmartError) as caught:
+        cli.main([*command, "--model", evaluator, str(file)], standalone_mode=False)
+    assert (caught.value.code, caught.value.where) == ("model-id", "--model")
+    assert not workspace.key_intervals.exists()
+
+
+def test_files_without_an_interval_are_refused(workspace: Workspace, tmp_path: Path) -> None:
+    table, part = tmp_path / "none.csv", tmp_path / "slice_0.txt"
+    table.write_text("document_sha256,char_start,char_end\n")
+    part.write_text("")
+    assert refused(workspace, table) == ("no-rows", str(table))
+    assert refused(workspace, part) == ("no-rows", str(part))
+
+
 def words(number: int, every: int = 2) -> str:
     """The words of a document as one of LongPPL's files lists them."""
     text, at, found = TEXTS[number], 0, []
