@@ -129,7 +129,7 @@ def extract(
         plan = replace(plan, workers=sharing.workers)
     if dry_run:
         _print_plan(plan)
-    if str(sharing) and as_worker is None:
+    if str(sharing) and as_worker is None and scheduler is None:
         click.echo(sharing)
     if dry_run:
         return

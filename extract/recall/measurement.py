@@ -158,7 +158,7 @@ def _describe(
     table = describe_items(target, make_contexts(target, texts))
     selection = plan.selection
     path = recall_items_path(selection.problem, plan.spec.model_id, selection.workspace)
-    # a file that is rewritten would have dbt build everything again
+    # where nothing changed nothing is written: the folder may be read-only
     with suppress(FileNotFoundError, StorageError):
         if read_table(path).equals(table):
             return

@@ -147,6 +147,21 @@ def test_a_worker_starts_no_workers(
         assert "tiny/two" not in arguments and "--as-worker" in arguments
 
 
+def test_workers_are_not_announced_where_a_scheduler_runs(
+    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Elsewhere:
+        def extract(self, *given: object) -> tuple[list[object], list[str]]:
+            return [], []
+
+    sharing = Sharing(2, ("tiny/one",), ("tiny/two",))
+    monkeypatch.setattr("extract.workers.sharing_of", lambda *given: sharing)
+    monkeypatch.setattr("extract.run.chosen_scheduler", lambda *given: Elsewhere())
+    command = ["--problem", str(tiny_problem(texts=1)), "--device", "cpu", "--on", "ray"]
+    result = CliRunner().invoke(cli.extract, command)
+    assert result.exit_code == 5 and str(sharing) not in result.output
+
+
 @pytest.fixture
 def held(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Workers with `--backend held` wait, each inside its first document, until `go` appears."""

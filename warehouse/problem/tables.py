@@ -144,7 +144,7 @@ def store_lineup(problem: Problem, workspace: Workspace) -> None:
     ]
     path = workspace.lineup / f"problem={problem.name}" / "lineup.parquet"
     table = pa.Table.from_pylist(rows, schema=LINEUP)
-    # a file that is rewritten would have dbt build everything again
+    # where nothing changed nothing is written: the folder may be read-only
     with suppress(FileNotFoundError, StorageError):
         if read_table(path).equals(table):
             return
