@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
@@ -17,12 +18,13 @@ from warehouse.terminal import listed
 SAFETENSORS = "*.safetensors"
 PICKLED = "pytorch_model*.bin"
 """File names of the two kinds of weights; a repository may hold other `.bin` files."""
+_SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5})(\.\w+)")
 _LARGEST_INDEX = 64 << 20
 _LARGEST_CONFIG = 16 << 20
 
 
 def has_weights(folder: Path, pattern: str) -> bool:
-    """Whether a folder contains weights of this kind, with every file that their index names.
+    """Whether a folder contains weights of this kind, with every file that belongs to them.
 
     Raises:
         TokenmartError: an index is damaged, or names a file outside the folder.
@@ -52,8 +54,16 @@ def refuse_missing_shards(
 
 
 def _missing_shards(folder: Path, pattern: str) -> list[str]:
+    """Files that the index names, or numbered ones without an index, that are not here."""
     missing: set[str] = set()
-    for index in folder.glob(f"{pattern}.index.json"):
+    indices = list(folder.glob(f"{pattern}.index.json"))
+    for file in () if indices else folder.glob(pattern):
+        # a download that was killed may have some of them, and no index yet
+        if parts := _SHARD.fullmatch(file.name):
+            begin, count, end = parts[1], int(parts[2]), parts[3]
+            names = {f"{begin}-{n:05d}-of-{count:05d}{end}" for n in range(1, count + 1)}
+            missing |= {name for name in names if not (folder / name).is_file()}
+    for index in indices:
         try:
             shards = set(read_json(index, _LARGEST_INDEX).content["weight_map"].values())
             outside = [shard for shard in shards if Path(shard).name != shard]

@@ -177,10 +177,10 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
             raise LocalEntryNotFoundError("not cached")
         if not local_files_only:
             state.calls.append(revision)
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)
             for name in state.files:
                 if any(PurePath(name).match(pattern) for pattern in allow_patterns):
-                    (folder / name).write_text("{}")
+                    (folder / name).write_text('{"weight_map": {}}')
         return str(folder)
 
     class Api:
@@ -214,6 +214,22 @@ def test_a_commit_is_recorded_and_kept(workspace: Workspace, hub: SimpleNamespac
     assert hub.calls == ["c0ffee"], "downloaded once"
     lock = json.loads((workspace.lock_files / "tiny.json").read_text())
     assert lock["revisions"] == {"org/model": "c0ffee"}
+
+
+def test_a_download_that_was_killed_before_its_index_goes_on(
+    workspace: Workspace, hub: SimpleNamespace, tmp_path: Path
+) -> None:
+    """The commit is on record already: the lock file came with the checkout."""
+    parts = [f"model-{number:05d}-of-00002.safetensors" for number in (1, 2)]
+    index = "model.safetensors.index.json"
+    hub.files = ["config.json", *parts, index]
+    assert located(workspace).path.is_dir() and hub.calls == ["c0ffee"]
+    for name in (parts[1], index):
+        (tmp_path / "hub" / "c0ffee" / name).unlink()
+    assert HUB_MODEL.present(ProblemFolders(workspace, "tiny")) is None
+    found = located(workspace)
+    assert hub.calls == ["c0ffee"] * 2
+    assert {path.name for path in found.path.iterdir()} == set(hub.files)
 
 
 def test_a_variant_of_a_hub_model_takes_its_bases_weights(
