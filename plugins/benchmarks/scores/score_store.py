@@ -162,8 +162,10 @@ def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> 
     later than those to predict from aren't stored.
 
     Raises:
+        TokenmartError: a metric has another direction in the table of another problem.
         StorageError: the disk is full or the folder can't be written.
     """
+    _refuse_other_directions(brought, workspace, problem)
     folder = f"problem={problem}"
     over_training = workspace.store / "benchmark_scores" / folder / "scores.parquet"
     of_models = workspace.store / "model_scores" / folder / "scores.parquet"
@@ -183,6 +185,29 @@ def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> 
                 path.unlink()
     for path, items in targets.items():
         write_table(path, items)
+
+
+def _refuse_other_directions(brought: BroughtScores, workspace: Workspace, problem: str) -> None:
+    """The catalogue has one direction for each metric, whichever problem has it."""
+    better = _directions(brought.scores)
+    for place in ("benchmark_scores", "model_scores"):
+        for path in sorted((workspace.store / place).glob("problem=*/scores.parquet")):
+            other = path.parent.name.partition("=")[2]
+            known = _directions(read_parquet(path, ["metric", "direction"]))
+            for metric, direction in known.items():
+                if other != problem and better.get(metric, direction) != direction:
+                    raise refused(
+                        metric,
+                        f"{better[metric]} is better here, {direction} in problem {other}; give it "
+                        "another name in one of the two tables",
+                        "other-direction",
+                    )
+
+
+def _directions(scores: pa.Table) -> dict[str, str]:
+    """Metric → which of its values are better, one for all rows of a table."""
+    rows = scores.group_by(["metric", "direction"]).aggregate([]).to_pylist()
+    return {row["metric"]: row["direction"] for row in rows}
 
 
 def _without_later(brought: BroughtScores) -> pa.Table:

@@ -138,6 +138,22 @@ def test_scores_later_than_those_that_predict_are_not_in_any_table(
     assert {row["score"] for row in rows} - {None} == earlier
 
 
+def test_a_metric_has_one_direction_in_all_tables(workspace: Workspace) -> None:
+    """The catalogue has no problem: the sign of one of the two would be wrong."""
+    rows = [*over_training(), "m0,1,q,tastiness,0.5", "m0,8,q,tastiness,0.5"]
+    header = rows[0] + ",direction"
+    for name, direction, fits in (("runs", "lower", True), ("others", "higher", False)):
+        own = [f"{row},{direction if 'tastiness' in row else 'higher'}" for row in rows[1:]]
+        problem = find_own(write(workspace, RUNS, [header, *own]), workspace)
+        if fits:
+            store_scores(read_table(problem, workspace), workspace, name)
+            continue
+        with pytest.raises(TokenmartError) as caught:
+            store_scores(read_table(problem, workspace), workspace, name)
+        assert (caught.value.code, caught.value.where) == ("other-direction", "tastiness")
+        assert not (workspace.store / "benchmark_scores" / f"problem={name}").exists()
+
+
 def test_a_narrower_target_leaves_nothing_of_the_earlier_one(workspace: Workspace) -> None:
     for text, left in (
         (PROBLEM, 3),

@@ -9,8 +9,7 @@ series as (
 directions as (
     select
         metric,
-        -- one name, two directions: what most tables say
-        mode(direction) as direction
+        any_value(direction) as direction
     from series
     group by metric
     union all

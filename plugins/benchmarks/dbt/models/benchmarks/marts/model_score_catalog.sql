@@ -8,7 +8,7 @@ variants as (
         variant,
         any_value(benchmark) as benchmark,
         any_value(document) filter (where is_one_document) as document,
-        mode(direction) as direction
+        any_value(direction) as direction
     from parts
     group by metric, variant
 )
