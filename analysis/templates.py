@@ -75,12 +75,7 @@ def joints(name: str) -> list[str]:
     return re.split(r"(?<=/)|(?=@)", name)
 
 
-def code_spans(text: str) -> list[str]:
-    """A catalogue text cut at its backticks: every second part is code."""
-    return text.replace("**", "").split("`")
-
-
 _FILTERS = (
-    signed, unsigned, plain, digits, span, share, duration, thousands, joints, code_spans,
+    signed, unsigned, plain, digits, span, share, duration, thousands, joints,
 )  # fmt: skip
 FILTERS: dict[str, Callable[..., Any]] = {each.__name__: each for each in _FILTERS}

@@ -133,8 +133,8 @@ def new_family(
         y: the target.
         families: of each model.
         kinds: of each model, the series of doses or checkpoints it belongs to; of one family only.
-        critical: standard errors that the interval reaches to either side; `JointErrors.critical`
-            for a metric that was chosen.
+        critical: standard errors that the interval reaches to either side; `Branch.critical` of
+            `decisions` for a metric that was chosen.
     """
     family = codes(families)
     kind = codes(zip(families, kinds, strict=True))
@@ -156,7 +156,7 @@ def new_family(
     value = float((weights * _standardised(x, weights) * _standardised(y, weights)).sum())
     if count < LEAST_FAMILIES or worth < LEAST_WORTH:
         return NewFamily(value, unknown, worth, count)
-    return NewFamily(value, _fisher_interval(value, worth, "new family", critical), worth, count)
+    return NewFamily(value, _fisher_interval(value, worth, critical), worth, count)
 
 
 def variance_shares(values: Floats, families: Indices, kinds: Indices) -> Shares:
@@ -218,12 +218,8 @@ def half_swap(rho: float, count: int) -> float:
     return min(max(rho, -most), most)
 
 
-def _fisher_interval(
-    rho: float, count: float, method: str, critical: float = TWO_SIDED, effect: float = 1.0
-) -> Interval:
-    """tanh(z ± critical · se), the variance of z over `count` models that of Bonett & Wright (2000)
-    times the design effect.
-    """
+def _fisher_interval(rho: float, count: float, critical: float) -> Interval:
+    """tanh(z ± critical · se), the variance of z over `count` models that of Bonett & Wright."""
     z = math.atanh(half_swap(rho, round(count)))
-    reach = critical * math.sqrt(effect * ((1.0 + rho**2 / 2.0) / (count - 3)))
-    return Interval(math.tanh(z - reach), math.tanh(z + reach), method)
+    reach = critical * math.sqrt((1.0 + rho**2 / 2.0) / (count - 3))
+    return Interval(math.tanh(z - reach), math.tanh(z + reach), "new family")

@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 
 from analysis.statistics.correlations import Floats, Interval, number, spearman_rows
-from analysis.statistics.formats import span
 from analysis.statistics.resampling import (
     DEFAULT_RESAMPLES,
     LEAST_DRAWN,
@@ -54,18 +53,6 @@ class Lead:
     p: float
     within: bool
     series: int
-
-    @property
-    def text(self) -> str:
-        """The interval and the p, where there are enough series for them."""
-        if math.isnan(self.p):
-            return f"{self.series} series are too few for a CI or a p"
-        interval = (
-            f"{self.series} series are too few for a CI"
-            if math.isnan(self.interval.low)
-            else f"95% CI {span(self.interval)}, paired bootstrap over {self.series} series"
-        )
-        return f"{interval}; one-sided p {'within families ' if self.within else ''}{self.p:.4f}"
 
     @property
     def record(self) -> dict[str, Any]:
