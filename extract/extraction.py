@@ -30,7 +30,15 @@ from extract.planning.plan import Document, ModelPlan, plan_model
 from extract.planning.progress import PlannedWork
 from extract.planning.selection import Selection
 from extract.tokenization import TokenizedDocument
-from extract.unit_rows import Job, ScoredUnit, token_rows, top_token_rows, unit_record, write_model
+from extract.unit_rows import (
+    Job,
+    ScoredUnit,
+    model_file,
+    token_rows,
+    top_token_rows,
+    unit_record,
+    write_model,
+)
 from extract.work_claims import claim
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Condition, Request, with_bos
@@ -110,7 +118,8 @@ class Extraction:
             self.progress(f"{spec.full_id}: looking for its files", 0)
             plans.append(self.plans.take())
             self._count(plans[0])
-            if plans[0].tasks:
+            # its row may have been damaged and moved away
+            if plans[0].tasks or not model_file(plans[0]).is_file():
                 with self.outcome.messages.about(spec.full_id):
                     self._run_model(plans[0])
 
@@ -178,6 +187,8 @@ class Extraction:
                     self.plans.start()
                 storing.check()
                 self._claim_and_score(Job(plan, task, tokenized, scorer), storing)
+        if not plan.tasks:
+            self._load(plan, plan.tokenize(self.documents[0]), needed)
 
     def _load(self, plan: ModelPlan, first: TokenizedDocument, needed: Footprint | None) -> Scorer:
         self.progress(f"{plan.spec.full_id}: loading", 0)
@@ -191,7 +202,7 @@ class Extraction:
                 working=needed.activations + needed.logits if needed else 0,
                 cache_share=needed.cache / needed.weights if needed else 0.0,
                 sample=with_bos(first.ids, plan.tokenizer.bos),
-                top_k=max(condition.top_k for task in plan.tasks for condition in task.missing),
+                top_k=max((c.top_k for task in plan.tasks for c in task.missing), default=0),
                 fused=self.selection.fused,
             )
         )

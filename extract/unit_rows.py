@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -122,8 +123,14 @@ def _joined(parts: Iterable[Any]) -> NDArray[Any]:
     return np.concatenate(list(parts))
 
 
+def model_file(plan: ModelPlan) -> Path:
+    """Where the warehouse looks for the row of a model."""
+    place = f"problem={plan.selection.problem.name}/model_id={plan.spec.model_id}/model.parquet"
+    return plan.selection.workspace.models / place
+
+
 def write_model(plan: ModelPlan, parameters: int) -> None:
-    """Write the row of a model where the warehouse looks for it.
+    """Write the row of a model.
 
     Raises:
         StorageError: the folder can't be written.
@@ -142,9 +149,7 @@ def write_model(plan: ModelPlan, parameters: int) -> None:
         "interventions": json.dumps(describe_interventions(spec)),
         "rope": None if spec.rope is None else spec.rope.model_dump_json(exclude_none=True),
     }
-    place = f"problem={plan.selection.problem.name}/model_id={spec.model_id}/model.parquet"
-    models = plan.selection.workspace.models
-    write_table(models / place, pa.Table.from_pylist([row], schema=MODELS))
+    write_table(model_file(plan), pa.Table.from_pylist([row], schema=MODELS))
 
 
 @cache

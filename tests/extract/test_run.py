@@ -81,6 +81,19 @@ def test_a_rerun_computes_nothing(
     assert before == {p: p.stat().st_mtime_ns for p in workspace.tokens.rglob("*.parquet")}
 
 
+def test_the_row_of_a_model_that_was_moved_away_is_written_again(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    """`data check --repair` moves a damaged one; its units are all there."""
+    path = tiny_problem(texts=1)
+    ok(run(path))
+    row = workspace.models / "problem=tiny" / "model_id=tiny--one" / "model.parquet"
+    before = row.read_bytes()
+    row.unlink()
+    assert "extracted 0 units" in ok(run(path))
+    assert row.read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("change", "units"),
     [
