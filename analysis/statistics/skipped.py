@@ -30,6 +30,11 @@ from analysis.statistics.fast_mcd import (
 
 CUTOFF = 0.975
 
+MOST_POINTS = 500
+"""Beyond, scikit-learn splits the data first, and `fast_mcd` doesn't: undefined."""
+
+_COINCIDE = "half of the points or more coincide"
+
 
 @dataclass(frozen=True)
 class Skipped:
@@ -69,11 +74,15 @@ def mcd_skipped(x: Floats, y: Floats, seed: int) -> Skipped:
     by `fast_mcd`: earlier releases scale distances differently and flag other points in
     a quarter of data sets, and an official number must not depend on what is installed.
     """
+    if x.size > MOST_POINTS:
+        return _undefined(x.size, f"more than {MOST_POINTS} points")
     return _by_flags(x, y, mcd_flags(x[None, :], y[None, :], seed, CUTOFF))
 
 
 def mcd_skipped_rows(x: Floats, y: Floats, seed: int) -> Floats:
     """`mcd_skipped` for each row of `[rows, points]` arrays, vectorised; NaN where undefined."""
+    if x.shape[1] > MOST_POINTS:
+        return np.full(len(x), math.nan)
     flags = mcd_flags(x, y, seed, CUTOFF)
     values = spearman_rows(x, y, flags.keep)
     values[flags.undefined] = np.nan
@@ -116,7 +125,7 @@ def projection_skipped(x: Floats, y: Floats, seed: int) -> Skipped:
     from sklearn.covariance import MinCovDet
 
     if half_coincides(x[None, :], y[None, :])[0]:
-        return _undefined(x.size)
+        return _undefined(x.size, _COINCIDE)
     points = np.column_stack([robust_standardise(x), robust_standardise(y)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -134,7 +143,7 @@ def projection_skipped(x: Floats, y: Floats, seed: int) -> Skipped:
 def _by_flags(x: Floats, y: Floats, flags: McdFlags) -> Skipped:
     """The first data set of the flags."""
     if flags.undefined[0]:
-        return _undefined(x.size)
+        return _undefined(x.size, _COINCIDE)
     note = "half of the points or more lie on one line" if flags.singular[0] else ""
     return _spearman_of_kept(x, y, flags.keep[0], note)
 
@@ -146,9 +155,8 @@ def _spearman_of_kept(x: Floats, y: Floats, keep: Flags, note: str) -> Skipped:
     return Skipped(value, keep, note)
 
 
-def _undefined(points: int) -> Skipped:
-    everything = np.ones(points, dtype=np.bool_)
-    return Skipped(math.nan, everything, "undefined: half of the points or more coincide")
+def _undefined(points: int, why: str) -> Skipped:
+    return Skipped(math.nan, np.ones(points, dtype=np.bool_), f"undefined: {why}")
 
 
 def _ideal_fourths_spread(values: Floats) -> Floats:

@@ -12,6 +12,7 @@ from oracle import needs_min_cov_det
 from sklearn.covariance import MinCovDet
 
 from analysis.statistics.fast_mcd import robust_standardise
+from analysis.statistics.resampling import Correlations
 from analysis.statistics.skipped import (
     exact_skipped,
     flag_stability,
@@ -132,3 +133,10 @@ def test_beyond_20_points_not_all_halves_are_looked_at():
     assert exact_skipped(x, y) is None and exact_skipped(x[:20], y[:20]) is not None
     same = np.ones(9)
     assert math.isnan(exact_skipped(same, same).value)
+
+
+def test_of_more_points_than_the_filter_takes_it_is_undefined():
+    x = np.arange(501.0)
+    found = Correlations(x, x**2, 0, 100)
+    assert math.isnan(found.skipped_spearman.value) and found.skipped.kept == 501
+    assert found.spearman.value == 1.0
