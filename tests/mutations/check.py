@@ -1,0 +1,115 @@
+"""Plant small faults, one at a time, and see which test of the fast suite notices each.
+
+    python tests/mutations/check.py [--only TEXT] [--whole]
+
+Each fault of mutations.yml is planted in a copy of the last commit. The tests named beside it run
+first, up to the first failure; with `--whole`, the rest of the fast suite after them where they
+notice nothing. Writes mutations.json beside this file: the test that noticed each, or null.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+LIST, RESULTS = HERE / "mutations.yml", HERE / "mutations.json"
+LIMIT_S = 1800
+
+
+def mutations() -> list[dict[str, str]]:
+    """The list of faults: file, was, now, tests."""
+    found: list[dict[str, str]] = yaml.safe_load(LIST.read_text("utf-8"))
+    return found
+
+
+@contextmanager
+def planted(root: Path, mutation: dict[str, str]) -> Iterator[None]:
+    """The fault in the file, which is put back afterwards.
+
+    Raises:
+        ValueError: the text to replace doesn't stand in the file exactly once.
+    """
+    path = root / mutation["file"]
+    text = path.read_text("utf-8")
+    if text.count(mutation["was"]) != 1:
+        raise ValueError(
+            f"{mutation['file']}: {mutation['was']!r} stands {text.count(mutation['was'])} times"
+        )
+    path.write_text(text.replace(mutation["was"], mutation["now"]), "utf-8")
+    try:
+        yield
+    finally:
+        path.write_text(text, "utf-8")
+
+
+def first_failure(root: Path, tests: list[str]) -> str | None:
+    """The first test of the fast suite that fails or can't be collected; None if all pass."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-m",
+        "not slow",
+        "-p",
+        "no:cacheprovider",
+    ]
+    env = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+    run = subprocess.run(
+        [*command, *tests], cwd=root, env=env, capture_output=True, text=True, timeout=LIMIT_S
+    )
+    if run.returncode == 0:
+        return None
+    named = [line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    if run.returncode != 1 or not named:
+        raise RuntimeError(
+            f"pytest {' '.join(tests)} ended with {run.returncode}: {run.stdout[-800:]}"
+        )
+    return named[0].split(" - ")[0].split(maxsplit=1)[1]
+
+
+def main() -> None:
+    """See the head of this file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="faults whose file or text contains this")
+    parser.add_argument("--whole", action="store_true", help="the whole fast suite where needed")
+    options = parser.parse_args()
+    chosen = [m for m in mutations() if options.only in f"{m['file']} {m['was']}"]
+    results: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "copy"
+        subprocess.run(["git", "clone", "-q", str(ROOT), str(root)], check=True)
+        for number, mutation in enumerate(chosen, 1):
+            start = time.monotonic()
+            with planted(root, mutation):
+                noticed = first_failure(root, mutation["tests"].split())
+                if noticed is None and options.whole:
+                    noticed = first_failure(root, ["-n", "2", "--dist", "loadfile"])
+            line = {key: mutation[key] for key in ("file", "was", "now")} | {"noticed_by": noticed}
+            results.append(line)
+            seconds = round(time.monotonic() - start)
+            print(
+                f"{number}/{len(chosen)} {mutation['file']}: {noticed or 'NOT NOTICED'} ({seconds} s)"
+            )
+    if not options.only:
+        RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    count = sum(line["noticed_by"] is not None for line in results)
+    print(f"{count} of {len(results)} noticed")
+
+
+if __name__ == "__main__":
+    main()
