@@ -2,9 +2,9 @@
 
     python tests/mutations/check.py [--only TEXT] [--whole]
 
-Each fault of mutations.yml is planted in a copy of the last commit. The tests named beside it run
-first, up to the first failure; with `--whole`, the rest of the fast suite after them where they
-notice nothing. Writes mutations.json beside this file: the test that noticed each, or null.
+Each fault of mutations.yml is planted in a copy of the last commit. The tests named there run
+first, up to the first failure; they must pass without a fault. With `--whole` the fast suite runs
+after them where they notice nothing. Writes mutations.json: the test that noticed each, or null.
 """
 
 from __future__ import annotations
@@ -93,6 +93,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "copy"
         subprocess.run(["git", "clone", "-q", str(ROOT), str(root)], check=True)
+        for tests in sorted({mutation["tests"] for mutation in chosen}):
+            if failing := first_failure(root, tests.split()):
+                raise SystemExit(f"{failing} fails without any fault")
         for number, mutation in enumerate(chosen, 1):
             start = time.monotonic()
             with planted(root, mutation):
@@ -102,9 +105,8 @@ def main() -> None:
             line = {key: mutation[key] for key in ("file", "was", "now")} | {"noticed_by": noticed}
             results.append(line)
             seconds = round(time.monotonic() - start)
-            print(
-                f"{number}/{len(chosen)} {mutation['file']}: {noticed or 'NOT NOTICED'} ({seconds} s)"
-            )
+            said = noticed or "NOT NOTICED"
+            print(f"{number}/{len(chosen)} {mutation['file']}: {said} ({seconds} s)", flush=True)
     if not options.only:
         RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", "utf-8")
     count = sum(line["noticed_by"] is not None for line in results)
