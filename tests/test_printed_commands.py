@@ -31,7 +31,7 @@ submit --problem {mine} --metric perplexity/per_token --out mine
 preregister --problem {mine} --metric ladder_gain/mean
 preregister --problem {mine} --metric perplexity/none
 data fetch --problem {mine} --only target
-data import --problem {mine} --model my-model --format key-intervals key.csv
+data import --problem {mine} --model my-model --format key-intervals slice_0.txt
 doctor --problem {mine}
 extract --problem {mine} --max-tokens 60
 dbt run
@@ -58,6 +58,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (place / "my texts").mkdir(parents=True)
     for number in range(3):
         (place / "my texts" / f"{number}.txt").write_text(make_text(number, words=300))
+    (place / "slice_0.txt").write_text("[0, 4]")
     tiny_checkpoint(place / "my-model")
     monkeypatch.chdir(place)
     yield place
@@ -92,6 +93,6 @@ def test_commands_that_output_prints_run_as_printed(folder: Path) -> None:
                 waiting.append((found.split(" && ")[0], f"`{line}`"))
     assert not wrong
     of_path = {line for line, source in done.items() if mine in source and "--problem" in line}
-    assert len(of_path) > 3
+    assert len(of_path) > 1
     for line in of_path:
         assert f"--problem {mine}" in line, (line, done[line])
