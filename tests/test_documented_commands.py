@@ -60,6 +60,10 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
         "data fetch --problem no4k --only models --model Qwen/Qwen2-0.5B-Instruct --dry-run",
         "needs a model hub",
     ),
+    "extract --problem demo": (
+        "extract --problem demo --dry-run",
+        "takes minutes with real models; `extract --problem mine.yml` is run with a small one",
+    ),
     "extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1": (
         "extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1 --dry-run",
         "needs two GPUs",

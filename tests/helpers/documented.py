@@ -103,7 +103,7 @@ def make_checkout(root: Path) -> Workspace:
     if PARSED.exists():
         (workspace.dbt_project / "target").mkdir()
         shutil.copy(PARSED, workspace.dbt_project / "target")
-    for name, tokens, window in (("demo", 640, 256), ("minilong", 900, 512), ("no4k", 4500, 4096)):
+    for name, tokens, window in (("no4k", 4500, 4096), ("minilong", 900, 512), ("demo", 460, 256)):
         models = load_problem(name, workspace).models
         ids = tuple(model.model_id for model in models)
         shape = Shape(

@@ -45,7 +45,7 @@ def main(name: str, *words: str) -> None:
         with (
             patch.object(Engine, "check", check),
             patch("extract.models.loading.load_model", load_model),
-            patch("extract.planning.memory._of_files", lambda path: (None, None, None)),
+            patch("extract.planning.memory.text_config", lambda path: {}),
         ):
             try:
                 cli(list(words), prog_name="tokenmart")
