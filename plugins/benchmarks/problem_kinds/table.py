@@ -7,14 +7,8 @@ from pathlib import Path
 import click
 
 from plugins.benchmarks.e2lm.outputs import say
-from plugins.benchmarks.scores.score_store import (
-    BUILD,
-    RankedTable,
-    ranked_table,
-    read_table,
-    store_scores,
-    stored_scores,
-)
+from plugins.benchmarks.scores.ranked_table import BUILD, RankedTable, ranked_table, stored_scores
+from plugins.benchmarks.scores.score_store import read_table, store_scores
 from plugins.benchmarks.scores.table_problem import TableProblem, checked_table
 from warehouse.errors import ProblemFileError
 from warehouse.paths import recorded_file

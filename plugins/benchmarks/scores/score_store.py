@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,9 +33,6 @@ from warehouse.sources.folders import ProblemFolders
 from warehouse.store.parquet_files import read_table as read_parquet
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM
-
-BUILD = "tokenmart dbt run --select 'fqn:*'"
-"""The command that builds scores of tables and their metrics."""
 
 _NO_FOLDER = re.compile(r"[=%?\\\x00-\x1f\x7f]|__HIVE_DEFAULT_PARTITION__|^$")
 """Names that DuckDB changes when it reads them from a partition's folder."""
@@ -250,94 +247,6 @@ def _without_later(brought: BroughtScores) -> pa.Table:
             params={"sizes": sizes, "share": max(shares, default=-1.0)},
         )
         return rows.to_arrow_table().cast(BENCHMARK_SCORES)
-
-
-def stored_scores(workspace: Workspace, problem: str) -> Path | None:
-    """The scores of a problem in the data folder; None before they are downloaded."""
-    for place in (workspace.store / "benchmark_scores", workspace.store / "model_scores"):
-        path = place / f"problem={problem}" / "scores.parquet"
-        if path.is_file():
-            return path
-    return None
-
-
-@dataclass(frozen=True)
-class ScoredRun:
-    """One ranked entry of a table problem: a run, a recipe (if sizes are compared), or a model."""
-
-    full_id: str
-    family: str
-    parameters: int | None
-    on_request: bool = False
-
-    @property
-    def model_id(self) -> str:
-        """The partition key: the full id with `/` replaced."""
-        return self.full_id.replace("/", "--")
-
-
-def scored_runs(scores: Path, sizes: Sequence[str] = ()) -> tuple[ScoredRun, ...]:
-    """Ranked entries of a stored table, by name.
-
-    Args:
-        scores: result of `stored_scores`.
-        sizes: rank the recipes that have a run of each of these sizes; if empty, rank runs.
-    """
-    columns = ["full_id", "family", "parameters", *(["size", "recipe"] if sizes else [])]
-    rows = read_parquet(scores, columns).group_by(columns)
-    runs = sorted(rows.aggregate([]).to_pylist(), key=lambda row: str(row["full_id"]))
-    if sizes:
-        trained = [{row["recipe"] for row in runs if row["size"] == size} for size in sizes]
-        recipes = set.intersection(*trained) - {None}
-        return tuple(ScoredRun(recipe, recipe, None) for recipe in sorted(recipes))
-    return tuple(ScoredRun(row["full_id"], row["family"], row["parameters"]) for row in runs)
-
-
-@dataclass(frozen=True)
-class RankedTable:
-    """A table problem with what its stored table ranks."""
-
-    name: str
-    asked: str
-    title: str
-    description: str
-    target: TableTarget | None
-    baseline: str
-    ranked_models: tuple[ScoredRun, ...]
-
-    @property
-    def marts(self) -> tuple[str, ...]:
-        """dbt models that its metrics are read from; `dbt run` alone leaves out the first two."""
-        return ("early_scores", "model_score_values", "metric_values")
-
-    @property
-    def build(self) -> str:
-        """The command that builds them."""
-        return BUILD
-
-
-def ranked_table(problem: TableProblem, workspace: Workspace) -> RankedTable:
-    """A problem with the runs that its stored table ranks.
-
-    Raises:
-        TokenmartError: its table has not been fetched.
-    """
-    scores = stored_scores(workspace, problem.name)
-    if scores is None:
-        raise refused(
-            problem.asked,
-            f"its scores are not in the data folder yet; run `{problem.command}` and `{BUILD}`",
-            "not-fetched",
-        )
-    return RankedTable(
-        name=problem.name,
-        asked=problem.asked,
-        title=problem.title,
-        description=problem.description,
-        target=problem.target,
-        baseline=problem.baseline,
-        ranked_models=scored_runs(scores, problem.sizes),
-    )
 
 
 def _target(
