@@ -73,7 +73,7 @@ def main(
     as well, which is the size of a wrong mask's error. `memory` takes half of the memory away while
     windows are scored. `extraction` runs a whole extraction with two models from local files, says
     how long the GPU waits before and between them, and looks whether their memory came back.
-    `speed` times each probe at 8,192 and 32,768 tokens beside plain forwards, the LongPPL
+    `speed` times each probe at 8,192 and 32,768 tokens and plain forwards, the LongPPL
     procedure and lm-evaluation-harness, with the same dtype and attention.
 
     The share of the peak counts 2 FLOPs per weight and token and those of attention, over the

@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Ahead(Generic[Item, Result]):
+class Prefetch(Generic[Item, Result]):
     """Results of a call for each item in turn; the next one can be computed early, in a thread.
 
     The process may end before that thread: the call must leave nothing half written.

@@ -115,7 +115,7 @@ def extract(
     where, here = planned_device(device) if dry_run else (resolve_device(device), True)
     selection = select(problem, workspace, device=where, **chosen)
     plan = make_plan(selection, here)
-    if dry_run and where == "cpu":
+    if dry_run and where == "cpu" and on is None and address is None:
         _print_plan(plan)
         return
     from extract.planning.plan import documents_of

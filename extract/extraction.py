@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, closing
 from itertools import islice
 
 from extract.backends.backend import Loading, Scored, Scorer, check_results, find_backend
-from extract.background import Ahead, Background
+from extract.background import Background, Prefetch
 from extract.devices import PeakMemory
 from extract.failures import (
     DeviceLostError,
@@ -93,7 +93,7 @@ class Extraction:
         self.work = PlannedWork(selection)
         longest = max((text_size(each.text).tokens for each in documents), default=0)
         self.longest = min(longest, selection.max_tokens or longest)
-        self.plans = Ahead(self._plan, selection.models)
+        self.plans = Prefetch(self._plan, selection.models)
 
     def run(self) -> Outcome:
         """Compute what is missing, model by model; a model that fails does not stop the others.
@@ -168,7 +168,7 @@ class Extraction:
         folder = plan.checkpoint.folder
         needed = checked_memory(self.selection, plan.spec, self.longest, self.available, folder)
         scorer: Scorer | None = None
-        texts = Ahead(plan.tokenize, [task.document for task in plan.tasks])
+        texts = Prefetch(plan.tokenize, [task.document for task in plan.tasks])
         with Background() as storing, closing(texts):
             for task in plan.tasks:
                 try:

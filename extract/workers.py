@@ -2,7 +2,7 @@
 
 Workers share nothing but the folder: each goes through all models and takes the unclaimed
 documents. The parent shows the progress in the ledger. What a dead worker had claimed is free for
-whoever comes next: another worker, or the parent when all have ended.
+another worker, or for the parent when all have ended.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def lead_text(ranking: Ranking) -> str:
     ahead = [row for row in ranking.candidates if row.p_beats_baseline < LEAD_LEVEL]
     if not ahead:
         return "No metric is distinguishable from it."
-    return f"Ahead of it (one-sided adjusted p below {LEAD_LEVEL}): {_listed(ahead)}."
+    return f"Prefetch of it (one-sided adjusted p below {LEAD_LEVEL}): {_listed(ahead)}."
 
 
 REASONS: dict[Code, str] = {

@@ -18,7 +18,7 @@ TERMINAL_CHARACTERS = 2000
 CHARACTERS_BEFORE = 200
 """Shown before the first shaded token."""
 EXAMPLE_CHARACTERS = 20_000
-"""Of the document beside the report."""
+"""Of the document on the second page."""
 OWN_PAGE = b'<meta name="generator" content="tokenmart">'
 """In the head of every page: one may replace another without --force."""
 
@@ -39,7 +39,7 @@ def report(problem: str, out: Path, force: bool, figures: Path | None, seed: int
     """Write the report of a problem: an HTML page that needs no network.
 
     It has the conclusion, the best metric and the baseline against the target, the metrics, their
-    values and the cost. A second page beside it, NAME-tokens.html, shows the first document with
+    values and the cost. A second page next to it, NAME-tokens.html, shows the first document with
     the tokens of two models shaded. Without a target scores of models are compared only.
 
     \b
@@ -58,23 +58,23 @@ def report(problem: str, out: Path, force: bool, figures: Path | None, seed: int
     from warehouse.progress import progress_bar
 
     workspace = find_workspace()
-    # nothing can be written beside a stream
-    beside = None if out.is_relative_to("/dev") else out.with_name(f"{out.stem}-tokens.html")
-    for page in filter(None, (out, beside)):
+    # a stream has no second page
+    second = None if out.is_relative_to("/dev") else out.with_name(f"{out.stem}-tokens.html")
+    for page in filter(None, (out, second)):
         refuse_protected(page, workspace, force=force, own=OWN_PAGE)
     if figures is not None:
         refuse_protected(figures, workspace, "--figures")
     chosen = load_ranked(problem, workspace)
     data = gather(chosen, workspace, seed)
-    view = example_view(chosen, workspace, data.models, EXAMPLE_CHARACTERS) if beside else None
+    view = example_view(chosen, workspace, data.models, EXAMPLE_CHARACTERS) if second else None
     charts = report_charts(data)
     with progress_bar(len(charts), "figures") as progress:
-        text = report_page(data, charts, beside.name if beside and view else "", progress)
+        text = report_page(data, charts, second.name if second and view else "", progress)
         if data.ranking is not None:
             record_tested(data.ranking.table, workspace)
         write_whole(out, text)
-        if beside and view:
-            write_whole(beside, view_page(view, "logprob"))
+        if second and view:
+            write_whole(second, view_page(view, "logprob"))
         if figures is not None:
             for name, chart in charts.items():
                 progress(f"files: {name}", 0)
@@ -84,7 +84,7 @@ def report(problem: str, out: Path, force: bool, figures: Path | None, seed: int
         click.echo(f"no target: {data.no_target}")
     click.echo(f"written {out} ({file_size(len(text.encode()))})")
     if view:
-        click.echo(f"written {beside}")
+        click.echo(f"written {second}")
     if figures is not None:
         click.echo(f"written {figures} (PNG and SVG)")
 

@@ -24,7 +24,7 @@ def report_page(data: ReportData, charts: dict[str, Chart], viewer: str, progres
     Args:
         data: of the problem.
         charts: those of `report_charts`.
-        viewer: name of the file with the token viewer beside the page; empty without one.
+        viewer: name of the file with the token viewer next to the page; empty without one.
         progress: called for each chart.
     """
     drawn: dict[str, Markup] = {}

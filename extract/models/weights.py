@@ -64,7 +64,7 @@ def load_weights(folder: Path, who: str, **options: Any) -> LoadedWeights:
             "transformers applies to them where peft is installed; merge it and give the merged "
             "checkpoint, or give a copy of the folder without its adapter_* files as "
             "`source: {kind: local}`",
-            code="adapter-beside-weights",
+            code="adapter-and-weights",
             where=folder / ADAPTER,
         )
     mapping, record = _without_wrappers([] if "gguf_file" in options else _names(folder), who)

@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 from extract.backends.backend import Scorer
-from extract.background import Ahead
+from extract.background import Prefetch
 from extract.devices import free_unused
 from extract.extraction import Extraction
 from extract.failures import Failure, explain
@@ -103,7 +103,7 @@ class DocumentActor:
             run = _OneModel(chosen, self._documents, no_progress, self._since)
             self._run = run
         run.wanted = document
-        run.plans = Ahead(run._plan, [spec])
+        run.plans = Prefetch(run._plan, [spec])
         run.outcome = type(run.outcome)()
         outcome = run.run()
         return Report(

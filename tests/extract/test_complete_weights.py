@@ -291,7 +291,7 @@ def test_an_adapter_next_to_whole_weights_is_not_applied_to_them(
     adapter = {"peft_type": "LORA", "r": 1, "target_modules": ["q_proj"]}
     (folder / "adapter_config.json").write_text(json.dumps(adapter))
     for options in ({}, {"device_map": "meta"}):
-        with refuses("adapter-beside-weights", str(folder / "adapter_config.json")):
+        with refuses("adapter-and-weights", str(folder / "adapter_config.json")):
             load_weights(folder, "org/m", **options)
 
 

@@ -21,7 +21,7 @@ from published_tables import assert_same, published
 from tiny_runs import ok, run
 
 from extract import cli, workers
-from extract.background import Ahead, Background
+from extract.background import Background, Prefetch
 from extract.planning.tables import Plan
 from extract.workers import Sharing, share_gpus, sharing_of, sigterm_interrupts
 from warehouse.child_process import inherited, python_module
@@ -329,17 +329,17 @@ def test_the_next_result_may_be_computed_early_and_each_only_once() -> None:
         begun.set()
         return 12 / item
 
-    ahead = Ahead(call, [3, 0, 4])
-    assert ahead.take() == 4
+    prefetch = Prefetch(call, [3, 0, 4])
+    assert prefetch.take() == 4
     begun.clear()
-    ahead.start()
+    prefetch.start()
     assert begun.wait(10) and calls == [3, 0]
-    ahead.start()
+    prefetch.start()
     with pytest.raises(ZeroDivisionError):
-        ahead.take()
-    assert ahead.take() == 3 and calls == [3, 0, 4]
-    ahead.start()
-    ahead.close()
+        prefetch.take()
+    assert prefetch.take() == 3 and calls == [3, 0, 4]
+    prefetch.start()
+    prefetch.close()
 
 
 @pytest.mark.parametrize("in_main", [True, False])

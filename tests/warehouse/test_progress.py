@@ -55,7 +55,7 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("calls", "told"),
+    ("calls", "expected"),
     [
         # a document that is stored while the next is scored
         ([("m: document 3", 0), ("m: document 4", 0), ("m: document 3", 1)], "now m: document 4"),
@@ -66,11 +66,13 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
         ([("one", 1), ("two", 0)], "now two"),
     ],
 )
-def test_a_finished_step_is_not_what_is_done_now(calls: list[tuple[str, int]], told: str) -> None:
+def test_a_finished_step_is_not_what_is_done_now(
+    calls: list[tuple[str, int]], expected: str
+) -> None:
     report = progress._Report(10, "units", None, (0, 0.0))
     for call in calls:
         report(*call)
-    assert f"{'finished' if report.finished else 'now'} {report.what}" == told
+    assert f"{'finished' if report.finished else 'now'} {report.what}" == expected
 
 
 def test_lines_are_repeated_also_where_nothing_is_reported(

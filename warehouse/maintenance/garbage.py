@@ -166,7 +166,8 @@ def remove_garbage(workspace: Workspace, garbage: list[Garbage]) -> int:
     """Remove what was found; returns the bytes freed.
 
     Units go under the publication lock, and only if their file still has them. Lock files stay:
-    whoever holds one that is removed, and whoever makes a new one, both have the lock.
+    if one were removed, the process that has it and a process that makes a new one would both have
+    the lock.
 
     Raises:
         StorageError: a folder can't be written.

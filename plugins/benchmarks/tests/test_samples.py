@@ -155,10 +155,19 @@ def test_a_task_that_counts_shares_states_no_right_choice(tmp_path: Path) -> Non
     assert found == [(None, {"own_metrics": True})] * 2
 
 
+def as_before_0_4_7(line: dict[str, Any]) -> dict[str, Any]:
+    """The same sample with lists of arguments, numbers, and no names of filter and metrics."""
+    asked = [list(each.values()) for each in line["arguments"].values()]
+    answers = [[float(number), greedy == "True"] for number, greedy in line["filtered_resps"]]
+    kept = {key: value for key, value in line.items() if key not in ("filter", "metrics")}
+    return {**kept, "arguments": asked, "filtered_resps": answers}
+
+
+@pytest.mark.parametrize("older", [True, False])
 @pytest.mark.parametrize("keeps_delimiter", [True, False])
 @pytest.mark.parametrize("logged", [("acc",), ("acc_mutual_info",), ()])
 def test_mutual_information_of_every_version(
-    tmp_path: Path, keeps_delimiter: bool, logged: tuple[str, ...]
+    tmp_path: Path, older: bool, keeps_delimiter: bool, logged: tuple[str, ...]
 ) -> None:
     """Up to 0.4.8 the requests without a prompt have no delimiter: they are no further choices."""
     generator = np.random.default_rng(0)
@@ -174,8 +183,11 @@ def test_mutual_information_of_every_version(
         choices = [(f"{item}?", f" {text}") for text in texts]
         choices += [("", f" {text}" if keeps_delimiter else text) for text in texts]
         metrics = {name: own[name] for name in logged}
-        lines.append(sample(item, gold, [float(s) for s in row], choices, **metrics))
-    rows = requests(write(tmp_path, *lines))
+        line = sample(item, gold, [float(s) for s in row], choices, **metrics)
+        lines.append(as_before_0_4_7(line) if older else line)
+    path = write(tmp_path, *lines)
+    assert {tuple(each.metrics) for each in read_samples(path)} == {logged}
+    rows = requests(path)
     # sorted by choice, each with and then without the prompt
     assert [(each.choice, each.unconditional) for each in rows] == [
         (choice, alone) for choice in range(3) for alone in (False, True)

@@ -224,20 +224,20 @@ def test_a_problem_that_names_no_target(minilong: Marts, tmp_path: Path) -> None
 
 
 def test_what_changes_a_conclusion_is_at_the_top(minilong: Marts, tmp_path: Path) -> None:
-    def told() -> str:
+    def printed() -> str:
         text = report(tmp_path)
         return " ".join(text[: text.index("<main>")].split())
 
-    assert "Cut:" not in told() and "Warning:" not in told()
+    assert "Cut:" not in printed() and "Warning:" not in printed()
     with minilong.write() as connection:
         connection.execute("update units set document_tokens = 200, document_tokens_total = 900")
-    assert "and 20 more: 2 of 2 documents, 400 of 1,800 tokens read" in told()
+    assert "and 20 more: 2 of 2 documents, 400 of 1,800 tokens read" in printed()
     with minilong.write() as connection:
         model = minilong.models("minilong")[0]
         connection.execute("update units set document_tokens = 150 where model_id = ?", [model])
-    assert f"the tokens read are 150 for {model}" in told()
+    assert f"the tokens read are 150 for {model}" in printed()
     minilong.built_from_other_files()
-    assert told().count("Warning:") == 2
+    assert printed().count("Warning:") == 2
 
 
 def test_partial_extraction_and_fewer_documents_are_in_the_tables(

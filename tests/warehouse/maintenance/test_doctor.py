@@ -1,4 +1,4 @@
-"""Doctor: names what is missing, with the command that mends it, and fails then."""
+"""Doctor: names what is missing, with the command that fixes it, and fails then."""
 
 from __future__ import annotations
 

@@ -1,10 +1,15 @@
-"""Read samples of lm-evaluation-harness since 0.4.7 (`--log_samples`), and results next to them."""
+"""Read samples of lm-evaluation-harness (`--log_samples`), and results next to them.
+
+A line is one document after one answer filter (since 0.4.3). Before 0.4.7 a sample has no list of
+its metrics and no name of its filter: where a document has several, they are numbered.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +22,12 @@ _NAME = re.compile(
     r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d{2}-\d{2}T\d{2}[-:]\d{2}[-:]\d{2}(\.\d+)?))?"
     r"\.jsonl"
 )
+_NO_METRICS = {
+    *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
+    *("doc_hash", "prompt_hash", "target_hash"),
+}
+"""Keys of a sample that are no metrics."""
+
 _WEIGHTS = ("model_sha", "peft_sha", "delta_sha")
 """Entries of a file of results with the commit of the weights, empty for a local folder."""
 
@@ -69,13 +80,16 @@ class Sample:
     @property
     def metrics(self) -> dict[str, Any]:
         """The metrics that the harness logged."""
-        names = self.content.get("metrics") or ()
+        listed = self.content.get("metrics")
+        names = [n for n in self.content if n not in _NO_METRICS] if listed is None else listed
         return {str(name): self.content[name] for name in names if name in self.content}
 
     @property
     def arguments(self) -> list[list[Any]]:
         """Of each request: prompt and continuation, prompt and settings, or a text alone."""
-        return [list(request.values()) for request in self.content["arguments"].values()]
+        given = self.content["arguments"]
+        requests = given.values() if isinstance(given, dict) else given
+        return [list(r.values()) if isinstance(r, dict) else list(r) for r in requests]
 
 
 def read_samples(path: Path) -> Iterator[Sample]:
@@ -84,17 +98,19 @@ def read_samples(path: Path) -> Iterator[Sample]:
     Raises:
         TokenmartError: the file can't be read, or a line is not a sample.
     """
+    seen: Counter[int] = Counter()
     for place, line in text_lines(path):
         content = parse_json(line, place)
         item = content.get("doc_id") if isinstance(content, dict) else None
-        if type(item) is not int or not 0 <= item < 2**31 or "filter" not in content:
+        if type(item) is not int or not 0 <= item < 2**31:
             raise refused(
                 place,
-                "expected a sample of lm-evaluation-harness since 0.4.7 with the number of its "
-                "document, doc_id, and its filter",
+                "expected a sample of lm-evaluation-harness with doc_id, its document's number",
                 "no-sample",
             )
-        yield Sample(place, item, str(content["filter"]), content)
+        seen[item] += 1
+        unnamed = "none" if seen[item] == 1 else f"filter-{seen[item]}"
+        yield Sample(place, item, str(content.get("filter", unnamed)), content)
 
 
 def run_name(shots: int | None, chat: str) -> str:

@@ -124,7 +124,7 @@ def read_requests(path: Path, task: str, samples: Sequence[Sample]) -> list[Logg
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise refused(
                 sample.place,
-                f"not a sample of lm-evaluation-harness since 0.4.7 ({type(error).__name__}: "
+                f"not a sample of lm-evaluation-harness ({type(error).__name__}: "
                 f"{error}); expected a file of --log_samples",
                 "no-sample",
             ) from error
