@@ -42,7 +42,7 @@ def test_it_runs(marts: Marts) -> None:
     marts.target("synthetic", {model: n / 10 for n, model in enumerate(values)})
     cells = [c for c in json.loads(NOTEBOOK.read_text())["cells"] if c["cell_type"] == "code"]
     names: dict[str, Any] = {}
-    sources = ["".join(c["source"]).replace('"minilong"', '"synthetic"') for c in cells]
+    sources = ["".join(c["source"]).replace('"demo"', '"synthetic"') for c in cells]
     opened, tokens, ranked, own, shown = (displayed(source, names) for source in sources)
     assert opened.problems[0]["models"] == MODELS
     assert len(tokens.fetchall()) == 2 * MODELS
