@@ -38,19 +38,19 @@ class Checkpoint:
 
 
 def find_checkpoint(
-    spec: ModelSpec, workspace: Workspace, problem: str, asked: str = ""
+    spec: ModelSpec, workspace: Workspace, problem: str, argument: str = ""
 ) -> Checkpoint:
     """Locate (and fetch or convert where needed) the files of a model.
 
     GGUF and pickled weights are converted once into safetensors in the cache, keyed by the hash
-    of the files. `asked` is the value of `--problem`, for messages.
+    of the files. `argument` is the value of `--problem`, for messages.
 
     Raises:
         TokenmartError: files are missing and can't be fetched, or contain more than weights; the
             message states what to do.
         StorageError: the cache can't be written.
     """
-    found = spec.locate(ProblemFolders(workspace, problem, asked=asked))
+    found = spec.locate(ProblemFolders(workspace, problem, argument=argument))
     if found.is_gguf:
         convert = partial(_convert_gguf, spec.full_id, found.path)
         with load_errors(spec, found.path):

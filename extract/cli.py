@@ -229,7 +229,7 @@ def status(problem: str, by_condition: bool, wide: bool, as_json: bool) -> None:
     if missing:
         click.echo(
             f"{missing} of {len(wanted)} conditions incomplete; go on with "
-            f"`tokenmart extract --problem {loaded.asked}`"
+            f"`tokenmart extract --problem {loaded.argument}`"
         )
 
 

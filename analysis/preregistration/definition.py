@@ -95,7 +95,7 @@ def define(workspace: Workspace, problem: Problem, text: str) -> RegisteredMetri
 
 def _refused(code: str, text: str, what: str, problem: Problem) -> TokenmartError:
     return TokenmartError(
-        f"--metric {text}: {what}see `tokenmart metrics list --problem {problem.asked}`",
+        f"--metric {text}: {what}see `tokenmart metrics list --problem {problem.argument}`",
         code=code,
         where=text,
     )

@@ -165,10 +165,10 @@ def register(
     own = namesake(problem, workspace)
     if own is not None:  # a copy would write into the record of the problem it was copied from
         raise TokenmartError(
-            f"{problem.asked}: name: {problem.name} is that of {own}, and what is registered for "
+            f"{problem.argument}: name: {problem.name} is that of {own}, and what is registered for "
             "one would count for the other; give your file a name of its own",
             code="name-taken",
-            where=problem.asked,
+            where=problem.argument,
         )
     chosen = tuple(dict.fromkeys(define(workspace, problem, text) for text in metrics))
     known = known_labels(workspace, problem)
@@ -196,7 +196,7 @@ def register(
                     raise TokenmartError(
                         f"--metric {metric.name}: registered already, in entry {earlier.number} of "
                         f"{earlier.recorded_at}; see `tokenmart preregister --problem "
-                        f"{problem.asked}`",
+                        f"{problem.argument}`",
                         code="registered-already",
                         where=f"entry {earlier.number}",
                     )

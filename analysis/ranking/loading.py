@@ -175,7 +175,7 @@ def load_table(
         registered=registered,
         baseline=problem.baseline,
         extracted=frozenset(model_id for _, model_id in formats),
-        asked=problem.asked,
+        argument=problem.argument,
         build=problem.build,
     )
 
@@ -185,7 +185,7 @@ def nothing_built(problem: Ranked) -> TokenmartError:
     bring = "extract" if isinstance(problem, Problem) else "data fetch"
     return TokenmartError(
         f"{problem.name}: the mart metric_values is empty; run "
-        f"`tokenmart {bring} --problem {problem.asked}` and `{problem.build}`",
+        f"`tokenmart {bring} --problem {problem.argument}` and `{problem.build}`",
         code="nothing-built",
         where="metric_values",
     )
@@ -263,7 +263,7 @@ def remedy_without_target(problem: Ranked) -> str:
     """What brings more target scores."""
     kind = problem.target.kind if problem.target else ""
     return {
-        "recall": f"run `tokenmart recall --problem {problem.asked}`",
+        "recall": f"run `tokenmart recall --problem {problem.argument}`",
         "imported": "import those of more models (`tokenmart data import --help`)",
         "table": "add models to its table, or correct `target` in the problem file",
     }.get(kind, "place the target file")
@@ -290,7 +290,7 @@ def load_target(problem: Ranked, workspace: Workspace) -> tuple[dict[str, float]
             problem.name,
             problem.target.path,
             models,
-            asked=problem.asked,
+            argument=problem.argument,
             some=True,
         )
         every = problem.ranked_models

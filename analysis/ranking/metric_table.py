@@ -93,7 +93,7 @@ class MetricTable:
     baseline: name of the column that the others are compared with; empty for perplexity.
     without_target: full ids of the problem's models that have none (yet).
     extracted: ids of the models of which tokens are here.
-    asked: the value of `--problem`, where it isn't the problem's name.
+    argument: the value of `--problem`, where it isn't the problem's name.
     build: the command that builds its metrics.
     target_source: where the target came from, for the record.
     dtypes: number formats the models were run in, each with the full ids of its models.
@@ -116,13 +116,13 @@ class MetricTable:
     registered: tuple[PreregisteredMetric, ...] = ()
     baseline: str = ""
     extracted: frozenset[str] = frozenset()
-    asked: str = ""
+    argument: str = ""
     build: str = "tokenmart dbt build"
 
     @property
     def option(self) -> str:
         """The value of `--problem` that selects this problem, for commands in messages."""
-        return self.asked or self.problem
+        return self.argument or self.problem
 
     @property
     def remedy(self) -> str:

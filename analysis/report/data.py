@@ -270,7 +270,7 @@ def _notes(
     ]
     read = models_by(lengths_read(connection, problem), models)
     if len(read) > 1:
-        found.append(f"Warning: {lengths_note(read, problem.asked)}.")
+        found.append(f"Warning: {lengths_note(read, problem.argument)}.")
     if outdated := outdated_note(problem, workspace):
         found.append(f"Warning: {outdated}.")
     return found

@@ -285,7 +285,7 @@ def _scores(
     if not rows:
         raise TokenmartError(
             f"{model.full_id}: nothing extracted for document {doc_id} in characters {start} to "
-            f"{end}; run `tokenmart extract --problem {problem.asked} --model {model.full_id}`",
+            f"{end}; run `tokenmart extract --problem {problem.argument} --model {model.full_id}`",
             code="nothing-extracted",
             where=f"{model.full_id}, document {doc_id}",
         )

@@ -156,7 +156,7 @@ def _check_rules(column: MetricColumn, lineage: Lineage, unofficial: bool) -> No
 def _check_coverage(subject: Subject) -> None:
     """Every model needs a target, a value, and every document under the conditions it rests on."""
     problem, table, column = subject.problem, subject.table, subject.column
-    remedy = f"run `tokenmart extract --problem {problem.asked}` and `tokenmart dbt build`"
+    remedy = f"run `tokenmart extract --problem {problem.argument}` and `tokenmart dbt build`"
     if table.without_target:
         raise TokenmartError(
             f"{problem.name}: no target score for {', '.join(table.without_target)}; "

@@ -201,7 +201,7 @@ def verify_problem(
         from warehouse.problem.spec import load_problem
 
         problem = load_problem(name, workspace)
-        name, asked = problem.name, problem.asked
+        name, asked = problem.name, problem.argument
         ranked = problem.ranked_models
         try:
             by_id, source = load_target(problem, workspace)

@@ -201,7 +201,7 @@ def plan_model(
         StorageError: a published file is damaged.
     """
     problem, workspace = selection.problem, selection.workspace
-    checkpoint = find_checkpoint(spec, workspace, problem.name, problem.asked)
+    checkpoint = find_checkpoint(spec, workspace, problem.name, problem.argument)
     tokenizer_sha256 = tokenizer_fingerprint(checkpoint, spec, workspace)
     dtype = resolve_dtype(spec, selection.dtype, selection.device)
     rules = problem.documents

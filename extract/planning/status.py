@@ -94,7 +94,7 @@ def next_steps(selection: Selection) -> list[str]:
     problem = selection.problem
     steps = ["next:"]
     if isinstance(problem.target, RecallTarget) and not scored_models(problem, selection.workspace):
-        steps.append(f"  tokenmart recall --problem {problem.asked}   # measures the target")
+        steps.append(f"  tokenmart recall --problem {problem.argument}   # measures the target")
     return [*steps, "  tokenmart dbt build   # computes the metrics"]
 
 

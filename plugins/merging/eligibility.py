@@ -74,7 +74,9 @@ def find_folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -> 
     found = expert.source.present(expert.name, folders)
     if found is None:
         need = expert.source.required_file(expert.name, folders)
-        fetched = f"`tokenmart merge run --problem {problem.asked}` without --dry-run fetches them"
+        fetched = (
+            f"`tokenmart merge run --problem {problem.argument}` without --dry-run fetches them"
+        )
         # `data fetch` supports only problems with documents
         remedy = fetched if folders.fetch_command in need.remedy else need.remedy
         raise TokenmartError(f"{expert.name}: its weights are not here ({need.path}); {remedy}")
@@ -85,7 +87,7 @@ def find_folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -> 
         if not (converted / "config.json").is_file():
             raise TokenmartError(
                 f"{expert.name}: {found} is a GGUF file; `tokenmart merge run --problem "
-                f"{problem.asked}` without --dry-run converts it once"
+                f"{problem.argument}` without --dry-run converts it once"
             )
         return converted
     return found

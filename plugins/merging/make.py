@@ -90,7 +90,7 @@ def plan_merge(
         if finding.expert in names and not finding.allowed:
             raise TokenmartError(
                 f"merge {merge.name}: expert {finding.expert} is refused, {finding.rule}: "
-                f"{finding.evidence}; see `tokenmart merge check --problem {problem.asked}`",
+                f"{finding.evidence}; see `tokenmart merge check --problem {problem.argument}`",
                 code=f"refused-{finding.rule}",
                 where=f"expert {finding.expert}",
             )
@@ -238,7 +238,7 @@ def finished_plan(problem: MergeProblem, merge: Merge, workspace: Workspace) -> 
     if plan.record is None:
         raise TokenmartError(
             f"merge {merge.name}: not merged yet; run `tokenmart merge run --problem "
-            f"{problem.asked} --merge {merge.name}`",
+            f"{problem.argument} --merge {merge.name}`",
             code="not-merged",
             where=f"merges.{merge.name}",
         )

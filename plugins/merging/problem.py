@@ -123,12 +123,12 @@ class MergeProblem(FileModel):
     limits: Limits = Limits()
     merges: tuple[Merge, ...] = ()
 
-    _asked: str = PrivateAttr(default="")
+    _argument: str = PrivateAttr(default="")
 
     @property
-    def asked(self) -> str:
+    def argument(self) -> str:
         """Value of `--problem` that selects this problem: its name or the path of its file."""
-        return shlex.quote(self._asked or self.name)
+        return shlex.quote(self._argument or self.name)
 
     @model_validator(mode="after")
     def _names_are_known(self) -> MergeProblem:
@@ -204,5 +204,5 @@ def load_merge_problem(name: str, workspace: Workspace) -> MergeProblem:
         )
     folder = paths_start(tree.path, workspace)
     problem = check(MergeProblem, tree.value, tree, folder=folder)
-    problem._asked = name
+    problem._argument = name
     return problem

@@ -42,14 +42,14 @@ class ImportedRow(NamedTuple):
 class Destination:
     """Whose files are imported: the checkout, names of problem and model as in its folders.
 
-    With `force` they replace what is stored. `asked` is the value of --problem.
+    With `force` they replace what is stored. `argument` is the value of --problem.
     """
 
     workspace: Workspace
     problem: str
     model_id: str
     force: bool = False
-    asked: str = ""
+    argument: str = ""
 
 
 class StoringImporter(ABC):

@@ -106,7 +106,7 @@ def _documents(to: Destination) -> list[dict[str, Any]]:
     if not path.is_file():
         raise TokenmartError(
             f"{path}: no such file; run `tokenmart data fetch --problem "
-            f"{to.asked or to.problem} --only documents` first",
+            f"{to.argument or to.problem} --only documents` first",
             code="no-documents",
             where=path,
         )

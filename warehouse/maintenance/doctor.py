@@ -177,7 +177,7 @@ def _problem(problem: Problem, workspace: Workspace) -> Iterator[Check]:
     absent = [need for need in needs if need.kind == "models" and not need.present]
     if absent:
         finding = f"{len(absent)} not here: {', '.join(need.name for need in absent)}"
-        remedy = f"tokenmart data fetch --problem {problem.asked} --only models"
+        remedy = f"tokenmart data fetch --problem {problem.argument} --only models"
         yield Check("models", "missing", finding, absent[0].remedy if len(absent) == 1 else remedy)
         yield from _downloads(absent, workspace)
     for subject, finding in notices(problem, problem.ranked_models).items():
@@ -186,7 +186,7 @@ def _problem(problem: Problem, workspace: Workspace) -> Iterator[Check]:
         done, every = len(scored_models(problem, workspace)), len(problem.ranked_models)
         finding = f"scores of {done} of {every} models are here"
         verb = "recall" if problem.target.kind == "recall" else "data import"
-        remedy = f"tokenmart {verb} --problem {problem.asked}"
+        remedy = f"tokenmart {verb} --problem {problem.argument}"
         complete = done == every
         yield Check("target", "ok" if complete else "note", finding, "" if complete else remedy)
 

@@ -118,12 +118,12 @@ def _steps_of(problem: str, workspace: Workspace) -> list[str]:
     from warehouse.paths import problem_argument
     from warehouse.problem.spec import load_ranked
 
-    asked = problem_argument(problem, workspace)
-    if asked is None:
+    argument = problem_argument(problem, workspace)
+    if argument is None:
         return []
-    shown, target = shlex.quote(asked), None
+    shown, target = shlex.quote(argument), None
     with suppress(TokenmartError):
-        target = load_ranked(asked, workspace).target
+        target = load_ranked(argument, workspace).target
     correlate = [f"tokenmart correlate --problem {shown}"] if target is not None else []
     return [*correlate, f"tokenmart report --problem {shown}"]
 

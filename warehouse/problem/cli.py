@@ -65,7 +65,7 @@ def new(name: str, texts: Path, models: tuple[str, ...], out: Path | None) -> No
     out = out or Path(f"{name}.yml")
     refuse_protected(out, workspace, force=True)  # what is there is never replaced: see below
     made, read = write_problem(workspace, name, texts, models, out)
-    problem, tokens = made.asked, sum(tokens for _, tokens in read)
+    problem, tokens = made.argument, sum(tokens for _, tokens in read)
     click.echo(
         f"wrote {out}: {counted(len(read), 'document')} (about {tokens:,} tokens are read), "
         f"{counted(len(models), 'model')}, no target"
@@ -188,7 +188,7 @@ def _about_target(problem: Problem, workspace: Workspace, kind: str | None) -> s
         return ""
     return (
         "note: this downloads the target; preregistration is closed from then on. To preregister "
-        f"first, stop here and run: tokenmart preregister --problem {problem.asked}"
+        f"first, stop here and run: tokenmart preregister --problem {problem.argument}"
     )
 
 
@@ -206,14 +206,14 @@ def _fetch_target(problem: Problem, folders: ProblemFolders) -> None:
     elif isinstance(target, FileTarget):
         file = ensure_locked_file(target.path, target.url, folders, "target")
         models = [spec.full_id for spec in problem.ranked_models]
-        workspace, asked = folders.workspace, problem.asked
-        read_locked_target(workspace, problem.name, target.path, models, asked=asked)
+        workspace, argument = folders.workspace, problem.argument
+        read_locked_target(workspace, problem.name, target.path, models, argument=argument)
         click.echo(f"target: {file}")
     else:
         done = len(scored_models(problem, folders.workspace))
         click.echo(
             f"target: imported for {done} of {len(problem.ranked_models)} models "
-            f"(tokenmart data import --problem {problem.asked})"
+            f"(tokenmart data import --problem {problem.argument})"
         )
 
 
@@ -292,7 +292,7 @@ def import_(
             f"problem {problem.name} has {kind}, which imported scores would not change; write "
             "`target: {kind: imported}` in its file to use them"
         )
-    to = Destination(workspace, problem.name, slug(full_id), force, problem.asked)
+    to = Destination(workspace, problem.name, slug(full_id), force, problem.argument)
     counts = reader.import_files(files, to)
     tasks = ", ".join(f"{task} ({count})" for task, count in counts.items())
     click.echo(

@@ -94,7 +94,7 @@ def write_problem(
         content["probes"] += [RETRIEVAL.model_dump(include=RETRIEVAL.model_fields_set)]
     problem = _parsed(content, out, workspace)
     write_whole(out, _yaml(content))
-    problem._asked = str(out)
+    problem._argument = str(out)
     names = [document.name for document in documents]
     return problem, list(zip(names, read, strict=True))
 

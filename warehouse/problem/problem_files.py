@@ -63,7 +63,7 @@ class Ranked(Protocol):
         """Its name."""
 
     @property
-    def asked(self) -> str:
+    def argument(self) -> str:
         """The value of `--problem`, for the commands in messages."""
 
     @property
@@ -111,8 +111,8 @@ def paths_start(file: Path, workspace: Workspace) -> Path | None:
 def namesake(problem: Ranked, workspace: Workspace) -> Path | None:
     """The problem file here whose name another file has too, when the problem is read from that."""
     here = workspace.problems / f"{problem.name}.yml"
-    (asked,) = shlex.split(problem.asked)
-    if not here.is_file() or here.samefile(problem_path(asked, workspace)):
+    (argument,) = shlex.split(problem.argument)
+    if not here.is_file() or here.samefile(problem_path(argument, workspace)):
         return None
     return here
 
@@ -123,8 +123,11 @@ def record_file(problem: Ranked, workspace: Workspace) -> None:
     Raises:
         StorageError: it can't be written.
     """
-    (asked,) = shlex.split(problem.asked)
-    path, record = problem_path(asked, workspace).resolve(), problem_record(problem.name, workspace)
+    (argument,) = shlex.split(problem.argument)
+    path, record = (
+        problem_path(argument, workspace).resolve(),
+        problem_record(problem.name, workspace),
+    )
     if recorded_file(problem.name, workspace) != path:
         with storage_errors(record):
             record.parent.mkdir(parents=True, exist_ok=True)

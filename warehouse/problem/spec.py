@@ -137,16 +137,16 @@ class Problem(FileModel):
         default=None, description="date from which target scores are known"
     )
 
-    _asked: str = PrivateAttr(default="")
+    _argument: str = PrivateAttr(default="")
 
     @property
-    def asked(self) -> str:
+    def argument(self) -> str:
         """Value of `--problem` that selects this problem: its name or the path of its file."""
-        return shlex.quote(self._asked or self.name)
+        return shlex.quote(self._argument or self.name)
 
     def folders(self, workspace: Workspace, offline: bool = False) -> ProblemFolders:
         """Places of the problem's files."""
-        return ProblemFolders(workspace, self.name, offline, self.asked)
+        return ProblemFolders(workspace, self.name, offline, self.argument)
 
     @property
     def baseline(self) -> str:
@@ -269,7 +269,7 @@ def load_problem(name: str, workspace: Workspace) -> Problem:
     if other := problem_kind(name, tree, workspace):
         other.refuse()
     problem = checked_problem(tree, workspace)
-    problem._asked = name
+    problem._argument = name
     _refuse_name_of_another(problem, tree.path, workspace)
     return problem
 

@@ -44,7 +44,7 @@ def ensure_documents(
         LockedFileError: a locked file is missing, changed or malformed.
         TokenmartError: a package can't be fetched or has another hash, or texts were cut shorter.
     """
-    folders = ProblemFolders(workspace, problem.name, offline, problem.asked)
+    folders = ProblemFolders(workspace, problem.name, offline, problem.argument)
     path = folders.documents_table
     limit = problem.documents.max_characters
     origin = _origin(problem, folders)
@@ -103,7 +103,7 @@ def documents_changed(problem: Problem, workspace: Workspace) -> bool:
     A locked file is compared with its record, where it is read.
     """
     documents = problem.documents
-    folders = ProblemFolders(workspace, problem.name, True, problem.asked)
+    folders = ProblemFolders(workspace, problem.name, True, problem.argument)
     if not isinstance(documents, PlacedDocuments) or getattr(documents, "locked", False):
         return False
     if not folders.documents_table.is_file() or not documents.is_here(folders):

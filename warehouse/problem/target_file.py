@@ -83,7 +83,7 @@ def read_locked_target(
     path: Path,
     models: Iterable[str],
     *,
-    asked: str = "",
+    argument: str = "",
     some: bool = False,
 ) -> Target:
     """Read a problem's target file and check it against its lock file, or record it there.
@@ -91,18 +91,18 @@ def read_locked_target(
     Args:
         path: of the target file, relative to the workspace's root.
         models: full ids of the problem's models, without which the file isn't even recorded.
-        asked: the value of `--problem`, if it isn't the name.
+        argument: the value of `--problem`, if it isn't the name.
         some: a score for one of them is enough.
 
     Raises:
         LockedFileError: missing, malformed, changed since it was locked, or without the scores of
             the models.
     """
-    said = asked or problem
+    argument = argument or problem
     target = read_target(
         workspace.root / path,
-        f"download it with `tokenmart data fetch --problem {said} --only target` or place it by "
-        f"hand; to preregister a metric, first run `tokenmart preregister --problem {said}`",
+        f"download it with `tokenmart data fetch --problem {argument} --only target` or place it by "
+        f"hand; to preregister a metric, first run `tokenmart preregister --problem {argument}`",
     )
     wanted = list(models)
     if not some or not any(model in target.scores for model in wanted):

@@ -15,13 +15,13 @@ from warehouse.paths import Workspace
 class ProblemFolders:
     """The checkout, the name of the problem files are for, and `offline`: download nothing.
 
-    `asked` is the value of `--problem`, if it isn't the name.
+    `argument` is the value of `--problem`, if it isn't the name.
     """
 
     workspace: Workspace
     problem: str = ""
     offline: bool = False
-    asked: str = ""
+    argument: str = ""
 
     @property
     def archives(self) -> Path:
@@ -36,7 +36,7 @@ class ProblemFolders:
     @property
     def fetch_command(self) -> str:
         """The command that fetches what the problem needs."""
-        return f"tokenmart data fetch --problem {self.asked or self.problem}"
+        return f"tokenmart data fetch --problem {self.argument or self.problem}"
 
     def resolve(self, path: Path) -> Path:
         """A path of a parsed problem file; what is still relative starts at the checkout."""

@@ -126,8 +126,8 @@ def sql(
         with Session(workspace, limits, 0.0, targets=targets) as session:
             run_shell(session, workspace, limit, wide)
         return
-    asked = find_query(name) if name else None
-    text = asked.sql if asked else _read_sql(file) if file else query or ""
+    saved = find_query(name) if name else None
+    text = saved.sql if saved else _read_sql(file) if file else query or ""
     if show:
         click.echo(text.rstrip())
         return
@@ -139,8 +139,8 @@ def sql(
     if out is not None:
         refuse_protected(out, workspace, force=force)
     with Session(workspace, limits, targets=targets) as session:
-        if asked:
-            values, note = parameters_of(asked, values, session)
+        if saved:
+            values, note = parameters_of(saved, values, session)
             click.echo(visible(note), err=True, nl=bool(note))
         if format_ == "table":
             print_rows(session, text, values, limit, wide)

@@ -150,16 +150,16 @@ def _checked_rows(sql: str, into: Kind, given: Mapping[str, Value], limits: Limi
 
 
 def _rows(
-    asked: str | Query, into: Kind, values: Mapping[str, Value], limits: Limits | None
+    query: str | Query, into: Kind, values: Mapping[str, Value], limits: Limits | None
 ) -> Any:
     check_kind(into)
     with Session(find_workspace(), limits) as session:
-        if isinstance(asked, Query):
-            values, note = parameters_of(asked, values, session)
+        if isinstance(query, Query):
+            values, note = parameters_of(query, values, session)
             if note:
                 warnings.warn(note, stacklevel=3)
-            asked = asked.sql
-        with session.stream(asked, values) as rows:
+            query = query.sql
+        with session.stream(query, values) as rows:
             if rows is None:
                 raise TokenmartError(
                     "query: the last statement returns no rows; end with a select",

@@ -88,13 +88,13 @@ def ranked_table(problem: TableProblem, workspace: Workspace) -> RankedTable:
     scores = stored_scores(workspace, problem.name)
     if scores is None:
         raise refused(
-            problem.asked,
+            problem.argument,
             f"its scores are not in the data folder yet; run `{problem.command}` and `{BUILD}`",
             "not-fetched",
         )
     return RankedTable(
         name=problem.name,
-        asked=problem.asked,
+        argument=problem.argument,
         title=problem.title,
         description=problem.description,
         target=problem.target,

@@ -66,13 +66,13 @@ def read_table(problem: TableProblem, workspace: Workspace) -> BroughtScores:
     path = ProblemFolders(workspace, problem.name).resolve(problem.table.path)
     if not path.is_file():
         raise refused(
-            path, f"no such file; correct table.path of problem {problem.asked}", "no-file"
+            path, f"no such file; correct table.path of problem {problem.argument}", "no-file"
         )
     sha256 = sha256_file(path)
     if problem.table.sha256 not in (None, sha256):
         raise refused(
             path,
-            f"sha256 is {sha256}, problem {problem.asked} expects {problem.table.sha256}",
+            f"sha256 is {sha256}, problem {problem.argument} expects {problem.table.sha256}",
             "other-sha256",
         )
     target, ranks_models = problem.target, bool(problem.predict.metrics)

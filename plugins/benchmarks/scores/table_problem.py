@@ -98,12 +98,12 @@ class TableProblem(FileModel):
     predict: Predict
     target: TableTarget | None = None
     baseline: str = ""
-    _asked: str = PrivateAttr(default="")
+    _argument: str = PrivateAttr(default="")
 
     @property
-    def asked(self) -> str:
+    def argument(self) -> str:
         """The given value of `--problem`, quoted for a shell, for commands in messages."""
-        return shlex.quote(self._asked or self.name)
+        return shlex.quote(self._argument or self.name)
 
     @model_validator(mode="after")
     def _sizes_go_together(self) -> TableProblem:
@@ -128,7 +128,7 @@ class TableProblem(FileModel):
     @property
     def command(self) -> str:
         """The command that fetches its scores."""
-        return f"tokenmart data fetch --problem {self.asked}"
+        return f"tokenmart data fetch --problem {self.argument}"
 
 
 def checked_table(name: str, tree: YamlTree, workspace: Workspace) -> TableProblem:
@@ -143,7 +143,7 @@ def checked_table(name: str, tree: YamlTree, workspace: Workspace) -> TableProbl
         ProblemFileError: wrong; every mistake with file, line, key and value.
     """
     problem = check(TableProblem, tree.value, tree, folder=paths_start(tree.path, workspace))
-    problem._asked = name
+    problem._argument = name
     return problem
 
 

@@ -65,7 +65,7 @@ def test_developers_are_read_from_the_ids():
 
 def test_what_completes_a_table_of_scores_is_no_extraction() -> None:
     """`tokenmart extract` refuses a problem of kind `table`, of which no tokens are stored."""
-    table = MetricTable("mine", (), np.zeros(0), (), (), {}, {}, asked="my/mine.yml")
+    table = MetricTable("mine", (), np.zeros(0), (), (), {}, {}, argument="my/mine.yml")
     assert table.remedy == (
         "add the missing scores to its table, then run `tokenmart data fetch --problem "
         "my/mine.yml` and `tokenmart dbt build`"

@@ -274,5 +274,5 @@ def test_paths_start_at_the_problem_file_unless_it_ships(workspace: Workspace) -
     assert own.models[0].source.path == own.models[1].source.path == Path.home() / "base"
     assert own.target is not None and own.target.path == folder / "target.json"
     assert own.folders(workspace).resolve(own.documents.path) == folder / "docs.json"
-    assert own.asked == str(folder / "tiny.yml")
-    assert ships.asked == "tiny"
+    assert own.argument == str(folder / "tiny.yml")
+    assert ships.argument == "tiny"

@@ -71,7 +71,7 @@ def test_refused_with_one_line(tmp_path, text, place):
 
 def test_a_missing_file_says_how_to_get_it(workspace):
     with pytest.raises(LockedFileError) as refusal:
-        read_locked_target(workspace, "mine", Path("t.json"), SCORES, asked="~/mine.yml")
+        read_locked_target(workspace, "mine", Path("t.json"), SCORES, argument="~/mine.yml")
     assert refusal.value.code == "locked-file-missing"
     assert "`tokenmart data fetch --problem ~/mine.yml --only target`" in refusal.value.message
     assert "first run `tokenmart preregister --problem ~/mine.yml`" in refusal.value.message

@@ -304,7 +304,7 @@ def test_another_grouping_writes_the_table_again(tmp_path: Path, workspace: Work
 
     def group(groups: dict[str, str]) -> list[str | None]:
         source = FolderDocuments(kind="folder", path=tmp_path, groups=groups)
-        problem = SimpleNamespace(name="mine", asked="mine", documents=source)
+        problem = SimpleNamespace(name="mine", argument="mine", documents=source)
         return list(ensure_documents(problem, workspace)["document_group"].to_pylist())
 
     assert [group(each) for each in ({}, {"x": "*"}, {"y": "*"})] == [[None], ["x"], ["y"]]
