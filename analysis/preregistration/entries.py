@@ -165,8 +165,8 @@ def register(
     own = namesake(problem, workspace)
     if own is not None:  # a copy would write into the record of the problem it was copied from
         raise TokenmartError(
-            f"{problem.argument}: name: {problem.name} is that of {own}, and what is registered for "
-            "one would count for the other; give your file a name of its own",
+            f"{problem.argument}: name: {problem.name} is that of {own}, and what is registered "
+            "for one would count for the other; give your file a name of its own",
             code="name-taken",
             where=problem.argument,
         )
@@ -357,7 +357,7 @@ def _changes(
     found = [f"{full_id} was left out" for full_id in then if full_id not in now]
     found += [f"{full_id} was added" for full_id in now if full_id not in then]
     found += [
-        f"{full_id} was put into another family or kind"
+        f"{full_id} was put into another family or series"
         for full_id in then
         if full_id in now and now[full_id] != then[full_id]
     ]

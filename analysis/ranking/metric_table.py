@@ -28,14 +28,14 @@ Direction = Literal["higher", "lower"]
 class Model:
     """A model of the problem. `parameters` is None if it is not stated.
 
-    kind: the dose series or training run it is one point of; alone, its own id.
+    series: the dose series or training run it is one point of; alone, its own id.
     """
 
     model_id: str
     full_id: str
     family: str
     parameters: int | None
-    kind: str = ""
+    series: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,14 +198,14 @@ class MetricTable:
         return tuple(model.family for model in self.models)
 
     @property
-    def kinds(self) -> tuple[str, ...]:
+    def own_series(self) -> tuple[str, ...]:
         """The dose series or training run of each model; a model alone is its own."""
-        return tuple(model.kind or model.full_id for model in self.models)
+        return tuple(model.series or model.full_id for model in self.models)
 
     @property
     def series(self) -> tuple[str, ...]:
-        """Family and kind of each model: what a bootstrap over models draws as wholes."""
-        return tuple(f"{f}/{k}" for f, k in zip(self.families, self.kinds, strict=True))
+        """Family and series of each model: what a bootstrap over models draws as wholes."""
+        return tuple(f"{f}/{k}" for f, k in zip(self.families, self.own_series, strict=True))
 
     @property
     def developers(self) -> tuple[str, ...]:
@@ -218,7 +218,7 @@ class MetricTable:
     @property
     def groupings(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Groups of models beside families: series and developers."""
-        return self.kinds, self.developers
+        return self.own_series, self.developers
 
     @property
     def target_errors(self) -> Floats:

@@ -30,7 +30,7 @@ def ranking_record(ranking: Ranking, rows: Sequence[RankedMetric]) -> dict[str, 
         "models": full_ids,
         "groups": {
             "families": len(set(table.families)),
-            "kinds": len(set(table.kinds)),
+            "kinds": len(set(table.own_series)),
             "series": len(set(table.series)),
             "developers": len(set(table.developers)),
             "orders": decisions.orders,

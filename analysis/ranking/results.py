@@ -206,7 +206,7 @@ def rank_metrics(
                 new_family=new_family(
                     *(x, y),
                     list(compress(table.families, column.present)),
-                    list(compress(table.kinds, column.present)),
+                    list(compress(table.own_series, column.present)),
                     critical,
                 ),
                 alike=() if column.kind == "variant" else _most_alike(column, table),

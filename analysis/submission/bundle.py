@@ -149,7 +149,7 @@ def claims_record(subject: Subject, negated: bool, as_of: str) -> dict[str, Any]
         "p_adjusted_within_families": number(float(found.within.p[0])),
         "spearman_ci95_after_choice": found.overall.interval(0).record,
         "families": len(set(table.families)),
-        "kinds": len(set(table.kinds)),
+        "kinds": len(set(table.own_series)),
         "preregistration": _preregistration(subject, moment),
     }
 

@@ -74,7 +74,7 @@ def test_one_family_per_model_is_on_record(library, tmp_path):
         edit_problem(library, f"family: {family}", f"family: {family}-of-its-own")
     said = select()["preregistered"][0]
     assert said["holds"] is False
-    assert "smollm2-135m was put into another family or kind" in said["changed_since"]
+    assert "smollm2-135m was put into another family or series" in said["changed_since"]
 
 
 def test_doses_of_one_treatment_are_known_without_anybody_saying_so(minilong):

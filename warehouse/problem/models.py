@@ -218,7 +218,7 @@ def slug(full_id: str) -> str:
 class ModelSpec(FileModel):
     """One checkpoint, possibly with interventions; `base` is the full id of the one they act on.
 
-    A model `on_request` runs only if it is named; it is never ranked or submitted. `kind` names its
+    A model `on_request` runs only if it is named; it is never ranked or submitted. `series` names its
     series of doses or checkpoints (`series_of`).
     """
 
@@ -231,7 +231,7 @@ class ModelSpec(FileModel):
     )
     source: Source = Field(description="origin of the weights")
     family: str = Field(description="models of one family are not independent")
-    kind: str | None = Field(default=None, description="series of doses or checkpoints")
+    series: str | None = Field(default=None, description="series of doses or checkpoints")
     base: str | None = Field(default=None, description="full id of the model to intervene on")
     parameters: int | None = Field(
         default=None, gt=0, le=10**15, description="number of parameters, for plans"
@@ -292,7 +292,7 @@ class ModelSpec(FileModel):
 def series_of(model: RankedModel) -> str:
     """The series of which the model is one dose or one checkpoint; its own id if it is alone.
 
-    That is `kind` as the problem file gives it, else what its interventions do, whatever their
+    That is `series` as the problem file gives it, else what its interventions do, whatever their
     strength. Models of a series follow each other and are no independent evidence. A table has
     each run once.
     """
@@ -302,4 +302,4 @@ def series_of(model: RankedModel) -> str:
         f"rope {item.scaling or 'base'}" if item.kind == "rope" else item.kind
         for item in model.interventions
     ]
-    return model.kind or "+".join(treatments) or model.full_id
+    return model.series or "+".join(treatments) or model.full_id

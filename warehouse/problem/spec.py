@@ -45,7 +45,7 @@ else:
 RecallTask = Literal["single_key", "multi_key", "multi_value", "variable_tracking", "common_words"]
 DEFAULT_TASKS: tuple[RecallTask, ...] = ("single_key",)
 Overall = Literal["all", "without_shortest"]
-_NOT_INHERITED = ("full_id", "kind", "note")
+_NOT_INHERITED = ("full_id", "series", "note")
 
 
 def _each_once(tasks: tuple[RecallTask, ...]) -> tuple[RecallTask, ...]:

@@ -88,10 +88,10 @@ def test_minilong_has_doses_of_every_kind_and_labels_them() -> None:
     changed = [model for model in problem.models if model.base]
     used = {change.kind for model in changed for change in model.interventions}
     assert used == {kind_of(cls) for cls in get_args(get_args(Intervention)[0])}
-    doses = Counter(model.kind for model in changed if model.base == "smollm2-135m")
+    doses = Counter(model.series for model in changed if model.base == "smollm2-135m")
     assert len(doses) >= 8 and min(doses.values()) >= 2
-    assert all(model.kind and model.family for model in changed)
-    assert {model.kind for model in changed if model.base == "gemma3-270m"} <= doses.keys()
+    assert all(model.series and model.family for model in changed)
+    assert {model.series for model in changed if model.base == "gemma3-270m"} <= doses.keys()
     different = {
         (model.base or model.full_id, str(model.interventions)) for model in problem.models
     }
