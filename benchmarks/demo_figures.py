@@ -43,7 +43,8 @@ The 95% CI is simultaneous for all metrics tested, so it is valid for the best o
 is adjusted for all metrics tested.
 """
 AFTER = """
-With {models} models in {kinds} series, {documents} documents and {tries} metrics tested, {verdict}.
+With {models} models in {kinds} series, {documents} documents and {tested} metrics tested,
+{verdict}.
 {near} of {variants} variants may be the best. A table of plain correlations shows {plain}.
 """
 SOURCE = """
@@ -80,7 +81,7 @@ def demo_figures(workspace: Workspace, seed: int = 0) -> dict[str, Any]:
         "kinds": len(set(table.series)),
         "documents": documents[0],
         "metrics": len(best),
-        "tries": table.tries["all"],
+        "tested": table.tested["all"],
         "least_spearman": number(ranking.decisions.overall.least_rho),
         "answer": ranking.answer,
         "tracks_target": [row.column.name for row in ranking.tracking],
@@ -138,7 +139,7 @@ def page_block(figures: dict[str, Any]) -> str:
     }
     table = [
         f"| metric | variant | better | Spearman | simultaneous 95% CI | "
-        f"p, adjusted for {figures['tries']} |",
+        f"p, adjusted for {figures['tested']} |",
         "|---|---|---|---:|---|---:|",
     ]
     for row in figures["rows"]:

@@ -125,7 +125,7 @@ def test_the_figures_of_the_demo_are_what_the_commands_print(
     assert found["tracks_target"] == chosen["tracks_target"]
     assert found["not_distinguishable"] == len(chosen["not_distinguishable_from_best"])
     assert found["choice"]["held_out_mean"] == chosen["choice"]["held_out_mean"]
-    assert found["tries"] == chosen["tried"]["all"]
+    assert found["tested"] == chosen["tried"]["all"]
     assert found["least_spearman"] == ranked["least_spearman_that_excludes_0"]
 
 

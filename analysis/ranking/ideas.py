@@ -22,7 +22,7 @@ from analysis.ranking.record import row_record
 from analysis.ranking.results import rank_metrics
 from analysis.statistics.correlations import MINIMUM_POINTS, number
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.metrics.tries import Kind, Try
+from warehouse.metrics.tested_metrics import Kind, MetricRecord
 from warehouse.options import problem_or_newest
 from warehouse.paths import find_workspace
 from warehouse.problem.spec import load_ranked
@@ -71,7 +71,7 @@ class IdeaRow(BaseModel, extra="forbid"):
     variant: Annotated[str, BeforeValidator(str)] = ""
 
 
-def idea_from_sql(sql: str, problem: Ranked, name: str) -> list[Try]:
+def idea_from_sql(sql: str, problem: Ranked, name: str) -> list[MetricRecord]:
     """Ask the warehouse, read-only, for the columns model_id and value (and variant, for several).
 
     Args:
@@ -95,7 +95,7 @@ def idea_from_sql(sql: str, problem: Ranked, name: str) -> list[Try]:
     return _ideas(_parsed(found, "--sql"), "--sql", problem, name, "sql", sql.strip())
 
 
-def idea_from_file(path: Path, problem: Ranked, name: str) -> list[Try]:
+def idea_from_file(path: Path, problem: Ranked, name: str) -> list[MetricRecord]:
     """Read a CSV, JSON or Parquet file with the columns of `IdeaRow`.
 
     Models may be named by model_id or by their full id. See `idea_from_sql`.
@@ -108,7 +108,7 @@ def idea_from_file(path: Path, problem: Ranked, name: str) -> list[Try]:
 
 def idea_from_values(
     values: Mapping[str, float | None] | ArrowTable, problem: Ranked, name: str
-) -> list[Try]:
+) -> list[MetricRecord]:
     """Values in Python; NaN is a missing one, as pandas writes it.
 
     The same rows in a file are the same idea. See `idea_from_file`.
@@ -201,7 +201,7 @@ def _parsed(rows: Iterable[dict[str, Any]], option: str) -> list[IdeaRow]:
 
 def _ideas(
     rows: Iterable[IdeaRow], option: str, problem: Ranked, name: str, kind: Kind, sql: str = ""
-) -> list[Try]:
+) -> list[MetricRecord]:
     """One idea for each variant that the rows name; without SQL, a hash of the rows defines it."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise TokenmartError(
@@ -244,7 +244,7 @@ def _ideas(
     definition = sql or f"sha256 {hashlib.sha256(content.encode()).hexdigest()}"
     short = hashlib.sha256(definition.encode()).hexdigest()[:8]
     return [
-        Try(name, variant or short, kind, definition, values)
+        MetricRecord(name, variant or short, kind, definition, values)
         for variant, values in sorted(found.items())
     ]
 

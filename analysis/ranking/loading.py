@@ -18,7 +18,7 @@ from analysis.ranking.metric_table import Direction, MetricColumn, MetricTable, 
 from analysis.statistics.correlations import Floats, settled
 from analysis.statistics.document_noise import MINIMUM_DOCUMENTS, Aggregation, DocumentParts
 from warehouse.errors import TokenmartError
-from warehouse.metrics.tries import built_tries, remember, tested_besides
+from warehouse.metrics.tested_metrics import built_metrics, record_metrics, tested_besides
 from warehouse.problem.models import series_of
 from warehouse.problem.spec import FileTarget, Problem
 from warehouse.problem.target_file import read_locked_target
@@ -27,7 +27,7 @@ from warehouse.sql.targets import connect_to_targets
 from warehouse.store.built_from import changed_since_build
 
 if TYPE_CHECKING:
-    from warehouse.metrics.tries import Try
+    from warehouse.metrics.tested_metrics import MetricRecord
     from warehouse.paths import Workspace
     from warehouse.problem.problem_files import Ranked, RankedModel
 
@@ -78,7 +78,7 @@ _LENGTHS = """
 def load_table(
     problem: Ranked,
     workspace: Workspace,
-    ideas: Sequence[Try] = (),
+    ideas: Sequence[MetricRecord] = (),
     better: Direction = "higher",
 ) -> MetricTable:
     """Read the marts and the target of a problem.
@@ -101,7 +101,7 @@ def load_table(
             [problem.name],
         ).fetchall()
         catalogue = records(connection, _CATALOGUE)
-        built = built_tries(connection, problem.name)
+        built = built_metrics(connection, problem.name)
         formats = connection.execute(
             "select distinct dtype, model_id from units where problem = ? and status = 'done'",
             [problem.name],
@@ -200,7 +200,7 @@ def record_tested(table: MetricTable, workspace: Workspace) -> None:
     Raises:
         StorageError: the record can't be read or written.
     """
-    remember(workspace, table.problem, table.present)
+    record_metrics(workspace, table.problem, table.present)
 
 
 def lengths_read(connection: duckdb.DuckDBPyConnection, problem: Ranked) -> list[tuple[int, str]]:
@@ -239,7 +239,7 @@ def records(
     return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
-def _column_of_try(entry: Try, models: Sequence[Model], row: Any) -> MetricColumn:
+def _column_of_try(entry: MetricRecord, models: Sequence[Model], row: Any) -> MetricColumn:
     """The column of an idea, or of a variant of an earlier build; `row`: its metric's, if known."""
     variant = entry.kind == "variant"
     return MetricColumn(
@@ -255,7 +255,7 @@ def _column_of_try(entry: Try, models: Sequence[Model], row: Any) -> MetricColum
     )
 
 
-def _direction(entry: Try) -> Direction:
+def _direction(entry: MetricRecord) -> Direction:
     return "lower" if entry.direction == "lower" else "higher"
 
 

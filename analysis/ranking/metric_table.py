@@ -16,7 +16,7 @@ from warehouse.terminal import counted, listed
 
 if TYPE_CHECKING:
     from analysis.preregistration.entries import PreregisteredMetric
-    from warehouse.metrics.tries import Kind, Try
+    from warehouse.metrics.tested_metrics import Kind, MetricRecord
 
 NAMED_MODELS = 3
 """Number of models that a message names; the others are counted."""
@@ -111,7 +111,7 @@ class MetricTable:
     dtypes: dict[str, tuple[str, ...]]
     lengths: dict[int, tuple[str, ...]] = field(default_factory=dict)
     outdated: bool = False
-    present: tuple[Try, ...] = ()
+    present: tuple[MetricRecord, ...] = ()
     tried: tuple[MetricColumn, ...] = ()
     registered: tuple[PreregisteredMetric, ...] = ()
     baseline: str = ""
@@ -137,7 +137,7 @@ class MetricTable:
         return (*self.columns, *self.tried)
 
     @property
-    def tries(self) -> dict[str, int]:
+    def tested(self) -> dict[str, int]:
         """Numbers of metrics tested: variants of this build, of earlier ones, and ideas."""
         ideas = sum(column.kind != "variant" for column in self.everything)
         built = sum(column.kind == "variant" for column in self.columns)
@@ -151,7 +151,7 @@ class MetricTable:
     @property
     def tries_text(self) -> str:
         """The number of metrics tested, in words."""
-        count = self.tries
+        count = self.tested
         parts = [
             counted(count[name], noun) + origin
             for name, noun, origin in (

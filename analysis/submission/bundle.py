@@ -20,7 +20,7 @@ from analysis.statistics.decisions import decide
 from analysis.submission import verifier as locked
 from analysis.templates import environment
 from warehouse.metrics.lineage import Lineage
-from warehouse.metrics.tries import tries
+from warehouse.metrics.tested_metrics import recorded_metrics
 from warehouse.store.provenance import code_revision, versions
 
 if TYPE_CHECKING:
@@ -132,7 +132,9 @@ def claims_record(subject: Subject, negated: bool, as_of: str) -> dict[str, Any]
     table, column = subject.table, subject.column
     moment = as_of or datetime.now(timezone.utc).isoformat(timespec="microseconds")
     tried = [
-        entry for entry in tries(subject.workspace, table.problem) if entry.first_seen <= moment
+        entry
+        for entry in recorded_metrics(subject.workspace, table.problem)
+        if entry.first_seen <= moment
     ]
     lower = {(c.metric, c.variant) for c in table.everything if c.direction == "lower"}
     rows = [settled(-column.values if negated else column.values)]

@@ -26,7 +26,7 @@ from analysis.statistics.correlations import spearman
 from analysis.statistics.families import new_family
 from analysis.submission import cli as submission
 from analysis.submission import verifier as locked
-from warehouse.metrics.tries import tries
+from warehouse.metrics.tested_metrics import recorded_metrics
 from warehouse.paths import find_workspace
 from warehouse.store.provenance import CODE_ROOT
 
@@ -194,7 +194,7 @@ def test_a_submission_says_what_was_tried_and_registered(library, tmp_path):
     assert bundle(tmp_path / "before")["preregistration"] is None
     assert preregister("--metric", "good/a").exit_code == 0
     claims = bundle(tmp_path / "after")
-    assert claims["tried"] == len(tries(library.workspace, "minilong"))
+    assert claims["tried"] == len(recorded_metrics(library.workspace, "minilong"))
     assert claims["preregistration"]["before_labels"] is True
     assert "preregistered" in (tmp_path / "after" / "README.md").read_text()
 

@@ -6,7 +6,7 @@ import pytest
 
 from warehouse.errors import StorageError
 from warehouse.files import cached
-from warehouse.metrics.tries import Try, remember
+from warehouse.metrics.tested_metrics import MetricRecord, record_metrics
 from warehouse.paths import Workspace
 
 pytestmark = pytest.mark.hostile
@@ -23,9 +23,9 @@ def test_a_damaged_memory_of_hashes_is_made_again(workspace: Workspace, text: st
 
 @pytest.mark.parametrize("text", [DEEP, "{"])
 def test_a_damaged_record_of_metrics_tested_is_named(workspace: Workspace, text: str) -> None:
-    row = Try("idea", "a", "values", "sha256 0", {"m": 1.0})
-    remember(workspace, "p", [row])
+    row = MetricRecord("idea", "a", "values", "sha256 0", {"m": 1.0})
+    record_metrics(workspace, "p", [row])
     (path,) = workspace.data.rglob("*p.json")
     path.write_text(text)
     with pytest.raises(StorageError, match=r"can't be read .*restore it from a backup"):
-        remember(workspace, "p", [row])
+        record_metrics(workspace, "p", [row])

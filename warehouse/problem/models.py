@@ -218,8 +218,8 @@ def slug(full_id: str) -> str:
 class ModelSpec(FileModel):
     """One checkpoint, possibly with interventions; `base` is the full id of the one they act on.
 
-    A model `on_request` runs only if it is named; it is never ranked or submitted. `series` names its
-    series of doses or checkpoints (`series_of`).
+    A model `on_request` runs only if it is named; it is never ranked or submitted. `series` names
+    its doses or checkpoints (`series_of`).
     """
 
     may_be_huge: ClassVar[frozenset[str]] = frozenset({"parameters"})

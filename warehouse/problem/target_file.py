@@ -101,8 +101,8 @@ def read_locked_target(
     argument = argument or problem
     target = read_target(
         workspace.root / path,
-        f"download it with `tokenmart data fetch --problem {argument} --only target` or place it by "
-        f"hand; to preregister a metric, first run `tokenmart preregister --problem {argument}`",
+        f"download it with `tokenmart data fetch --problem {argument} --only target` or place it "
+        f"by hand; to preregister a metric, first run `tokenmart preregister --problem {argument}`",
     )
     wanted = list(models)
     if not some or not any(model in target.scores for model in wanted):

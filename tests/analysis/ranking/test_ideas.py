@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from analysis.ranking import cli
 from warehouse.errors import TokenmartError
-from warehouse.metrics.tries import tries
+from warehouse.metrics.tested_metrics import recorded_metrics
 from warehouse.paths import find_workspace
 
 
@@ -94,14 +94,14 @@ def test_a_command_that_fails_counts_nothing_and_one_that_was_shown_once(
     with monkeypatch.context() as patch:
         patch.setattr("analysis.ranking.results.rank_metrics", interrupted)
         assert run(command, *options).exit_code != 0
-    assert tries(workspace, "minilong") == []
+    assert recorded_metrics(workspace, "minilong") == []
     with monkeypatch.context() as patch:
         patch.setattr("analysis.ranking.view.print_ranking", interrupted)
         patch.setattr(f"{cli.__name__}.click.echo", interrupted)
         assert run(command, *options).exit_code != 0
-    assert len(tries(workspace, "minilong")) == counted
+    assert len(recorded_metrics(workspace, "minilong")) == counted
     assert run(command, *options).exit_code == 0
-    assert len(tries(workspace, "minilong")) == correlated()["tried"]["all"] == counted
+    assert len(recorded_metrics(workspace, "minilong")) == correlated()["tried"]["all"] == counted
 
 
 def test_narrowing_what_is_shown_changes_no_number(minilong):

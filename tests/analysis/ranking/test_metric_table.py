@@ -9,7 +9,7 @@ import pytest
 
 from analysis.ranking.loading import load_table, load_target, record_tested
 from warehouse.errors import LockedFileError, TokenmartError
-from warehouse.metrics.tries import tries
+from warehouse.metrics.tested_metrics import recorded_metrics
 from warehouse.problem.spec import load_problem
 
 
@@ -72,7 +72,7 @@ def recorded(marts, problem="minilong"):
 
 def test_a_table_that_is_only_read_records_nothing(minilong):
     table(minilong)
-    assert tries(minilong.workspace, "minilong") == []
+    assert recorded_metrics(minilong.workspace, "minilong") == []
 
 
 def test_what_was_built_once_counts_for_ever(minilong):
@@ -94,7 +94,7 @@ def test_what_was_built_once_counts_for_ever(minilong):
         ("noise/v0", "variant", True),
         ("noise/v1", "variant", True),
     ]
-    assert found.tries == {
+    assert found.tested == {
         "all": 9,
         "variants_of_this_build": 7,
         "variants_of_earlier_builds": 2,

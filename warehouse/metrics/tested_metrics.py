@@ -37,7 +37,7 @@ _BUILT = """
 
 
 @dataclass(frozen=True)
-class Try:
+class MetricRecord:
     """One metric tested: a definition and a value per model.
 
     metric, variant: its names; an idea has the name given with --name.
@@ -45,7 +45,7 @@ class Try:
     definition: the variant's parameters and code, the SQL text, or a hash of the values.
     values: model_id → value, as last seen; finite numbers only.
     direction: of an idea, `higher` or `lower`; a variant has that of the catalogue.
-    first_seen, last_seen: UTC, as ISO 8601; `remember` sets them.
+    first_seen, last_seen: UTC, as ISO 8601; `record_metrics` sets them.
     """
 
     metric: str
@@ -58,7 +58,7 @@ class Try:
     last_seen: str = ""
 
 
-def remember(workspace: Workspace, problem: str, rows: Iterable[Try]) -> None:
+def record_metrics(workspace: Workspace, problem: str, rows: Iterable[MetricRecord]) -> None:
     """Record metrics tested for a problem, or update those already recorded.
 
     A metric is already recorded if one of the same kind, name and direction has the same
@@ -85,7 +85,7 @@ def remember(workspace: Workspace, problem: str, rows: Iterable[Try]) -> None:
         write_whole(path, json.dumps([asdict(row) for row in known], indent=0))
 
 
-def tries(workspace: Workspace, problem: str) -> list[Try]:
+def recorded_metrics(workspace: Workspace, problem: str) -> list[MetricRecord]:
     """All metrics tested on a problem, in the order of their first test.
 
     Raises:
@@ -94,7 +94,9 @@ def tries(workspace: Workspace, problem: str) -> list[Try]:
     return _read(_path(workspace, problem))
 
 
-def tested_besides(workspace: Workspace, problem: str, present: Sequence[Try]) -> list[Try]:
+def tested_besides(
+    workspace: Workspace, problem: str, present: Sequence[MetricRecord]
+) -> list[MetricRecord]:
     """Metrics and ideas tested for a problem that are not among those present.
 
     An idea tested under two names counts once. Nothing is recorded.
@@ -103,21 +105,21 @@ def tested_besides(workspace: Workspace, problem: str, present: Sequence[Try]) -
         StorageError: the file can't be read.
     """
     here = {_identity(entry) for entry in present}
-    named: dict[tuple[str, str, str], list[Try]] = {}
+    named: dict[tuple[str, str, str], list[MetricRecord]] = {}
     for entry in present:
         named.setdefault((entry.kind, entry.metric, entry.variant), []).append(entry)
-    besides: dict[tuple[str, ...], Try] = {}
-    for entry in tries(workspace, problem):
+    besides: dict[tuple[str, ...], MetricRecord] = {}
+    for entry in recorded_metrics(workspace, problem):
         alike = named.get((entry.kind, entry.metric, entry.variant), ())
         if _identity(entry) not in here and not any(_is_same(entry, one) for one in alike):
             besides.setdefault(_identity(entry), entry)
     return list(besides.values())
 
 
-def built_tries(connection: duckdb.DuckDBPyConnection, problem: str) -> list[Try]:
+def built_metrics(connection: duckdb.DuckDBPyConnection, problem: str) -> list[MetricRecord]:
     """The variants that have values for a problem in the warehouse."""
     return [
-        Try(
+        MetricRecord(
             metric,
             variant,
             "variant",
@@ -130,7 +132,7 @@ def built_tries(connection: duckdb.DuckDBPyConnection, problem: str) -> list[Try
     ]
 
 
-def _identity(entry: Try) -> tuple[str, ...]:
+def _identity(entry: MetricRecord) -> tuple[str, ...]:
     metric = entry.metric if entry.kind == "variant" else ""
     values = ""
     if entry.kind == "sql":
@@ -142,10 +144,10 @@ def _path(workspace: Workspace, problem: str) -> Path:
     return workspace.data / "tries" / f"problem={problem}.json"
 
 
-def _read(path: Path) -> list[Try]:
+def _read(path: Path) -> list[MetricRecord]:
     try:
         content: list[dict[str, Any]] = json.loads(path.read_bytes())
-        return [Try(**entry) for entry in content]
+        return [MetricRecord(**entry) for entry in content]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, RecursionError) as error:
@@ -155,7 +157,7 @@ def _read(path: Path) -> list[Try]:
         ) from error
 
 
-def _add(known: list[Try], row: Try) -> None:
+def _add(known: list[MetricRecord], row: MetricRecord) -> None:
     for place, entry in enumerate(known):
         if _is_same(entry, row):
             known[place] = replace(
@@ -165,7 +167,7 @@ def _add(known: list[Try], row: Try) -> None:
     known.append(row)
 
 
-def _is_same(one: Try, other: Try) -> bool:
+def _is_same(one: MetricRecord, other: MetricRecord) -> bool:
     """Whether both have one name, and one definition or the same values for their common models."""
     names = [(each.kind, each.metric, each.variant, each.direction) for each in (one, other)]
     if names[0] != names[1]:
