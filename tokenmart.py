@@ -39,13 +39,13 @@ def refuse_hidden_packages(names: Sequence[str]) -> None:
         path = Path(found.origin).resolve()
         if path.is_relative_to(here / name):
             continue
-        said = (
+        message = (
             f"{path}: is imported in place of Tokenmart's package {name!r}; take its folder out of "
             "PYTHONPATH, or start in another folder"
         )
         if _IS_PROGRAM:
-            sys.exit(f"error: {said}")
-        raise ImportError(said)
+            sys.exit(f"error: {message}")
+        raise ImportError(message)
 
 
 refuse_hidden_packages(OUR_PACKAGES if _IS_PROGRAM else ("plugins", "warehouse"))

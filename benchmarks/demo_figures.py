@@ -127,7 +127,7 @@ def _row(row: RankedMetric) -> dict[str, Any]:
 
 def page_block(figures: dict[str, Any]) -> str:
     """The table and its text, from the JSON alone."""
-    said = figures | {
+    texts = figures | {
         "first": SHOWN,
         "plain": _signed(figures["best_spearman"]),
         "near": figures["not_distinguishable"],
@@ -148,15 +148,15 @@ def page_block(figures: dict[str, Any]) -> str:
         names = [f"`{row['metric']}`", f"`{row['variant']}`", row["better"]]
         table.append(f"| {' | '.join([*names, rho, span])} | {row['p_adjusted']:.2f} |")
     before, terms, after, source = (
-        _paragraph(text.format_map(said)) for text in (BEFORE, TERMS, AFTER, SOURCE)
+        _paragraph(text.format_map(texts)) for text in (BEFORE, TERMS, AFTER, SOURCE)
     )
     return "\n".join([BEGIN, before, "", *table, "", terms, "", after, "", source, END])
 
 
 def times_text(seconds: dict[str, float]) -> str:
     """How long the demo took, in a sentence."""
-    said = {name: _minutes(value) for name, value in seconds.items()}
-    return _paragraph(TIMES.format_map(said))
+    texts = {name: _minutes(value) for name, value in seconds.items()}
+    return _paragraph(TIMES.format_map(texts))
 
 
 def with_figures(page: str, figures: dict[str, Any]) -> str:

@@ -36,9 +36,9 @@ def run(command: click.Command, name: str) -> NoReturn:
         code = command.main(prog_name=name, standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        said = StringIO()
-        error.show(said)
-        click.echo(visible(said.getvalue()), nl=False, err=True)
+        message = StringIO()
+        error.show(message)
+        click.echo(visible(message.getvalue()), nl=False, err=True)
         code = error.exit_code
     except SystemExit as ended:
         # click exits with 1, and leaves its wrapper, when the reader has closed the pipe

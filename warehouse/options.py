@@ -66,7 +66,7 @@ def problem_or_newest(problem: str | None, workspace: Workspace) -> str:
 
 
 def last_problem(context: click.Context, parameter: click.Parameter, given: str | None) -> str:
-    """The value of `--problem`, by default the problem that was extracted last, which is said."""
+    """The value of `--problem`, by default the problem that was extracted last; printed."""
     if given is not None:
         return given
     from warehouse.errors import visible

@@ -15,7 +15,7 @@ import numpy as np
 
 from analysis.preregistration.entries import preregistered_metrics
 from analysis.ranking.metric_table import Direction, MetricColumn, MetricTable, Model, PartsOf
-from analysis.statistics.correlations import Floats, settled
+from analysis.statistics.correlations import Floats, without_rounding
 from analysis.statistics.document_noise import MINIMUM_DOCUMENTS, Aggregation, DocumentParts
 from warehouse.errors import TokenmartError
 from warehouse.metrics.tested_metrics import built_metrics, record_metrics, tested_besides
@@ -161,7 +161,7 @@ def load_table(
     return MetricTable(
         problem=problem.name,
         models=models,
-        target=settled(np.array([scores[model.model_id] for model in models])),
+        target=without_rounding(np.array([scores[model.model_id] for model in models])),
         columns=(*(_column_of_try(idea, models, None) for idea in ideas), *columns),
         without_target=tuple(m.full_id for m in problem.ranked_models if m.model_id not in scores),
         target_source=source,

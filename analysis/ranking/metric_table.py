@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from analysis.statistics.correlations import Flags, Floats, settled
+from analysis.statistics.correlations import Flags, Floats, without_rounding
 from analysis.statistics.document_noise import DocumentParts
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.terminal import counted, listed
@@ -68,7 +68,7 @@ class MetricColumn:
     @property
     def oriented(self) -> Floats:
         """The values with the sign that makes higher better, without the rounding of sums."""
-        return settled(-self.values if self.direction == "lower" else self.values)
+        return without_rounding(-self.values if self.direction == "lower" else self.values)
 
     @property
     def present(self) -> Flags:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from analysis.ranking.metric_table import MetricColumn, MetricTable
-from analysis.statistics.correlations import Interval, number, settled
+from analysis.statistics.correlations import Interval, number, without_rounding
 from analysis.statistics.decisions import Decisions, decide
 from analysis.statistics.lead import Lead, lead_over
 
@@ -99,7 +99,7 @@ def registered_results(
     for row, prediction, column in zip(values, table.registered, found, strict=True):
         if column is not None:
             higher = prediction.metric.direction == "higher"
-            row[:] = settled(column.values if higher else -column.values)
+            row[:] = without_rounding(column.values if higher else -column.values)
     of_level: dict[float, Decisions] = {}
     results = []
     for place, (prediction, column) in enumerate(zip(table.registered, found, strict=True)):

@@ -58,7 +58,7 @@ def codes(labels: Iterable[Hashable]) -> Indices:
     return np.array([known.setdefault(label, len(known)) for label in labels], dtype=np.intp)
 
 
-def settled(values: Floats) -> Floats:
+def without_rounding(values: Floats) -> Floats:
     """Values without the rounding of sums, so that two that are equal tie in their ranks.
 
     The last bits of a mean depend on the order of addition, that is, on the number of threads or

@@ -29,8 +29,8 @@ from analysis.statistics.correlations import (
     Indices,
     Interval,
     pearson_rows,
-    settled,
     spearman_rows,
+    without_rounding,
 )
 from analysis.statistics.resampling import (
     DEFAULT_RESAMPLES,
@@ -209,7 +209,7 @@ def resampled_documents(
         resamples: of each interval.
         clusters: series of models to draw as wholes; None draws models.
     """
-    values = settled(parts.values(document_counts(parts.documents, resamples, seed)))
+    values = without_rounding(parts.values(document_counts(parts.documents, resamples, seed)))
     drawn = draw(target.size, resamples, seed, clusters)
     parts_of_values = np.split(values, np.cumsum([len(models) for models in drawn])[:-1])
     by_both = [

@@ -15,7 +15,7 @@ import numpy as np
 
 from analysis.ranking.loading import records
 from analysis.ranking.metric_table import MetricColumn, MetricTable
-from analysis.statistics.correlations import number, settled
+from analysis.statistics.correlations import number, without_rounding
 from analysis.statistics.decisions import decide
 from analysis.submission import verifier as locked
 from analysis.templates import environment
@@ -137,11 +137,11 @@ def claims_record(subject: Subject, negated: bool, as_of: str) -> dict[str, Any]
         if entry.first_seen <= moment
     ]
     lower = {(c.metric, c.variant) for c in table.everything if c.direction == "lower"}
-    rows = [settled(-column.values if negated else column.values)]
+    rows = [without_rounding(-column.values if negated else column.values)]
     for entry in tried:
         values = [entry.values.get(model.model_id, np.nan) for model in table.models]
         sign = -1.0 if (entry.metric, entry.variant) in lower else 1.0
-        rows.append(settled(sign * np.array(values)))
+        rows.append(without_rounding(sign * np.array(values)))
     found = decide(np.stack(rows), table.target, table.families, table.groupings)
     return {
         "as_of": moment,
@@ -161,16 +161,16 @@ def _preregistration(subject: Subject, as_of: str) -> dict[str, Any] | None:
 
     An entry that a later one replaced comes last.
     """
-    for said in sorted(subject.table.registered, key=lambda said: said.replaced):
-        if said.metric.name == subject.column.name and said.entry.recorded_at <= as_of:
+    for registered in sorted(subject.table.registered, key=lambda registered: registered.replaced):
+        if registered.metric.name == subject.column.name and registered.entry.recorded_at <= as_of:
             return {
-                "number": said.entry.number,
-                "sha256": said.entry.sha256,
-                "recorded_at": said.entry.recorded_at,
-                "before_labels": said.entry.before_labels,
-                "metrics": len(said.entry.metrics),
-                "direction": said.metric.direction,
-                "changed_since": list(said.changed),
+                "number": registered.entry.number,
+                "sha256": registered.entry.sha256,
+                "recorded_at": registered.entry.recorded_at,
+                "before_labels": registered.entry.before_labels,
+                "metrics": len(registered.entry.metrics),
+                "direction": registered.metric.direction,
+                "changed_since": list(registered.changed),
             }
     return None
 

@@ -147,9 +147,9 @@ def _judge(
         yield Finding(name, "licence", listed, expert.licence + more)
     if rules.published_before is not None:
         early = expert.published is not None and expert.published < rules.published_before
-        said = "no date given" if expert.published is None else expert.published.isoformat()
+        found = "no date given" if expert.published is None else expert.published.isoformat()
         more = "" if early else f"; must be before {rules.published_before.isoformat()}"
-        yield Finding(name, "published", early, said + more)
+        yield Finding(name, "published", early, found + more)
     if rules.bases:
         root = expert.base or name
         allowed = root in rules.bases
@@ -169,9 +169,9 @@ def _judge(
     total = own if expert.adapter is None or base is None else own + count_parameters(base.tensors)
     limit = rules.most_parameters
     fits = limit is None or total <= limit
-    said = f"{total:,} counted" + (f" ({own:,} of them in the adapter)" if total != own else "")
+    found = f"{total:,} counted" + (f" ({own:,} of them in the adapter)" if total != own else "")
     yield Finding(
-        name, "parameters", fits, said if fits else f"{said}, more than {limit:,} allowed"
+        name, "parameters", fits, found if fits else f"{found}, more than {limit:,} allowed"
     )
     if base is not None:
         wrong = (
@@ -179,8 +179,8 @@ def _judge(
             if expert.adapter is None
             else _adapter_fits(mine, base)
         )
-        said = wrong or f"fits {expert.base} ({base.architecture})"
-        yield Finding(name, "architecture", wrong is None, said)
+        found = wrong or f"fits {expert.base} ({base.architecture})"
+        yield Finding(name, "architecture", wrong is None, found)
     if expert.adapter is None and rules.same_tokenizer:
         first = next((e.name for e in problem.experts if e.adapter is None), name)
         yield _tokenizer(name, first, files)
@@ -191,8 +191,10 @@ def _tokenizer(name: str, first: str, files: dict[str, ExpertFiles]) -> Finding:
     if mine is None:
         return Finding(name, "tokenizer", False, "no tokenizer.json to compare")
     if other is not None and mine != other:
-        said = f"tokenizer.json has sha256 {mine[:12]}, that of {first} {other[:12]}; must be equal"
-        return Finding(name, "tokenizer", False, said)
+        found = (
+            f"tokenizer.json has sha256 {mine[:12]}, that of {first} {other[:12]}; must be equal"
+        )
+        return Finding(name, "tokenizer", False, found)
     return Finding(name, "tokenizer", True, f"tokenizer.json has sha256 {mine[:12]}")
 
 

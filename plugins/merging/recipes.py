@@ -117,18 +117,18 @@ def _plan(merge: Merge, files: Mapping[str, ExpertFiles], where: str) -> None:
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))
-            said = f"{place}: {first['msg']}" if place else first["msg"]
-            raise _invalid(merge, where, said) from error
+            message = f"{place}: {first['msg']}" if place else first["msg"]
+            raise _invalid(merge, where, message) from error
         except Exception as error:  # whatever mergekit's validators raise
-            said = " ".join(str(error).replace(f"{folder}/", "").split())[:300]
-            raise _invalid(merge, where, said) from error
+            message = " ".join(str(error).replace(f"{folder}/", "").split())[:300]
+            raise _invalid(merge, where, message) from error
         finally:
             LoaderCache().flush_all()
 
 
-def _invalid(merge: Merge, where: str, said: str) -> TokenmartError:
+def _invalid(merge: Merge, where: str, message: str) -> TokenmartError:
     return TokenmartError(
-        f"merge {merge.name}: {said}; correct its recipe", code="invalid-recipe", where=where
+        f"merge {merge.name}: {message}; correct its recipe", code="invalid-recipe", where=where
     )
 
 

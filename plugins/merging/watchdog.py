@@ -112,8 +112,8 @@ def run_within(
     cost = Cost(time.monotonic() - started, peak, max(disk, folder_bytes(folder)), gpu)
     if process.returncode != 0:
         lines = (folder / "log.txt").read_text("utf-8", "replace").strip().splitlines()
-        said = lines[-1][:300] if lines else f"exit code {process.returncode}"
-        raise TokenmartError(f"{what}: failed ({said}); {kept}")
+        reason = lines[-1][:300] if lines else f"exit code {process.returncode}"
+        raise TokenmartError(f"{what}: failed ({reason}); {kept}")
     if (over := over_limit(cost, limits)) is not None:
         raise OverLimitError(f"{what}: refused, {over}; {kept}", cost)
     return cost

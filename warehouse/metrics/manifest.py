@@ -106,9 +106,9 @@ def current_manifest(workspace: Workspace) -> dict[str, Any]:
         with tempfile.TemporaryFile() as log:
             failed = start_dbt(("--quiet", "parse"), workspace, log)
             log.seek(0)
-            said = log.read().decode(errors="replace").strip()
+            output = log.read().decode(errors="replace").strip()
         if failed:
-            raise TokenmartError(f"{workspace.dbt_project}: {said}", code="dbt-parse")
+            raise TokenmartError(f"{workspace.dbt_project}: {output}", code="dbt-parse")
     return read_manifest(path)
 
 

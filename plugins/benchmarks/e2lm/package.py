@@ -250,10 +250,10 @@ def _run_harness(
         )
     found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     if found["failed"]:
-        said = visible(" ".join(str(found["error"]).split()))[:300]
+        message = visible(" ".join(str(found["error"]).split()))[:300]
         raise refused(
             name,
-            f"lm-evaluation-harness {_FAILED[found['failed']]} ({said}); "
+            f"lm-evaluation-harness {_FAILED[found['failed']]} ({message}); "
             + (
                 "name with --python a Python that has the clone's own requirements; the "
                 "competition's clone (0.4.9) works with transformers 4.53"

@@ -153,8 +153,8 @@ def score_rows(
 
 
 def _failed(what: str, error: Exception) -> str:
-    said = (str(error).strip().splitlines() or [""])[0][:200]
-    return f"{what} of the task failed ({type(error).__name__}: {said})"
+    reason = (str(error).strip().splitlines() or [""])[0][:200]
+    return f"{what} of the task failed ({type(error).__name__}: {reason})"
 
 
 def _values(

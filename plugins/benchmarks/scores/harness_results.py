@@ -157,7 +157,7 @@ def _scores(path: Path, tree: dict[str, Any], notes: list[str]) -> Iterator[Scor
                 continue
             stderr = values.get(f"{metric}_stderr{comma}{chosen}")
             known = isinstance(stderr, int | float) and math.isfinite(stderr)
-            said = better.get(metric)
+            stated = better.get(metric)
             yield Score(
                 file=path,
                 date=float(tree.get("date") or 0),
@@ -167,7 +167,7 @@ def _scores(path: Path, tree: dict[str, Any], notes: list[str]) -> Iterator[Scor
                 name=checkpoint_name(tree) or "",
                 benchmark=f"{task}-{run}" if run else task,
                 metric=metric if chosen == "none" else key,
-                direction=("higher" if said else "lower") if isinstance(said, bool) else None,
+                direction=("higher" if stated else "lower") if isinstance(stated, bool) else None,
                 value=value,
                 stderr=stderr if known else None,
                 # -1: unknown

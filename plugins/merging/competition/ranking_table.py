@@ -163,8 +163,8 @@ def _notes(rows: Sequence[ResultRow]) -> tuple[str, ...]:
         elif row.direction is None and row.metric != MEAN_WIN_RATE:
             higher.add(name)
     return tuple(
-        said.format(listed(sorted(names), MOST_NAMES))
-        for names, said in (
+        sentence.format(listed(sorted(names), MOST_NAMES))
+        for names, sentence in (
             (lower, "no direction given: lower is better for {}, by the metric's name"),
             (higher, "no direction given: higher is better for {} (for a cost, write `lower`)"),
             (left_out, "direction none: {} left out of the ranking"),

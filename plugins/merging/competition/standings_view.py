@@ -99,25 +99,25 @@ def verdict(standings: Standings, round_name: str) -> str:
         return "No entry has a score."
     first = [row["entry"] for row in rows if row["rank"] == 1]
     has = "has" if len(first) == 1 else "have"
-    said = f"{listed(first)} {has} the highest score, {number(rows[0]['score'])}"
+    sentence = f"{listed(first)} {has} the highest score, {number(rows[0]['score'])}"
     share = rows[0]["first_share"]
     if share is not None and len(first) == 1:
-        said += f" (none above it in {share:.0%} of {rows[0]['draws']} draws)"
+        sentence += f" (none above it in {share:.0%} of {rows[0]['draws']} draws)"
     if len(rows) == 1:
-        return f"{said}. No other entry is ranked."
+        return f"{sentence}. No other entry is ranked."
     if reason := untested(standings, round_name):
-        return f"{said}. Pairs were not tested: {reason}."
+        return f"{sentence}. Pairs were not tested: {reason}."
     if others := rivals(standings, round_name).get(rows[0]["entry"]):
         names = listed(others, 1 if len(others) > 3 else 3)
-        return f"{said}. It is not distinguishable from {names}."
+        return f"{sentence}. It is not distinguishable from {names}."
     mine = [
         pair["verdict"]
         for pair in pairs_of(standings, round_name)
         if rows[0]["entry"] in (pair["entry"], pair["other_entry"])
     ]
     if set(mine) == {DISTINGUISHABLE}:
-        return f"{said}. It is distinguishable from every other entry."
-    return f"{said}. Some of its pairs have too few results to be tested."
+        return f"{sentence}. It is distinguishable from every other entry."
+    return f"{sentence}. Some of its pairs have too few results to be tested."
 
 
 def notes(standings: Standings, round_name: str) -> list[str]:
@@ -184,8 +184,8 @@ def missing_notes(rows: list[Row]) -> list[str]:
     for row in rows:
         alike.setdefault((row["entry"], row["round"], cause(row)), []).append(row)
     return [
-        f"{entry}: {said} in {_columns(found)}; ranked without it"
-        for (entry, _, said), found in alike.items()
+        f"{entry}: {sentence} in {_columns(found)}; ranked without it"
+        for (entry, _, sentence), found in alike.items()
     ]
 
 

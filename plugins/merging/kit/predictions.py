@@ -71,6 +71,6 @@ def predict(
             key = {"problem": plan.problem.name, "model": plan.merge.name}
             rows = database.execute(sql, key | {"condition": conditions[name]}).fetchall()
             asked = [item for item in items if item.kind == kind]
-            for place, said in rows:
-                found[asked[place].id] = str(said) if kind == CHOICE else str(said or "")
+            for place, answer in rows:
+                found[asked[place].id] = str(answer) if kind == CHOICE else str(answer or "")
     return found, cost
