@@ -26,7 +26,7 @@ from extract.failures import (
 )
 from extract.planning.cost import checked_memory
 from extract.planning.memory import Footprint, available_memory
-from extract.planning.plan import Document, ModelPlan, plan_model
+from extract.planning.plan import ModelPlan, PlannedDocument, plan_model
 from extract.planning.progress import PlannedWork
 from extract.planning.selection import Selection
 from extract.tokenization import TokenizedDocument
@@ -79,7 +79,7 @@ class Extraction:
     def __init__(
         self,
         selection: Selection,
-        documents: Sequence[Document],
+        documents: Sequence[PlannedDocument],
         progress: Progress,
         since: str | None = None,
     ) -> None:

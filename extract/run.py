@@ -12,7 +12,7 @@ import click
 
 from extract.extraction import Extraction
 from extract.failures import Failure, print_lines, summary
-from extract.planning.plan import Document
+from extract.planning.plan import PlannedDocument
 from extract.planning.progress import PlannedWork, count_finished, finished_work
 from extract.planning.selection import Selection
 from extract.planning.status import (
@@ -43,7 +43,7 @@ class Scheduler(ABC):
 
     @abstractmethod
     def extract(
-        self, context: click.Context, selection: Selection, documents: Sequence[Document]
+        self, context: click.Context, selection: Selection, documents: Sequence[PlannedDocument]
     ) -> tuple[Iterable[Failure], list[str]]:
         """Extract what is missing; `context` is the command's, with its options.
 
@@ -83,7 +83,10 @@ def chosen_scheduler(on: str | None, given: Mapping[str, Any]) -> Scheduler | No
 
 
 def extract_elsewhere(
-    scheduler: Scheduler, context: click.Context, selection: Selection, documents: list[Document]
+    scheduler: Scheduler,
+    context: click.Context,
+    selection: Selection,
+    documents: list[PlannedDocument],
 ) -> None:
     """Run an extraction on a scheduler and print what it did.
 
@@ -106,7 +109,7 @@ def extract_elsewhere(
 
 
 def extract_here(
-    selection: Selection, documents: Sequence[Document], since: str | None, as_worker: bool
+    selection: Selection, documents: Sequence[PlannedDocument], since: str | None, as_worker: bool
 ) -> None:
     """Run an extraction in this process and print what it did.
 

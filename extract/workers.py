@@ -23,7 +23,7 @@ import click
 from extract.devices import free_gpus
 from extract.failures import DeviceLostError, print_lines
 from extract.planning.cost import refuse_too_many
-from extract.planning.plan import Document
+from extract.planning.plan import PlannedDocument
 from extract.planning.progress import count_finished
 from extract.planning.selection import Selection
 from extract.planning.tables import Plan
@@ -245,7 +245,7 @@ def share_work(
     since: str,
     selection: Selection,
     sharing: Sharing,
-    documents: list[Document],
+    documents: list[PlannedDocument],
 ) -> None:
     """Let workers do their models, under one progress bar.
 

@@ -19,7 +19,7 @@ from extract.planning.memory import (
 from extract.planning.selection import Selection
 from extract.scoring.budgets import SUFFIX_TOKENS
 from warehouse.errors import TokenmartError
-from warehouse.probes.planned import planned_reading
+from warehouse.probes.planned import planned_document
 from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.tables import documents_path
@@ -73,7 +73,7 @@ def work_of(tokens_per_document: Sequence[int], selected: Sequence[Condition]) -
     pairs = 0.0
     scored = set()
     for length in tokens_per_document:
-        document = planned_reading(length, max(tokens_per_document))
+        document = planned_document(length, max(tokens_per_document))
         requests = []
         for condition in selected:
             group = condition.build(document)

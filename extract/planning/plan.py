@@ -22,21 +22,21 @@ from extract.tokenization import (
     tokenizer_fingerprint,
 )
 from warehouse.errors import TokenmartError
-from warehouse.probes.request import Condition, Reading
+from warehouse.probes.request import Condition, DocumentTokens
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.unit_states import NeededUnits, Unit, parameters_of, unit_states
 from warehouse.store.ledger import UnitRecord, fingerprint
 
 
 @dataclass(frozen=True)
-class Document:
+class PlannedDocument:
     """One proxy document; `foreign` is the one that controls put in its place."""
 
     doc_id: int
     name: str
     sha256: str
     text: str
-    foreign: Document | None = None
+    foreign: PlannedDocument | None = None
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Task:
         missing: the conditions.
     """
 
-    document: Document
+    document: PlannedDocument
     fingerprints: dict[str, str]
     missing: tuple[Condition, ...]
 
@@ -107,7 +107,7 @@ class ModelPlan:
         limit = getattr(self.config.get_text_config(), "max_position_embeddings", None)
         return None if limit is None else int(limit)
 
-    def tokenize(self, document: Document) -> TokenizedDocument:
+    def tokenize(self, document: PlannedDocument) -> TokenizedDocument:
         """A document in the model's tokens, cut if the problem file requires it.
 
         Raises:
@@ -134,15 +134,18 @@ class ModelPlan:
         return whole.cut(keep, over)
 
     def reading(
-        self, document: Document, tokenized: TokenizedDocument, conditions: Sequence[Condition]
-    ) -> Reading:
+        self,
+        document: PlannedDocument,
+        tokenized: TokenizedDocument,
+        conditions: Sequence[Condition],
+    ) -> DocumentTokens:
         """The inputs from which conditions build requests."""
         foreign = None
         if document.foreign and any(condition.kind.reads_foreign for condition in conditions):
             other = self.tokenizer.encode(document.foreign.text).cut(len(tokenized.ids))
             foreign = self.reading(document.foreign, other, ())
         spans = tokenized.char_start, tokenized.char_end
-        return Reading(tokenized.ids, *spans, document.text, self.tokenizer.bos, foreign)
+        return DocumentTokens(tokenized.ids, *spans, document.text, self.tokenizer.bos, foreign)
 
 
 def describe_interventions(spec: ModelSpec) -> list[dict[str, Any]]:
@@ -158,7 +161,7 @@ def describe_corrections(spec: ModelSpec, too_long: str = "refuse") -> dict[str,
 
 def documents_of(
     table: pa.Table, limit: int | None, conditions: Sequence[Condition] = ()
-) -> list[Document]:
+) -> list[PlannedDocument]:
     """The first `limit` documents, for these conditions.
 
     The foreign document of each is the corpus's next longer one (of the longest, the next
@@ -179,7 +182,9 @@ def documents_of(
             raise TokenmartError(
                 f"document {row['doc_id']} ({row['name']}) is empty; remove it from the corpus"
             )
-    documents = [Document(row["doc_id"], row["name"], row["sha256"], row["text"]) for row in rows]
+    documents = [
+        PlannedDocument(row["doc_id"], row["name"], row["sha256"], row["text"]) for row in rows
+    ]
     by_length = sorted(documents, key=lambda each: (len(each.text), each.doc_id))
     following = {
         one.doc_id: other
@@ -189,7 +194,10 @@ def documents_of(
 
 
 def plan_model(
-    selection: Selection, spec: ModelSpec, documents: Sequence[Document], since: str | None = None
+    selection: Selection,
+    spec: ModelSpec,
+    documents: Sequence[PlannedDocument],
+    since: str | None = None,
 ) -> ModelPlan:
     """Find a model's files and what is left to compute for it. Nothing heavy is loaded.
 
@@ -224,7 +232,7 @@ def plan_model(
     by_id = {document.doc_id: document for document in documents}
     conditions = {condition.name: condition for condition in selection.conditions}
 
-    def states(part: Sequence[Document], longer: Collection[int | None]) -> list[Unit]:
+    def states(part: Sequence[PlannedDocument], longer: Collection[int | None]) -> list[Unit]:
         """States of the units of some documents, judged by their fingerprints."""
 
         def why_recomputed(unit: UnitRecord) -> str:
@@ -312,7 +320,7 @@ def _longer_limits(selection: Selection, units: Sequence[Unit]) -> set[int | Non
     return {n for n in found if n is None or n > limit}
 
 
-def _fingerprint(facts: dict[str, Any], document: Document, condition: Condition) -> str:
+def _fingerprint(facts: dict[str, Any], document: PlannedDocument, condition: Condition) -> str:
     kind = condition.kind
     parts = {**facts, "document": document.sha256, "kind": kind.name, "params": condition.params}
     if kind.revision > 1:

@@ -13,10 +13,10 @@ from warehouse.problem.models import ModelSpec
 from warehouse.sources.documents import text_size
 
 if TYPE_CHECKING:
-    from extract.planning.plan import Document
+    from extract.planning.plan import PlannedDocument
 
 
-def count_finished(selection: Selection, documents: Sequence[Document]) -> int:
+def count_finished(selection: Selection, documents: Sequence[PlannedDocument]) -> int:
     """Selected units in the ledger that are done or failed."""
     texts = {document.doc_id: document.sha256 for document in documents}
     return sum(
@@ -27,7 +27,7 @@ def count_finished(selection: Selection, documents: Sequence[Document]) -> int:
 
 
 def finished_work(
-    selection: Selection, documents: Sequence[Document], work: PlannedWork
+    selection: Selection, documents: Sequence[PlannedDocument], work: PlannedWork
 ) -> tuple[int, float]:
     """Selected units that the ledger has as done, and their part of the planned work."""
     texts = {document.doc_id: document.sha256 for document in documents}
@@ -60,17 +60,19 @@ class PlannedWork:
         self._weights = {name: weights.get(name, usual) for name in sizes}
         self._most = {spec.full_id: selection.most_tokens(spec) for spec in selection.models}
 
-    def of(self, spec: ModelSpec, document: Document, conditions: Sequence[Condition]) -> float:
+    def of(
+        self, spec: ModelSpec, document: PlannedDocument, conditions: Sequence[Condition]
+    ) -> float:
         """Work of some conditions of one document."""
         limits = self.selection.max_tokens, self._most[spec.full_id]
         whole = text_size(document.text).tokens
         tokens = min([whole, *(n for n in limits if n is not None)])
         return self._weights[spec.full_id] * max(1, tokens) * len(conditions)
 
-    def of_model(self, spec: ModelSpec, documents: Sequence[Document]) -> float:
+    def of_model(self, spec: ModelSpec, documents: Sequence[PlannedDocument]) -> float:
         """Work of all selected conditions of some documents."""
         return sum(self.of(spec, each, self.selection.conditions) for each in documents)
 
-    def total(self, documents: Sequence[Document]) -> float:
+    def total(self, documents: Sequence[PlannedDocument]) -> float:
         """Work of the whole selection."""
         return sum(self.of_model(spec, documents) for spec in self.selection.models)

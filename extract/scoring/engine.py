@@ -263,7 +263,7 @@ class Engine:
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
     def _score_batches(
-        self, requests: Sequence[Request], rows: Sequence[packing.Row]
+        self, requests: Sequence[Request], rows: Sequence[packing.PackedRow]
     ) -> dict[int, _OnDevice]:
         """Right-padded batches of similar length; causal attention never looks at the padding."""
         results: dict[int, _OnDevice] = {}

@@ -24,7 +24,7 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
-class Row:
+class PackedRow:
     """A text of a padded batch, and the requests that its states answer.
 
     Attributes:
@@ -38,14 +38,14 @@ class Row:
     first: int
 
 
-def whole_row(requests: Sequence[Request], index: int) -> Row:
+def whole_row(requests: Sequence[Request], index: int) -> PackedRow:
     """A request's prefix and ids as one text."""
     request = requests[index]
     ids = np.concatenate([request.prefix[: request.prefix_length], request.ids])
-    return Row(ids, (index,), len(ids) - len(request.targets) - 1)
+    return PackedRow(ids, (index,), len(ids) - len(request.targets) - 1)
 
 
-def next_token_row(requests: Sequence[Request], group: Sequence[int]) -> Row | None:
+def next_token_row(requests: Sequence[Request], group: Sequence[int]) -> PackedRow | None:
     """The prefix of requests that ask for one token behind it; None if one asks for anything else.
 
     The prefix's last state predicts that token, so the token itself need not run: choices by a
@@ -56,7 +56,7 @@ def next_token_row(requests: Sequence[Request], group: Sequence[int]) -> Row | N
         request = requests[i]
         if request.prefix_length < len(prefix) or len(request.ids) > 1 or request.first_target:
             return None
-    return Row(prefix, tuple(group), len(prefix) - 1)
+    return PackedRow(prefix, tuple(group), len(prefix) - 1)
 
 
 def padded(texts: Sequence[Ids]) -> Ids:

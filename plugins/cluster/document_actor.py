@@ -12,7 +12,7 @@ from extract.devices import free_unused
 from extract.extraction import Extraction
 from extract.failures import Failure, explain
 from extract.planning.memory import Footprint
-from extract.planning.plan import Document, ModelPlan
+from extract.planning.plan import ModelPlan, PlannedDocument
 from extract.planning.selection import Selection
 from extract.tokenization import TokenizedDocument
 from warehouse.errors import TokenmartError
@@ -81,7 +81,9 @@ class DocumentActor:
         selection, documents, since: see `Extraction`.
     """
 
-    def __init__(self, selection: Selection, documents: Sequence[Document], since: str) -> None:
+    def __init__(
+        self, selection: Selection, documents: Sequence[PlannedDocument], since: str
+    ) -> None:
         self._selection, self._documents, self._since = selection, documents, since
         self._run: _OneModel | None = None
         self._loads = 0

@@ -21,7 +21,7 @@ from warehouse.maintenance.check import check_store
 from warehouse.paths import Workspace
 from warehouse.probes.context import CopyProbe, FarProbe, HalvesProbe, LadderProbe
 from warehouse.probes.lookup import NeedleProbe, RetrievalProbe
-from warehouse.probes.planned import planned_reading
+from warehouse.probes.planned import planned_document
 from warehouse.problem.spec import load_problem
 from warehouse.store.ledger import UnitRecord, read_units
 from warehouse.store.token_files import published_path
@@ -121,12 +121,12 @@ def test_the_plan_counts_what_the_engine_runs(tiny_checkpoint: Callable[..., Pat
     run = rows = 0
     for length in lengths:
         for group in scoring_groups(CONDITIONS):
-            reading = planned_reading(length)
+            reading = planned_document(length)
             requests = [request for each in group for request in each.build(reading)]
             scored = engine.score(requests)
             run += sum(each.tokens_processed for each in scored)
             rows += sum(len(each.scores.logprob) for each in scored)
-    assert min(len(each.build(planned_reading(110))) for each in CONDITIONS) > 0
+    assert min(len(each.build(planned_document(110))) for each in CONDITIONS) > 0
     work = work_of(lengths, CONDITIONS)
     assert (work.tokens, work.rows) == (run, rows)
 

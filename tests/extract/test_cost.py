@@ -16,7 +16,7 @@ from extract.planning.memory import ModelSize
 from extract.planning.tables import Plan, PlannedModel
 from extract.scoring.engine import Engine
 from warehouse.probes.context import FullProbe, WindowProbe
-from warehouse.probes.planned import planned_reading
+from warehouse.probes.planned import planned_document
 from warehouse.problem.models import ModelShape, ModelSpec
 
 FULL = FullProbe(kind="full").conditions()
@@ -35,7 +35,7 @@ def test_the_plan_counts_the_tokens_that_the_engine_runs(
     lengths = [60, 90]
     run = rows = 0
     for length in lengths:
-        document = planned_reading(length)
+        document = planned_document(length)
         for group in scoring_groups(selected):
             requests = [request for each in group for request in each.build(document)]
             scored = engine.score(requests)

@@ -20,7 +20,7 @@ from extract.scoring.engine import Engine
 from warehouse.maintenance.garbage import find_garbage
 from warehouse.paths import Workspace
 from warehouse.probes.context import FullProbe
-from warehouse.probes.planned import planned_reading
+from warehouse.probes.planned import planned_document
 from warehouse.sql.views import create_views
 
 
@@ -115,5 +115,5 @@ def test_the_problem_file_may_ask_for_choices(
 
 def test_the_plan_counts_choices() -> None:
     full = FullProbe(kind="full", top_k=7).conditions()
-    assert len(full[0].build(planned_reading(100))[0].targets) == 99
+    assert len(full[0].build(planned_document(100))[0].targets) == 99
     assert work_of([100, 50], full).choices == 7 * (99 + 49)

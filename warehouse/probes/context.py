@@ -13,8 +13,8 @@ from warehouse.probes.probe import NO_PARAMETERS, PROBE_NAME, Probe
 from warehouse.probes.request import (
     Condition,
     ConditionKind,
+    DocumentTokens,
     Ids,
-    Reading,
     Request,
     scores_end,
     span,
@@ -146,7 +146,7 @@ def target_spans(length: int, probe: LadderProbe) -> list[tuple[int, int]]:
     return [(start, start + size) for start in starts]
 
 
-def ladder_requests(reading: Reading, *, context: int, probe: LadderProbe) -> list[Request]:
+def ladder_requests(reading: DocumentTokens, *, context: int, probe: LadderProbe) -> list[Request]:
     """The targets in blocks, each after at least `context` tokens of the document.
 
     A context that is longer than the document has no requests.
@@ -204,7 +204,7 @@ class FarProbe(Probe):
         ]
 
 
-def far_requests(reading: Reading, *, kind: ConditionKind, probe: FarProbe) -> list[Request]:
+def far_requests(reading: DocumentTokens, *, kind: ConditionKind, probe: FarProbe) -> list[Request]:
     """The document's end, after near tokens of its own and distant ones that are replaced.
 
     `context_tokens` counts the tokens before it that are in their place.
@@ -258,7 +258,7 @@ class HalvesProbe(Probe):
         ]
 
 
-def halves_requests(reading: Reading, *, length: int) -> list[Request]:
+def halves_requests(reading: DocumentTokens, *, length: int) -> list[Request]:
     """The second half of the first `length` tokens, after another document's first half.
 
     `context_tokens` counts the document's own tokens before it. Without `length` tokens of the
@@ -335,7 +335,7 @@ def passage_starts(tokens: int, length: int, passages: int) -> list[int]:
 
 
 def copy_requests(
-    reading: Reading, *, kind: ConditionKind, length: int, probe: CopyProbe
+    reading: DocumentTokens, *, kind: ConditionKind, length: int, probe: CopyProbe
 ) -> list[Request]:
     """The second half of each passage, after the passage or another text, and its first half.
 

@@ -20,8 +20,8 @@ from warehouse.probes.request import (
     NO_TOKENS,
     Condition,
     ConditionKind,
+    DocumentTokens,
     Ids,
-    Reading,
     Request,
     scores_end,
     span,
@@ -178,7 +178,9 @@ def excerpt_starts(length: int, probe: RetrievalProbe) -> list[int]:
     return [int(gap) + index * taken for index, gap in enumerate(gaps)]
 
 
-def excerpt_places(reading: Reading, probe: RetrievalProbe) -> list[tuple[int, int, int, int]]:
+def excerpt_places(
+    reading: DocumentTokens, probe: RetrievalProbe
+) -> list[tuple[int, int, int, int]]:
     """Segment, first token, answer's first token and end of each excerpt.
 
     Places in characters are drawn on the whole text, which is the same for every model, and moved
@@ -200,7 +202,7 @@ def excerpt_places(reading: Reading, probe: RetrievalProbe) -> list[tuple[int, i
 
 
 def retrieval_requests(
-    reading: Reading, *, kind: ConditionKind, probe: RetrievalProbe
+    reading: DocumentTokens, *, kind: ConditionKind, probe: RetrievalProbe
 ) -> list[Request]:
     """The true continuation of each excerpt, after what the kind puts first and the excerpt.
 
@@ -218,7 +220,7 @@ def retrieval_requests(
     return requests
 
 
-def _before(reading: Reading, kind: ConditionKind, probe: RetrievalProbe) -> Ids:
+def _before(reading: DocumentTokens, kind: ConditionKind, probe: RetrievalProbe) -> Ids:
     """The tokens that a kind puts before each excerpt."""
     if kind == WITH_DOCUMENT:
         return reading.ids
@@ -234,7 +236,7 @@ def _before(reading: Reading, kind: ConditionKind, probe: RetrievalProbe) -> Ids
     return NO_TOKENS
 
 
-def _shuffled(reading: Reading, seed: int) -> Ids:
+def _shuffled(reading: DocumentTokens, seed: int) -> Ids:
     """The document's words in random order, the tokens of a word kept together."""
     count = len(reading.ids)
     starts = np.searchsorted(reading.char_start, word_starts(reading.text))
@@ -304,7 +306,7 @@ class Needle:
     end: int
 
 
-def needles(reading: Reading, probe: NeedleProbe) -> list[Needle]:
+def needles(reading: DocumentTokens, probe: NeedleProbe) -> list[Needle]:
     """As many sentences as there are depths, in the order of the document.
 
     They are drawn on the whole text, which is the same for every model, from the sentences of
@@ -331,7 +333,7 @@ def needles(reading: Reading, probe: NeedleProbe) -> list[Needle]:
     return []
 
 
-def present_requests(reading: Reading, *, probe: NeedleProbe) -> list[Request]:
+def present_requests(reading: DocumentTokens, *, probe: NeedleProbe) -> list[Request]:
     """Each round's questions behind the document with the sentences at their depths."""
     found = needles(reading, probe)
     rest = _rest(reading, found)
@@ -353,14 +355,14 @@ def present_requests(reading: Reading, *, probe: NeedleProbe) -> list[Request]:
     return requests
 
 
-def absent_requests(reading: Reading, *, probe: NeedleProbe) -> list[Request]:
+def absent_requests(reading: DocumentTokens, *, probe: NeedleProbe) -> list[Request]:
     """The questions behind the document without the sentences."""
     found = needles(reading, probe)
     rest = _rest(reading, found)
     return [_question(reading, rest, needle, number) for number, needle in enumerate(found)]
 
 
-def _rest(reading: Reading, found: list[Needle]) -> Ids:
+def _rest(reading: DocumentTokens, found: list[Needle]) -> Ids:
     """Positions of the tokens that are not in a needle."""
     taken = [span(needle.start, needle.end) for needle in found]
     kept = np.ones(len(reading.ids), dtype=bool)
@@ -368,13 +370,13 @@ def _rest(reading: Reading, found: list[Needle]) -> Ids:
     return np.flatnonzero(kept).astype(np.int32)
 
 
-def _sentence_ends(reading: Reading, rest: Ids) -> Ids:
+def _sentence_ends(reading: DocumentTokens, rest: Ids) -> Ids:
     """How many tokens of the rest come before each sentence's start, and before the end."""
     starts = [reading.token_at(start) for start, _ in sentences(reading.text)]
     return np.unique([*np.searchsorted(rest, starts), len(rest)]).astype(np.int32)
 
 
-def _question(reading: Reading, order: Ids, needle: Needle, segment: int) -> Request:
+def _question(reading: DocumentTokens, order: Ids, needle: Needle, segment: int) -> Request:
     ids = reading.ids[needle.start : needle.end]
     positions = span(needle.answer, needle.end)
     context = positions - needle.start + np.int32(len(order))

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from warehouse.probes.request import Condition, Reading
+from warehouse.probes.request import Condition, DocumentTokens
 
 CHARACTERS_PER_TOKEN = 4
 """Of the made-up text that a plan uses in place of a document."""
@@ -31,7 +31,7 @@ def _made_up_text(words: int) -> str:
     )
 
 
-def planned_reading(tokens: int, longest: int | None = None) -> Reading:
+def planned_document(tokens: int, longest: int | None = None) -> DocumentTokens:
     """A document of the given number of tokens, each a word, and another one of the same length.
 
     Args:
@@ -42,8 +42,8 @@ def planned_reading(tokens: int, longest: int | None = None) -> Reading:
     ids = np.arange(tokens, dtype=np.int32)
     starts, ends = CHARACTERS_PER_TOKEN * ids, CHARACTERS_PER_TOKEN * (ids + 1)
     part = text[: CHARACTERS_PER_TOKEN * tokens]
-    foreign = Reading(ids + np.int32(tokens), starts, ends, part, None)
-    return Reading(ids, starts, ends, part, None, foreign)
+    foreign = DocumentTokens(ids + np.int32(tokens), starts, ends, part, None)
+    return DocumentTokens(ids, starts, ends, part, None, foreign)
 
 
 def fewest_tokens(condition: Condition) -> int:
@@ -53,7 +53,7 @@ def fewest_tokens(condition: Condition) -> int:
     """
 
     def scores_any(tokens: int) -> bool:
-        requests = condition.build(planned_reading(tokens))
+        requests = condition.build(planned_document(tokens))
         return any(len(request.targets) for request in requests)
 
     low, high = 0, 64

@@ -56,7 +56,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Reading:
+class DocumentTokens:
     """A document as one model reads it: what a probe makes requests of.
 
     Attributes:
@@ -74,7 +74,7 @@ class Reading:
     char_end: Ids
     text: str
     bos: int | None
-    foreign: Reading | None = None
+    foreign: DocumentTokens | None = None
 
     @property
     def characters(self) -> int:
@@ -92,7 +92,7 @@ class Reading:
         return int(np.searchsorted(self.char_start, character))
 
 
-Build = Callable[[Reading], list[Request]]
+Build = Callable[[DocumentTokens], list[Request]]
 """From a document in a model's tokens to requests."""
 
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from extract.backends.backend import Loading, Scorer, find_backend
 from extract.devices import PeakMemory
 from extract.failures import DeviceLostError, Failure, explain, raise_if_lost
-from extract.planning.plan import Document, ModelPlan, Task
+from extract.planning.plan import ModelPlan, PlannedDocument, Task
 from extract.planning.selection import Selection
 from extract.unit_rows import Job, ScoredUnit, unit_record, write_model
 from extract.work_claims import claim
@@ -237,7 +237,7 @@ class EvalRun:
             seed=0,
             build=lambda reading: [],
         )
-        document = Document(unit.number, task.name, unit.sha256, "")
+        document = PlannedDocument(unit.number, task.name, unit.sha256, "")
         processed = sum(result.tokens_processed for result in scored.results)
         whole = Task(document, {task.condition: self._fingerprint(unit)}, (condition,))
         scored_unit = ScoredUnit(

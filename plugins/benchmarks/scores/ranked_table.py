@@ -61,7 +61,7 @@ class RankedTable:
     """A table problem with what its stored table ranks."""
 
     name: str
-    asked: str
+    argument: str
     title: str
     description: str
     target: TableTarget | None

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from extract.failures import Failure
-from extract.planning.plan import Document
+from extract.planning.plan import PlannedDocument
 from extract.planning.selection import Selection
 from extract.planning.tables import make_plan
 from extract.run import Scheduler
@@ -43,7 +43,7 @@ class RayScheduler(Scheduler):
         self,
         context: click.Context,
         selection: Selection,
-        documents: Sequence[Document],
+        documents: Sequence[PlannedDocument],
     ) -> tuple[list[Failure], list[str]]:
         """Extract on the cluster of `--address`, or on a new one: see `extract_on_ray`."""
         address, workers = context.params["address"], context.params["workers"]
@@ -52,7 +52,7 @@ class RayScheduler(Scheduler):
 
 def extract_on_ray(
     selection: Selection,
-    documents: Sequence[Document],
+    documents: Sequence[PlannedDocument],
     address: str | None,
     workers: int | None,
 ) -> tuple[list[Failure], list[str]]:

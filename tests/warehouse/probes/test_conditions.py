@@ -26,7 +26,7 @@ from warehouse.probes.lookup import (
     excerpt_starts,
     needles,
 )
-from warehouse.probes.request import Reading, Request
+from warehouse.probes.request import DocumentTokens, Request
 
 BOS = [None, 7]
 LADDER = LadderProbe(kind="ladder", contexts=(8, 20, 40), targets=12, spans=3, slack=0.25)
@@ -44,7 +44,7 @@ IN_CHARACTERS = RetrievalProbe(
 NEEDLE = NeedleProbe(kind="needle", depths=(0.1, 0.5, 0.9), rounds=3, min_characters=20)
 
 
-def built(probe: Any, reading: Reading) -> dict[str, list[Request]]:
+def built(probe: Any, reading: DocumentTokens) -> dict[str, list[Request]]:
     """Requests by the condition's name."""
     return {condition.name: condition.build(reading) for condition in probe.conditions()}
 
@@ -131,26 +131,26 @@ def test_a_shuffled_document_keeps_its_words_whole() -> None:
     text = "".join(f" w{index:02d}" for index in range(50))
     starts = np.arange(0, 200, 2, dtype=np.int32)
     ids = np.arange(100, dtype=np.int32)
-    reading = Reading(ids, starts, starts + 2, text, None)
+    reading = DocumentTokens(ids, starts, starts + 2, text, None)
     probe = IN_TOKENS.model_copy(update={"controls": ("shuffled",)})
     (request, *_) = built(probe, reading)["retrieval_shuffled"]
     pairs = request.prefix.reshape(50, 2)
     assert (pairs[:, 0] % 2 == 0).all() and (pairs[:, 1] == pairs[:, 0] + 1).all()
 
 
-def split(text: str, sizes: list[int]) -> Reading:
+def split(text: str, sizes: list[int]) -> DocumentTokens:
     """Tokens of these sizes in characters, over and over."""
     cuts = np.cumsum(np.resize(sizes, len(text)))
     ends = np.array([*cuts[cuts < len(text)], len(text)], dtype=np.int32)
     starts = np.array([0, *ends[:-1]], dtype=np.int32)
-    return Reading(np.arange(len(ends), dtype=np.int32), starts, ends, text, None)
+    return DocumentTokens(np.arange(len(ends), dtype=np.int32), starts, ends, text, None)
 
 
-def words(text: str) -> Reading:
+def words(text: str) -> DocumentTokens:
     """One token a word, its space included."""
     starts = np.array([i for i, c in enumerate(text) if c == " "], dtype=np.int32)
     ends = np.array([*starts[1:], len(text)], dtype=np.int32)
-    return Reading(np.arange(len(starts), dtype=np.int32), starts, ends, text, None)
+    return DocumentTokens(np.arange(len(starts), dtype=np.int32), starts, ends, text, None)
 
 
 def test_excerpts_by_character_are_the_same_text_for_every_tokenizer() -> None:
@@ -173,7 +173,7 @@ def test_excerpts_by_character_are_the_same_text_for_every_tokenizer() -> None:
         assert excerpt[0] == answer[0] == " " and abs(len(excerpt) - 40) < 10
 
 
-def cut(reading: Reading, tokens: int) -> Reading:
+def cut(reading: DocumentTokens, tokens: int) -> DocumentTokens:
     part = slice(0, tokens)
     return dataclasses.replace(
         reading,

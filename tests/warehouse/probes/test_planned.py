@@ -11,7 +11,7 @@ from warehouse.probes.context import (
     WindowProbe,
 )
 from warehouse.probes.lookup import NeedleProbe, RetrievalProbe
-from warehouse.probes.planned import MOST_TOKENS, fewest_tokens, planned_reading, too_short
+from warehouse.probes.planned import MOST_TOKENS, fewest_tokens, planned_document, too_short
 from warehouse.probes.probe import Probe
 
 WINDOW = WindowProbe(kind="window", name="window_512", context=512, stride=512)
@@ -40,7 +40,7 @@ def test_fewest_tokens_of_conditions(probe: Probe, fewest: list[int]) -> None:
     assert [fewest_tokens(each) for each in conditions] == fewest
     for condition, least in zip(conditions, fewest, strict=True):
         counts = [
-            sum(len(request.targets) for request in condition.build(planned_reading(tokens)))
+            sum(len(request.targets) for request in condition.build(planned_document(tokens)))
             for tokens in (least - 1, least, 2 * least, 3 * least)
         ]
         assert counts[0] == 0 < min(counts[1:])
