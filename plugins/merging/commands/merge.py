@@ -265,6 +265,7 @@ def eval_command(
     tokenmart merge eval --problem minimerge --round final --tasks final_code \\
         --include-path final
     """
+    from plugins.merging.competition.standings import BUILD
     from plugins.merging.evaluate import Round, evaluate, store_columns, store_run
     from plugins.merging.make import finished_plan
     from plugins.merging.problem import load_merge_problem
@@ -298,4 +299,6 @@ def eval_command(
             except TokenmartError as error:
                 failures.append(error)
             progress(each.name, 1)
+    if len(failures) < len(wanted):
+        click.echo(f"next: {BUILD}")
     raise_all(failures)

@@ -77,6 +77,14 @@ def rivals(standings: Standings, round_name: str) -> dict[str, list[str]]:
     return {entry: sorted(names) for entry, names in found.items()}
 
 
+def leaders(standings: Standings, round_name: str) -> tuple[list[str], list[str]]:
+    """The entries of rank 1, and the others that are not distinguishable from one of them."""
+    first = [row["entry"] for row in rows_of(standings, round_name) if row["rank"] == 1]
+    found = rivals(standings, round_name)
+    others = {name for entry in first for name in found.get(entry, [])}
+    return first, sorted(others.difference(first))
+
+
 def untested(standings: Standings, round_name: str) -> str:
     """A clause on why none of the round's pairs could be tested; empty if one was, or without."""
     pairs = pairs_of(standings, round_name)
@@ -97,27 +105,29 @@ def verdict(standings: Standings, round_name: str) -> str:
     rows = [row for row in rows_of(standings, round_name) if row["rank"] is not None]
     if not rows:
         return "No entry has a score."
-    first = [row["entry"] for row in rows if row["rank"] == 1]
-    has = "has" if len(first) == 1 else "have"
+    first, others = leaders(standings, round_name)
+    has, it, be, its = ("have", "At least one of them", "They are", "their")
+    if len(first) == 1:
+        has, it, be, its = ("has", "It", "It is", "its")
     sentence = f"{listed(first)} {has} the highest score, {number(rows[0]['score'])}"
     share = rows[0]["first_share"]
     if share is not None and len(first) == 1:
         sentence += f" (none above it in {share:.0%} of {rows[0]['draws']} draws)"
-    if len(rows) == 1:
+    if len(rows) == len(first):
         return f"{sentence}. No other entry is ranked."
     if reason := untested(standings, round_name):
         return f"{sentence}. Pairs were not tested: {reason}."
-    if others := rivals(standings, round_name).get(rows[0]["entry"]):
+    if others:
         names = listed(others, 1 if len(others) > 3 else 3)
-        return f"{sentence}. It is not distinguishable from {names}."
-    mine = [
+        return f"{sentence}. {it} is not distinguishable from {names}."
+    tested = {
         pair["verdict"]
         for pair in pairs_of(standings, round_name)
-        if rows[0]["entry"] in (pair["entry"], pair["other_entry"])
-    ]
-    if set(mine) == {DISTINGUISHABLE}:
-        return f"{sentence}. It is distinguishable from every other entry."
-    return f"{sentence}. Some of its pairs have too few results to be tested."
+        if (pair["entry"] in first) != (pair["other_entry"] in first)
+    }
+    if tested == {DISTINGUISHABLE}:
+        return f"{sentence}. {be} distinguishable from every other entry."
+    return f"{sentence}. Some of {its} pairs have too few results to be tested."
 
 
 def notes(standings: Standings, round_name: str) -> list[str]:
@@ -214,6 +224,11 @@ def limits_broken(row: Row) -> str:
 
 def stability(pair: Row) -> str:
     """A sentence on the rank correlation of two rounds."""
+    if pair["spearman"] is None:
+        return (
+            f"{pair['round']} and {pair['other_round']}: no correlation of ranks "
+            f"({pair['entries']} entries)"
+        )
     interval = span(pair["spearman_low"], pair["spearman_high"])
     return (
         f"{pair['round']} and {pair['other_round']}: Spearman {number(pair['spearman'])} over "

@@ -12,6 +12,7 @@ from scipy.stats import binomtest
 
 from plugins.merging.competition import pairs as pairs_of_entries
 from plugins.merging.competition.standings import Standings, rank_file
+from plugins.merging.competition.standings_view import leaders
 from warehouse.paths import find_workspace
 
 WORKSPACE = find_workspace(Path(__file__))
@@ -44,6 +45,15 @@ def test_six_items_won_are_enough(tmp_path: Path) -> None:
     assert one_pair(found) == ("distinguishable", pytest.approx(2 / 2**6))
     ranks = {r["entry"]: (r["rank_low"], r["rank_high"]) for r in found.marts["rankings"]}
     assert ranks == {"a": (1, 1), "b": (2, 2)}
+
+
+def test_entries_that_share_rank_1_are_not_compared_with_each_other(tmp_path: Path) -> None:
+    alike = ([1.0] * 5 + [0.0]) * 2
+    first: Answers = {"a": alike, "b": alike}
+    worse, worst = [*alike[:-2], 0.0, 0.0], [0.0] * 12
+    found = ranked(tmp_path, {"qa": {**first, "c": worse, "d": worst}})
+    assert leaders(found, "results") == (["a", "b"], ["c"])
+    assert leaders(ranked(tmp_path, {"qa": first}), "results") == (["a", "b"], [])
 
 
 @pytest.mark.parametrize(("won", "lost"), [(5, 1), (7, 1), (8, 2), (14, 5), (20, 7)])
