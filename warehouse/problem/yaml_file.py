@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from warehouse.errors import ProblemFileError
 
@@ -186,8 +187,7 @@ def check(model: type[Parsed], raw: Any, tree: YamlTree, *, folder: Path | None 
     except ValidationError as error:
         errors = error.errors(include_url=False, include_context=False)
     found = sorted(
-        (*tree.line(each["loc"]), _shown(each["input"]) + each["msg"], each["type"])
-        for each in errors[:MOST_ERRORS]
+        (*tree.line(each["loc"]), _what(each), each["type"]) for each in errors[:MOST_ERRORS]
     )
     lines = [f"{tree.path}:{line}: {keys or 'file'}: {what}" for line, keys, what, _ in found]
     if (more := len(errors) - MOST_ERRORS) > 0:
@@ -203,5 +203,10 @@ def _short(value: object) -> str:
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 
-def _shown(value: object) -> str:
-    return "" if isinstance(value, dict | list | tuple) else f"{_short(value)}: "
+def _what(error: ErrorDetails) -> str:
+    """pydantic's message, with the value that is wrong or the key that is missing."""
+    if error["type"] == "missing":
+        return f"{error['loc'][-1]}: {error['msg']}"
+    value = error["input"]
+    shown = "" if isinstance(value, dict | list | tuple) else f"{_short(value)}: "
+    return shown + error["msg"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import get_args
@@ -197,6 +198,14 @@ def test_a_mistake_has_a_code_and_a_line(
         load_problem(write(workspace, GOOD.replace(old, new, 1)), workspace)
     where = f"{workspace.problems / 'tiny.yml'}:{line}"
     assert (caught.value.code, caught.value.where) == (code, where)
+
+
+def test_every_missing_key_is_named(workspace: Workspace) -> None:
+    text = GOOD.replace("title: A tiny problem\n", "").replace("    family: one\n", "")
+    with pytest.raises(ProblemFileError) as caught:
+        load_problem(write(workspace, text), workspace)
+    named = re.findall(r"tiny\.yml:\d+: (\S+): (\w+): ", str(caught.value))
+    assert named == [("file", "title"), ("models[0]", "family"), ("models[1]", "family")]
 
 
 def test_every_model_on_request_is_no_problem(workspace: Workspace) -> None:
