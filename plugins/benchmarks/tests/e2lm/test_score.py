@@ -11,6 +11,7 @@ from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -236,6 +237,17 @@ def test_a_missing_checkpoint_and_another_schedule(write: Write) -> None:
     found = score_table(write({("m", "q"): rising}, [3.0 * k for k in range(1, 11)]), WORKSPACE)
     assert found.entries["m"]["q"]["early_checkpoints"] == 10
     assert len(found.notes) == 2
+
+
+def test_the_query_of_the_tutorial_computes_tokens_on_the_schedule() -> None:
+    page = (ROOT / "docs/tutorials/benchmarks_over_training.md").read_text()
+    (formula,) = re.findall(r"4096 \* greatest\(.*\)", page)
+    rows = duckdb.sql(
+        f"select {formula} from (select unnest(range(4000, 64001, 4000)) as step) order by step"
+    ).fetchall()
+    assert [tokens for (tokens,) in rows] == pytest.approx(
+        [1e9 * each for each in EARLY + LATER], rel=1e-6
+    )
 
 
 def test_two_scales_are_noted(write: Write) -> None:
