@@ -32,7 +32,8 @@ class Located:
     """Weights on this machine.
 
     `path` is a folder that transformers can load, or one GGUF file; `revision` identifies its
-    content: a commit, or a sha256. The weights of a folder that `is_pickled` are `.bin` files.
+    content: a commit (with the subfolder, if there is one), or a sha256. The weights of a folder
+    that `is_pickled` are `.bin` files.
     """
 
     path: Path
@@ -227,7 +228,9 @@ class HubSource(WeightSource):
         folder = Path(top) / self.subfolder
         safe = has_weights(folder, SAFETENSORS)
         if safe or (self.pickled and has_weights(folder, PICKLED)):
-            return Located(folder, commit, is_pickled=not safe)
+            # two checkpoints of one commit are two contents
+            revision = f"{commit}/{self.subfolder.strip('/')}" if self.subfolder else commit
+            return Located(folder, revision, is_pickled=not safe)
         return None
 
     def _only_pickled(self, full_id: str, commit: str, files: Iterable[Any]) -> bool:

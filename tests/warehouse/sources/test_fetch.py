@@ -180,6 +180,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
             folder.mkdir(parents=True, exist_ok=True)
             for name in state.files:
                 if any(PurePath(name).match(pattern) for pattern in allow_patterns):
+                    (folder / name).parent.mkdir(exist_ok=True)
                     (folder / name).write_text('{"weight_map": {}}')
         return str(folder)
 
@@ -263,6 +264,24 @@ def test_two_revisions_of_one_repository_are_two_checkpoints(
     assert lock["revisions"] == {
         "org/model": "facade", "org/model@step1000": "c0ffee", "org/model@step2000": "decade",
     }  # fmt: skip
+
+
+def test_two_subfolders_of_one_commit_are_two_checkpoints(
+    workspace: Workspace, hub: SimpleNamespace
+) -> None:
+    """Correcting the subfolder of a model makes what was stored of it outdated."""
+    folders = ProblemFolders(workspace, "tiny")
+    steps = ("iter_0002000", "iter_0004000")
+    hub.files = [f"{step}/{name}" for step in steps for name in ("config.json", "m.safetensors")]
+    for step in steps:
+        source = {"kind": "hub", "repository": "org/model", "subfolder": step}
+        spec = ModelSpec.model_validate({"full_id": "run", "family": "f", "source": source})
+        assert spec.present(folders) is None
+        found = spec.locate(folders)
+        assert (found.revision, found.path.name) == (f"c0ffee/{step}", step)
+        assert spec.locate(folders) == found and spec.present(folders) == found.path
+    lock = json.loads((workspace.lock_files / "tiny.json").read_text())
+    assert lock["revisions"] == {"org/model": "c0ffee"}
 
 
 def test_a_revision_that_was_edited_is_the_one_that_is_fetched(
