@@ -94,8 +94,11 @@ def _problem(plan: Plan, folder: Path) -> dict[str, Any]:
     }
 
 
-def store_columns(round_: Round, problem: str, workspace: Workspace) -> None:
+def store_columns(round_: Round, problem: str, workspace: Workspace) -> list[str]:
     """Store the ranking criteria of a round; those of other rounds are kept.
+
+    Returns:
+        Tasks of an earlier run that the round no longer has.
 
     Raises:
         TokenmartError: results of a problem of this name were imported, or a task lacks the metric
@@ -136,6 +139,8 @@ def store_columns(round_: Round, problem: str, workspace: Workspace) -> None:
         for task in round_.tasks
     ]
     write_table(path, pa.Table.from_pylist(rows, schema=RANKING_COLUMNS))
+    had = {row["task"] for row in before if row["round"] == round_.name}
+    return sorted(had.difference(task.name for task in round_.tasks))
 
 
 def store_run(

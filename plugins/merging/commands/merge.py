@@ -228,7 +228,9 @@ def reproduce(folder: Path, include_path: tuple[Path, ...], tolerance: float, de
 @merge.command("eval", short_help="Score merged models on a round's tasks.")
 @PROBLEM
 @click.option("--round", "round_name", required=True, help="Name of the round, such as open.")
-@click.option("--tasks", "names", required=True, help="Tasks, separated by commas.")
+@click.option(
+    "--tasks", "names", required=True, help="All tasks of the round, separated by commas."
+)
 @click.option(
     "--include-path",
     multiple=True,
@@ -278,7 +280,12 @@ def eval_command(
     wanted = [problem.merge(name) for name in merges] or list(problem.merges)
     asked = [name for name in names.split(",") if name]
     round_ = Round.of_tasks(round_name, weight, asked, include_path)
-    store_columns(round_, problem.name, workspace)
+    if dropped := store_columns(round_, problem.name, workspace):
+        click.echo(
+            f"warning: round {round_name} is now ranked without {', '.join(dropped)}; "
+            "give all its tasks in --tasks",
+            err=True,
+        )
     failures: list[TokenmartError] = []
     with progress_bar(len(wanted), "entries") as progress:
         for each in wanted:

@@ -144,6 +144,18 @@ def test_a_stored_evaluation_is_checked_against_stricter_limits(
     assert done.exit_code == 1 and "2e+03 seconds" in done.stderr, done.output
 
 
+def test_tasks_that_leave_a_round_are_named(tmp_path: Path, warehouse: Warehouse) -> None:
+    write_made_up_tasks(tmp_path, "mini", 3)
+    workspace = Workspace(PROJECT.parent, warehouse.data, warehouse.database)
+    for tasks, left in (
+        (["mini_reading", "mini_code"], []),
+        (["mini_code"], ["mini_reading"]),
+        (["mini_code"], []),
+    ):
+        round_ = Round.of_tasks("open", 1.0, tasks, [tmp_path])
+        assert store_columns(round_, "made", workspace) == left
+
+
 def test_a_task_without_the_metric_of_a_round_is_refused(
     tmp_path: Path, warehouse: Warehouse
 ) -> None:
