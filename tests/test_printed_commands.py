@@ -32,7 +32,6 @@ preregister --problem {mine} --metric ladder_gain/mean
 preregister --problem {mine} --metric perplexity/none
 data fetch --problem {mine} --only target
 data import --problem {mine} --model my-model --format key-intervals slice_0.txt
-doctor --problem {mine}
 extract --problem {mine} --max-tokens 60
 dbt run
 status --problem {mine}

@@ -84,20 +84,16 @@ def _make_workspace(folder: Path) -> list[Path]:
 
 
 @click.command()
-@click.option(
-    "--problem",
-    "problem_name",
-    help="Name of the problem, or path of its .yml file: check its files too.",
-)
 @JSON
-def doctor(problem_name: str | None, as_json: bool) -> None:
+def doctor(as_json: bool) -> None:
     """Check the environment and print a remedy for each problem.
 
-    Exits with 1 if something required is missing.
+    Exits with 1 if something required is missing. `tokenmart data fetch --dry-run` lists the files
+    that a problem needs.
     """
     from warehouse.maintenance.doctor import examine
 
-    checks = examine(find_workspace(), problem_name)
+    checks = examine(find_workspace())
     if as_json:
         click.echo(json.dumps([asdict(check) for check in checks], indent=2, ensure_ascii=False))
     else:

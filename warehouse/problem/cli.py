@@ -150,7 +150,9 @@ def fetch(
 def _show_needs(
     problem: Problem, workspace: Workspace, kind: str | None, chosen: list[ModelSpec]
 ) -> None:
-    from warehouse.problem.required_files import downloads_text, required_files
+    from shutil import disk_usage
+
+    from warehouse.problem.required_files import downloads_text, notices, required_files
 
     needs = [
         n for n in required_files(problem, workspace, chosen or None) if kind in (None, n.kind)
@@ -162,7 +164,10 @@ def _show_needs(
             where += f", about {need.download_bytes / 1e9:,.1f} GB"
         click.echo(f"{state}  {need.kind:<9}  {need.name}  ({where})")
     if to_fetch := downloads_text(needs):
-        click.echo(f"to download: {to_fetch}")
+        free = disk_usage(workspace.data).free
+        click.echo(f"to download: {to_fetch}; {free / 1e9:,.1f} GB free at {workspace.data}")
+    for subject, notice in notices(problem, chosen or problem.ranked_models).items():
+        click.echo(f"{subject}: {notice}")
     if problem.target is None and kind in (None, "target"):
         click.echo(NO_TARGET)
 

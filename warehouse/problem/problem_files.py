@@ -207,17 +207,6 @@ class ProblemKind(ABC):
         """
         self.refuse()
 
-    def missing(self) -> tuple[str, str]:
-        """Report for `tokenmart doctor`: present data, and the command that fetches the rest.
-
-        Returns:
-            Finding; remedy, empty where all is here.
-
-        Raises:
-            TokenmartError: the file is wrong.
-        """
-        self.refuse()
-
 
 def problem_kind(name: str, tree: YamlTree, workspace: Workspace) -> ProblemKind | None:
     """The reader of a problem file of another kind; None where the core reads it.

@@ -13,7 +13,7 @@ from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from warehouse.errors import LockedFileError, StorageError, first_line
-from warehouse.files import sha256_file, write_whole
+from warehouse.files import write_whole
 from warehouse.paths import Workspace
 from warehouse.strict_json import StrictJsonError, read_json
 
@@ -58,15 +58,6 @@ def check_sha256(workspace: Workspace, problem: str, path: Path, sha256: str) ->
             where=name,
         )
     return first_use
-
-
-def changed(workspace: Workspace, problem: str, path: Path) -> str:
-    """Difference of a file from its record, in words; empty if equal or without record."""
-    expected = recorded_files(workspace, problem).get(name_in(workspace, path))
-    found = None if expected is None else sha256_file(workspace.root / path)
-    if expected == found:
-        return ""
-    return f"changed since it was locked: expected sha256 {expected}, found {found}"
 
 
 def record_revision(workspace: Workspace, problem: str, full_id: str, commit: str) -> bool:

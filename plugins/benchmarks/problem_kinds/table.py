@@ -62,14 +62,6 @@ class TableKind(ProblemKind):
             f"(licence: {table.licence}); next: {BUILD}"
         )
 
-    def missing(self) -> tuple[str, str]:
-        """Whether the scores are in the data folder, and the command that fetches them."""
-        problem = checked_table(self.name, self.tree, self.workspace)
-        stored = stored_scores(self.workspace, problem.name)
-        if stored is None:
-            return "scores: not in the data folder", problem.command
-        return f"scores: {stored}", ""
-
 
 def _is_table(path: Path) -> bool:
     try:

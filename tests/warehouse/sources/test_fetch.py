@@ -377,6 +377,19 @@ def test_the_command_lists_and_fetches(workspace: Workspace) -> None:
     assert run("--problem", "tiny", "--dry-run")[1].count("missing") == 2
 
 
+SIZED = {"kind: hub}": "unknown size: org/m", "kind: hub}, parameters: 1000000000": "2.0 GB"}
+
+
+@pytest.mark.parametrize("source", SIZED)
+def test_a_dry_run_sizes_the_models_still_to_fetch(workspace: Workspace, source: str) -> None:
+    text = PROBLEM_FILE.replace("full_id: m", "full_id: org/m")
+    (workspace.problems / "tiny.yml").write_text(
+        text.replace("kind: local, path: m}", source).split("target:")[0]
+    )
+    code, output = run("--problem", "tiny", "--dry-run")
+    assert code == 0 and SIZED[source] in output and "GB free" in output
+
+
 def test_a_target_is_locked_when_it_is_one(workspace: Workspace, serve: Serve) -> None:
     url = serve({"/t.json": b"{}"}) + "/t.json"
     text = PROBLEM_FILE.replace("target.json}", f"target.json, url: '{url}'}}")
