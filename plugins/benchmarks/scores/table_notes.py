@@ -8,7 +8,7 @@ from __future__ import annotations
 import duckdb
 import pyarrow as pa
 
-from warehouse.importers.scales import mixed_scales
+from plugins.benchmarks.scores.mixed_scales import mixed_scales
 from warehouse.terminal import listed
 
 MOST_NOTES = 5

@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 
-from warehouse.importers.scales import mixed_scales
+from plugins.benchmarks.scores.mixed_scales import mixed_scales
 
 PERCENT, FRACTIONS = "percent", "fractions"
 

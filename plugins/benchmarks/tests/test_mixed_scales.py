@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warehouse.importers.scales import mixed_scales
+from plugins.benchmarks.scores.mixed_scales import mixed_scales
 
 
 @pytest.mark.parametrize(
