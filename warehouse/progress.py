@@ -20,7 +20,7 @@ class Progress(Protocol):
         """Report what was done since the last call.
 
         Args:
-            what: is being done, and of what: `model: document 3`; with `units`, what was finished.
+            what: the step reported, and of what: `model: document 3`.
             units: finished since.
             work: done since, in the unit of the total; of no meaning without one.
             computed: whether it took time: units that were there already don't count for the time
@@ -113,15 +113,12 @@ class _Report:
         self.task.completed = done
         self.lock, self.ended = threading.Lock(), threading.Event()
         self.begun = time.monotonic()
-        self.what, self.finished, self.label, self.line_at = "", False, "", 0.0
+        self.what, self.label, self.line_at = "", "", 0.0
 
     def __call__(self, what: str, units: int, work: float = 0.0, computed: bool = True) -> None:
         with self.lock:
             done = work if self.has_work else float(units)
-            if not (computed and units):
-                self.what, self.finished = what, False
-            elif self.finished or self._is_end(what):
-                self.what, self.finished = what, True
+            self.what = what
             self.units += units
             if not computed:
                 known = self.there[1] if self.has_work else self.there[0]
@@ -132,11 +129,6 @@ class _Report:
             finished = f"{self.units + self.there[0]}/{self.total} {self.noun}"
             self.bar.update(self.task.id, advance=done, description=self.what, units=finished)
             self._show_line()
-
-    def _is_end(self, what: str) -> bool:
-        """Whether nothing is running once this is finished: it may be stored behind the next."""
-        of_another = what.partition(":")[0] != self.what.partition(":")[0]
-        return of_another or what == self.what.partition(",")[0]
 
     def show_from_time_to_time(self) -> None:
         """Draw the bar after a while; without a terminal, repeat the line each 30 s."""
@@ -157,9 +149,8 @@ class _Report:
             self.label, self.line_at = label, now
             left = self.task.time_remaining
             share = f"{self.task.percentage:.0f}%, " if self.has_work else ""
+            units = self.task.fields["units"]
             remains = "" if left is None else f", {timedelta(seconds=round(left))} left"
             click.echo(
-                f"[{now - self.begun:6.0f} s] {share}{self.task.fields['units']}{remains}; "
-                f"{'finished' if self.finished else 'now'} {self.what}",
-                err=True,
+                f"[{now - self.begun:6.0f} s] {share}{units}{remains}; {self.what}", err=True
             )

@@ -37,8 +37,8 @@ def test_a_new_subject_is_a_line(
         report("one: that", 0)
         report("two: this", 1)
     first, second = shown(capsys)
-    assert first == "1/3 units; finished one: this"
-    assert second.startswith("2/3 units") and second.endswith("; finished two: this")
+    assert first == "1/3 units; one: this"
+    assert second.startswith("2/3 units") and second.endswith("; two: this")
 
 
 def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,27 +54,6 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "two: that" in drawn.getvalue() and "2/3 units" in drawn.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("calls", "expected"),
-    [
-        # a document that is stored while the next is scored
-        ([("m: document 3", 0), ("m: document 4", 0), ("m: document 3", 1)], "now m: document 4"),
-        ([("m: document 3", 0), ("m: document 3", 1)], "finished m: document 3"),
-        ([("m: recall, context 2", 0), ("m: recall", 1)], "finished m: recall"),
-        ([("one: loading", 0), ("two: document 0", 1)], "finished two: document 0"),
-        ([("one", 1), ("two", 1)], "finished two"),
-        ([("one", 1), ("two", 0)], "now two"),
-    ],
-)
-def test_a_finished_step_is_not_what_is_done_now(
-    calls: list[tuple[str, int]], expected: str
-) -> None:
-    report = progress._Report(10, "units", None, (0, 0.0))
-    for call in calls:
-        report(*call)
-    assert f"{'finished' if report.finished else 'now'} {report.what}" == expected
-
-
 def test_lines_are_repeated_also_where_nothing_is_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,7 +67,7 @@ def test_lines_are_repeated_also_where_nothing_is_reported(
             assert time.monotonic() < until, "nothing is shown"
             found += shown(capsys)
             time.sleep(0.01)
-    assert set(found) == {"0/3 units; now one: tokenizing"}
+    assert set(found) == {"0/3 units; one: tokenizing"}
 
 
 def test_the_share_and_the_time_left_follow_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
