@@ -23,7 +23,7 @@ from gpu_table import (
 
 def predicted(bench: Bench, subject: Subject, count: int, conditions: Sequence[Any]) -> int:
     """Bytes that the product's own plan foresees."""
-    from extract.planning.memory import footprint
+    from extract.planning.cost import footprint
     from extract.scoring.budgets import SUFFIX_TOKENS
 
     suffixes = any(condition.kind.shares_prefix for condition in conditions)
@@ -39,8 +39,7 @@ def predicted(bench: Bench, subject: Subject, count: int, conditions: Sequence[A
 
 def speed(bench: Bench, subject: Subject, count: int) -> None:
     """Ours for each probe and for all, and what others take for the same answers."""
-    from extract.planning.cost import work_of
-    from extract.planning.memory import available_memory
+    from extract.planning.cost import available_memory, work_of
     from extract.scoring.engine import Engine
 
     tokens = subject.tokens(count)

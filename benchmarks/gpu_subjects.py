@@ -34,7 +34,7 @@ def random_subject(name: str, shape: Any, parameters: int | None, device: str) -
     from shapes import config_of
     from transformers import AutoModelForCausalLM
 
-    from extract.planning.memory import ModelSize, count_parameters
+    from extract.planning.cost import ModelSize, count_parameters
     from warehouse.problem.models import ModelSpec
 
     def load(dtype: str, seed: int = 0) -> Any:
@@ -70,7 +70,7 @@ def flops_of(subject: Subject, tokens: int, rows: int, pairs: float) -> float:
     2 per weight and token (Kaplan et al., arXiv 2001.08361), and 4 × query width × layers for
     each (token, visible token): one product with the keys, one with the values.
     """
-    from extract.planning.memory import linear_parameters
+    from extract.planning.cost import linear_parameters
 
     shape = subject.size.shape
     layers = 2.0 * linear_parameters(shape) * tokens

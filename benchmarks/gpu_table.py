@@ -143,10 +143,10 @@ def device_name(device: str) -> str:
 
 def peak_tflops(name: str) -> float | None:
     """The data sheet's dense half-precision TFLOP/s; None for a device that is not known."""
-    from extract.devices import card_of
+    from extract.devices import peak_flops
 
-    card = card_of(name)
-    return None if card is None else card.half / 1e12
+    peak = peak_flops(name, "bfloat16")
+    return None if peak is None else peak / 1e12
 
 
 def matmul_flops(device: str, dtype: str) -> float:

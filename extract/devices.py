@@ -9,7 +9,6 @@ import platform
 import re
 import resource
 import sys
-from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -201,74 +200,43 @@ class PeakMemory:
         return peak if sys.platform == "darwin" else peak * 1024
 
 
-SUSTAINED = 0.5
-"""Share of the peak rate that a forward over long texts is assumed to reach."""
+PEAK_TFLOPS = {
+    "b200": (2250, 80),
+    "h200": (989, 67),
+    "gh200": (989, 67),
+    "h100 nvl": (835, 60),
+    "h100 pcie": (756, 51),
+    "h100": (989, 67),
+    "a100": (312, 19.5),
+    "l40s": (362, 91),
+    "l40": (181, 90),
+    "6000 ada": (364, 91),
+    "a40": (150, 37),
+    "a6000": (155, 39),
+    "5090": (209, 105),
+    "4090": (165, 83),
+    "3090": (71, 36),
+    "a10": (125, 31),
+    "l4": (121, 30),
+    "a30": (165, 10),
+    "4080": (97, 49),
+    "v100": (112, 15.7),
+    "t4": (65, 8),
+    "mi300x": (1307, 163),
+    "mi250x": (192, 48),
+}
+"""Words of the name that a GPU's driver reports → dense matrix products in 10¹² FLOP/s: in bfloat16
+or float16, and in float32 without TF32 (data sheets). The first match counts."""
 
 
-@dataclass(frozen=True)
-class Card:
-    """A GPU.
+def peak_flops(name: str, dtype: str) -> float | None:
+    """Peak FLOP/s of the GPU that a driver calls so, such as `NVIDIA H100 80GB HBM3`.
 
-    Attributes:
-        name: as people call it.
-        words: each of them is part of the name that the driver reports.
-        half: peak of matrix products in bfloat16 or float16, FLOP/s, dense.
-        single: the same in float32, without TF32.
-        memory: bytes in all.
-        capability: CUDA's compute capability.
+    None for a GPU that is not in the table.
     """
-
-    name: str
-    words: tuple[str, ...]
-    half: float
-    single: float
-    memory: int
-    capability: tuple[int, int]
-
-
-# a card with more words comes before one with fewer: 'A100 80GB' before 'A100'
-CARDS = tuple(
-    Card(name, tuple(words.split()), half * 1e12, single * 1e12, int(gib * 2**30), sm)
-    for name, words, half, single, gib, sm in (
-        ("B200 180 GB", "b200", 2250, 80, 178.4, (10, 0)),
-        ("H200 141 GB", "h200", 989, 67, 139.8, (9, 0)),
-        ("H100 NVL 94 GB", "h100 nvl", 835, 60, 93.1, (9, 0)),
-        ("H100 PCIe 80 GB", "h100 pcie", 756, 51, 79.2, (9, 0)),
-        ("H100 SXM 80 GB", "h100", 989, 67, 79.2, (9, 0)),
-        ("GH200 96 GB", "gh200", 989, 67, 94.5, (9, 0)),
-        ("A100 40 GB", "a100 40gb", 312, 19.5, 39.4, (8, 0)),
-        ("A100 80 GB", "a100", 312, 19.5, 79.2, (8, 0)),
-        ("L40S 48 GB", "l40s", 362, 91, 44.4, (8, 9)),
-        ("L40 48 GB", "l40", 181, 90, 44.4, (8, 9)),
-        ("RTX 6000 Ada 48 GB", "6000 ada", 364, 91, 47.5, (8, 9)),
-        ("A40 48 GB", "a40", 150, 37, 44.4, (8, 6)),
-        ("RTX A6000 48 GB", "a6000", 155, 39, 47.5, (8, 6)),
-        ("RTX 5090 32 GB", "5090", 209, 105, 31.4, (12, 0)),
-        ("RTX 4090 24 GB", "4090", 165, 83, 23.6, (8, 9)),
-        ("RTX 3090 24 GB", "3090", 71, 36, 23.6, (8, 6)),
-        ("A10 24 GB", "a10", 125, 31, 22.1, (8, 6)),
-        ("L4 24 GB", "l4", 121, 30, 22.2, (8, 9)),
-        ("A30 24 GB", "a30", 165, 10, 23.6, (8, 0)),
-        ("RTX 4080 16 GB", "4080", 97, 49, 15.7, (8, 9)),
-        ("V100 32 GB", "v100 32gb", 112, 15.7, 31.7, (7, 0)),
-        ("V100 16 GB", "v100", 112, 15.7, 15.8, (7, 0)),
-        ("T4 16 GB", "t4", 65, 8, 14.6, (7, 5)),
-        ("MI300X 192 GB", "mi300x", 1307, 163, 191.5, (9, 4)),
-        ("MI250X 64 GB (one half)", "mi250x", 192, 48, 63.9, (9, 0)),
-    )
-)
-
-
-def card_of(name: str) -> Card | None:
-    """The card that a driver calls so, such as `NVIDIA H100 80GB HBM3`; None for another."""
     words = name.lower().replace("-", " ").split()
-    for card in CARDS:
+    for card, (half, single) in PEAK_TFLOPS.items():
         # whole words: an A100 is no A10
-        if all(word in words for word in card.words):
-            return card
+        if all(word in words for word in card.split()):
+            return (single if dtype == "float32" else half) * 1e12
     return None
-
-
-def sustained_rate(card: Card, dtype: str) -> float:
-    """FLOP/s that estimates assume of a card in this dtype."""
-    return SUSTAINED * (card.single if dtype == "float32" else card.half)

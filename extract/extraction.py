@@ -6,9 +6,8 @@ document tokenised; one encodes and writes the rows of the document before.
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from itertools import islice
 
@@ -24,8 +23,7 @@ from extract.failures import (
     raise_if_lost,
     why_failed,
 )
-from extract.planning.cost import checked_memory
-from extract.planning.memory import Footprint, available_memory
+from extract.planning.cost import Footprint, available_memory, checked_memory
 from extract.planning.plan import ModelPlan, PlannedDocument, plan_model
 from extract.planning.progress import PlannedWork
 from extract.planning.selection import Selection
@@ -180,7 +178,7 @@ class Extraction:
                     self._fail(Job(plan, task), reason)
                     continue
                 texts.start()
-                refuse_fewer_rows(plan, {task.document.doc_id: tokenized})
+                plan.refuse_less(task, tokenized)
                 if scorer is None:
                     scorer = self._load(plan, tokenized, needed)
                     # not sooner: two models would be read from the disk at once
@@ -206,8 +204,8 @@ class Extraction:
                 fused=self.selection.fused,
             )
         )
-        write_model(plan, scorer.parameters)
         scorer.check()
+        write_model(plan, scorer.parameters)
         return scorer
 
     def _claim_and_score(self, job: Job, storing: Background) -> None:
@@ -315,43 +313,3 @@ class Extraction:
         write_unit(self.workspace, unit, rows)
         self.outcome.units += not scored.reason
         self.outcome.tokens += scored.tokens
-
-
-def refuse_fewer_rows(plan: ModelPlan, documents: Mapping[int, TokenizedDocument]) -> None:
-    """Stop before finished units are replaced by others of the same tokens that score fewer.
-
-    So it is with a probe of which the problem file now asks for fewer excerpts or shorter targets.
-
-    Args:
-        documents: of the plan's tasks, by id.
-
-    Raises:
-        TokenmartError: they would be.
-    """
-    selection, spec = plan.selection, plan.spec
-    if selection.force:
-        return
-    keys = selection.workspace, selection.problem.name, spec.model_id
-    ledgers = {c.name: finished_units(*keys, c.name) for c in selection.conditions}
-    for task in plan.tasks:
-        number = task.document.doc_id
-        for condition in task.missing if number in documents else ():
-            unit = ledgers[condition.name].get(number)
-            if (
-                unit is None
-                or unit.status != "done"
-                or unit.document_sha256 != task.document.sha256
-                or unit.document_tokens_total != documents[number].total_tokens
-                or json.loads(unit.probe_params) == condition.params
-            ):
-                continue
-            reading = plan.reading(task.document, documents[number], [condition])
-            rows = sum(len(request.positions) for request in condition.build(reading))
-            if rows < unit.rows:
-                raise TokenmartError(
-                    f"{spec.full_id}: condition {condition.name} scored {unit.rows:,} tokens of "
-                    f"document {number} and would be replaced by {rows:,}; give the probe another "
-                    "name, or use --force to replace finished units",
-                    code="shorter-run",
-                    where=condition.name,
-                )

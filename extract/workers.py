@@ -22,10 +22,14 @@ import click
 
 from extract.devices import free_gpus
 from extract.failures import DeviceLostError, print_lines
-from extract.planning.cost import refuse_too_many
+from extract.planning.cost import (
+    available_memory,
+    planned_memory,
+    refuse_too_large,
+)
 from extract.planning.plan import PlannedDocument
 from extract.planning.progress import count_finished
-from extract.planning.selection import Selection
+from extract.planning.selection import Selection, document_lengths
 from extract.planning.tables import Plan
 from warehouse.child_process import inherited, python_module
 from warehouse.files import storage_errors
@@ -250,6 +254,7 @@ def share_work(
     """Let workers do their models, under one progress bar.
 
     Raises:
+        TokenmartError: the workers' copies of a model don't fit into memory side by side.
         DeviceLostError: a GPU failed. The other workers did all but what it had claimed.
     """
     values = dict(context.params)
@@ -257,7 +262,11 @@ def share_work(
         chosen = tuple(spec for spec in selection.models if spec.full_id in sharing.models)
         selection = replace(selection, models=chosen)
         values["models"] = sharing.models
-    refuse_too_many(sharing.workers, selection)
+    if selection.device == "cpu":
+        longest = max(document_lengths(selection)[0], default=0)
+        for spec in selection.models:
+            if peak := planned_memory(selection, spec, longest):
+                refuse_too_large(spec, peak, "cpu", available_memory("cpu"), sharing.workers)
     arguments = [*worker_arguments(context.command, values), "--as-worker", since]
     team = []
     environments = worker_environments(sharing.workers, selection.device)

@@ -1,30 +1,31 @@
-"""Cost of a selection: tokens, rows, time, memory and disk, before anything is loaded."""
+"""What a selection costs, before anything is loaded: tokens, rows, time, memory and disk."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
-from extract.devices import card_of, device_name, resolve_dtype, sustained_rate
-from extract.planning.memory import (
-    Footprint,
-    ModelSize,
-    available_memory,
-    footprint,
-    linear_parameters,
-    model_size,
-    refuse_too_large,
-)
+from extract.devices import device_name, free_gpus, peak_flops, resolve_dtype
 from extract.planning.selection import Selection
-from extract.scoring.budgets import SUFFIX_TOKENS
+from extract.scoring.budgets import (
+    CPU_ROWS,
+    CPU_TILE,
+    GPU_ROWS,
+    GPU_TILE,
+    SUFFIX_TOKENS,
+    activation_bytes_per_token,
+    cache_bytes_per_token,
+)
 from warehouse.errors import TokenmartError
+from warehouse.files import file_stamp
+from warehouse.paths import Workspace
 from warehouse.probes.planned import planned_document
 from warehouse.probes.request import Condition
-from warehouse.problem.models import ModelSpec
-from warehouse.problem.tables import documents_path
-from warehouse.sources.documents import BYTES_PER_TOKEN, TextSize
-from warehouse.store.parquet_files import read_table
+from warehouse.problem.models import ModelShape, ModelSpec, WindowIntervention
+from warehouse.sources.checkpoint_files import PICKLED, SAFETENSORS, gguf_header, text_config
+from warehouse.sources.folders import ProblemFolders
 from warehouse.terminal import counted
 
 BYTES_PER_ROW = 10
@@ -32,6 +33,193 @@ BYTES_PER_CHOICE = 6
 CPU_FLOPS_PER_CORE = {"float32": 6e10, "bfloat16": 1.2e11, "float16": 2e10}
 GPU_FLOPS = 1.2e14
 """Sustained speed assumed for estimates: a 2024 server processor's core, a GPU of unknown name."""
+
+SUSTAINED = 0.5
+"""Share of a GPU's peak rate that a forward over long texts is assumed to reach."""
+
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+SMALLEST_FORWARD = 512 * 2**20
+"""Libraries' workspaces, a short piece's activations and a block of logits, on a GPU."""
+
+RESERVED_SHARE = 1.15
+"""Memory that a GPU's allocator reserves for the forward's tensors (emulated, not measured)."""
+
+HOST_PROCESS = 450 * 2**20
+"""Python, PyTorch and transformers themselves, resident on the host."""
+
+
+@dataclass(frozen=True)
+class ModelSize:
+    """Sizes of a model: its number of weights, and the shape that memory follows from.
+
+    `assumed` says that only the number of weights is known; the shape is that of a typical
+    decoder with as many.
+    """
+
+    parameters: int
+    shape: ModelShape
+    assumed: bool = False
+
+
+def model_size(
+    spec: ModelSpec, workspace: Workspace, folder: Path | None = None, problem: str = ""
+) -> ModelSize | None:
+    """The size of a model, or None if unknown.
+
+    From its own files, as far as they are here: config.json of a folder and the size of its weight
+    files, in the dtype of the configuration; the header of a GGUF file. Else from the problem file:
+    `shape`, `parameters`.
+
+    Args:
+        spec: the model of the problem file.
+        workspace: where its files are.
+        folder: its checkpoint, where it is here already.
+        problem: name of the problem, whose lock file has the commit of a repository.
+    """
+    path = folder or spec.present(ProblemFolders(workspace, problem))
+    configured = counted = None
+    if path is not None and path.is_dir():
+        config = text_config(path)
+        configured = ModelShape.of_config(config)
+        files = list(path.glob(SAFETENSORS)) or path.glob(PICKLED)
+        dtype = str(config.get("dtype") or config.get("torch_dtype"))
+        counted = sum(file.stat().st_size for file in files) // BYTES.get(dtype, 2) or None
+    elif path is not None:
+        counted = _weights_in_gguf(path, file_stamp(path))
+    stated = spec.parameters
+    if configured is not None:
+        parameters = counted or count_parameters(configured)
+        # the published number, unless the configuration is of another model
+        near = stated is not None and abs(stated - parameters) < 0.02 * parameters
+        return ModelSize(stated if near and stated else parameters, configured)
+    if spec.shape is not None:
+        return ModelSize(stated or counted or count_parameters(spec.shape), spec.shape)
+    known = stated or counted
+    return None if known is None else ModelSize(known, ModelShape.assumed(known), assumed=True)
+
+
+@lru_cache(maxsize=64)
+def _weights_in_gguf(path: Path, stamp: str) -> int | None:
+    """Number of weights in a GGUF file's header; `stamp` changes with the file."""
+    header = gguf_header(path)
+    return None if header is None else sum(int(each.n_elements) for each in header.tensors) or None
+
+
+def count_parameters(shape: ModelShape) -> int:
+    """Weights of a gated decoder without biases and norms; within 1% of the real number."""
+    return linear_parameters(shape) + shape.vocabulary * shape.width * (1 if shape.tied else 2)
+
+
+def linear_parameters(shape: ModelShape) -> int:
+    """Weights of the linear layers of a gated decoder."""
+    attention = 2 * shape.width * (shape.query_width + shape.kv_width)
+    return shape.layers * (attention + 3 * shape.width * shape.inner)
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Predicted peak in bytes: weights, KV cache, activations of one layer, tiles of logits."""
+
+    weights: int
+    cache: int
+    activations: int
+    logits: int
+
+    @property
+    def forward(self) -> int:
+        """Memory that a forward pass needs in addition to the weights."""
+        return self.cache + self.activations + self.logits
+
+    @property
+    def total(self) -> int:
+        """The peak."""
+        return self.weights + self.forward
+
+    @property
+    def reserved(self) -> int:
+        """Peak memory reserved by a GPU's allocator, gaps between tensors included."""
+        return self.weights + int(RESERVED_SHARE * self.forward)
+
+    def least(self, device: str) -> int:
+        """Bytes without which nothing runs: on a GPU the engine cuts a forward into pieces."""
+        return self.total if device == "cpu" else self.weights + SMALLEST_FORWARD
+
+
+def footprint(
+    spec: ModelSpec, size: ModelSize, *, dtype: str, device: str, longest: int, suffix_tokens: int
+) -> Footprint:
+    """Predict the peak of scoring one document.
+
+    Args:
+        spec: the model; its attention-window interventions need masks.
+        size: from `model_size`.
+        dtype: a torch dtype's name.
+        device: `cpu` counts the process and the head's float32 copy, too.
+        longest: tokens of the longest document.
+        suffix_tokens: tokens of one packed forward behind the document; 0 when no condition
+            continues it, and then no cache is kept.
+    """
+    shape, number = size.shape, BYTES[dtype]
+    on_cpu = device == "cpu"
+    weights = size.parameters * number
+    if on_cpu:
+        weights += shape.vocabulary * shape.width * 4 + HOST_PROCESS
+        if dtype == "float32":
+            # packed copies of the linear layers; the mapped file stays resident as well
+            weights += 4 * linear_parameters(shape)
+    kept = longest + suffix_tokens if suffix_tokens else 0
+    cache = cache_bytes_per_token(shape, number) * kept
+    activations = longest * activation_bytes_per_token(shape, number)
+    local = shape.window is not None and longest > shape.window
+    if local or any(isinstance(i, WindowIntervention) for i in spec.interventions):
+        # a boolean mask, and the additive one that SDPA makes of it
+        activations += longest * longest * (1 + number)
+    activations += suffix_tokens * kept * (2 + number)
+    rows, tile = (CPU_ROWS, CPU_TILE) if on_cpu else (GPU_ROWS, GPU_TILE)
+    logits = 3 * 4 * rows * min(tile, shape.vocabulary)
+    return Footprint(weights, cache, activations, logits)
+
+
+def available_memory(device: str) -> int:
+    """Bytes that a model may take: free ones of the GPU (for a device map of all GPUs, and the
+    host's), or all of the host's.
+    """
+    import psutil
+
+    host = int(psutil.virtual_memory().total)
+    if not device.startswith(("cuda", "auto-map")):
+        return host
+    free = free_gpus(device)
+    return sum(free) + host if device == "auto-map" else max(free, default=0)
+
+
+def refuse_too_large(
+    spec: ModelSpec, needed: Footprint, device: str, available: int, copies: int = 1
+) -> None:
+    """Stop before anything is downloaded or loaded when a model can't fit.
+
+    Args:
+        spec: the model.
+        needed: its predicted peak.
+        device: for the message.
+        available: bytes that it may take, from `available_memory` while no model is loaded.
+        copies: how many workers load it, side by side.
+
+    Raises:
+        TokenmartError: the predicted peak is above them; with the numbers.
+    """
+    if copies * needed.least(device) > available:
+        each = f" for each of {copies} workers" if copies > 1 else ""
+        raise TokenmartError(
+            f"{spec.full_id}: needs about {needed.total / 2**30:.1f} GiB (weights "
+            f"{needed.weights / 2**30:.1f}, KV cache {needed.cache / 2**30:.1f}, activations "
+            f"{needed.activations / 2**30:.1f}, logits {needed.logits / 2**30:.1f}), {device} has "
+            f"{available / copies / 2**30:.1f} GiB free{each}; use --dtype bfloat16, --device "
+            "auto-map, a larger machine, fewer --workers or fewer --max-tokens",
+            code="model-too-large",
+            where=spec.full_id,
+        )
 
 
 @dataclass(frozen=True)
@@ -119,10 +307,11 @@ def assumed_speed(device: str, dtype: str) -> tuple[float, str]:
 
         cores = psutil.cpu_count(logical=False) or 1
         return CPU_FLOPS_PER_CORE[dtype] * cores, f"{counted(cores, 'server core')} in {dtype}"
-    card = card_of(device_name(device))
-    if card is None:
+    name = device_name(device)
+    peak = peak_flops(name, dtype)
+    if peak is None:
         return GPU_FLOPS, "a GPU of the A100 class"
-    return sustained_rate(card, dtype), f"{card.name} in {dtype}"
+    return SUSTAINED * peak, f"{name} in {dtype}"
 
 
 def planned_lengths(selection: Selection, spec: ModelSpec, lengths: Sequence[int]) -> list[int]:
@@ -131,73 +320,43 @@ def planned_lengths(selection: Selection, spec: ModelSpec, lengths: Sequence[int
     return [n if most is None else min(n, most) for n in lengths]
 
 
-def document_lengths(selection: Selection) -> tuple[list[int], str]:
-    """Tokens per document (estimated from UTF-8 bytes), and where the estimate comes from."""
-    problem, limit = selection.problem, selection.max_tokens
-    documents = problem.documents
-    folders = problem.folders(selection.workspace)
-    sizes = documents.sizes(folders)
-    path = documents_path(problem, selection.workspace)
-    whole = sum(size.characters for size in (sizes or [])[: selection.documents])
-    if sizes is not None:
-        sizes = [size.cut(documents.max_characters) for size in sizes]
-    elif path.is_file():
-        table = read_table(path, ["characters", "bytes"])
-        columns = (column.to_pylist() for column in table.columns)
-        sizes = [TextSize(*pair) for pair in zip(*columns, strict=True)]
-    if sizes is None:
-        count = documents.count or 1
-        lengths = [documents.expected_tokens] * min(count, selection.documents or count)
-        origin = (
-            f"{'an unknown number of' if documents.count is None else len(lengths)} documents, "
-            f"counted as {len(lengths)} of {documents.expected_tokens:,} tokens, since they are "
-            f"not here yet: {documents.required_file(folders).remedy}"
-        )
-    else:
-        sizes = sizes[: selection.documents]
-        lengths = [size.tokens for size in sizes]
-        characters = sum(size.characters for size in sizes)
-        cut = f" of {whole:,} (documents.max_characters)" if characters < whole else ""
-        origin = (
-            f"{counted(len(lengths), 'document')} of {characters:,}{cut} characters, counted as "
-            f"{BYTES_PER_TOKEN} bytes of UTF-8 a token"
-        )
-    return [min(n, limit) if limit else n for n in lengths], origin
-
-
-def document_names(selection: Selection) -> list[str]:
-    """Names of the documents of `document_lengths`; none of texts that are not here."""
-    problem = selection.problem
-    folders = problem.folders(selection.workspace)
-    path = documents_path(problem, selection.workspace)
-    names: list[str] = []
-    if problem.documents.sizes(folders) is not None:
-        names = [document.name for document in problem.documents.read(folders)]
-    elif path.is_file():
-        names = read_table(path, ["name"])["name"].to_pylist()
-    return names[: selection.documents]
-
-
-def planned_memory(
-    selection: Selection, spec: ModelSpec, longest: int, folder: Path | None = None
+def memory_of(
+    selection: Selection,
+    spec: ModelSpec,
+    longest: int,
+    *,
+    shares_prefix: bool,
+    folder: Path | None = None,
 ) -> Footprint | None:
-    """Predicted peak of one model of a selection; None where its size is not known.
+    """Predicted peak of one model; None where its size is not known.
 
-    `longest` are the tokens of the longest document, before it is cut to the model's context;
-    `folder` is the checkpoint's, where it is here already.
+    Args:
+        selection: its device and dtype.
+        spec: the model.
+        longest: tokens of the longest text that it reads.
+        shares_prefix: whether requests continue such a text, so that its KV cache is kept.
+        folder: the model's checkpoint, where it is here already.
     """
     size = model_size(spec, selection.workspace, folder, selection.problem.name)
     if size is None:
         return None
-    sharing = any(condition.kind.shares_prefix for condition in selection.conditions)
     return footprint(
         spec,
         size,
         dtype=resolve_dtype(spec, selection.dtype, selection.device),
         device=selection.device,
-        longest=planned_lengths(selection, spec, [longest])[0],
-        suffix_tokens=SUFFIX_TOKENS if sharing else 0,
+        longest=longest,
+        suffix_tokens=SUFFIX_TOKENS if shares_prefix else 0,
     )
+
+
+def planned_memory(
+    selection: Selection, spec: ModelSpec, longest: int, folder: Path | None = None
+) -> Footprint | None:
+    """The same for documents, the longest of which is cut to the model's context."""
+    sharing = any(condition.kind.shares_prefix for condition in selection.conditions)
+    (read,) = planned_lengths(selection, spec, [longest])
+    return memory_of(selection, spec, read, shares_prefix=sharing, folder=folder)
 
 
 def checked_memory(
@@ -216,25 +375,3 @@ def checked_memory(
     if needed is not None:
         refuse_too_large(spec, needed, selection.device, available)
     return needed
-
-
-def refuse_too_many(workers: int, selection: Selection) -> None:
-    """Stop before workers start that don't fit into the host's memory side by side.
-
-    Raises:
-        TokenmartError: several copies of a model are more than the host has.
-    """
-    if selection.device != "cpu":
-        return
-    longest = max(document_lengths(selection)[0], default=0)
-    available = available_memory("cpu")
-    for spec in selection.models:
-        peak = planned_memory(selection, spec, longest)
-        if peak is not None and workers * peak.total > available:
-            raise TokenmartError(
-                f"--workers {workers}: each needs up to {peak.total / 2**30:.1f} GiB "
-                f"({spec.full_id}), and this machine has {available / 2**30:.1f} GiB; use "
-                f"--workers {max(1, available // peak.total)} or fewer --max-tokens",
-                code="too-many-workers",
-                where=spec.full_id,
-            )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,6 @@ from extract.checkpoints import Checkpoint, find_checkpoint
 from extract.devices import resolve_dtype
 from extract.failures import Failure
 from extract.planning.selection import Selection, lacks_top_tokens
-from extract.planning.shorter_runs import refuse_less
 from extract.tokenization import (
     DocumentTokenizer,
     TokenizedDocument,
@@ -24,8 +23,15 @@ from extract.tokenization import (
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Condition, DocumentTokens
 from warehouse.problem.models import ModelSpec
-from warehouse.problem.unit_states import NeededUnits, Unit, parameters_of, unit_states
+from warehouse.problem.unit_states import (
+    OTHER_TEXT,
+    NeededUnits,
+    Unit,
+    parameters_of,
+    unit_states,
+)
 from warehouse.store.ledger import UnitRecord, fingerprint
+from warehouse.store.token_files import has_top_tokens
 
 
 @dataclass(frozen=True)
@@ -47,11 +53,13 @@ class Task:
         document: the text.
         fingerprints: of each condition's unit.
         missing: the conditions.
+        replaced: finished units of the same text that theirs replace, by condition.
     """
 
     document: PlannedDocument
     fingerprints: dict[str, str]
     missing: tuple[Condition, ...]
+    replaced: Mapping[str, UnitRecord] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -147,6 +155,42 @@ class ModelPlan:
         spans = tokenized.char_start, tokenized.char_end
         return DocumentTokens(tokenized.ids, *spans, document.text, self.tokenizer.bos, foreign)
 
+    def refuse_less(self, task: Task, tokenized: TokenizedDocument) -> None:
+        """Stop before finished units of a document are replaced by others that have less of it.
+
+        They read fewer tokens; or score fewer, as of a probe of which the problem file now asks for
+        fewer excerpts or shorter targets; or store fewer of the most likely tokens. Only `--force`
+        replaces them.
+
+        Raises:
+            TokenmartError: they would be.
+        """
+        if self.selection.force:
+            return
+        for condition in task.missing:
+            unit = task.replaced.get(condition.name)
+            if unit is None:
+                continue
+            less = ""
+            # another tokenizer's tokens can't be compared with these
+            if unit.document_tokens_total == tokenized.total_tokens:
+                reading = self.reading(task.document, tokenized, [condition])
+                rows = sum(len(request.targets) for request in condition.build(reading))
+                if len(tokenized.ids) < unit.document_tokens:
+                    less = f"read {unit.document_tokens:,} tokens, not {len(tokenized.ids):,}"
+                elif rows < unit.rows:
+                    less = f"scored {unit.rows:,} tokens, not {rows:,}"
+            if has_top_tokens(self.selection.workspace, unit, condition.top_k + 1):
+                less = less or f"stored more than the top {condition.top_k} tokens"
+            if less:
+                raise TokenmartError(
+                    f"{self.spec.full_id}: condition {condition.name} of document {unit.doc_id} "
+                    f"{less}, and would be replaced; give the probe another name, or use --force "
+                    "to replace finished units",
+                    code="shorter-run",
+                    where=condition.name,
+                )
+
 
 def describe_interventions(spec: ModelSpec) -> list[dict[str, Any]]:
     """Plain values for the fingerprint and the models table."""
@@ -204,8 +248,7 @@ def plan_model(
     Units that failed after `since` are not tried again; without it every failed unit is.
 
     Raises:
-        TokenmartError: files are missing or can't be read, or finished units would be replaced by
-            others that read fewer tokens.
+        TokenmartError: files are missing or can't be read.
         StorageError: a published file is damaged.
     """
     problem, workspace = selection.problem, selection.workspace
@@ -269,18 +312,20 @@ def plan_model(
         left = {u.condition for u in states([task.document], longer) if is_missing(u)}
         return tuple(condition for condition in task.missing if condition.name in left)
 
-    missing = [unit for unit in units if is_missing(unit)]
     kept = [unit for unit in units if not is_missing(unit)]
-    if not selection.force:
-        refuse_less(selection, spec, missing)
-    by_document: dict[int, list[Condition]] = {}
-    for unit in missing:
-        by_document.setdefault(unit.doc_id, []).append(conditions[unit.condition])
+    by_document: dict[int, list[Unit]] = {}
+    for unit in filter(is_missing, units):
+        by_document.setdefault(unit.doc_id, []).append(unit)
     tasks = [
         Task(
             by_id[doc_id],
             {name: _fingerprint(facts, by_id[doc_id], c) for name, c in conditions.items()},
-            tuple(todo),
+            tuple(conditions[unit.condition] for unit in todo),
+            {
+                unit.condition: unit.record
+                for unit in todo
+                if unit.record and unit.record.status == "done" and unit.why != OTHER_TEXT
+            },
         )
         for doc_id, todo in sorted(by_document.items())
     ]

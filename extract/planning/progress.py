@@ -4,43 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-from typing import TYPE_CHECKING
 
-from extract.planning.memory import model_size
+from extract.planning.cost import model_size, planned_lengths
+from extract.planning.plan import PlannedDocument
 from extract.planning.selection import Selection, planned_units
 from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelSpec
 from warehouse.sources.documents import text_size
-
-if TYPE_CHECKING:
-    from extract.planning.plan import PlannedDocument
-
-
-def count_finished(selection: Selection, documents: Sequence[PlannedDocument]) -> int:
-    """Selected units in the ledger that are done or failed."""
-    texts = {document.doc_id: document.sha256 for document in documents}
-    return sum(
-        unit.state in ("done", "failed")
-        for spec in selection.models
-        for unit in planned_units(selection, spec, texts)
-    )
-
-
-def finished_work(
-    selection: Selection, documents: Sequence[PlannedDocument], work: PlannedWork
-) -> tuple[int, float]:
-    """Selected units that the ledger has as done, and their part of the planned work."""
-    texts = {document.doc_id: document.sha256 for document in documents}
-    units, finished = 0, 0.0
-    for spec in selection.models:
-        states = planned_units(selection, spec, texts)
-        done = {(unit.doc_id, unit.condition) for unit in states if unit.state == "done"}
-        units += len(done)
-        for document in documents:
-            left = [c for c in selection.conditions if (document.doc_id, c.name) not in done]
-            whole = work.of(spec, document, selection.conditions)
-            finished += whole - work.of(spec, document, left)
-    return units, finished
 
 
 class PlannedWork:
@@ -58,15 +28,14 @@ class PlannedWork:
         weights = {name: float(size.parameters) for name, size in sizes.items() if size}
         usual = median(weights.values()) if weights else 1.0
         self._weights = {name: weights.get(name, usual) for name in sizes}
-        self._most = {spec.full_id: selection.most_tokens(spec) for spec in selection.models}
 
     def of(
         self, spec: ModelSpec, document: PlannedDocument, conditions: Sequence[Condition]
     ) -> float:
         """Work of some conditions of one document."""
-        limits = self.selection.max_tokens, self._most[spec.full_id]
+        limit = self.selection.max_tokens
         whole = text_size(document.text).tokens
-        tokens = min([whole, *(n for n in limits if n is not None)])
+        (tokens,) = planned_lengths(self.selection, spec, [min(whole, limit or whole)])
         return self._weights[spec.full_id] * max(1, tokens) * len(conditions)
 
     def of_model(self, spec: ModelSpec, documents: Sequence[PlannedDocument]) -> float:
@@ -76,3 +45,30 @@ class PlannedWork:
     def total(self, documents: Sequence[PlannedDocument]) -> float:
         """Work of the whole selection."""
         return sum(self.of_model(spec, documents) for spec in self.selection.models)
+
+
+def count_finished(selection: Selection, documents: Sequence[PlannedDocument]) -> int:
+    """Selected units in the ledger that are done or failed."""
+    texts = {document.doc_id: document.sha256 for document in documents}
+    return sum(
+        unit.state in ("done", "failed")
+        for spec in selection.models
+        for unit in planned_units(selection, spec, texts)
+    )
+
+
+def finished_work(
+    selection: Selection, documents: Sequence[PlannedDocument], work: PlannedWork
+) -> tuple[int, float]:
+    """Selected units that the ledger has as done, and their part of the planned work."""
+    by_id = {document.doc_id: document for document in documents}
+    texts = {doc_id: document.sha256 for doc_id, document in by_id.items()}
+    done = [
+        (spec, by_id[unit.doc_id])
+        for spec in selection.models
+        for unit in planned_units(selection, spec, texts)
+        if unit.state == "done"
+    ]
+    # all conditions count alike
+    finished = sum(work.of(spec, document, selection.conditions[:1]) for spec, document in done)
+    return len(done), finished

@@ -10,9 +10,13 @@ from warehouse.paths import Workspace
 from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import Problem
+from warehouse.problem.tables import documents_path
 from warehouse.problem.unit_states import NeededUnits, Unit, parameters_of, unit_states
+from warehouse.sources.documents import BYTES_PER_TOKEN, TextSize, text_size
 from warehouse.store.ledger import UnitRecord, whole_tokens
+from warehouse.store.parquet_files import read_table
 from warehouse.store.token_files import has_top_tokens
+from warehouse.terminal import counted
 
 
 @dataclass(frozen=True)
@@ -152,3 +156,40 @@ def lacks_top_tokens(selection: Selection, unit: UnitRecord) -> str:
     if top_k and unit.rows and not has_top_tokens(selection.workspace, unit, top_k):
         return f"no top-{top_k} tokens"
     return ""
+
+
+def document_lengths(selection: Selection) -> tuple[list[int], list[str], str]:
+    """Tokens per document (estimated from UTF-8 bytes), their names, and where this comes from.
+
+    Texts that are not here have no names.
+    """
+    problem, limit = selection.problem, selection.max_tokens
+    documents = problem.documents
+    folders = problem.folders(selection.workspace)
+    texts = documents.placed(folders)
+    path = documents_path(problem, selection.workspace)
+    sizes: list[TextSize] | None = None
+    names: list[str] = []
+    if texts is not None:
+        names = [each.name for each in texts]
+        sizes = [text_size(each.text).cut(documents.max_characters) for each in texts]
+    elif path.is_file():
+        rows = read_table(path, ["name", "characters", "bytes"]).to_pylist()
+        names = [row["name"] for row in rows]
+        sizes = [TextSize(row["characters"], row["bytes"]) for row in rows]
+    if sizes is None:
+        count = documents.count or 1
+        lengths = [documents.expected_tokens] * min(count, selection.documents or count)
+        origin = (
+            f"{'an unknown number of' if documents.count is None else len(lengths)} documents, "
+            f"counted as {len(lengths)} of {documents.expected_tokens:,} tokens, since they are "
+            f"not here yet: {documents.required_file(folders).remedy}"
+        )
+    else:
+        sizes = sizes[: selection.documents]
+        lengths = [size.tokens for size in sizes]
+        origin = (
+            f"{counted(len(lengths), 'document')} of {sum(size.characters for size in sizes):,} "
+            f"characters, counted as {BYTES_PER_TOKEN} bytes of UTF-8 a token"
+        )
+    return [min(n, limit) if limit else n for n in lengths], names[: len(lengths)], origin

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow.parquet as pq
 
 from extract.failures import Failure, summary
-from extract.planning.cost import document_lengths, planned_memory
-from extract.planning.selection import Selection
+from extract.planning.cost import planned_memory
+from extract.planning.selection import Selection, document_lengths
 from warehouse.probes.planned import too_short
 from warehouse.probes.request import Condition
 from warehouse.problem.required_files import notices, scored_models
@@ -40,7 +40,7 @@ def status_rows(selection: Selection) -> list[dict[str, Any]]:
     """
     problem, workspace = selection.problem, selection.workspace
     path = documents_path(problem, workspace)
-    lengths, _ = document_lengths(selection)
+    lengths, _, _ = document_lengths(selection)
     expected = pq.read_metadata(path).num_rows if path.is_file() else problem.documents.count
     if expected is None and problem.documents.required_file(problem.folders(workspace)).present:
         expected = len(lengths)
@@ -98,31 +98,38 @@ def next_steps(selection: Selection) -> list[str]:
     return [*steps, "  tokenmart dbt build   # computes the metrics"]
 
 
+def by_note(notes: Iterable[tuple[str, str]]) -> list[str]:
+    """One line for each note, with the models that it is about: pairs of a model and a note."""
+    models: dict[str, list[str]] = {}
+    for model, note in notes:
+        models.setdefault(note, []).append(model)
+    return [f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in models.items()]
+
+
 def fallbacks(rows: Rows) -> list[str]:
-    """Fallbacks that cost speed or precision, one line per model."""
+    """Fallbacks that cost speed or precision."""
     slow = {"attention": ("eager", "sdpa/math"), "prefixes": ("separate",)}
-    found = [
-        f"{row['model']}: {name} {used}"
+    return by_note(
+        (row["model"], f"{name} {used}")
         for row in rows
         for name, beginnings in slow.items()
         for used in row[name]
         if used.startswith(beginnings)
-    ]
-    return list(dict.fromkeys(found))
+    )
 
 
 def cut_lines(rows: Rows) -> list[str]:
-    """Documents of which models read a part, one line for models with the same cuts."""
-    found: dict[str, list[str]] = {}
-    for name, mine in _by_model(rows).items():
-        most = max(mine, key=lambda row: row["cut"])
-        if most["cut"]:
-            line = (
-                f"{most['cut']} of {counted(most['done'], 'document')} cut, "
-                f"{most['tokens_read']:,} of {most['tokens_whole']:,} tokens read"
-            )
-            found.setdefault(line, []).append(name)
-    return [f"{listed(names)}: {line}" for line, names in found.items()]
+    """Documents of which models read a part."""
+    most = {name: max(mine, key=lambda row: row["cut"]) for name, mine in _by_model(rows).items()}
+    return by_note(
+        (
+            name,
+            f"{row['cut']} of {counted(row['done'], 'document')} cut, {row['tokens_read']:,} of "
+            f"{row['tokens_whole']:,} tokens read",
+        )
+        for name, row in most.items()
+        if row["cut"]
+    )
 
 
 def unscored_lines(

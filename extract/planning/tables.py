@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from extract.devices import resolve_dtype
 from extract.planning.cost import (
     Cost,
+    Footprint,
     Work,
     assumed_speed,
-    document_lengths,
-    document_names,
+    available_memory,
     estimate,
+    model_size,
     planned_lengths,
     planned_memory,
     work_of,
 )
-from extract.planning.memory import Footprint, available_memory, model_size
-from extract.planning.selection import Selection, planned_units
-from extract.planning.status import UNKNOWN, unscored_lines
+from extract.planning.selection import Selection, document_lengths, planned_units
+from extract.planning.status import UNKNOWN, by_note, unscored_lines
 from warehouse.probes.planned import too_short
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.required_files import downloads_text, notices, required_files
 from warehouse.problem.tables import documents_changed
 from warehouse.problem.unit_states import stored_documents
-from warehouse.terminal import Column, counted, listed
+from warehouse.terminal import Column, counted
 
 CHANGED = (
     "The texts have changed since the last extraction: `tokenmart extract` reads them again and "
@@ -86,7 +86,7 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
     `device_here` says whether the selection's device is one of this machine.
     """
     problem, workspace, device = selection.problem, selection.workspace, selection.device
-    lengths, origin = document_lengths(selection)
+    lengths, names, origin = document_lengths(selection)
     stored = stored_documents(problem, workspace) or dict.fromkeys(range(len(lengths)), "")
     documents = {doc_id: sha256 for doc_id, sha256 in stored.items() if doc_id < len(lengths)}
     required = required_files(problem, workspace, selection.models)
@@ -117,16 +117,19 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
                 to_place=file.remedy if file and file.source == "local" else "",
             )
         )
+    scoring = [each for each in selection.conditions if each.name not in unscored]
+    available = available_memory(device) if device_here else None
     notes = (
         f"device {device}{'' if device_here else ' (not here)'}; {origin}. Times are estimates at "
         f"an assumed {' or '.join(sorted(speeds))}.",
         *([CHANGED] if documents_changed(problem, workspace) else []),
         *(f"By this estimate {line}." for line in unscored_lines(unscored, selection.conditions)),
-        *_too_short(selection, lengths, unscored),
-        *_too_long(lengths, selection),
-        *(f"Not here: {m.spec.full_id}: {m.to_place}." for m in models if m.to_place),
-        *_unknown_sizes(models),
-        *(_too_large(models, device) if device_here else []),
+        *(f"{line}." for line in too_short(zip(names, lengths, strict=False), scoring)),
+        *by_note(
+            (model.spec.full_id, note)
+            for model in models
+            for note in _notes(model, selection, lengths, available)
+        ),
         *([f"To download: {text}."] if (text := downloads_text(required)) else []),
         *(f"{subject}: {notice}" for subject, notice in notices(problem, selection.models).items()),
     )
@@ -137,77 +140,46 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
     return Plan(title, tuple(models), notes)
 
 
-def _too_short(
-    selection: Selection, lengths: Sequence[int], unscored: Mapping[str, Sequence[str]]
-) -> list[str]:
-    """Documents that are too short for conditions that score something of others."""
-    conditions = [each for each in selection.conditions if each.name not in unscored]
-    names = document_names(selection)
-    return [f"{line}." for line in too_short(zip(names, lengths, strict=False), conditions)]
+def _notes(
+    model: PlannedModel, selection: Selection, lengths: Sequence[int], available: int | None
+) -> Iterator[str]:
+    """What a plan remarks on one model.
 
-
-def _too_long(lengths: Sequence[int], selection: Selection) -> list[str]:
-    """Notes on documents of `lengths` tokens (estimated) that exceed a model's context."""
-    problem, rules = selection.problem, selection.problem.documents
-    folders = problem.folders(selection.workspace)
+    Args:
+        model: planned.
+        selection: what is planned.
+        lengths: tokens of the documents (estimated).
+        available: bytes that a model may take on the device, None where the device isn't here.
+    """
+    rules = selection.problem.documents
+    context = model.spec.context_limit(selection.problem.folders(selection.workspace))
     truncates = rules.too_long == "truncate"
-    found: dict[str, list[str]] = {}
-    for spec in selection.models:
-        context = spec.context_limit(folders)
-        most = selection.most_tokens(spec) if truncates else context
-        if context is None or most is None:
-            continue
-        longer = sum(n > most + (rules.margin if rules.too_long == "run" else 0) for n in lengths)
-        if longer:
-            line = f"{longer} of {counted(len(lengths), 'document')}"
-            if truncates:
-                line += f" will be cut to {most:,} tokens (context {context:,})."
-            else:
-                line += (
-                    f" may be too long for a context of {context:,} tokens and will then fail for "
-                    "these models alone: set documents.too_long: truncate, or "
-                    "documents.max_tokens, in the problem file."
-                )
-            found.setdefault(line, []).append(spec.full_id)
-    return [f"{listed(names)}: {line}" for line, names in found.items()]
-
-
-def _unknown_sizes(models: Sequence[PlannedModel]) -> list[str]:
-    names = [m.spec.full_id for m in models if m.memory is None and not m.to_place]
-    return names and [
-        f"Size unknown until its files are here: {', '.join(names)}. Give `parameters`, or "
-        "`shape`, in the problem file to have it planned."
-    ]
-
-
-def _too_large(models: Sequence[PlannedModel], device: str) -> list[str]:
-    """Models, and caches of shared prefixes, for which the device has not the memory."""
-    available = available_memory(device)
-    sized = [(m.spec.full_id, m.memory) for m in models if m.memory]
-    large = [
-        f"{name} ({memory.least(device) / 2**30:.1f} GiB at least)"
-        for name, memory in sized
-        if memory.least(device) > available
-    ]
+    most = selection.most_tokens(model.spec) if truncates else context
+    if context is not None and most is not None:
+        margin = rules.margin if rules.too_long == "run" else 0
+        longer = sum(n > most + margin for n in lengths)
+        some = f"{longer} of {counted(len(lengths), 'document')}"
+        if longer and truncates:
+            yield f"{some} will be cut to {most:,} tokens (context {context:,})."
+        elif longer:
+            yield (
+                f"{some} may be too long for a context of {context:,} tokens and will then fail "
+                "for these models alone: set documents.too_long: truncate, or "
+                "documents.max_tokens, in the problem file."
+            )
+    memory = model.memory
+    if model.to_place:
+        yield f"not here: {model.to_place}."
+    elif memory is None:
+        yield "size unknown until its files are here, or `parameters` or `shape` are given."
+    if memory is None or available is None:
+        return
+    device, free = selection.device, f"{available / 2**30:.1f} GiB free"
+    if memory.least(device) > available:
+        yield f"too large for {device}, with {free}."
     # over several GPUs each stores the cache of its own layers
-    uncached = [
-        name
-        for name, memory in sized
-        if device.startswith("cuda")
-        and memory.least(device) <= available < memory.weights + memory.cache
-    ]
-    free = f"for {device}, where {available / 2**30:.1f} GiB are free"
-    return [
-        *([f"Too large {free}: {', '.join(large)}."] if large else []),
-        *(
-            [
-                f"Without probes that continue a document, whose KV cache is too large {free}: "
-                f"{', '.join(uncached)}."
-            ]
-            if uncached
-            else []
-        ),
-    ]
+    elif device.startswith("cuda") and memory.weights + memory.cache > available:
+        yield f"KV cache too large for {device}, with {free}: no probes that continue a document."
 
 
 def plan_columns(plan: Plan) -> list[Column]:

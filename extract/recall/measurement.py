@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from extract.backends.backend import Loading, find_backend
 from extract.failures import Failure, Outcome, why_failed
+from extract.planning.cost import available_memory, memory_of, refuse_too_large
 from extract.planning.plan import ModelPlan, describe_corrections, plan_model
 from extract.planning.selection import Selection
 from extract.recall.contexts import RECALL_VERSION, make_contexts, words_sha256
@@ -90,13 +91,15 @@ def measure_recall(target: RecallTarget, selection: Selection, progress: Progres
     """
     texts = target.filler.texts(ProblemFolders(selection.workspace))
     outcome = Outcome()
+    # asked before a model is loaded
+    available = available_memory(selection.device)
     for spec in selection.models:
 
         def job(spec: ModelSpec = spec) -> None:
             progress(f"{spec.full_id}: recall", 0)
             plan = plan_model(selection, spec, [])
             with outcome.messages.about(spec.full_id):
-                outcome.units += _measure(target, plan, texts, progress)
+                outcome.units += _measure(target, plan, texts, available, progress)
 
         if reason := why_failed(spec.full_id, job):
             outcome.failures.append(Failure(spec.full_id, reason))
@@ -105,9 +108,18 @@ def measure_recall(target: RecallTarget, selection: Selection, progress: Progres
 
 
 def _measure(
-    target: RecallTarget, plan: ModelPlan, texts: Sequence[tuple[str, str]], progress: Progress
+    target: RecallTarget,
+    plan: ModelPlan,
+    texts: Sequence[tuple[str, str]],
+    available: int,
+    progress: Progress,
 ) -> bool:
-    """Measure what is missing of one model; returns whether anything was."""
+    """Measure what is missing of one model; returns whether anything was.
+
+    Raises:
+        TokenmartError: the target's lengths exceed the model's context, the model needs more than
+            the `available` bytes, or fewer answers would replace those that are stored.
+    """
     spec, selection = plan.spec, plan.selection
     path = items_path(selection.problem, spec.model_id, selection.workspace)
     marks = dict(pq.read_schema(path).metadata or {}) if path.is_file() else {}
@@ -123,6 +135,10 @@ def _measure(
             f"{spec.full_id}: target length {longest} is beyond its context of {limit} tokens; "
             "shorten target.lengths or set the model's `context`"
         )
+    folder = plan.checkpoint.folder
+    needed = memory_of(selection, spec, longest, shares_prefix=True, folder=folder)
+    if needed is not None:
+        refuse_too_large(spec, needed, selection.device, available)
     contexts = make_contexts(target, texts)
     answered = pq.read_metadata(path).num_rows if marks and not done else 0
     asked = describe_items(target, contexts).num_rows
@@ -139,7 +155,15 @@ def _measure(
         progress(f"{spec.full_id}: recall, context {number + 1}", 0)
         if scorer is None:
             sample = encoded[0].request.prefix if encoded else None
-            loading = Loading(spec, plan.checkpoint, selection.device, plan.dtype, sample=sample)
+            loading = Loading(
+                spec,
+                plan.checkpoint,
+                selection.device,
+                plan.dtype,
+                working=needed.activations + needed.logits if needed else 0,
+                cache_share=needed.cache / needed.weights if needed else 0.0,
+                sample=sample,
+            )
             scorer = find_backend(selection.backend).load(loading)
             scorer.check()
         added = score_items(scorer, encoded, target)

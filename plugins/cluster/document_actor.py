@@ -11,7 +11,7 @@ from extract.background import Prefetch
 from extract.devices import free_unused
 from extract.extraction import Extraction
 from extract.failures import Failure, explain
-from extract.planning.memory import Footprint
+from extract.planning.cost import Footprint
 from extract.planning.plan import ModelPlan, PlannedDocument
 from extract.planning.selection import Selection
 from extract.tokenization import TokenizedDocument

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 from tiny_requests import RETRIEVAL, load
 
-from extract.devices import card_of
 from extract.extraction import scoring_groups
-from extract.planning.cost import GPU_FLOPS, Cost, assumed_speed, estimate, work_of
-from extract.planning.memory import ModelSize
+from extract.planning.cost import GPU_FLOPS, Cost, ModelSize, assumed_speed, estimate, work_of
 from extract.planning.tables import Plan, PlannedModel
 from extract.scoring.engine import Engine
 from warehouse.probes.context import FullProbe, WindowProbe
@@ -63,31 +61,26 @@ def test_pairs_and_flops_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "card", "rate"),
+    ("name", "rate"),
     [
-        ("NVIDIA H100 80GB HBM3", "H100 SXM 80 GB", 494.5e12),
-        ("NVIDIA H100 PCIe", "H100 PCIe 80 GB", 378e12),
-        ("NVIDIA H100 NVL", "H100 NVL 94 GB", 417.5e12),
-        ("NVIDIA A100-SXM4-40GB", "A100 40 GB", 156e12),
-        ("NVIDIA A100-SXM4-80GB", "A100 80 GB", 156e12),
-        ("NVIDIA A10", "A10 24 GB", 62.5e12),
-        ("NVIDIA L40S", "L40S 48 GB", 181e12),
-        ("NVIDIA L4", "L4 24 GB", 60.5e12),
-        ("NVIDIA GeForce RTX 4090", "RTX 4090 24 GB", 82.5e12),
-        ("Tesla V100-SXM2-32GB", "V100 32 GB", 56e12),
-        ("Tesla T4", "T4 16 GB", 32.5e12),
-        ("NVIDIA GeForce GTX 1080", None, 0),
+        ("NVIDIA H100 80GB HBM3", 494.5e12),
+        ("NVIDIA H100 PCIe", 378e12),
+        ("NVIDIA H100 NVL", 417.5e12),
+        ("NVIDIA A100-SXM4-40GB", 156e12),
+        ("NVIDIA A10", 62.5e12),
+        ("NVIDIA L40S", 181e12),
+        ("NVIDIA L4", 60.5e12),
+        ("NVIDIA GeForce RTX 4090", 82.5e12),
+        ("Tesla V100-SXM2-32GB", 56e12),
+        ("Tesla T4", 32.5e12),
+        ("NVIDIA GeForce GTX 1080", GPU_FLOPS),
     ],
 )
-def test_a_card_is_known_by_the_name_that_its_driver_gives(
-    name: str, card: str | None, rate: float, monkeypatch: pytest.MonkeyPatch
+def test_a_gpu_is_known_by_the_name_that_its_driver_gives(
+    name: str, rate: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = card_of(name)
-    assert (found and found.name) == card
     monkeypatch.setattr("extract.planning.cost.device_name", lambda device: name)
-    speed, words = assumed_speed("cuda", "bfloat16")
-    assert speed == (rate or GPU_FLOPS)
-    assert words.startswith(card or "a GPU of the A100 class")
+    assert assumed_speed("cuda", "bfloat16")[0] == rate
 
 
 def test_the_plan_s_hours_are_divided_by_the_gpus_that_work_side_by_side() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,8 @@ from tiny_models import PROBES, make_checkpoint, make_text
 from tiny_runs import everything, ok, run
 
 from extract.cli import status
-from extract.extraction import refuse_fewer_rows
 from extract.planning import selection as selection_module
-from extract.planning.plan import documents_of, plan_model
+from extract.planning.plan import PlannedDocument, documents_of, plan_model
 from extract.planning.progress import count_finished
 from extract.planning.selection import Selection, select
 from extract.planning.tables import CHANGED, make_plan
@@ -64,6 +63,13 @@ def done(workspace: Workspace, path: Path, **options: Any) -> int:
     if options.get("dtype") != "bfloat16" and model.done:
         assert plan_model(selection, model.spec, documents).done == model.done
     return model.done
+
+
+def refuse_less(selection: Selection, documents: Sequence[PlannedDocument]) -> None:
+    """What a run checks of each document before it scores it."""
+    plan = plan_model(selection, selection.models[0], documents)
+    for task in plan.tasks:
+        plan.refuse_less(task, plan.tokenize(task.document))
 
 
 def units_of(workspace: Workspace) -> dict[int, UnitRecord]:
@@ -201,8 +207,8 @@ def test_other_settings_on_fewer_tokens_are_refused(
     edit(path, documents={**yaml.safe_load(path.read_text())["documents"], **in_file})
     selection = selected(workspace, path, **options)
     documents = documents_of(ensure_documents(selection.problem, workspace), None)
-    with refuses("shorter-run", "tiny/one"):
-        plan_model(selection, selection.models[0], documents)
+    with refuses("shorter-run", "full"):
+        refuse_less(selection, documents)
     arguments = [
         word
         for key, value in options.items()
@@ -288,8 +294,7 @@ def test_smaller_limits_in_the_problem_file_leave_finished_units(
     with refuses("shorter-run", where):
         documents = documents_of(ensure_documents(problem, workspace), None)
         selection = select(problem, workspace, device="cpu", dtype="auto")
-        plan = plan_model(selection, problem.models[0], documents)
-        refuse_fewer_rows(plan, {each.doc_id: plan.tokenize(each) for each in documents})
+        refuse_less(selection, documents)
     assert run(path).exit_code != 0
     assert (units_of(workspace), rows_of(workspace)) == (before, rows)
     ok(run(path, "--force"))
@@ -307,8 +312,7 @@ def test_top_k_tokens_are_not_dropped_by_a_run_without(
     problem = load_problem("tiny", workspace)
     documents = documents_of(ensure_documents(problem, workspace), None)
     selection = select(problem, workspace, device="cpu", dtype="bfloat16")
-    with refuses("shorter-run", "tiny/one"):
-        plan_model(selection, problem.models[0], documents)
-    assert plan_model(replace(selection, force=True), problem.models[0], documents).tasks
-    more = select(problem, workspace, device="cpu", dtype="bfloat16", top_k=3)
-    assert plan_model(more, problem.models[0], documents).tasks
+    with refuses("shorter-run", "full"):
+        refuse_less(selection, documents)
+    refuse_less(replace(selection, force=True), documents)
+    refuse_less(select(problem, workspace, device="cpu", dtype="bfloat16", top_k=3), documents)

@@ -14,7 +14,7 @@ import yaml
 from click.testing import CliRunner
 
 from extract.cli import extract, status
-from extract.planning.memory import ModelSize, model_size
+from extract.planning.cost import ModelSize, model_size
 from extract.planning.selection import select
 from extract.planning.tables import make_plan
 from warehouse.paths import Workspace
@@ -152,6 +152,6 @@ def test_a_plan_of_an_unknown_size(
     assert plan.unknown == ["tiny/one"]
     assert known.cost.seconds and known.memory and known.assumed
     shown = CliRunner().invoke(extract, ["--problem", str(path), "--dry-run", "--device", "cpu"])
-    (line,) = [line for line in shown.output.splitlines() if line.startswith("tiny/one")]
+    (line,) = [line for line in shown.output.splitlines() if line.startswith("tiny/one ")]
     assert line.count("unknown") == 3 and "~" not in line
     assert "unknown" in CliRunner().invoke(status, ["--problem", str(path)]).output

@@ -8,12 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fake_gpu import Meter, fake_gpu
+from fake_gpu import A100_40, H100, RTX_4080, RTX_4090, Card, Meter, fake_gpu
 from true_size_models import LONGEST, build, calls, locked_problem
 
-from extract.devices import CARDS, Card
 from extract.failures import DoesNotFitError
-from extract.planning.memory import Footprint, ModelSize, footprint
+from extract.planning.cost import Footprint, ModelSize, footprint
 from extract.scoring.budgets import SUFFIX_TOKENS
 from extract.scoring.engine import Engine
 from extract.workers import share_gpus
@@ -23,10 +22,6 @@ pytestmark = pytest.mark.slow
 SMALL, GROUPED = "Qwen/Qwen2.5-0.5B-Instruct", "01-ai/Yi-6B-200K"
 WIDE = "Leooyii/PI_32k_Slimpajama_1B"
 ALL = ("full", "retrieval_with", "window_4096")
-H100, A100_40, RTX_24, T4_16 = (
-    next(card for card in CARDS if card.name == name)
-    for name in ("H100 SXM 80 GB", "A100 40 GB", "RTX 4090 24 GB", "RTX 4080 16 GB")
-)
 
 
 def scored(
@@ -84,9 +79,9 @@ def test_the_plan_foresees_the_peak(name: str, tmp_path: Path) -> None:
     ("name", "card", "conditions", "tokens"),
     [
         (WIDE, A100_40, ALL, LONGEST),
-        (WIDE, RTX_24, ("full", "window_4096"), LONGEST),
-        (GROUPED, T4_16, ("full", "window_4096"), LONGEST),
-        (SMALL, T4_16, ALL, LONGEST),
+        (WIDE, RTX_4090, ("full", "window_4096"), LONGEST),
+        (GROUPED, RTX_4080, ("full", "window_4096"), LONGEST),
+        (SMALL, RTX_4080, ALL, LONGEST),
     ],
 )
 def test_what_the_plan_lets_through_is_done_at_the_first_attempt(
@@ -99,7 +94,7 @@ def test_what_the_plan_lets_through_is_done_at_the_first_attempt(
 def test_a_cache_that_can_not_fit_is_refused_before_anything_runs(tmp_path: Path) -> None:
     """Llama-2-7B at 32k on 24 GB: 12.6 GiB of weights, 16.5 of cache; the text alone fits."""
     spec = locked_problem().model(WIDE)
-    with fake_gpu(RTX_24) as meter:
+    with fake_gpu(RTX_4090) as meter:
         engine = Engine(build(spec, tmp_path))
         meter.reset()
         (requests,) = calls(spec, ("full", "retrieval_with")).values()
@@ -111,5 +106,5 @@ def test_a_cache_that_can_not_fit_is_refused_before_anything_runs(tmp_path: Path
 def test_of_two_unequal_cards_both_take_what_fits_on_the_smaller() -> None:
     names = [SMALL, GROUPED, WIDE]
     needed: dict[str, int | None] = {name: planned(name).reserved for name in names}
-    found = share_gpus([RTX_24.memory, H100.memory], needed)
+    found = share_gpus([RTX_4090.memory, H100.memory], needed)
     assert found.models == (SMALL, GROUPED) and found.spread == (WIDE,)

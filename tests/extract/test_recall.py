@@ -372,6 +372,19 @@ def test_a_stopped_run_resumes_after_its_last_context(
     assert pq.read_table(path, partitioning=None).num_rows < pieces.num_rows
 
 
+def test_a_model_too_large_for_the_target_s_lengths_is_refused_before_it_is_loaded(
+    tiny_problem: Callable[..., Path], workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = load_problem(str(tiny_problem()), workspace)
+    monkeypatch.setattr(PinnedArchive, "texts", lambda *_: LONG)
+    monkeypatch.setattr(run_module, "available_memory", lambda device: 2**20)
+    monkeypatch.setattr(run_module, "find_backend", lambda name: pytest.fail("loaded"))
+    chosen = select(problem, workspace, models=["tiny/one"], device="cpu", dtype="float32")
+    (failure,) = measure_recall(TARGET, chosen, no_progress).failures
+    assert failure.model == "tiny/one" and "GiB" in failure.reason
+    assert not items_path(problem, chosen.models[0].model_id, workspace).exists()
+
+
 @pytest.mark.parametrize(
     ("change", "where"),
     [

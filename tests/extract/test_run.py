@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from tiny_runs import CONDITIONS, everything, ok, one_line_error, run
 from extract.cli import recall
 from extract.scoring.engine import Engine
 from warehouse.paths import Workspace
-from warehouse.store.ledger import content_sha256, read_units
+from warehouse.store import token_files
+from warehouse.store.ledger import UnitRecord, content_sha256, read_units
 from warehouse.store.schema import TOKENS
 from warehouse.store.token_files import published_path
 
@@ -184,3 +186,25 @@ def test_a_problem_without_a_target_is_extracted(
     assert not workspace.tokens.exists() and not workspace.pending.exists()
     assert "extracted 2 units" in ok(run(path))
     one_line_error(CliRunner().invoke(recall, ["--problem", str(path)]), 1)
+
+
+def test_the_records_of_a_document_are_read_as_often_in_a_corpus_of_any_size(
+    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may have finished it since the plan: only its own files are read."""
+    read: list[Path] = []
+
+    def reads(path: Path) -> list[UnitRecord]:
+        read.append(path)
+        return read_units(path)
+
+    monkeypatch.setattr(token_files, "read_units", reads)
+    counts = []
+    for texts in (2, 6):
+        shutil.rmtree(workspace.pending, ignore_errors=True)
+        shutil.rmtree(workspace.tokens, ignore_errors=True)
+        read.clear()
+        path = tiny_problem(texts=texts)
+        ok(run(path, "--model", "tiny/one", "--probe", "full"))
+        counts.append(len([each for each in read if each.name.startswith("doc-")]) / texts)
+    assert counts[0] == counts[1]

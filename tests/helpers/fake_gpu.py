@@ -25,9 +25,25 @@ from torch._subclasses import FakeTensorMode
 from torch.nn.attention import SDPBackend
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from extract.devices import Card
-
 MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Card:
+    """A GPU by its data sheet: the driver's name, bytes of memory, CUDA's compute capability."""
+
+    name: str
+    memory: int
+    capability: tuple[int, int]
+
+
+H100, A100_40, RTX_4090, RTX_4080 = CARDS = (
+    Card("NVIDIA H100 80GB HBM3", int(79.2 * 2**30), (9, 0)),
+    Card("NVIDIA A100-SXM4-40GB", int(39.4 * 2**30), (8, 0)),
+    Card("NVIDIA GeForce RTX 4090", int(23.6 * 2**30), (8, 9)),
+    Card("NVIDIA GeForce RTX 4080", int(15.7 * 2**30), (8, 9)),
+)
+
 CONTEXT = 600 * MIB
 """What CUDA and its libraries take for themselves."""
 aten = torch.ops.aten

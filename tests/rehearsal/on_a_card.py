@@ -15,10 +15,9 @@ from unittest.mock import patch
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "helpers")]
 
-from fake_gpu import fake_gpu  # noqa: E402
+from fake_gpu import CARDS, fake_gpu  # noqa: E402
 from true_size_models import build  # noqa: E402
 
-from extract.devices import CARDS  # noqa: E402
 from extract.scoring.engine import Engine  # noqa: E402
 from tokenmart import cli  # noqa: E402
 
@@ -45,7 +44,7 @@ def main(name: str, *words: str) -> None:
         with (
             patch.object(Engine, "check", check),
             patch("extract.models.loading.load_model", load_model),
-            patch("extract.planning.memory.text_config", lambda path: {}),
+            patch("extract.planning.cost.text_config", lambda path: {}),
         ):
             try:
                 cli(list(words), prog_name="tokenmart")

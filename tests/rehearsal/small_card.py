@@ -14,7 +14,7 @@ from tests.rehearsal.scratch import CHECKOUT, DOCUMENTS, PROBLEM, Done, Scratch,
 from tests.rehearsal.steps import Steps, require
 from warehouse.problem.models import ModelSpec
 
-CARD = "RTX 4090 24 GB"
+CARD = "NVIDIA GeForce RTX 4090"
 TOKENS = 32_768
 TOO_LARGE = "Qwen/Qwen2.5-14B-Instruct"
 """28 GB of weights."""
@@ -64,8 +64,8 @@ class SmallCard:
         done = self._on_the_card("--dry-run")
         require(done.code == 0, str(done))
         lines = done.output.splitlines()
-        large = next((line for line in lines if line.startswith("Too large for cuda")), "")
-        uncached = next((line for line in lines if line.startswith("Without probes")), "")
+        large = next((line for line in lines if ": too large for cuda" in line), "")
+        uncached = next((line for line in lines if ": KV cache too large" in line), "")
         for spec in self.scratch.problem.ranked_models:
             require((spec.full_id in large) == (spec.full_id == TOO_LARGE), f"{spec}: {large}")
             in_part = spec.full_id in uncached

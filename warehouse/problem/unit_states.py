@@ -52,6 +52,12 @@ class NeededUnits:
     documents: Mapping[int, str] | None
     why_recomputed: Callable[[UnitRecord], str] = _kept
 
+    @property
+    def only_document(self) -> int | None:
+        """The one document, where it is one."""
+        documents = self.documents or ()
+        return next(iter(documents)) if len(documents) == 1 else None
+
     def why_outdated(self, unit: UnitRecord) -> str:
         """Why a stored unit is none of these; empty for a current one."""
         if unit.model_id not in self.models:
@@ -89,7 +95,8 @@ def unit_states(workspace: Workspace, needed: NeededUnits) -> list[Unit]:
     found = []
     for model_id in needed.models:
         for condition in needed.conditions:
-            ledger = finished_units(workspace, needed.problem, model_id, condition)
+            keys = needed.problem, model_id, condition
+            ledger = finished_units(workspace, *keys, needed.only_document)
             for doc_id in ledger if needed.documents is None else needed.documents:
                 record = ledger.get(doc_id)
                 state: State = "missing"

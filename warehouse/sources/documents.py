@@ -133,8 +133,8 @@ class DocumentSource(FileModel, ABC):
     def required_file(self, folders: ProblemFolders) -> RequiredFile:
         """Files that must be on disk; nothing is read or fetched."""
 
-    def sizes(self, folders: ProblemFolders) -> list[TextSize] | None:
-        """Size of each document, where the texts are on this machine to be read; else None.
+    def placed(self, folders: ProblemFolders) -> list[Document] | None:
+        """The documents, where they are on this machine to be read; else None.
 
         For a plan: nothing is fetched, recorded or checked against a record.
 
@@ -219,11 +219,9 @@ class PlacedDocuments(DocumentSource):
         """The path as the problem file gives it, and the hash of what is there."""
         return {"path": str(self.path), "sha256": self.source_sha256(folders)}
 
-    def sizes(self, folders: ProblemFolders) -> list[TextSize] | None:
-        """Size of each document; None of what isn't on this machine."""
-        if not self.is_here(folders):
-            return None
-        return [text_size(document.text) for document in self.read(folders)]
+    def placed(self, folders: ProblemFolders) -> list[Document] | None:
+        """The documents; None of what isn't on this machine."""
+        return self.read(folders) if self.is_here(folders) else None
 
 
 class FolderDocuments(PlacedDocuments):

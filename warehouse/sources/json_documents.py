@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from warehouse.errors import LockedFileError
-from warehouse.sources.documents import Document, PlacedDocuments, TextSize, text_size
+from warehouse.sources.documents import Document, PlacedDocuments
 from warehouse.sources.download import ensure_locked_file
 from warehouse.sources.folders import ProblemFolders, RequiredFile
 from warehouse.sources.lock_file import check_sha256
@@ -47,12 +47,10 @@ class JsonDocuments(PlacedDocuments):
         source = "a locked file" if self.locked else "a file"
         return replace(super().required_file(folders), source=source, remedy=remedy)
 
-    def sizes(self, folders: ProblemFolders) -> list[TextSize] | None:
-        """Size of each document; nothing is fetched or recorded."""
+    def placed(self, folders: ProblemFolders) -> list[Document] | None:
+        """The documents; nothing is fetched or recorded."""
         file = folders.resolve(self.path)
-        if not self.is_here(folders):
-            return None
-        return [text_size(each.text) for each in parse_documents(_bytes(file), file)]
+        return parse_documents(_bytes(file), file) if self.is_here(folders) else None
 
     def source_sha256(self, folders: ProblemFolders) -> str:
         """sha256 of the file."""

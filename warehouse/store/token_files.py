@@ -16,6 +16,7 @@ import heapq
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 from operator import attrgetter, itemgetter
 from pathlib import Path
@@ -26,7 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from warehouse.errors import StorageError, first_line
-from warehouse.files import locked, storage_errors
+from warehouse.files import file_stamp, locked, storage_errors
 from warehouse.paths import Workspace
 from warehouse.store.ledger import (
     UnitRecord,
@@ -119,10 +120,11 @@ def write_unit(
     write_table(folder / name, rows.cast(with_units(TOKENS, [unit])), _PENDING_LEVEL)
 
 
-def pending_files(folder: Path) -> list[Path]:
-    """Files of finished units, oldest first: of two for one document the later counts."""
+def pending_files(folder: Path, doc_id: int | None = None) -> list[Path]:
+    """Files of finished units, or those of one document, oldest first: the later one counts."""
+    names = "doc-*.parquet" if doc_id is None else f"doc-{doc_id:06d}-*.parquet"
     ages: list[tuple[int, str, Path]] = []
-    for path in folder.glob("doc-*.parquet"):
+    for path in folder.glob(names):
         with suppress(FileNotFoundError):
             ages.append((path.stat().st_mtime_ns, path.name, path))
     return [path for _, _, path in sorted(ages)]
@@ -144,23 +146,38 @@ def set_aside(path: Path) -> Path:
 
 
 def finished_units(
-    workspace: Workspace, problem: str, model_id: str, condition: str
+    workspace: Workspace,
+    problem: str,
+    model_id: str,
+    condition: str,
+    doc_id: int | None = None,
 ) -> dict[int, UnitRecord]:
     """Ledger of one (problem, model, condition), by document; pending units replace published ones.
 
-    A pending file that can't be read was never a whole unit: it is set aside and recomputed.
+    A pending file that can't be read was never a whole unit: it is set aside and recomputed. With
+    `doc_id` the pending files of other documents are not read.
 
     Raises:
         StorageError: the published file is damaged.
     """
     pending: dict[int, UnitRecord] = {}
-    for path in pending_files(pending_folder(workspace, problem, model_id, condition)):
+    for path in pending_files(pending_folder(workspace, problem, model_id, condition), doc_id):
         try:
             pending.update({unit.doc_id: unit for unit in read_units(path)})
         except StorageError:
             set_aside(path)
-    published = read_units(published_path(workspace, problem, model_id, condition))
-    return {unit.doc_id: unit for unit in published} | pending
+    published = published_path(workspace, problem, model_id, condition)
+    try:
+        units = _published_units(published, file_stamp(published))
+    except FileNotFoundError:
+        units = ()
+    return {unit.doc_id: unit for unit in units} | pending
+
+
+@lru_cache(maxsize=32)
+def _published_units(path: Path, stamp: str) -> tuple[UnitRecord, ...]:
+    """Records of a published file, read once for all documents; `stamp` is the file's."""
+    return tuple(read_units(path))
 
 
 def publish(workspace: Workspace, problem: str, model_id: str, condition: str) -> int:

@@ -22,7 +22,6 @@ from warehouse.sources.documents import (
     FolderDocuments,
     TableDocuments,
     documents_table,
-    text_size,
 )
 from warehouse.sources.folders import ProblemFolders
 from warehouse.sources.json_documents import parse_documents
@@ -128,7 +127,7 @@ def test_texts_of_a_folder_are_sorted_and_kept_as_they_are(
     texts = {"a.MD": " one ", "b.txt": "two\r\n", "deep/c.txt": "é"}
     assert {each.name: each.text for each in source.read(folders)} == texts
     assert list(texts) == [each.name for each in source.read(folders)]
-    assert source.sizes(folders) == [text_size(text) for text in texts.values()]
+    assert [each.text for each in source.placed(folders) or []] == [*texts.values()]
 
 
 @pytest.mark.parametrize(
@@ -209,7 +208,7 @@ def test_every_table_gives_the_same_documents(
     folders = ProblemFolders(workspace, "mine")
     found = source.read(folders)
     assert found == [Document("a", "one, #1\n", "web"), Document("1", "  'two'  ", None)]
-    assert source.sizes(folders) == [text_size(each.text) for each in found]
+    assert source.placed(folders) == found
     before = source.source_sha256(folders)
     written(tmp_path, name, ROWS[:1])
     assert source.source_sha256(folders) != before
@@ -276,7 +275,7 @@ def test_an_address_is_no_path_of_this_machine(workspace: Workspace) -> None:
     )
     folders = ProblemFolders(workspace, "mine")
     assert source.path == "hf://datasets/org/name@v1/*.parquet"
-    assert source.required_file(folders).present and source.sizes(folders) is None
+    assert source.required_file(folders).present and source.placed(folders) is None
     local = TableDocuments.model_validate(
         {"kind": "table", "path": "t.csv"}, context={"folder": workspace.root}
     )

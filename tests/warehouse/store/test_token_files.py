@@ -155,7 +155,7 @@ def test_a_unit_published_while_the_ledger_is_read_is_still_seen(
     write_unit(workspace, make_unit(0, rows), rows)
     listed = store.pending_files
 
-    def then_published(folder: Path) -> list[Path]:
+    def then_published(folder: Path, doc_id: int | None = None) -> list[Path]:
         files = listed(folder)
         monkeypatch.setattr(store, "pending_files", listed)
         publish(workspace, *KEYS)
