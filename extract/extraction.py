@@ -23,14 +23,16 @@ from extract.failures import (
     raise_if_lost,
     why_failed,
 )
-from extract.planning.cost import Footprint, available_memory, checked_memory
+from extract.planning.cost import available_memory, checked_memory
 from extract.planning.plan import ModelPlan, PlannedDocument, plan_model
 from extract.planning.progress import PlannedWork
 from extract.planning.selection import Selection
+from extract.references import References
 from extract.tokenization import TokenizedDocument
 from extract.unit_rows import (
     Job,
     ScoredUnit,
+    divergence_rows,
     model_file,
     token_rows,
     top_token_rows,
@@ -39,12 +41,18 @@ from extract.unit_rows import (
 )
 from extract.work_claims import claim
 from warehouse.errors import TokenmartError
-from warehouse.probes.request import Condition, Request, with_bos
+from warehouse.probes.request import Condition, Ids, Request, with_bos
 from warehouse.problem.models import ModelSpec
 from warehouse.progress import Progress
 from warehouse.sources.documents import text_size
 from warehouse.store.schema import TOKENS
-from warehouse.store.token_files import finished_units, publish, write_top_tokens, write_unit
+from warehouse.store.token_files import (
+    finished_units,
+    publish,
+    write_side_rows,
+    write_top_tokens,
+    write_unit,
+)
 
 
 def scoring_groups(todo: Sequence[Condition]) -> list[list[Condition]]:
@@ -92,6 +100,7 @@ class Extraction:
         longest = max((text_size(each.text).tokens for each in documents), default=0)
         self.longest = min(longest, selection.max_tokens or longest)
         self.plans = Prefetch(self._plan, selection.models)
+        self.references = References(self.workspace.store, progress)
 
     def run(self) -> Outcome:
         """Compute what is missing, model by model; a model that fails does not stop the others.
@@ -101,8 +110,9 @@ class Extraction:
             DeviceLostError: the GPU failed.
         """
         try:
-            for spec in self.selection.models:
-                self._run_spec(spec)
+            with closing(self.references):
+                for spec in self.selection.models:
+                    self._run_spec(spec)
         except Exception:
             # not after an interrupt, which would wait for a download
             self.plans.close()
@@ -163,8 +173,8 @@ class Extraction:
             publish(self.workspace, self.problem.name, plan.spec.model_id, condition.name)
 
     def _run_model(self, plan: ModelPlan) -> None:
-        folder = plan.checkpoint.folder
-        needed = checked_memory(self.selection, plan.spec, self.longest, self.available, folder)
+        # before the model is loaded, so that both are never in memory together
+        self.references.compute(plan, self._load)
         scorer: Scorer | None = None
         texts = Prefetch(plan.tokenize, [task.document for task in plan.tasks])
         with Background() as storing, closing(texts):
@@ -180,17 +190,25 @@ class Extraction:
                 texts.start()
                 plan.refuse_less(task, tokenized)
                 if scorer is None:
-                    scorer = self._load(plan, tokenized, needed)
+                    scorer = self._load_and_record(plan, tokenized)
                     # not sooner: two models would be read from the disk at once
                     self.plans.start()
                 storing.check()
                 self._claim_and_score(Job(plan, task, tokenized, scorer), storing)
         if not plan.tasks:
-            self._load(plan, plan.tokenize(self.documents[0]), needed)
+            self._load_and_record(plan, plan.tokenize(self.documents[0]))
 
-    def _load(self, plan: ModelPlan, first: TokenizedDocument, needed: Footprint | None) -> Scorer:
+    def _load_and_record(self, plan: ModelPlan, first: TokenizedDocument) -> Scorer:
         self.progress(f"{plan.spec.full_id}: loading", 0)
-        scorer = find_backend(self.selection.backend).load(
+        scorer = self._load(plan, with_bos(first.ids, plan.tokenizer.bos))
+        scorer.check()
+        write_model(plan, scorer.parameters)
+        return scorer
+
+    def _load(self, plan: ModelPlan, sample: Ids) -> Scorer:
+        folder = plan.checkpoint.folder
+        needed = checked_memory(self.selection, plan.spec, self.longest, self.available, folder)
+        return find_backend(self.selection.backend).load(
             Loading(
                 spec=plan.spec,
                 checkpoint=plan.checkpoint,
@@ -199,14 +217,11 @@ class Extraction:
                 attention=self.selection.attention,
                 working=needed.activations + needed.logits if needed else 0,
                 cache_share=needed.cache / needed.weights if needed else 0.0,
-                sample=with_bos(first.ids, plan.tokenizer.bos),
+                sample=sample,
                 top_k=max((c.top_k for task in plan.tasks for c in task.missing), default=0),
                 fused=self.selection.fused,
             )
         )
-        scorer.check()
-        write_model(plan, scorer.parameters)
-        return scorer
 
     def _claim_and_score(self, job: Job, storing: Background) -> None:
         """Score one document if no other process has it; its claim is held until it is stored."""
@@ -273,7 +288,11 @@ class Extraction:
             reading = job.plan.reading(job.task.document, job.tokenized, together)
             built = [condition.build(reading) for condition in together]
             requests = [request for group in built for request in group]
-            results = list(job.scorer.score(requests))
+            if reference := together[0].reference:  # scored alone
+                results, waited = self.references.compare(job.scorer, reference, requests)
+                started -= waited
+            else:
+                results = list(job.scorer.score(requests))
             wants_choices = any(condition.top_k for condition in together)
             check_results(results, len(requests), wants_choices, self.selection.backend)
         except Exception as error:  # the next document is tried
@@ -310,6 +329,9 @@ class Extraction:
         top_k = scored.condition.top_k
         choices = top_token_rows(rows, scored.results, top_k) if top_k and rows.num_rows else None
         write_top_tokens(self.workspace, unit, choices, top_k)
+        if scored.condition.reference:
+            compared = divergence_rows(rows, scored.results) if rows.num_rows else None
+            write_side_rows(self.workspace.divergences, unit, compared)
         write_unit(self.workspace, unit, rows)
         self.outcome.units += not scored.reason
         self.outcome.tokens += scored.tokens

@@ -186,6 +186,30 @@ def _refuse_unknown_tokens(tokenizer: Any, folder: Path, spec: ModelSpec) -> Non
         )
 
 
+def refuse_other_vocabulary(
+    spec: ModelSpec, own: DocumentTokenizer, reference: str, other: DocumentTokenizer
+) -> None:
+    """Stop where predictions of two models are over different tokens, or their BOS differs.
+
+    Tokens that were added to a trained vocabulary may differ: chat markers, padding.
+
+    Raises:
+        TokenmartError: they are (code `other-vocabulary`).
+    """
+    core = [each.library.backend_tokenizer.get_vocab(with_added_tokens=False)
+            for each in (own, other)]  # fmt: skip
+    if core[0] == core[1] and own.bos == other.bos:
+        return
+    differing = sorted(core[0].items() ^ core[1].items(), key=lambda item: item[1])
+    what = f"{len(differing)} tokens differ" if differing else "their BOS policies differ"
+    raise TokenmartError(
+        f"{spec.full_id}: it can't be compared with {reference}, whose vocabulary is another "
+        f"({what}); leave the model or the probe out (choose with --model and --probe)",
+        code="other-vocabulary",
+        where=spec.full_id,
+    )
+
+
 def tokenizer_fingerprint(checkpoint: Checkpoint, spec: ModelSpec, workspace: Workspace) -> str:
     """sha256 of a checkpoint's tokenizer and BOS policy, without loading it a second time."""
     reader = f"as published, BOS of GGUF as stated|transformers={version('transformers')}"

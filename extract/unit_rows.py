@@ -22,7 +22,7 @@ from warehouse.probes.request import Condition, Request
 from warehouse.store.ledger import UnitRecord
 from warehouse.store.parquet_files import write_table
 from warehouse.store.provenance import code_revision
-from warehouse.store.schema import MODELS, TOKENS, TOP_TOKENS
+from warehouse.store.schema import DIVERGENCES, MODELS, TOKENS, TOP_TOKENS
 from warehouse.store.token_files import STEP_NATS
 
 
@@ -117,6 +117,21 @@ def top_token_rows(tokens: pa.Table, results: Sequence[Scored], top_k: int) -> p
     columns["choice_id"] = ids.ravel()
     columns["logprob"] = np.round(logprobs.ravel() / step) * step + np.float32(0)
     return pa.table(columns, schema=TOP_TOKENS)
+
+
+def divergence_rows(tokens: pa.Table, results: Sequence[Scored]) -> pa.Table:
+    """Divergences of a unit's tokens from a reference, in the schema of their table.
+
+    Args:
+        tokens: from `token_rows`.
+        results: the same; each with its `divergence`.
+    """
+    columns: dict[str, Any] = {
+        name: tokens[name].to_numpy() for name in ("doc_id", "segment", "position")
+    }
+    for name in ("kl_reference_model", "kl_model_reference", "same_top"):
+        columns[name] = _joined(getattr(result.divergence, name) for result in results)
+    return pa.table(columns, schema=DIVERGENCES)
 
 
 def _joined(parts: Iterable[Any]) -> NDArray[Any]:

@@ -59,6 +59,8 @@ class Workspace:
 
     top_tokens = StoreFolder()
     """Most probable tokens: `problem=…/model_id=…/condition=…/doc-….parquet`."""
+    divergences = StoreFolder()
+    """Divergences from a reference: `problem=…/model_id=…/condition=…/doc-….parquet`."""
     condition_pairs = StoreFolder()
     """Declared pairs of conditions: `problem=…/condition_pairs.parquet`."""
     lineup = StoreFolder()

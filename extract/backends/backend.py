@@ -46,11 +46,30 @@ class TokenScores:
 
 
 @dataclass(frozen=True)
+class Divergence:
+    """A model's predictions at n scored tokens beside a reference's, each of shape (n,).
+
+    Attributes:
+        kl_reference_model: KL(reference ‖ model), in nats.
+        kl_model_reference: KL(model ‖ reference), in nats.
+        same_top: whether both have the same top-1 token.
+    """
+
+    kl_reference_model: NDArray[np.float32]
+    kl_model_reference: NDArray[np.float32]
+    same_top: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
 class Scored:
-    """Statistics of one request, and the tokens that went through the model for it."""
+    """Statistics of one request, and the tokens that went through the model for it.
+
+    `divergence` is there where the model was compared with a reference.
+    """
 
     scores: TokenScores
     tokens_processed: int
+    divergence: Divergence | None = None
 
 
 ENGINE_VERSION = "3"

@@ -18,6 +18,7 @@ from extract.tokenization import (
     DocumentTokenizer,
     TokenizedDocument,
     load_tokenizer,
+    refuse_other_vocabulary,
     tokenizer_fingerprint,
 )
 from warehouse.errors import TokenmartError
@@ -81,6 +82,7 @@ class ModelPlan:
         failed: those that failed in this run, and why.
         longer: number of finished units that read more tokens than this run would, and are kept.
         recheck: conditions of a task that no process has finished or tried since.
+        references: plans, without tasks, of the models that it is compared with, by full id.
     """
 
     selection: Selection
@@ -94,6 +96,7 @@ class ModelPlan:
     failed: tuple[Failure, ...]
     longer: int
     recheck: Callable[[Task], tuple[Condition, ...]]
+    references: Mapping[str, ModelPlan]
 
     @cached_property
     def tokenizer(self) -> DocumentTokenizer:
@@ -248,7 +251,7 @@ def plan_model(
     Units that failed after `since` are not tried again; without it every failed unit is.
 
     Raises:
-        TokenmartError: files are missing or can't be read.
+        TokenmartError: files are missing or can't be read, or a reference has another vocabulary.
         StorageError: a published file is damaged.
     """
     problem, workspace = selection.problem, selection.workspace
@@ -274,17 +277,28 @@ def plan_model(
     }
     by_id = {document.doc_id: document for document in documents}
     conditions = {condition.name: condition for condition in selection.conditions}
+    bare = replace(selection, conditions=())
+    references = {
+        name: plan_model(bare, problem.model(name), ())
+        for name in {each.reference for each in selection.conditions if each.reference}
+    }
+    for name, reference in references.items():
+        if reference.tokenizer_sha256 != tokenizer_sha256:
+            own = load_tokenizer(checkpoint, spec)
+            refuse_other_vocabulary(spec, own, name, reference.tokenizer)
+
+    def unit_fingerprint(document: PlannedDocument, condition: Condition, **changed: Any) -> str:
+        reference = references.get(condition.reference)
+        return _fingerprint({**facts, **changed}, document, condition, reference)
 
     def states(part: Sequence[PlannedDocument], longer: Collection[int | None]) -> list[Unit]:
         """States of the units of some documents, judged by their fingerprints."""
 
         def why_recomputed(unit: UnitRecord) -> str:
             document, condition = by_id[unit.doc_id], conditions[unit.condition]
-            same = [_fingerprint(facts, document, condition)]
+            same = [unit_fingerprint(document, condition)]
             if unit.status == "done":
-                same += [
-                    _fingerprint({**facts, "max_tokens": n}, document, condition) for n in longer
-                ]
+                same += [unit_fingerprint(document, condition, max_tokens=n) for n in longer]
             if unit.fingerprint not in same:
                 return "another fingerprint"
             return lacks_top_tokens(selection, unit) if unit.status == "done" else ""
@@ -319,7 +333,7 @@ def plan_model(
     tasks = [
         Task(
             by_id[doc_id],
-            {name: _fingerprint(facts, by_id[doc_id], c) for name, c in conditions.items()},
+            {name: unit_fingerprint(by_id[doc_id], c) for name, c in conditions.items()},
             tuple(conditions[unit.condition] for unit in todo),
             {
                 unit.condition: unit.record
@@ -344,10 +358,11 @@ def plan_model(
         longer=sum(
             unit.record is not None
             and unit.record.fingerprint
-            != _fingerprint(facts, by_id[unit.doc_id], conditions[unit.condition])
+            != unit_fingerprint(by_id[unit.doc_id], conditions[unit.condition])
             for unit in kept
         ),
         recheck=recheck,
+        references=references,
     )
 
 
@@ -365,11 +380,23 @@ def _longer_limits(selection: Selection, units: Sequence[Unit]) -> set[int | Non
     return {n for n in found if n is None or n > limit}
 
 
-def _fingerprint(facts: dict[str, Any], document: PlannedDocument, condition: Condition) -> str:
+_OF_TEXTS = ("max_tokens", "too_long", "room")
+"""Facts of a model that its hidden states do not depend on: which tokens of a text it reads."""
+
+
+def _fingerprint(
+    facts: dict[str, Any],
+    document: PlannedDocument,
+    condition: Condition,
+    reference: ModelPlan | None,
+) -> str:
     kind = condition.kind
     parts = {**facts, "document": document.sha256, "kind": kind.name, "params": condition.params}
     if kind.revision > 1:
         parts["kind_revision"] = kind.revision
     if kind.reads_foreign and document.foreign:
         parts["foreign"] = document.foreign.sha256
+    if reference is not None:
+        own = {name: fact for name, fact in reference.facts.items() if name not in _OF_TEXTS}
+        parts["reference"] = own
     return fingerprint(parts)

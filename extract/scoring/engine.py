@@ -10,7 +10,7 @@ scored positions only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import DynamicCache
 
-from extract.backends.backend import Scored
+from extract.backends.backend import Divergence, Scored
 from extract.devices import free_bytes, free_unused
 from extract.failures import DeviceLostError, NonFiniteLogits
 from extract.models.loading import execution_device
@@ -30,13 +30,14 @@ from extract.scoring.budgets import (
     SUFFIX_TOKENS,
     Attempts,
     Budgets,
+    Result,
     cache_bytes_per_token,
     gpu_budgets,
     refuse_large_caches,
     refuse_unknown_ids,
 )
 from extract.scoring.generation import Writing, generate
-from extract.scoring.head import LogitTransform, VocabularyHead, to_host
+from extract.scoring.head import HeadWeights, LogitTransform, VocabularyHead, to_host
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
 from warehouse.problem.models import ModelShape
@@ -53,6 +54,7 @@ class Engine:
 
     Attributes:
         parameters: weights of the model.
+        head_weights: of its output embedding.
         prefixes: `shared`, or `separate: ` and the reason why every suffix reads its own prefix.
         takes_pieces: whether a text may pass through a KV cache in pieces.
         weights: from `load_weights`; empty for a model that was made in memory.
@@ -108,7 +110,8 @@ class Engine:
         on_gpu = self.device.type in FUSED_ON
         self._fused = fused_layers.fuse_layers(model) if fused and on_gpu else None
         self._refused_layers = ""
-        self.head = VocabularyHead(head, transform, top_k=top_k)
+        self.head_weights = HeadWeights.of(head, transform)
+        self.head = VocabularyHead(self.head_weights, execution_device(head), top_k=top_k)
         shape = ModelShape.of_config(self.config.to_dict())
         self.cache_bytes = cache_bytes_per_token(shape, self.dtype.itemsize) if shape else 0
         self.attempts = Attempts(
@@ -191,6 +194,53 @@ class Engine:
             # the first of equal requests is charged with the tokens
             by_key[request.key] = Scored(each.scores, 0)
         return found
+
+    def states(self, request: Request) -> Tensor:
+        """Hidden states that predict a request's targets, shape (targets, width), on the host.
+
+        Args:
+            request: without a prefix.
+
+        Raises:
+            TokenmartError: see `score`.
+        """
+        return self._of_whole_text(request, lambda states: states.cpu())
+
+    def score_against(self, request: Request, reference: HeadWeights, states: Tensor) -> Scored:
+        """`score` one request without a prefix, and compare each prediction with a reference's.
+
+        Args:
+            reference: head of the reference.
+            states: its hidden states, from its engine's `states` of the same request.
+
+        Raises:
+            NonFiniteLogits, TokenmartError: see `score`; the reference's logits may be the cause.
+        """
+        targets = self._ids(request.targets).to(self.head.device)
+
+        def compare(own: Tensor) -> tuple[Tensor, Tensor]:
+            rows = self.budgets.rows
+            return self.head.score_against(own, targets, reference, states, rows)
+
+        block, compared = self._of_whole_text(request, compare)
+        (scores,) = to_host([block])
+        forth, back, same = compared.cpu().numpy()
+        if not all(np.isfinite(each).all() for each in (scores.logprob, forth, back)):
+            raise NonFiniteLogits
+        return Scored(scores, len(request.ids), Divergence(forth, back, same == 1))
+
+    def _of_whole_text(self, request: Request, use: Callable[[Tensor], Result]) -> Result:
+        """What is made of the hidden states before a request's targets, halving the budgets."""
+        refuse_unknown_ids([request], int(self.model.get_input_embeddings().weight.shape[0]))
+        scored = slice(request.first_target - 1, len(request.ids) - 1)
+
+        def run() -> Result:
+            if self.length_dependent:
+                layers.reset_frequencies(self.backbone, self.device, self.dtype)
+            return use(self._states(request.ids)[scored])
+
+        with self._layers():
+            return self.attempts.run(run, request.length)
 
     def _layers(self) -> AbstractContextManager[None]:
         return self._fused.in_place() if self._fused else nullcontext()

@@ -11,7 +11,6 @@ from extract.background import Prefetch
 from extract.devices import free_unused
 from extract.extraction import Extraction
 from extract.failures import Failure, explain
-from extract.planning.cost import Footprint
 from extract.planning.plan import ModelPlan, PlannedDocument
 from extract.planning.selection import Selection
 from extract.tokenization import TokenizedDocument
@@ -58,12 +57,12 @@ class _OneModel(Extraction):
         object.__setattr__(plan, "tasks", mine)
         return plan
 
-    def _load(self, plan: ModelPlan, first: TokenizedDocument, needed: Footprint | None) -> Scorer:
+    def _load_and_record(self, plan: ModelPlan, first: TokenizedDocument) -> Scorer:
         if self._failure:  # it would fail again for each document
             raise TokenmartError(self._failure)
         if self._scorer is None:
             try:
-                self._scorer = super()._load(plan, first, needed)
+                self._scorer = super()._load_and_record(plan, first)
             except Exception as error:
                 self._failure = explain(error)
                 raise

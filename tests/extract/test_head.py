@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from extract.scoring.head import LogitTransform, VocabularyHead, to_host
+from extract.scoring.head import HeadWeights, LogitTransform, VocabularyHead, to_host
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -19,7 +19,7 @@ def test_a_half_precision_head_scores_in_float32_where_no_product_mixes_them(
     linear = torch.nn.Linear(64, 1000).to(dtype)
     hidden = (4 * torch.randn(9, 64)).to(dtype)
     targets = torch.arange(0, 900, 100)
-    head = VocabularyHead(linear, LogitTransform())
+    head = VocabularyHead(HeadWeights.of(linear, LogitTransform()), torch.device("cpu"))
     # a head on the processor is turned into float32 once; one on a GPU stays as it is
     head._packed, head._weight = None, linear.weight.detach()
     (scores,) = to_host([head.score(hidden, targets)])

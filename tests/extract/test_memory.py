@@ -36,7 +36,7 @@ from extract.planning.selection import select
 from extract.planning.tables import make_plan
 from extract.scoring.budgets import Budgets, gpu_budgets
 from extract.scoring.engine import Engine
-from extract.scoring.head import ALIGNMENT, LogitTransform, VocabularyHead
+from extract.scoring.head import ALIGNMENT, HeadWeights, LogitTransform, VocabularyHead
 from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.models import ModelShape, ModelSpec
 from warehouse.problem.spec import Problem, load_problem
@@ -212,7 +212,8 @@ def test_budgets_are_halved_to_an_end() -> None:
 def test_tiles_of_the_vocabulary_are_of_whole_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("extract.scoring.head.CPU_TILE", 65_536)
     for vocabulary in (32_000, 49_152, 65_537, 151_936, 152_064, 256_000):
-        head = VocabularyHead(torch.nn.Linear(2, vocabulary, bias=False), LogitTransform())
+        linear = torch.nn.Linear(2, vocabulary, bias=False)
+        head = VocabularyHead(HeadWeights.of(linear, LogitTransform()), torch.device("cpu"))
         assert head.tile % ALIGNMENT == 0 and head.tile <= 65_536
         last = vocabulary - head.tile * (vocabulary // head.tile)
         assert last == 0 or last > head.tile * 0.9

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from warehouse.errors import OtherKindError, StorageError, TokenmartError
@@ -63,7 +64,7 @@ def find_garbage(
             found += _pending_units(workspace, needed)
             found += _files_of_other_models(workspace, needed)
         found += _leftovers(workspace, name)
-        found += _top_tokens_without_unit(workspace, name)
+        found += _side_rows_without_unit(workspace, name)
     return found, notes
 
 
@@ -107,10 +108,12 @@ def _files_of_other_models(workspace: Workspace, needed: NeededUnits) -> Iterato
                 yield Garbage(path, OTHER_MODEL, _bytes(path))
 
 
-def _top_tokens_without_unit(workspace: Workspace, problem: str) -> Iterator[Garbage]:
-    """Files of top-k tokens without their unit, which may follow those of the last hour."""
+def _side_rows_without_unit(workspace: Workspace, problem: str) -> Iterator[Garbage]:
+    """Files of top-k tokens or divergences without their unit, which may follow within the hour."""
     units: dict[Path, set[UnitName]] = {}
-    for path in _older(workspace.top_tokens / f"problem={problem}", "doc-*.parquet"):
+    tables = workspace.top_tokens, workspace.divergences
+    files = [_older(each / f"problem={problem}", "doc-*.parquet") for each in tables]
+    for path in chain.from_iterable(files):
         if path.parent not in units:
             with suppress(StorageError):
                 ledger = finished_units(workspace, *partition_keys(path.parent)).values()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -22,6 +23,7 @@ from warehouse.probes.request import (
 )
 
 FULL = ConditionKind("full", contiguous=True, whole_context=True, reads_document=True)
+DIVERGENCE = ConditionKind("divergence", contiguous=True, whole_context=True)
 WINDOW = ConditionKind("window", contiguous=True, revision=2)
 RUNG = ConditionKind("ladder")
 FAR_SHUFFLED = ConditionKind("far_shuffled")
@@ -48,6 +50,29 @@ def full_requests(tokens: Ids, bos: int | None) -> list[Request]:
     """Every token after everything before it. Without a BOS the first token can't be scored."""
     positions = span(0 if bos is not None else 1, len(tokens))
     return [scores_end(0, with_bos(tokens, bos), positions, positions)]
+
+
+class DivergenceProbe(Probe):
+    """Every token as `full` scores it, and how far the prediction is from a reference model's.
+
+    The table `divergences` has, for each token, the Kullback-Leibler divergence of both predictions
+    over the whole vocabulary, in both directions, and whether the top-1 tokens are the same. Every
+    model must have the reference's vocabulary. A document costs one forward of the model and, once
+    in a run, one of the reference, whose hidden states wait in a scratch file.
+    """
+
+    condition_kinds: ClassVar[tuple[ConditionKind, ...]] = (DIVERGENCE,)
+
+    kind: Literal["divergence"]
+    name: str = Field(default="divergence", pattern=PROBE_NAME)
+    reference: str = Field(min_length=1)
+
+    def conditions(self) -> list[Condition]:
+        """One condition."""
+        condition = self.condition(
+            DIVERGENCE, lambda reading: full_requests(reading.ids, reading.bos)
+        )
+        return [replace(condition, reference=self.reference)]
 
 
 class WindowProbe(Probe):

@@ -135,6 +135,8 @@ class Condition:
         build: makes the requests.
         top_k: number of top-k tokens of each scored position for the side table; no part of a
             fingerprint.
+        reference: full id of the model whose predictions each model's are compared with; empty
+            for none.
     """
 
     name: str
@@ -144,6 +146,7 @@ class Condition:
     seed: int
     build: Build
     top_k: int = 0
+    reference: str = ""
 
 
 def scores_end(

@@ -237,6 +237,20 @@ class Problem(FileModel):
                     raise ValueError(f"two probes make {name!r}; give one of them another name")
         return probes
 
+    @field_validator("probes")
+    @classmethod
+    def _references_are_models(
+        cls, probes: tuple[Probe, ...], info: ValidationInfo
+    ) -> tuple[Probe, ...]:
+        known = [model.full_id for model in info.data.get("models", ())]
+        for condition in [each for probe in probes for each in probe.conditions()]:
+            if known and condition.reference and condition.reference not in known:
+                raise ValueError(
+                    f"{condition.probe}: reference {condition.reference!r} is no model of this "
+                    f"file; its models are: {', '.join(known)}"
+                )
+        return probes
+
     @field_validator("compare")
     @classmethod
     def _pairs_are_of_conditions(

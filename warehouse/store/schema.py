@@ -63,6 +63,22 @@ TOP_TOKENS = pa.schema(
 )
 """Opt-in: the k most likely tokens at each scored position, keyed like `tokens`."""
 
+DIVERGENCES = pa.schema(
+    [
+        field("doc_id", pa.int32(), "document in the problem's corpus"),
+        field("segment", pa.int32(), "request within the document, as in `tokens`"),
+        field("position", pa.int32(), "0-based index of the scored token"),
+        field(
+            "kl_reference_model", pa.float32(), "KL(reference || model) of the predictions, in nats"
+        ),
+        field(
+            "kl_model_reference", pa.float32(), "KL(model || reference) of the predictions, in nats"
+        ),
+        field("same_top", pa.bool_(), "whether both predict the same top-1 token"),
+    ]
+)
+"""How far predictions are from a reference model's (`divergence` probes), keyed like `tokens`."""
+
 CONDITION_PAIRS = pa.schema(
     [
         field("condition", pa.string(), "the condition with more context"),
@@ -216,6 +232,7 @@ class Table(NamedTuple):
 TABLES = {
     "tokens": Table(TOKENS, PARTITION_KEYS, "tokens.parquet", "units"),
     "top_tokens": Table(TOP_TOKENS, PARTITION_KEYS, "doc-*.parquet"),
+    "divergences": Table(DIVERGENCES, PARTITION_KEYS, "doc-*.parquet"),
     "documents": Table(DOCUMENTS, ("problem",), "documents.parquet"),
     "key_intervals": Table(KEY_INTERVALS, ("problem", "evaluator"), "intervals.parquet"),
     "condition_pairs": Table(CONDITION_PAIRS, ("problem",), "condition_pairs.parquet"),

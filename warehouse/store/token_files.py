@@ -306,8 +306,8 @@ def publish_all(workspace: Workspace, problem: str | None = None) -> int:
     return sum(publish(workspace, *partition_keys(folder)) for folder in folders)
 
 
-def _top_tokens_path(workspace: Workspace, unit: UnitRecord) -> Path:
-    folder = workspace.top_tokens / partition(unit.problem, unit.model_id, unit.condition)
+def _side_path(folder: Path, unit: UnitRecord) -> Path:
+    folder = folder / partition(unit.problem, unit.model_id, unit.condition)
     return folder / f"doc-{unit.doc_id:06d}-{unit.fingerprint}.parquet"
 
 
@@ -317,7 +317,7 @@ def has_top_tokens(workspace: Workspace, unit: UnitRecord, top_k: int) -> bool:
     Raises:
         StorageError: the file is damaged.
     """
-    path = _top_tokens_path(workspace, unit)
+    path = _side_path(workspace.top_tokens, unit)
     try:
         metadata = pq.read_schema(path).metadata or {}
     except FileNotFoundError:
@@ -330,9 +330,7 @@ def has_top_tokens(workspace: Workspace, unit: UnitRecord, top_k: int) -> bool:
 def write_top_tokens(
     workspace: Workspace, unit: UnitRecord, rows: pa.Table | None, top_k: int
 ) -> None:
-    """Store the top-k tokens of a unit, and remove those of an earlier unit of its document.
-
-    They are written before the unit itself: a finished unit for which they were requested has them.
+    """Store the top-k tokens of a unit: see `write_side_rows`.
 
     Args:
         rows: in the schema `TOP_TOKENS`; None for none.
@@ -341,10 +339,25 @@ def write_top_tokens(
     Raises:
         StorageError: the disk is full or the folder can't be written.
     """
-    path = _top_tokens_path(workspace, unit)
+    schema = TOP_TOKENS.with_metadata({TOP_K_KEY: str(top_k).encode()})
+    write_side_rows(workspace.top_tokens, unit, None if rows is None else rows.cast(schema))
+
+
+def write_side_rows(folder: Path, unit: UnitRecord, rows: pa.Table | None) -> None:
+    """Store further rows of a unit, and remove those of an earlier unit of its document.
+
+    They are written before the unit itself: a finished unit for which they were requested has them.
+
+    Args:
+        folder: of their table.
+        rows: of the unit; None for none.
+
+    Raises:
+        StorageError: the disk is full or the folder can't be written.
+    """
+    path = _side_path(folder, unit)
     if rows is not None:
-        schema = TOP_TOKENS.with_metadata({TOP_K_KEY: str(top_k).encode()})
-        write_table(path, rows.cast(schema))
+        write_table(path, rows)
     with storage_errors(path):
         for old in path.parent.glob(f"doc-{unit.doc_id:06d}-*.parquet"):
             if rows is None or old != path:

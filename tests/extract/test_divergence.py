@@ -1,0 +1,216 @@
+"""Divergence from a reference model: equal to the softmax of both models' logits in float64."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from reference import plain_logprobs
+from tiny_models import PROBES, make_checkpoint
+from tiny_requests import load, requests_of
+from tiny_runs import ok, one_line_error, run
+from transformers import AutoTokenizer
+
+from extract.planning.plan import plan_model
+from extract.planning.selection import select
+from extract.scoring.engine import Engine
+from warehouse.errors import ProblemFileError, TokenmartError
+from warehouse.paths import Workspace
+from warehouse.probes.request import Request
+from warehouse.problem.spec import load_problem
+from warehouse.sql.views import create_views
+
+FULL: Request = requests_of(0)[0]
+
+
+def expected(
+    reference: torch.Tensor, model: torch.Tensor
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+    """KL both ways and equal top-1 tokens, of log-probs of shape (targets, vocabulary)."""
+    common = min(reference.shape[1], model.shape[1])
+    p, q = (each[:, :common].log_softmax(-1) for each in (reference, model))
+    forth, back = (p.exp() * (p - q)).sum(-1), (q.exp() * (q - p)).sum(-1)
+    return forth.numpy(), back.numpy(), (p.argmax(-1) == q.argmax(-1)).numpy()
+
+
+def compared(reference: Any, model: Any) -> Any:
+    first = Engine(reference)
+    return Engine(model).score_against(FULL, first.head_weights, first.states(FULL))
+
+
+@pytest.mark.parametrize("tile", [37, 49_152])
+@pytest.mark.parametrize(
+    ("reference", "model"),
+    [("llama", "llama"), ("gemma2", "gemma2"), ("gemma2", "llama"), ("granite", "cohere")],
+)
+def test_divergences_are_those_of_both_plain_models(
+    reference: str,
+    model: str,
+    tile: int,
+    tiny_checkpoint: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("extract.scoring.head.CPU_TILE", tile)
+    monkeypatch.setattr("extract.scoring.head.ALIGNMENT", 1)
+    first, second = load(tiny_checkpoint(reference)), load(tiny_checkpoint(model, seed=1))
+    scored = compared(first, second)
+    plain = [plain_logprobs(each, FULL) for each in (first, second)]
+    forth, back, same = expected(*plain)
+    np.testing.assert_allclose(scored.divergence.kl_reference_model, forth, rtol=1e-5)
+    np.testing.assert_allclose(scored.divergence.kl_model_reference, back, rtol=1e-5)
+    assert abs(scored.divergence.kl_reference_model.mean() / forth.mean() - 1) < 1e-6
+    np.testing.assert_array_equal(scored.divergence.same_top, same)
+    (alone,) = Engine(second).score([FULL])
+    np.testing.assert_array_equal(scored.scores.logprob, alone.scores.logprob)
+    np.testing.assert_array_equal(scored.scores.entropy, alone.scores.entropy)
+
+
+def test_a_model_does_not_diverge_from_itself(tiny_checkpoint: Callable[..., Path]) -> None:
+    model = tiny_checkpoint("gemma2")
+    found = compared(load(model), load(model)).divergence
+    assert found.same_top.all()
+    assert not found.kl_reference_model.any() and not found.kl_model_reference.any()
+
+
+@pytest.mark.parametrize(("rows", "other_rows"), [(384, 320), (320, 384)])
+def test_padding_of_one_head_is_left_out(
+    rows: int, other_rows: int, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    """Both predictions sum to 1 over the ids that both heads have."""
+    models = [load(tiny_checkpoint("llama", seed=seed)) for seed in (0, 1)]
+    for model, size in zip(models, (rows, other_rows), strict=True):
+        model.resize_token_embeddings(size, mean_resizing=False)
+    found = compared(*models).divergence
+    forth, back, same = expected(*(plain_logprobs(model, FULL) for model in models))
+    np.testing.assert_allclose(found.kl_reference_model, forth, rtol=1e-5)
+    np.testing.assert_allclose(found.kl_model_reference, back, rtol=1e-5)
+    np.testing.assert_array_equal(found.same_top, same)
+
+
+def of_tiny(folder: Path, name: str, **settings: Any) -> dict[str, Any]:
+    """An entry of a problem file's models."""
+    source = {"kind": "local", "path": str(folder)}
+    return {"full_id": f"tiny/{name}", "family": "t", "dtype": "float32", "source": source} | (
+        settings
+    )
+
+
+DIVERGENCE = {"kind": "divergence", "reference": "tiny/one"}
+
+
+def test_divergences_are_stored_with_their_units(
+    workspace: Workspace, tiny_problem: Callable[..., Path], tiny_checkpoint: Callable[..., Path]
+) -> None:
+    one = tiny_checkpoint("llama")
+    models = [
+        of_tiny(one, "one"),
+        of_tiny(one, "4-bit", interventions=[{"kind": "quantize", "bits": 4, "group": 16}]),
+        of_tiny(tiny_checkpoint("llama", seed=1), "other"),
+    ]
+    path = tiny_problem(texts=2, models=models, probes=[PROBES[0], DIVERGENCE])
+    assert "extracted 12 units" in ok(run(path))
+    assert "extracted 0 units" in ok(run(path))
+    with duckdb.connect() as connection:
+        create_views(connection, workspace)
+        found = connection.execute(
+            "select model_id, count(*), sum(kl_reference_model), sum(kl_model_reference),"
+            " bool_and(same_top), count(*) filter (tokens.logprob != whole.logprob)"
+            " from divergences"
+            " inner join tokens using (problem, model_id, condition, doc_id, segment, position)"
+            " inner join tokens as whole"
+            " using (problem, model_id, doc_id, segment, position)"
+            " where whole.condition = 'full' group by all order by model_id"
+        ).fetchall()
+        cost = connection.execute(
+            "select model_id, sum(tokens_processed) / sum(rows) from units"
+            " where condition = 'divergence' group by all order by all"
+        ).fetchall()
+    (_, rows, *few_bits_kl, _, differing), itself, other = found
+    assert rows == itself[1] == other[1] > 100
+    assert itself[2:5] == (0, 0, True)
+    assert 0 < few_bits_kl[0] < other[2] and 0 < few_bits_kl[1] < other[3] and not other[4]
+    assert differing == itself[5] == other[5] == 0
+    # the reference's tokens are booked on the first model that needed them
+    assert [round(ratio) for _, ratio in cost] == [1, 2, 1]
+    # nothing of the scratch file is left
+    assert not list(workspace.store.glob("tmp*"))
+
+
+def test_another_reference_recomputes_only_divergences(
+    workspace: Workspace, tiny_problem: Callable[..., Path], tiny_checkpoint: Callable[..., Path]
+) -> None:
+    one, two = tiny_checkpoint("llama"), tiny_checkpoint("llama", seed=1)
+    models = [of_tiny(one, "one"), of_tiny(two, "two")]
+    probes = [PROBES[0], DIVERGENCE]
+    ok(run(tiny_problem(texts=1, models=models, probes=probes)))
+    # the reference itself is replaced
+    models[0] = of_tiny(tiny_checkpoint("llama", seed=2), "one")
+    path = tiny_problem(texts=1, models=models, probes=probes)
+    assert "extracted 1 units" in ok(run(path, "--model", "tiny/two")).replace(
+        "1 unit ", "1 units "
+    )
+    assert len(list(workspace.divergences.rglob("model_id=tiny--two/**/*.parquet"))) == 1
+    probes[1] = {**DIVERGENCE, "reference": "tiny/two"}
+    path = tiny_problem(texts=1, models=models, probes=probes)
+    assert "extracted 1 units" in ok(run(path, "--model", "tiny/two")).replace(
+        "1 unit ", "1 units "
+    )
+
+
+def test_models_with_other_tokens_are_refused_by_name(
+    workspace: Workspace, tiny_problem: Callable[..., Path], tmp_path: Path
+) -> None:
+    one = make_checkpoint(tmp_path / "one")
+    models = [
+        of_tiny(one, "one"),
+        of_tiny(one, "no-bos", bos="never"),
+        of_tiny(make_checkpoint(tmp_path / "fewer", vocabulary=300), "fewer"),
+        of_tiny(shutil.copytree(one, tmp_path / "added"), "added"),
+    ]
+    # a chat marker that was added later changes no prediction of text
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "added")
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|chat|>"]})
+    tokenizer.save_pretrained(tmp_path / "added")
+    path = tiny_problem(texts=1, models=models, probes=[PROBES[0], DIVERGENCE])
+    problem = load_problem(str(path), workspace)
+    selection = select(problem, workspace, device="cpu", dtype="auto")
+    for spec in problem.models:
+        if spec.full_id in ("tiny/no-bos", "tiny/fewer"):
+            with pytest.raises(TokenmartError) as refused:
+                plan_model(selection, spec, ())
+            assert (refused.value.code, refused.value.where) == ("other-vocabulary", spec.full_id)
+        else:
+            assert list(plan_model(selection, spec, ()).references) == ["tiny/one"]
+    one_line_error(run(path), 5)
+    stored = {file.parts[-3] for file in workspace.tokens.rglob("tokens.parquet")}
+    assert stored == {"model_id=tiny--one", "model_id=tiny--added"}
+
+
+def test_a_reference_must_be_a_model_of_the_file(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    path = tiny_problem(probes=[PROBES[0], {**DIVERGENCE, "reference": "tiny/three"}])
+    with pytest.raises(ProblemFileError) as refused:
+        load_problem(str(path), workspace)
+    assert "tiny/three" in refused.value.format_message()
+
+
+def test_a_reference_that_fails_stops_only_what_needs_it(
+    workspace: Workspace, tiny_problem: Callable[..., Path], tiny_checkpoint: Callable[..., Path]
+) -> None:
+    one = tiny_checkpoint("llama")
+    refused = of_tiny(one, "one", interventions=[{"kind": "drop_layers", "layers": [9]}])
+    models = [refused, of_tiny(one, "two")]
+    path = tiny_problem(texts=1, models=models, probes=[PROBES[0], DIVERGENCE])
+    result = run(path, "--model", "tiny/two")
+    one_line_error(result, 5)
+    stored = [file.parent.name for file in workspace.tokens.rglob("tokens.parquet")]
+    assert sorted(stored) == ["condition=divergence", "condition=full"]
+    assert not list(workspace.divergences.rglob("*.parquet"))
