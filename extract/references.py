@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol, runtime_checkable
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from extract.scoring.divergence import Comparer
+    from extract.scoring.engine import Engine
     from extract.scoring.head import HeadWeights
 
 Load = Callable[[ModelPlan, Ids], Scorer]
@@ -38,22 +40,6 @@ Load = Callable[[ModelPlan, Ids], Scorer]
 
 _Key = tuple[str, tuple[bytes, bytes, int]]
 """Reference and the key of a request."""
-
-
-@runtime_checkable
-class ComparingScorer(Scorer, Protocol):
-    """A loaded model whose predictions can be compared with a reference's, for `divergence` probes.
-
-    `head_weights` and `states` are what it is compared by where it is the reference itself.
-    """
-
-    head_weights: HeadWeights
-
-    def states(self, request: Request) -> Tensor:
-        """Hidden states that predict a request's targets."""
-
-    def score_against(self, request: Request, reference: HeadWeights, states: Tensor) -> Scored:
-        """Statistics of a request's targets, with their divergence from a reference."""
 
 
 @dataclass
@@ -78,6 +64,7 @@ class References:
     def __init__(self, folder: Path, progress: Progress) -> None:
         self._folder, self._progress = folder, progress
         self._file: IO[bytes] | None = None
+        self._last: tuple[Engine, str, Comparer] | None = None
         self._heads: dict[str, HeadWeights] = {}
         # hidden states, or why there are none
         self._states: dict[_Key, _Stored | str] = {}
@@ -98,6 +85,7 @@ class References:
             StorageError: the disk is full.
             DeviceLostError: the GPU failed.
         """
+        self._last = None  # it keeps the model before in memory
         for name, reference in plan.references.items():
             asked = {(name, each.key): each for each in _requests(plan, name)}
             left = {key: each for key, each in asked.items() if key not in self._states}
@@ -111,14 +99,16 @@ class References:
         left: Mapping[_Key, Request],
         load: Load,
     ) -> None:
-        scorers: list[ComparingScorer] = []
+        from extract.scoring.engine import Engine
+
+        scorers: list[Engine] = []
         sample = next(iter(left.values())).ids
 
         def load_it() -> None:
             self._progress(f"{name}: loading, as a reference", 0)
             scorer = load(reference, sample)
             scorer.check()
-            if not isinstance(scorer, ComparingScorer):
+            if not isinstance(scorer, Engine):
                 raise TokenmartError(
                     f"backend {reference.selection.backend} computes no divergence; leave its "
                     "probe out (choose with --probe)",
@@ -136,11 +126,13 @@ class References:
             if reason:
                 self._states[key] = reason
 
-    def _write(self, scorer: ComparingScorer, key: _Key, request: Request) -> None:
+    def _write(self, scorer: Engine, key: _Key, request: Request) -> None:
         import torch
 
+        from extract.scoring.divergence import states_of
+
         started = time.perf_counter()
-        states = scorer.states(request).contiguous()
+        states = states_of(scorer, request).contiguous()
         with storage_errors(self._folder):
             if self._file is None:
                 self._folder.mkdir(parents=True, exist_ok=True)
@@ -162,6 +154,16 @@ class References:
         data[:] = np.frombuffer(self._file.read(data.nbytes), np.uint8).reshape(data.shape)
         return states
 
+    def _comparer(self, scorer: Scorer, name: str) -> Comparer:
+        """Made once for each model and reference: the head is packed for its device."""
+        from extract.scoring.divergence import Comparer
+        from extract.scoring.engine import Engine
+
+        assert isinstance(scorer, Engine)
+        if self._last is None or self._last[:2] != (scorer, name):
+            self._last = scorer, name, Comparer(scorer, self._heads[name])
+        return self._last[2]
+
     def compare(
         self, scorer: Scorer, name: str, requests: Iterable[Request]
     ) -> tuple[list[Scored], float]:
@@ -171,12 +173,11 @@ class References:
             TokenmartError: the reference failed.
         """
         results, seconds = [], 0.0
-        assert isinstance(scorer, ComparingScorer)
         for request in requests:
             stored = self._states[name, request.key]
             if isinstance(stored, str):
                 raise TokenmartError(f"reference {name}: {stored}", code="reference-failed")
-            scored = scorer.score_against(request, self._heads[name], self._read(stored))
+            scored = self._comparer(scorer, name).score(request, self._read(stored))
             tokens = scored.tokens_processed + stored.tokens
             results.append(replace(scored, tokens_processed=tokens))
             seconds += stored.seconds

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from extract.devices import free_unused
+from extract.devices import free_bytes, free_unused
 from extract.failures import DoesNotFitError, NoKernelError, is_out_of_memory, raise_if_lost
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Request
@@ -121,6 +121,35 @@ def gpu_budgets(free: int, shape: ModelShape | None, size: int) -> Budgets:
         rows=rows,
         prefix_tokens=max(512, cached),
         text_tokens=max(512, left // layer),
+    )
+
+
+def chosen_budgets(
+    chosen: tuple[int | None, int, int | None],
+    device: torch.device,
+    shape: ModelShape | None,
+    size: int,
+    rows: int,
+) -> Budgets:
+    """The chosen batch sizes, else those that suit the device, the model loaded.
+
+    Args:
+        chosen: tokens of a batch, of suffixes and of a prefix.
+        shape, size: see `gpu_budgets`.
+        rows: hidden states per block of the head on a processor.
+    """
+    batch, suffix, prefix = chosen
+    if device.type != "cuda":
+        return Budgets(batch or CPU_BATCH_TOKENS, suffix, rows, prefix, prefix)
+    # what an earlier model left to the allocator is free, too
+    free_unused()
+    fitting = gpu_budgets(free_bytes(device), shape, size)
+    return Budgets(
+        batch or fitting.batch_tokens,
+        suffix,
+        fitting.rows,
+        prefix or fitting.prefix_tokens,
+        prefix or fitting.text_tokens,
     )
 
 

@@ -20,19 +20,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import DynamicCache
 
-from extract.backends.backend import Divergence, Scored
-from extract.devices import free_bytes, free_unused
+from extract.backends.backend import Scored
+from extract.devices import free_bytes
 from extract.failures import DeviceLostError, NonFiniteLogits
 from extract.models.loading import execution_device
 from extract.scoring import architectures, attention, fused_layers, layers, packing, self_check
 from extract.scoring.budgets import (
-    CPU_BATCH_TOKENS,
     SUFFIX_TOKENS,
     Attempts,
     Budgets,
     Result,
     cache_bytes_per_token,
-    gpu_budgets,
+    chosen_budgets,
     refuse_large_caches,
     refuse_unknown_ids,
 )
@@ -103,7 +102,7 @@ class Engine:
         self._described: dict[attention.Kernels, str] = {}
         transform = LogitTransform.of(self.config)
         head = self.model.get_output_embeddings()
-        text = self._ids(self_check.check_text(sample, head.out_features))
+        text = self.on_device(self_check.check_text(sample, head.out_features))
         with attention.fused_kernels(self.device), self_check.supported(model):
             self._reference = self_check.own_forward(self.model, text, transform)
         # after the reference, which is of the model's own layers
@@ -116,7 +115,13 @@ class Engine:
         self.cache_bytes = cache_bytes_per_token(shape, self.dtype.itemsize) if shape else 0
         self.attempts = Attempts(
             self.device,
-            self._budgets(shape, batch_tokens, suffix_tokens, prefix_tokens),
+            chosen_budgets(
+                (batch_tokens, suffix_tokens, prefix_tokens),
+                self.device,
+                shape,
+                self.dtype.itemsize,
+                self.head.rows,
+            ),
             attention.preferred_kernels(self.device),
         )
         if layers.onednn_available(self.device, self.dtype):
@@ -127,23 +132,6 @@ class Engine:
         self.takes_pieces = not (self.length_dependent or architectures.is_stateful(model))
         if check:
             self.check()
-
-    def _budgets(
-        self, shape: ModelShape | None, batch: int | None, suffix: int, prefix: int | None
-    ) -> Budgets:
-        """The chosen batch sizes, else those that suit the device."""
-        if self.device.type != "cuda":
-            return Budgets(batch or CPU_BATCH_TOKENS, suffix, self.head.rows, prefix, prefix)
-        # what an earlier model left to the allocator is free, too
-        free_unused()
-        fitting = gpu_budgets(free_bytes(self.device), shape, self.dtype.itemsize)
-        return Budgets(
-            batch or fitting.batch_tokens,
-            suffix,
-            fitting.rows,
-            prefix or fitting.prefix_tokens,
-            prefix or fitting.text_tokens,
-        )
 
     @property
     def budgets(self) -> Budgets:
@@ -195,42 +183,13 @@ class Engine:
             by_key[request.key] = Scored(each.scores, 0)
         return found
 
-    def states(self, request: Request) -> Tensor:
-        """Hidden states that predict a request's targets, shape (targets, width), on the host.
+    def of_whole_text(self, request: Request, use: Callable[[Tensor], Result]) -> Result:
+        """What is made of the hidden states before a request's targets, shape (targets, width).
 
         Args:
-            request: without a prefix.
-
-        Raises:
-            TokenmartError: see `score`.
+            request: without a prefix; errors are those of `score`.
+            use: called again with smaller budgets when memory runs out.
         """
-        return self._of_whole_text(request, lambda states: states.cpu())
-
-    def score_against(self, request: Request, reference: HeadWeights, states: Tensor) -> Scored:
-        """`score` one request without a prefix, and compare each prediction with a reference's.
-
-        Args:
-            reference: head of the reference.
-            states: its hidden states, from its engine's `states` of the same request.
-
-        Raises:
-            NonFiniteLogits, TokenmartError: see `score`; the reference's logits may be the cause.
-        """
-        targets = self._ids(request.targets).to(self.head.device)
-
-        def compare(own: Tensor) -> tuple[Tensor, Tensor]:
-            rows = self.budgets.rows
-            return self.head.score_against(own, targets, reference, states, rows)
-
-        block, compared = self._of_whole_text(request, compare)
-        (scores,) = to_host([block])
-        forth, back, same = compared.cpu().numpy()
-        if not all(np.isfinite(each).all() for each in (scores.logprob, forth, back)):
-            raise NonFiniteLogits
-        return Scored(scores, len(request.ids), Divergence(forth, back, same == 1))
-
-    def _of_whole_text(self, request: Request, use: Callable[[Tensor], Result]) -> Result:
-        """What is made of the hidden states before a request's targets, halving the budgets."""
         refuse_unknown_ids([request], int(self.model.get_input_embeddings().weight.shape[0]))
         scored = slice(request.first_target - 1, len(request.ids) - 1)
 
@@ -277,7 +236,7 @@ class Engine:
         results.update(self._score_batches(requests, rows))
         return [results[index] for index in range(len(requests))]
 
-    def _ids(self, ids: NDArray[Any]) -> Tensor:
+    def on_device(self, ids: NDArray[Any]) -> Tensor:
         """Integers on the device. Pinned memory is copied without waiting for a GPU's queue."""
         tensor = torch.from_numpy(np.ascontiguousarray(ids)).long()
         if self.device.type == "cuda":
@@ -288,7 +247,7 @@ class Engine:
         self, states: Sequence[Tensor], requests: Sequence[Request], spent: Mapping[int, int]
     ) -> list[_OnDevice]:
         """Statistics of several requests, the keys of `spent`: the head's weights are read once."""
-        targets = self._ids(np.concatenate([requests[i].targets for i in spent]))
+        targets = self.on_device(np.concatenate([requests[i].targets for i in spent]))
         targets = targets.to(self.head.device)
         together = states[0] if len(states) == 1 else torch.cat(list(states))
         blocks = self.head.score(together, targets, self.budgets.rows)
@@ -304,7 +263,7 @@ class Engine:
             cache = DynamicCache() if cache is None else cache
         pieces = [
             self.backbone(
-                input_ids=self._ids(ids[None, at : at + size]),
+                input_ids=self.on_device(ids[None, at : at + size]),
                 past_key_values=cache,
                 use_cache=cache is not None,
             ).last_hidden_state[0]
@@ -329,7 +288,7 @@ class Engine:
                 hidden = [self._states(batch[0].ids)]
             else:
                 ids = packing.padded([row.ids for row in batch])
-                output = self.backbone(input_ids=self._ids(ids), use_cache=False)
+                output = self.backbone(input_ids=self.on_device(ids), use_cache=False)
                 hidden = list(output.last_hidden_state)
             states, spent = [], {}
             for row, own in zip(batch, hidden, strict=True):
@@ -371,11 +330,13 @@ class Engine:
 
         The prefix of suffixes is in `cache`, `cached` tokens, or among the pieces.
         """
-        group, suffix, positions, visible = (self._ids(each) for each in packing.columns_of(pieces))
+        group, suffix, positions, visible = (
+            self.on_device(each) for each in packing.columns_of(pieces)
+        )
         mask, keys = packing.visible_tokens(group, suffix, positions, visible, cached)
         with attention.with_masks(self.config):
             output = self.backbone(
-                input_ids=self._ids(np.concatenate([piece.ids for piece in pieces])[None]),
+                input_ids=self.on_device(np.concatenate([piece.ids for piece in pieces])[None]),
                 attention_mask=packing.attention_mask(
                     mask, positions, keys, self.config, self.dtype, self.window
                 ),

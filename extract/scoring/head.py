@@ -6,15 +6,12 @@ under the tile's own softmax, the whole distribution has
 
     lse = logsumexp_t(lse_t),  E = sum_t exp(lse_t − lse) · E_t,  entropy = lse − E,
 
-so memory is rows × tile whatever the vocabulary. Two heads are compared in the same pass, in
-float64: with d the reference's logit minus the model's, and P and Q their predictions,
-
-    KL(P ‖ Q) = E_P[d] − (lse_P − lse_Q),  KL(Q ‖ P) = (lse_P − lse_Q) − E_Q[d].
+so memory is rows × tile whatever the vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,9 +26,6 @@ from extract.scoring.layers import onednn_available, pack, packed_product
 
 ALIGNMENT = 128
 """Tiles of the vocabulary have this number of columns, or a multiple."""
-
-COMPARED_PART = 2
-"""Heads are compared in blocks of this part of the rows, as float64 takes twice the memory."""
 
 CONVERTED = 8192
 """Columns of a tile in float32 at a time, where a device has no product of bfloat16 in float32."""
@@ -122,7 +116,6 @@ class VocabularyHead:
         self._weight = weight
         self._bias = None if bias is None else bias.float()
         self._packed: list[Tensor] | None = None
-        self._other: tuple[HeadWeights, VocabularyHead] | None = None
         if on_cpu:
             tiles = [weight[at : at + self.tile].float() for at in self._starts()]
             if onednn_available(self.device, torch.float32):
@@ -133,7 +126,8 @@ class VocabularyHead:
     def _starts(self) -> range:
         return range(0, self.vocabulary, self.tile)
 
-    def _logits(self, hidden: Tensor, index: int) -> Tensor:
+    def logits(self, hidden: Tensor, index: int) -> Tensor:
+        """Logits of a block of hidden states in one tile of the vocabulary, float32."""
         start = index * self.tile
         bias = None if self._bias is None else self._bias[start : start + self.tile]
         if self._packed is not None:
@@ -165,63 +159,31 @@ class VocabularyHead:
         """
         size = rows or self.rows
         blocks = [
-            self._score_block(self._block(hidden, at, size), targets[at : at + size])
+            self.score_block(self.block(hidden, at, size), targets[at : at + size])
             for at in range(0, len(targets), size)
         ]
         nothing = torch.zeros(4 + 2 * self.top_k, 0, device=self.device)
         return torch.cat([nothing, *blocks], dim=1)
 
-    def score_against(
+    def block(self, hidden: Tensor, at: int, size: int) -> Tensor:
+        """Some of the hidden states, in float32 on the head's device."""
+        return hidden[at : at + size].to(self.device).float()
+
+    def score_block(
         self,
         hidden: Tensor,
         targets: Tensor,
-        reference: HeadWeights,
-        states: Tensor,
-        rows: int | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """`score`, and the divergence of each prediction from a reference's at the same token.
-
-        Heads of different sizes are padded differently: ids that only one of them has are left
-        out of the divergence, where both predictions sum to 1 over the others.
-
-        Args:
-            hidden, targets: see `score`.
-            reference: the head of the other model.
-            states: its hidden states, shape (n, its width).
-            rows: see `score`.
-
-        Returns:
-            Statistics as of `score`, and shape (3, n): KL(reference ‖ model), KL(model ‖
-            reference), in nats, and 1 where both have the same top-1 token, else 0.
-        """
-        if self._other is None or self._other[0] is not reference:
-            head = VocabularyHead(reference.to(self.device), self.device, tile=self.tile)
-            self._other = reference, head
-        other = self._other[1]
-        size = max(1, (rows or self.rows) // COMPARED_PART)
-        scores, divergences = [], []
-        for at in range(0, len(targets), size):
-            compared = _Comparison(other, other._block(states, at, size))
-            block = self._block(hidden, at, size)
-            scores.append(self._score_block(block, targets[at : at + size], compared))
-            divergences.append(compared.result())
-        return torch.cat(scores, dim=1), torch.cat(divergences, dim=1)
-
-    def _block(self, hidden: Tensor, at: int, size: int) -> Tensor:
-        return hidden[at : at + size].to(self.device).float()
-
-    def _score_block(
-        self, hidden: Tensor, targets: Tensor, compared: _Comparison | None = None
+        each_tile: Callable[[int, Tensor], None] = lambda index, logits: None,
     ) -> Tensor:
+        """`score` of one block, from `block`; `each_tile` may read, not change, a tile's logits."""
         target_logits = self._target_logits(hidden, targets)
         column = target_logits.unsqueeze(1)
         above = torch.zeros_like(target_logits)
         tops, sums, means = [], [], []
         choices: list[tuple[Tensor, Tensor]] = []
         for index, start in enumerate(self._starts()):
-            logits = self._logits(hidden, index)
-            if compared is not None:
-                compared.add(index, logits)
+            logits = self.logits(hidden, index)
+            each_tile(index, logits)
             # the target's own logit must not count as above itself by a rounding error
             inside = (targets >= start) & (targets < start + logits.shape[1])
             local = (targets - start).clamp(0, logits.shape[1] - 1).unsqueeze(1)
@@ -256,64 +218,6 @@ class VocabularyHead:
             ids = torch.cat([each for _, each in choices], 1).gather(1, best.indices)
             rows += [*ids.t().float(), *(best.values - lse.unsqueeze(1)).clamp_(max=0.0).t()]
         return torch.stack(rows)
-
-
-class _Comparison:
-    """Running sums of one block of rows, over the tiles of both heads.
-
-    In float32 the difference of two sums of size 10 would lose what is left of a divergence of
-    1e-6; only Apple's GPUs have nothing better.
-
-    Args:
-        reference: head of the reference, with the tiles of the model's.
-        hidden: the reference's, shape (rows, width), float32.
-    """
-
-    def __init__(self, reference: VocabularyHead, hidden: Tensor) -> None:
-        self.reference, self.hidden = reference, hidden
-        self._exact = torch.float32 if hidden.device.type == "mps" else torch.float64
-        # for each tile: of both models lse, mean difference of logits, top logit and its id
-        self._tiles: list[tuple[tuple[Tensor, ...], tuple[Tensor, ...]]] = []
-
-    def add(self, index: int, logits: Tensor) -> None:
-        """A tile: the model's logits, which stay as they are."""
-        start = index * self.reference.tile
-        if start >= self.reference.vocabulary:
-            return
-        both = self.reference._logits(self.hidden, index), logits
-        common = min(each.shape[1] for each in both)
-        exact = [each[:, :common].to(self._exact) for each in both]
-        difference = exact[0] - exact[1]
-        first, second = (self._sums(each, difference, start) for each in exact)
-        self._tiles.append((first, second))
-
-    @staticmethod
-    def _sums(logits: Tensor, difference: Tensor, start: int) -> tuple[Tensor, ...]:
-        top, best = logits.max(-1)
-        weights = logits.sub_(top.unsqueeze(1)).exp_()
-        total = weights.sum(-1)
-        return (
-            top + total.log(),
-            torch.linalg.vecdot(weights, difference) / total,
-            top,
-            best + start,
-        )
-
-    def result(self) -> Tensor:
-        """Shape (3, rows), float32: see `VocabularyHead.score_against`."""
-        lses, means, choices = [], [], []
-        for model in (0, 1):
-            lse, mean, top, best = map(
-                torch.stack, zip(*(tile[model] for tile in self._tiles), strict=True)
-            )
-            lses.append(torch.logsumexp(lse, 0))
-            means.append((torch.exp(lse - lses[-1]) * mean).sum(0))
-            choices.append(best.gather(0, top.argmax(0, keepdim=True))[0])
-        shift = lses[0] - lses[1]
-        divergences = [means[0] - shift, shift - means[1]]
-        same = choices[0] == choices[1]
-        # rounding must not make a divergence negative
-        return torch.stack([*(each.clamp(min=0.0).float() for each in divergences), same.float()])
 
 
 def _float32_product(hidden: Tensor, weight: Tensor) -> Tensor:

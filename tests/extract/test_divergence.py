@@ -20,6 +20,7 @@ from transformers import AutoTokenizer
 
 from extract.planning.plan import plan_model
 from extract.planning.selection import select
+from extract.scoring.divergence import Comparer, states_of
 from extract.scoring.engine import Engine
 from warehouse.errors import ProblemFileError, TokenmartError
 from warehouse.paths import Workspace
@@ -42,7 +43,7 @@ def expected(
 
 def compared(reference: Any, model: Any) -> Any:
     first = Engine(reference)
-    return Engine(model).score_against(FULL, first.head_weights, first.states(FULL))
+    return Comparer(Engine(model), first.head_weights).score(FULL, states_of(first, FULL))
 
 
 @pytest.mark.parametrize("tile", [37, 49_152])
