@@ -19,7 +19,6 @@ SHIPPED = (
     "data/problems",
     "data/published",
     "data/preregistered",
-    "data/sources.yml",
 )
 LEFT_OUT = shutil.ignore_patterns("target", "logs", "*.lock", ".user.yml", "__pycache__")
 

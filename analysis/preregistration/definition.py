@@ -133,8 +133,11 @@ def definition_sha256(
 
 
 def _settings(part: BaseModel) -> dict[str, Any]:
-    """The keys set in a part of a problem file; new defaults of a later version change no hash."""
-    return part.model_dump(mode="json", exclude_defaults=True)
+    """The keys set in a part of a problem file; new defaults of a later version change no hash.
+
+    Where a file can be downloaded is no part of what was registered.
+    """
+    return part.model_dump(mode="json", exclude_defaults=True, exclude={"url"})
 
 
 def _metric_text(workspace: Workspace, metric: str, variant: str) -> str:

@@ -129,7 +129,7 @@ CHANGES = [
     ("excerpt_characters: 512,", "excerpt_characters: 256,", "excerpts"),
     ("margin: 512", "margin: 256", "documents"),
     ("name: window_4096, context: 4096", "name: window_4096, context: 2048", "contexts"),
-    ("no4k.json\n", "other.json\n", "target"),
+    ("no4k.json\n  url:", "other.json\n  url:", "target"),
 ]
 
 

@@ -94,7 +94,6 @@ def make_checkout(root: Path) -> Workspace:
     (root / "plugins").symlink_to(ROOT / "plugins")
     for folder in ("problems", "published"):
         shutil.copytree(ROOT / "data" / folder, root / "data" / folder)
-    shutil.copy(ROOT / "data" / "sources.yml", root / "data")
     recall = Path("studies") / "minilong" / "recall.json"
     (root / recall).parent.mkdir(parents=True)
     shutil.copy(ROOT / recall, root / recall)

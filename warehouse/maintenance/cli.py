@@ -31,7 +31,6 @@ _PARTS = (
     "data/problems",
     "data/published",
     "data/preregistered",
-    "data/sources.yml",
 )
 _LEFT_OUT = shutil.ignore_patterns("target", "logs", "*.lock", ".user.yml")
 

@@ -1,4 +1,4 @@
-"""Downloads over HTTP, whole or not at all; locked files, from the addresses on record."""
+"""Downloads over HTTP, whole or not at all; locked files, from the problem file's addresses."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ import urllib.request
 from pathlib import Path
 
 import click
-import yaml
 
 from warehouse.errors import LockedFileError, TokenmartError, first_line
 from warehouse.files import write_whole
 from warehouse.sources.folders import ProblemFolders
-from warehouse.sources.lock_file import name_in
 
 TIMEOUT_SECONDS = 30
 LARGEST_BYTES = 1 << 30
 
 
 class DownloadError(TokenmartError):
-    """An address gave no usable file; the next one may."""
+    """An address gave no usable file."""
 
 
 def download_json(url: str, path: Path, largest_bytes: int = LARGEST_BYTES) -> None:
@@ -56,27 +54,24 @@ def ensure_locked_file(path: Path, url: str | None, folders: ProblemFolders, par
 
     Args:
         path: relative to the checkout.
-        url: the problem file's own address, tried before those of data/sources.yml.
+        url: the problem file's address of it.
         part: documents or target, as `data fetch --only` calls it: who fetches documents may not
             want the target yet.
 
     Raises:
-        LockedFileError: missing, and no address gave it.
+        LockedFileError: missing, and not downloaded.
     """
     file = folders.resolve(path)
     if file.is_file():
         return file
-    urls = locked_urls(path, url, folders)
-    failures = ["offline"] if folders.offline else []
+    reason = "offline" if folders.offline else "no url in the problem file"
     with folders.one_at_a_time(path.name):
-        for address in [] if folders.offline or file.is_file() else urls:
+        if url and not folders.offline and not file.is_file():
             try:
-                download_json(address, file)
-                break
+                download_json(url, file)
             except DownloadError as error:
-                failures.append(error.format_message())
+                reason = error.format_message()
     if not file.is_file():
-        reason = "; ".join(failures) or "no address in data/sources.yml or the problem file"
         raise LockedFileError(
             f"{path}: missing and not downloaded ({reason}); place the file at {file}, or run "
             f"`{folders.fetch_command} --only {part}` where there is a network",
@@ -84,27 +79,3 @@ def ensure_locked_file(path: Path, url: str | None, folders: ProblemFolders, par
             where=path,
         )
     return file
-
-
-def locked_urls(path: Path, url: str | None, folders: ProblemFolders) -> list[str]:
-    """Addresses of a locked file: the problem file's own, then those of data/sources.yml.
-
-    They belong to the path, for any problem: a copy of a problem reads the same file.
-
-    Raises:
-        TokenmartError: sources.yml is not a mapping of problems to paths to addresses.
-    """
-    sources = folders.workspace.root / "data" / "sources.yml"
-    name = name_in(folders.workspace, path)
-    found = [url] if url else []
-    try:
-        content = yaml.safe_load(sources.read_bytes()) if sources.is_file() else {}
-        for paths in content.values():
-            found += [address for address in (paths or {}).get(name, ()) if address not in found]
-    except (yaml.YAMLError, AttributeError, TypeError, UnicodeDecodeError) as error:
-        raise TokenmartError(
-            f"{sources}: expected problem → path → list of addresses ({first_line(error)})",
-            code="bad-sources",
-            where=sources,
-        ) from error
-    return found

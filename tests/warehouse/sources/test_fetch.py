@@ -25,6 +25,7 @@ from tokenmart import cli
 from warehouse.errors import LockedFileError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
+from warehouse.problem.spec import Problem
 from warehouse.problem.tables import ensure_documents
 from warehouse.sources.folders import ProblemFolders
 from warehouse.sources.lock_file import recorded_files
@@ -64,16 +65,19 @@ def serve() -> Iterator[Serve]:
         server.server_close()
 
 
-def sources(workspace: Workspace, *urls: str) -> None:
-    text = json.dumps({"tiny": {"data/proxy/docs.json": list(urls)}})
-    (workspace.root / "data" / "sources.yml").write_text(text)
+def at(url: str) -> Problem:
+    """The problem with this address of its documents."""
+    return problem(
+        documents={"kind": "json", "path": "data/proxy/docs.json", "locked": True, "url": url}
+    )
 
 
 def test_a_locked_file_is_downloaded_and_recorded(workspace: Workspace, serve: Serve) -> None:
-    """From the first address that has it."""
-    server = serve({"/docs.json": b'["one", "two"]', "/page": b"<html>log in</html>"})
-    sources(workspace, f"{server}/gone.json", f"{server}/page", f"{server}/docs.json")
-    assert ensure_documents(problem(), workspace)["text"].to_pylist() == ["one", "two"]
+    server = serve({"/docs.json": b'["one", "two"]'})
+    assert ensure_documents(at(f"{server}/docs.json"), workspace)["text"].to_pylist() == [
+        "one",
+        "two",
+    ]
     assert recorded_files(workspace, "tiny") == {"data/proxy/docs.json": sha256(b'["one", "two"]')}
 
 
@@ -97,29 +101,28 @@ def test_a_bad_answer_leaves_nothing(
         "warehouse.sources.download.download_json",
         lambda url, path: small(url, path, largest_bytes=1000),
     )
-    sources(workspace, serve({"/docs.json": page}) + "/docs.json")
+    made = at(serve({"/docs.json": page}) + "/docs.json")
     with pytest.raises(LockedFileError, match=reason) as caught:
-        ensure_documents(problem(), workspace)
+        ensure_documents(made, workspace)
     assert f"place the file at {workspace.root}/data/proxy/docs.json" in str(caught.value)
     assert not (workspace.root / "data" / "proxy").exists()
     assert not workspace.lock_files.exists()
 
 
 @pytest.mark.parametrize(
-    ("urls", "offline"),
+    ("url", "offline"),
     [
-        (["http://127.0.0.1:9/docs.json"], False),
-        (["ftp://127.0.0.1/docs.json"], False),
-        (["http://127.0.0.1:9/docs.json"], True),
-        ([], False),
+        ("http://127.0.0.1:9/docs.json", False),
+        ("ftp://127.0.0.1/docs.json", False),
+        ("http://127.0.0.1:9/docs.json", True),
+        (None, False),
     ],
 )
 def test_without_network_the_missing_file_is_named(
-    workspace: Workspace, urls: list[str], offline: bool
+    workspace: Workspace, url: str, offline: bool
 ) -> None:
-    sources(workspace, *urls)
     with pytest.raises(LockedFileError) as caught:
-        ensure_documents(problem(), workspace, offline=offline)
+        ensure_documents(at(url), workspace, offline=offline)
     assert (caught.value.code, caught.value.exit_code) == ("locked-file-missing", 3)
     assert caught.value.where == "data/proxy/docs.json"
 
@@ -135,26 +138,6 @@ def test_a_file_placed_by_hand_is_locked_at_first_use(workspace: Workspace) -> N
         "data/proxy/docs.json",
     )
     assert path.read_bytes() == b'["changed"]', "the user's file is never overwritten"
-
-
-def test_a_copy_of_a_problem_has_the_addresses_of_its_files(
-    workspace: Workspace, serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Addresses belong to a path, for any problem and any place of its file."""
-    monkeypatch.chdir(workspace.root)
-    sources(workspace, serve({"/docs.json": b'["one", "two"]'}) + "/docs.json")
-    Path("mine.yml").write_text(PROBLEM_FILE.replace("name: tiny", "name: mine"))
-    code, output = run("--problem", "mine.yml", "--only", "documents")
-    assert (code, "documents: 2" in output) == (0, True), output
-    assert run("--problem", "mine.yml", "--only", "target")[0] == 3
-
-
-@pytest.mark.parametrize("text", ["- a\n", "tiny: [a]\n", "tiny: {\n"])
-def test_a_broken_sources_file_is_named(workspace: Workspace, text: str) -> None:
-    (workspace.root / "data" / "sources.yml").write_text(text)
-    with pytest.raises(TokenmartError) as caught:
-        ensure_documents(problem(), workspace)
-    assert caught.value.code == "bad-sources"
 
 
 # Hub
