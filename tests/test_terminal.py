@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import signal
@@ -193,6 +194,14 @@ def wait_for(state: Callable[[], bool], seconds: float = 60) -> None:
     while not state():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_a_name_that_is_too_long_folds_before_its_condition() -> None:
+    console = Console(width=24, file=io.StringIO())
+    names = ["gain/long_variant@window_256", "gain/mean@window_8"]
+    print_columns(console, [Column("metric", names, text=True), Column("n", ["8", "9"])])
+    lines = [line.split() for line in console.file.getvalue().splitlines()]
+    assert lines[1:] == [["gain/long_variant", "8"], ["@window_256"], ["gain/mean@window_8", "9"]]
 
 
 @pytest.mark.parametrize("columns", ["0", "1", "-5", "x", "²", "9" * 40])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from warehouse.errors import visible
@@ -110,7 +110,7 @@ def print_columns(
         left_out = []
     if title:
         console.print(visible(title), style="bold")
-    table = _table(columns, last_is_total)
+    table = _table(_foldable(columns, console.width), last_is_total)
     least = sum(column.min_width or 0 for column in table.columns) + _GAP * (len(columns) - 1)
     width, console.width = console.width, max(console.width, least)
     console.print(table)
@@ -128,6 +128,22 @@ def _width(column: Column) -> int:
 
     lines = [*column.heading.split("\n"), *(visible(cell) for cell in column.cells)]
     return max(map(cell_len, lines))
+
+
+def _foldable(columns: Sequence[Column], width: int) -> Sequence[Column]:
+    """With a space before the `@` of names too long for the only text column, where they fold."""
+    from rich.cells import cell_len
+
+    texts = [column for column in columns if column.text]
+    if len(texts) != 1:
+        return columns
+    numbers = sum(_width(column) for column in columns if not column.text)
+    room = width - numbers - _GAP * (len(columns) - 1)
+    cells = [
+        cell.replace("@", " @") if cell_len(visible(cell)) > room else cell
+        for cell in texts[0].cells
+    ]
+    return [replace(column, cells=cells) if column.text else column for column in columns]
 
 
 def _table(columns: Sequence[Column], last_is_total: bool) -> Table:

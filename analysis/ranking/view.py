@@ -104,7 +104,7 @@ def lead_text(ranking: Ranking) -> str:
     ahead = [row for row in ranking.candidates if row.p_beats_baseline < LEAD_LEVEL]
     if not ahead:
         return "No metric is distinguishable from it."
-    return f"Prefetch of it (one-sided adjusted p below {LEAD_LEVEL}): {_listed(ahead)}."
+    return f"Ahead of it (one-sided adjusted p below {LEAD_LEVEL}): {_listed(ahead)}."
 
 
 REASONS: dict[Code, str] = {
@@ -174,8 +174,12 @@ def notes(ranking: Ranking, rows: Sequence[RankedMetric]) -> dict[str, str]:
         found["different-lengths"] = lengths_note(table.lengths, table.option)
     if uneven:
         fewer = fewer_text(uneven[0].column, uneven[0].fewer)
+        if table.has_read_all_documents(uneven[0].column, uneven[0].fewer):
+            remedy = "it counts no token of the other documents"
+        else:
+            remedy = table.remedy
         found["uneven-documents"] = (
-            f"{_first(uneven)} compares models on different documents ({fewer}): {table.remedy}"
+            f"{_first(uneven)} compares models on different documents ({fewer}): {remedy}"
         )
     if lacking:
         missing = counted(len(table.models) - lacking[0].n, "model")
@@ -246,7 +250,9 @@ _CELLS = (
     Cells("- base", lambda row: signed(row.minus_baseline, 3), True),
     Cells("p", lambda row: unsigned(row.p_beats_baseline, 4), True),
     Cells("| size", lambda row: signed(row.partial, 3), True),
-    Cells("tokens", lambda row: f"{fewest_tokens(row.column):,}", True),
+    Cells(
+        "tokens", lambda row: f"{fewest_tokens(row.column):,}" if row.column.tokens else "–", True
+    ),
 )
 _BEST = Cells("best?", lambda row: "maybe" if row.near_best else "no")
 
