@@ -58,6 +58,7 @@ MAY_IMPORT = {
         *WAREHOUSE,
     },
     "plugins.cluster": {"extract", *WAREHOUSE},
+    "plugins.logprobs": {"extract", *WAREHOUSE},
 }
 """Package → packages whose modules it may import, besides its own; see the architecture page."""
 

@@ -33,7 +33,7 @@ def intensity(segment: Segment, measure: Measure) -> float | None:
     if measure == "logprob":
         return min(-segment.logprob / 8.0, 1.0)
     if measure == "rank":
-        return min(math.log10(segment.rank) / 3.0, 1.0)
+        return None if segment.rank is None else min(math.log10(segment.rank) / 3.0, 1.0)
     return None if segment.gain is None else -max(-1.0, min(segment.gain / 3.0, 1.0))
 
 
@@ -99,10 +99,13 @@ def _text(view: View, first: int, last: int) -> str:
 
 
 def _facts(segment: Segment) -> str:
-    gain = "none" if segment.gain is None else f"{segment.gain:.3f}"
+    gain, entropy = (
+        "none" if value is None else f"{value:.3f}" for value in (segment.gain, segment.entropy)
+    )
+    ranked = "none" if segment.rank is None else segment.rank
     text = (
-        f"log-prob {segment.logprob:.3f} (p {math.exp(segment.logprob):.3g}), rank {segment.rank}, "
-        f"entropy {segment.entropy:.3f}, gain {gain}, position {segment.position}"
+        f"log-prob {segment.logprob:.3f} (p {math.exp(segment.logprob):.3g}), rank {ranked}, "
+        f"entropy {entropy}, gain {gain}, position {segment.position}"
     )
     return text if segment.tokens == 1 else f"{text}, {segment.tokens} tokens"
 

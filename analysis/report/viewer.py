@@ -33,14 +33,14 @@ class Segment:
 
     logprob, entropy: nats; gain: nats won by the far context, None where it wasn't measured;
     rank: the worst among the segment's tokens; tokens: how many; position: of the first; gained:
-    how many have a gain.
+    how many have a gain. entropy and rank are None where imported log-probs lack them.
     """
 
     start: int
     end: int
     logprob: float
-    entropy: float
-    rank: int
+    entropy: float | None
+    rank: int | None
     gain: float | None
     tokens: int
     position: int
@@ -230,8 +230,10 @@ def merge(tokens: Iterable[Segment]) -> list[Segment]:
             last,
             end=max(last.end, token.end),
             logprob=last.logprob + token.logprob,
-            entropy=last.entropy + token.entropy,
-            rank=max(last.rank, token.rank),
+            entropy=None
+            if last.entropy is None or token.entropy is None
+            else last.entropy + token.entropy,
+            rank=None if last.rank is None or token.rank is None else max(last.rank, token.rank),
             gain=sum(gains) if gains else None,
             tokens=last.tokens + 1,
             gained=last.gained + token.gained,

@@ -25,9 +25,22 @@
       tokens                  number of tokens behind the value; count(*) by default
       min_tokens              fewer tokens in all documents: no value
       min_document_tokens     documents with fewer tokens don't count
+
+  Imported log-probs may lack rank, entropy or top_logprob. Rows without a column that a variant
+  reads are left out of it, or count_if(rank = 1) would be 0: it has no value then.
 -#}
 {% macro metric(over, variants, grid={}, aggregations={}, suffix='probe') -%}
-    {%- set rows = declare_variants(over, variants, grid, aggregations, kwargs) -%}
+    {%- set rows = [] -%}
+    {%- for row in declare_variants(over, variants, grid, aggregations, kwargs) -%}
+        {%- set reads = row.numerator ~ ' ' ~ row.denominator ~ ' ' ~ row.where -%}
+        {%- set given = ['(' ~ row.where ~ ')'] -%}
+        {%- for column in ['rank', 'short_rank', 'entropy', 'short_entropy', 'top_logprob']
+            if over in ['tokens', 'token_pairs', 'common_pairs']
+            and modules.re.search('\\b' ~ column ~ '\\b', reads) -%}
+            {%- do given.append(column ~ ' is not null') -%}
+        {%- endfor -%}
+        {%- do rows.append(dict(row, given=given | join(' and '))) -%}
+    {%- endfor -%}
     {%- set of_tokens = {
         'tokens': 'is_first_pair',
         'token_pairs': 'gain is not null',
@@ -77,9 +90,9 @@ select
     part.tokens
 from (
     {#- Variants with one filter share a scan; FILTER clauses in one scan for all are slower. -#}
-    {%- set nothing = {'variant': '', 'where': 'false', 'numerator': 'null', 'denominator': 'null',
+    {%- set nothing = {'variant': '', 'given': 'false', 'numerator': 'null', 'denominator': 'null',
         'tokens': '0', 'min_document_tokens': 1} -%}
-    {%- for where, same_filter in (rows or [nothing]) | groupby('where') %}
+    {%- for given, same_filter in (rows or [nothing]) | groupby('given') %}
     select
         {{ keys | join(', ') }},
         unnest([
@@ -94,7 +107,7 @@ from (
             {%- endfor %}
         ]) as part
     from {{ ref(table) }}
-    where {{ filter }} and ({{ where }})
+    where {{ filter }} and {{ given }}
     group by {{ keys | join(', ') }}
     {{ 'union all' if not loop.last }}
     {%- endfor %}

@@ -13,7 +13,12 @@ from extract.backends.backend import ENGINE_VERSION
 from extract.checkpoints import Checkpoint, find_checkpoint
 from extract.devices import resolve_dtype
 from extract.failures import Failure
-from extract.planning.selection import Selection, lacks_top_tokens
+from extract.planning.selection import (
+    Selection,
+    lacks_top_tokens,
+    refuse_mixing,
+    why_not_imported,
+)
 from extract.tokenization import (
     DocumentTokenizer,
     TokenizedDocument,
@@ -296,6 +301,10 @@ def plan_model(
 
         def why_recomputed(unit: UnitRecord) -> str:
             document, condition = by_id[unit.doc_id], conditions[unit.condition]
+            if unit.imported:
+                if unit.fingerprint != imported_fingerprint(facts, document, condition):
+                    return "another fingerprint"
+                return why_not_imported(selection)
             same = [unit_fingerprint(document, condition)]
             if unit.status == "done":
                 same += [unit_fingerprint(document, condition, max_tokens=n) for n in longer]
@@ -326,6 +335,7 @@ def plan_model(
         left = {u.condition for u in states([task.document], longer) if is_missing(u)}
         return tuple(condition for condition in task.missing if condition.name in left)
 
+    refuse_mixing(spec, units, {unit.condition for unit in filter(is_missing, units)})
     kept = [unit for unit in units if not is_missing(unit)]
     by_document: dict[int, list[Unit]] = {}
     for unit in filter(is_missing, units):
@@ -359,6 +369,7 @@ def plan_model(
             unit.record is not None
             and unit.record.fingerprint
             != unit_fingerprint(by_id[unit.doc_id], conditions[unit.condition])
+            and not unit.record.imported
             for unit in kept
         ),
         recheck=recheck,
@@ -382,6 +393,14 @@ def _longer_limits(selection: Selection, units: Sequence[Unit]) -> set[int | Non
 
 _OF_TEXTS = ("max_tokens", "too_long", "room")
 """Facts of a model that its hidden states do not depend on: which tokens of a text it reads."""
+
+
+def imported_fingerprint(
+    facts: dict[str, Any], document: PlannedDocument, condition: Condition
+) -> str:
+    """What a unit of imported log-probs depends on: all facts but the program and its numbers."""
+    elsewhere = dict.fromkeys(("dtype", "backend", "engine", "attention"), "imported")
+    return _fingerprint(facts | elsewhere, document, condition, None)
 
 
 def _fingerprint(

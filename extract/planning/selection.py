@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from extract.backends.backend import DEFAULT, ENGINE_VERSION, find_backend
+from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelSpec
@@ -125,6 +126,8 @@ def planned_units(
     truncates = selection.problem.documents.too_long == "truncate"
 
     def why_recomputed(unit: UnitRecord) -> str:
+        if unit.imported:
+            return why_not_imported(selection)
         whole = whole_tokens(unit, selection.max_tokens)
         # a context that only the configuration gives, which is not here, can cut anywhere
         fewest = whole if not truncates else 0 if most is None else min(whole, most)
@@ -148,6 +151,32 @@ def planned_units(
         why_recomputed,
     )
     return unit_states(selection.workspace, needed)
+
+
+def why_not_imported(selection: Selection) -> str:
+    """Why a unit whose log-probs were imported is recomputed; empty for one that stays.
+
+    It stays whatever the backend and dtype of a run: the program that wrote it had its own.
+    """
+    return "imported, and --force recomputes" if selection.force else ""
+
+
+def refuse_mixing(spec: ModelSpec, units: Sequence[Unit], computed: Collection[str]) -> None:
+    """Stop before documents are scored here beside imported ones of the same condition.
+
+    Raises:
+        TokenmartError: they would be.
+    """
+    for unit in units:
+        kept = unit.state == "done" and unit.record is not None and unit.record.imported
+        if kept and unit.condition in computed:
+            raise TokenmartError(
+                f"{spec.full_id}: log-probabilities of condition {unit.condition} were imported, "
+                "but not of all documents; import them again with all documents and --force, or "
+                "score all documents here with `tokenmart extract --force`",
+                code="imported-units",
+                where=f"{spec.full_id}: {unit.condition}",
+            )
 
 
 def lacks_top_tokens(selection: Selection, unit: UnitRecord) -> str:

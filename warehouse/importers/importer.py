@@ -42,7 +42,8 @@ class ImportedRow(NamedTuple):
 class Destination:
     """Whose files are imported: the checkout, names of problem and model as in its folders.
 
-    With `force` they replace what is stored. `argument` is the value of --problem.
+    With `force` they replace what is stored. `argument` is the value of --problem, `condition` the
+    context condition that tokens are of.
     """
 
     workspace: Workspace
@@ -50,18 +51,22 @@ class Destination:
     model_id: str
     force: bool = False
     argument: str = ""
+    condition: str = "full"
 
 
 class StoringImporter(ABC):
     """A format of files that other programs wrote; it stores what it reads. `kind` names it.
 
     `of_other_models`: the model that the files are of need not be one of the problem. `build`: the
-    command that builds what is computed from the stored rows.
+    command that builds what is computed from the stored rows. `has_conditions`: the rows are of a
+    context condition. `counts`: what is counted, and by what.
     """
 
     kind: ClassVar[str]
     build: ClassVar[str] = "tokenmart dbt run"
     of_other_models: ClassVar[bool] = False
+    has_conditions: ClassVar[bool] = False
+    counts: ClassVar[tuple[str, str]] = ("item", "task")
 
     @abstractmethod
     def import_files(self, files: Sequence[Path], to: Destination) -> dict[str, int]:

@@ -15,7 +15,13 @@ from warehouse.paths import Workspace
 from warehouse.probes.probe import condition_kinds
 from warehouse.probes.request import ConditionKind
 from warehouse.progress import Progress, no_progress
-from warehouse.store.ledger import UnitRecord, content_sha256, read_ledger, read_units
+from warehouse.store.ledger import (
+    UnitRecord,
+    content_sha256,
+    lacking_columns,
+    read_ledger,
+    read_units,
+)
 from warehouse.store.parquet_files import refuse_damaged
 from warehouse.store.schema import DOCUMENTS, TOKENS
 from warehouse.store.stored_files import find_faults, table_files
@@ -29,9 +35,11 @@ from warehouse.store.token_files import (
 
 RULES = {
     "logprob <= 0, finite": "isfinite(logprob) and logprob <= 0",
-    "logprob <= top_logprob <= 0": "top_logprob >= logprob and top_logprob <= 0",
-    "entropy >= 0, finite": "isfinite(entropy) and entropy >= 0",
-    "rank >= 1": "rank >= 1",
+    "logprob <= top_logprob <= 0": (
+        "top_logprob >= logprob and top_logprob <= 0 or 'top_logprob' in lacks"
+    ),
+    "entropy >= 0, finite": "isfinite(entropy) and entropy >= 0 or 'entropy' in lacks",
+    "rank >= 1": "rank >= 1 or 'rank' in lacks",
     "token_id >= 0": "token_id >= 0",
     "context_tokens >= 0": "context_tokens >= 0",
     "context_tokens = position after the whole document": (
@@ -187,6 +195,7 @@ def _facts(units: list[UnitRecord]) -> pa.Table:
             "expected": pa.array([unit.rows for unit in units], pa.int64()),
             "document_tokens": pa.array([unit.document_tokens for unit in units], pa.int32()),
             "sha256": pa.array([unit.document_sha256 for unit in units], pa.string()),
+            "lacks": pa.array([lacking_columns(unit) for unit in units], pa.list_(pa.string())),
             "contiguous": pa.array([kind.contiguous for kind in of_unit], pa.bool_()),
             "whole_context": pa.array([kind.whole_context for kind in of_unit], pa.bool_()),
         }

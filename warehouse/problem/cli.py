@@ -246,16 +246,18 @@ def _fetch_models(
 @PROBLEM
 @click.option("--model", required=True, help="Id of the model that was scored.")
 @click.option("--format", "format_name", required=True, help="Format of the files.")
+@click.option("--condition", help="Context condition of prompt-logprobs; default: full.")
 @FORCE
 @click.argument("files", nargs=-1, required=True, type=FILE)
 def import_(
     problem_name: str,
     model: str,
     format_name: str,
+    condition: str | None,
     force: bool,
     files: tuple[Path, ...],
 ) -> None:
-    """Import scores, benchmark answers or key text of one model from another program.
+    """Import scores, log-probabilities, benchmark answers or key text of one model.
 
     Scores become the target of a problem file with `target: {kind: imported}`. Answers are stored
     like those of `tokenmart eval`, with the program that ran the model. Import all tasks of a model
@@ -266,6 +268,12 @@ def import_(
       items           CSV, JSON, JSON lines or Parquet with task, item and score, and optionally
                       cluster and context_tokens; docs/how_to/import_scores.md has queries that
                       write it from results of other programs
+
+    \b
+    Formats of log-probabilities of whole documents (docs/how_to/import_logprobs.md):
+      prompt-logprobs JSON lines of vLLM (prompt_logprobs) or SGLang (meta_info), or a table with
+                      doc_id, position, token_id and logprob, and optionally rank, top_logprob
+                      and entropy
 
     \b
     Formats of benchmark answers:
@@ -297,10 +305,19 @@ def import_(
             f"problem {problem.name} has {kind}, which imported scores would not change; write "
             "`target: {kind: imported}` in its file to use them"
         )
-    to = Destination(workspace, problem.name, slug(full_id), force, problem.argument)
+    if condition and not reader.has_conditions:
+        raise TokenmartError(
+            f"--condition {condition}: files of the format {format_name} have no condition",
+            code="no-condition",
+            where="--condition",
+        )
+    to = Destination(
+        workspace, problem.name, slug(full_id), force, problem.argument, condition or "full"
+    )
     counts = reader.import_files(files, to)
-    tasks = ", ".join(f"{task} ({count})" for task, count in counts.items())
+    groups = ", ".join(f"{group} ({count})" for group, count in counts.items())
+    item, group = reader.counts
     click.echo(
-        f"{full_id}: {counted(sum(counts.values()), 'item')} of "
-        f"{counted(len(counts), 'task')}: {tasks}; next: {reader.build}"
+        f"{full_id}: {counted(sum(counts.values()), item)} of "
+        f"{counted(len(counts), group)}: {groups}; next: {reader.build}"
     )

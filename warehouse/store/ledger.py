@@ -22,7 +22,7 @@ from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, UNITS_KEY
 DIGESTS_KEY = b"tokenmart.unit_digests"
 """Footer key next to the ledger's: one hash per record, in the ledger's order."""
 
-_HASHED_IF_SET = ("weights", "reserved_bytes")
+_HASHED_IF_SET = ("weights", "reserved_bytes", "imported")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,9 @@ class UnitRecord:
     between conditions is booked on the first that needed it. `weights` begins with `complete`
     where every tensor of the model was in its files; it is empty of units that another program
     computed. `reserved_bytes` is the peak reserved by the GPU's allocator, unused
-    parts included; 0 without a GPU.
+    parts included; 0 without a GPU. `imported` is JSON with the `format`, the `files` (name and
+    sha256) and the columns that they lack (`lacks`) of log-probs that another program wrote; empty
+    for a unit that was scored here.
     """
 
     problem: str
@@ -74,11 +76,17 @@ class UnitRecord:
     over_limit_tokens: int = 0
     reserved_bytes: int = 0
     weights: str = ""
+    imported: str = ""
 
 
 def whole_tokens(unit: UnitRecord, limit: int | None) -> int:
     """Tokens of the unit's document if only this limit cuts it."""
     return min(unit.document_tokens_total, limit or unit.document_tokens_total)
+
+
+def lacking_columns(unit: UnitRecord) -> list[str]:
+    """Columns of tokens that are null in all rows of an imported unit."""
+    return list(json.loads(unit.imported)["lacks"]) if unit.imported else []
 
 
 @dataclass(frozen=True)

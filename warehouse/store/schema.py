@@ -45,9 +45,10 @@ TOKENS = pa.schema(
         field("char_start", pa.int32(), "first character of the token in the document's text"),
         field("char_end", pa.int32(), "one past the last character of the token"),
         field("logprob", pa.float32(), "natural log-probability of the token, in nats"),
-        field("entropy", pa.float32(), "entropy of the predictive distribution, in nats"),
-        field("rank", pa.int32(), "1 = the model's most likely token (top-1)"),
-        field("top_logprob", pa.float32(), "log-probability of the top-1 token, in nats"),
+        # null in units imported from a program that didn't give it, in no others
+        field("entropy", pa.float32(), "entropy of the predictive distribution, in nats", True),
+        field("rank", pa.int32(), "1 = the model's most likely token (top-1)", True),
+        field("top_logprob", pa.float32(), "log-probability of the top-1 token, in nats", True),
     ]
 )
 
@@ -205,6 +206,11 @@ UNITS = pa.schema(
         field("over_limit_tokens", pa.int32(), "tokens beyond the model's context that were used"),
         field("reserved_bytes", pa.int64(), "peak memory that the GPU's allocator held, in bytes"),
         field("weights", pa.string(), "complete, and what was renamed; empty: not checked"),
+        field(
+            "imported",
+            pa.string(),
+            "JSON: format, files and lacking columns of log-probs of another program, else empty",
+        ),
     ]
 )
 """The ledger, one row per unit; `UnitRecord` is its record, a token file's footer its place."""

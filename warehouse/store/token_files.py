@@ -65,7 +65,9 @@ def as_stored(rows: pa.Table) -> pa.Table:
         # a power of two: both operations are exact; + 0 turns -0.0 into 0.0
         rounded = np.round(values / np.float32(step)) * np.float32(step) + np.float32(0)
         index = rows.schema.get_field_index(name)
-        rows = rows.set_column(index, TOKENS.field(name), pa.array(rounded, pa.float32()))
+        nothing = rows[name].is_null().to_numpy()
+        column = pa.array(rounded, pa.float32(), mask=nothing)
+        rows = rows.set_column(index, TOKENS.field(name), column)
     return rows
 
 

@@ -17,7 +17,8 @@ octaves as (
         sum(nll) as nll_sum,
         sum(short_nll) as short_nll_sum,
         sum(cast(entropy as double)) as entropy_sum,
-        count_if(rank = 1) as top_1
+        -- null for imported log-probs that lack the rank
+        sum(cast(rank = 1 as integer)) as top_1
     from tokens
     group by unit_id, is_first_pair, has_gain, octave
 ),

@@ -14,12 +14,28 @@ contexts as (
     select * from {{ source('extract', 'contexts') }}
 ),
 
+-- Columns that imported log-probs don't have: metrics that read them have no value.
+imported as (
+    select
+        problem,
+        model_id,
+        condition,
+        max(concat(
+            '; imported without ',
+            array_to_string(from_json(nullif(imported, '') -> '$.lacks', '["VARCHAR"]'), ', ')
+        )) as lacks
+    from {{ source('extract', 'units') }}
+    where json_array_length(nullif(imported, '') -> '$.lacks') > 0
+    group by problem, model_id, condition
+),
+
 lacking as (
     select
         contexts.problem,
         contexts.needs,
         contexts.context,
         coverage.model_id,
+        max(imported.lacks) as lacks,
         min(
             case
                 when coverage.documents_done > 0 then null
@@ -32,6 +48,10 @@ lacking as (
     inner join coverage
         on contexts.problem = coverage.problem
         and coverage.condition in (contexts.condition, contexts.short_condition)
+    left join imported
+        on coverage.problem = imported.problem
+        and coverage.model_id = imported.model_id
+        and coverage.condition = imported.condition
     group by all
 ),
 
@@ -52,8 +72,8 @@ expected_values as (
             when variants.over = 'evaluator_key_tokens' and evaluated.problem is null
                 then 'evaluator not extracted'
             when variants.min_tokens > 1
-                then concat('0 of at least ', variants.min_tokens, ' tokens')
-            else 'no token qualified'
+                then concat('0 of at least ', variants.min_tokens, ' tokens', lacking.lacks)
+            else concat('no token qualified', lacking.lacks)
         end as reason_if_missing
     from variants
     inner join families using (metric)

@@ -1,6 +1,9 @@
 with tokens as (
     select * from {{ ref('fct_tokens') }}
     where is_first_pair
+        -- imported log-probs may lack them
+        and top_logprob is not null
+        and rank is not null
 ),
 
 units as (

@@ -12,6 +12,8 @@ token_pairs as not materialized (
     from {{ ref('fct_tokens') }}
     where gain is not null
         and is_common
+        -- imported log-probs may lack it
+        and entropy is not null
 ),
 
 -- A document sets its own threshold.
