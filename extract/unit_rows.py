@@ -16,7 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from extract.backends.backend import ENGINE_VERSION, Scored, Scorer
-from extract.planning.plan import ModelPlan, Task, describe_interventions
+from extract.planning.fingerprints import describe_interventions
+from extract.planning.plan import ModelPlan, Task
 from extract.tokenization import TokenizedDocument
 from warehouse.probes.request import Condition, Request
 from warehouse.store.ledger import UnitRecord

@@ -13,6 +13,12 @@ from extract.backends.backend import ENGINE_VERSION
 from extract.checkpoints import Checkpoint, find_checkpoint
 from extract.devices import resolve_dtype
 from extract.failures import Failure
+from extract.planning.fingerprints import (
+    describe_corrections,
+    describe_interventions,
+    imported_fingerprint,
+    unit_fingerprint,
+)
 from extract.planning.selection import (
     Selection,
     lacks_top_tokens,
@@ -36,7 +42,7 @@ from warehouse.problem.unit_states import (
     parameters_of,
     unit_states,
 )
-from warehouse.store.ledger import UnitRecord, fingerprint
+from warehouse.store.ledger import UnitRecord
 from warehouse.store.token_files import has_top_tokens
 
 
@@ -200,17 +206,6 @@ class ModelPlan:
                 )
 
 
-def describe_interventions(spec: ModelSpec) -> list[dict[str, Any]]:
-    """Plain values for the fingerprint and the models table."""
-    return [item.model_dump(exclude_none=True) for item in spec.interventions]
-
-
-def describe_corrections(spec: ModelSpec, too_long: str = "refuse") -> dict[str, Any]:
-    """Corrections of a configuration in the problem file, as far as rows depend on them."""
-    rope = {} if spec.rope is None else {"rope": spec.rope.model_dump(exclude_none=True)}
-    return rope | ({"context": spec.context} if spec.context and too_long == "truncate" else {})
-
-
 def documents_of(
     table: pa.Table, limit: int | None, conditions: Sequence[Condition] = ()
 ) -> list[PlannedDocument]:
@@ -292,9 +287,9 @@ def plan_model(
             own = load_tokenizer(checkpoint, spec)
             refuse_other_vocabulary(spec, own, name, reference.tokenizer)
 
-    def unit_fingerprint(document: PlannedDocument, condition: Condition, **changed: Any) -> str:
+    def own_fingerprint(document: PlannedDocument, condition: Condition, **changed: Any) -> str:
         reference = references.get(condition.reference)
-        return _fingerprint({**facts, **changed}, document, condition, reference)
+        return unit_fingerprint({**facts, **changed}, document, condition, reference)
 
     def states(part: Sequence[PlannedDocument], longer: Collection[int | None]) -> list[Unit]:
         """States of the units of some documents, judged by their fingerprints."""
@@ -305,9 +300,9 @@ def plan_model(
                 if unit.fingerprint != imported_fingerprint(facts, document, condition):
                     return "another fingerprint"
                 return why_not_imported(selection)
-            same = [unit_fingerprint(document, condition)]
+            same = [own_fingerprint(document, condition)]
             if unit.status == "done":
-                same += [unit_fingerprint(document, condition, max_tokens=n) for n in longer]
+                same += [own_fingerprint(document, condition, max_tokens=n) for n in longer]
             if unit.fingerprint not in same:
                 return "another fingerprint"
             return lacks_top_tokens(selection, unit) if unit.status == "done" else ""
@@ -343,7 +338,7 @@ def plan_model(
     tasks = [
         Task(
             by_id[doc_id],
-            {name: unit_fingerprint(by_id[doc_id], c) for name, c in conditions.items()},
+            {name: own_fingerprint(by_id[doc_id], c) for name, c in conditions.items()},
             tuple(conditions[unit.condition] for unit in todo),
             {
                 unit.condition: unit.record
@@ -368,7 +363,7 @@ def plan_model(
         longer=sum(
             unit.record is not None
             and unit.record.fingerprint
-            != unit_fingerprint(by_id[unit.doc_id], conditions[unit.condition])
+            != own_fingerprint(by_id[unit.doc_id], conditions[unit.condition])
             and not unit.record.imported
             for unit in kept
         ),
@@ -389,33 +384,3 @@ def _longer_limits(selection: Selection, units: Sequence[Unit]) -> set[int | Non
         if unit.record and unit.record.document_tokens < unit.record.document_tokens_total
     }
     return {n for n in found if n is None or n > limit}
-
-
-_OF_TEXTS = ("max_tokens", "too_long", "room")
-"""Facts of a model that its hidden states do not depend on: which tokens of a text it reads."""
-
-
-def imported_fingerprint(
-    facts: dict[str, Any], document: PlannedDocument, condition: Condition
-) -> str:
-    """What a unit of imported log-probs depends on: all facts but the program and its numbers."""
-    elsewhere = dict.fromkeys(("dtype", "backend", "engine", "attention"), "imported")
-    return _fingerprint(facts | elsewhere, document, condition, None)
-
-
-def _fingerprint(
-    facts: dict[str, Any],
-    document: PlannedDocument,
-    condition: Condition,
-    reference: ModelPlan | None,
-) -> str:
-    kind = condition.kind
-    parts = {**facts, "document": document.sha256, "kind": kind.name, "params": condition.params}
-    if kind.revision > 1:
-        parts["kind_revision"] = kind.revision
-    if kind.reads_foreign and document.foreign:
-        parts["foreign"] = document.foreign.sha256
-    if reference is not None:
-        own = {name: fact for name, fact in reference.facts.items() if name not in _OF_TEXTS}
-        parts["reference"] = own
-    return fingerprint(parts)

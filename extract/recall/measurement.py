@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from extract.backends.backend import Loading, find_backend
 from extract.failures import Failure, Outcome, why_failed
 from extract.planning.cost import available_memory, memory_of, refuse_too_large
-from extract.planning.plan import ModelPlan, describe_corrections, plan_model
+from extract.planning.fingerprints import describe_corrections
+from extract.planning.plan import ModelPlan, plan_model
 from extract.planning.selection import Selection
 from extract.recall.contexts import RECALL_VERSION, make_contexts, words_sha256
 from extract.recall.items import describe_items, encoded_items, score_items
