@@ -106,6 +106,10 @@ def load_table(
             "select distinct dtype, model_id from units where problem = ? and status = 'done'",
             [problem.name],
         ).fetchall()
+        units = connection.execute(
+            "select model_id, count(*) from units where problem = ? and status = 'done' group by 1",
+            [problem.name],
+        ).fetchall()
         lengths = lengths_read(connection, problem)
     if outdated := outdated_note(problem, workspace):
         click.echo(f"note: {outdated}", err=True)
@@ -174,7 +178,8 @@ def load_table(
         present=present,
         registered=registered,
         baseline=problem.baseline,
-        extracted=frozenset(model_id for _, model_id in formats),
+        extracted=frozenset(model_id for model_id, _ in units),
+        even=len({count for _, count in units}) == 1,
         argument=problem.argument,
         build=problem.build,
     )

@@ -93,6 +93,7 @@ class MetricTable:
     baseline: name of the column that the others are compared with; empty for perplexity.
     without_target: full ids of the problem's models that have none (yet).
     extracted: ids of the models of which tokens are here.
+    even: whether there are as many units of each of them.
     argument: the value of `--problem`, where it isn't the problem's name.
     build: the command that builds its metrics.
     target_source: where the target came from, for the record.
@@ -116,6 +117,7 @@ class MetricTable:
     registered: tuple[PreregisteredMetric, ...] = ()
     baseline: str = ""
     extracted: frozenset[str] = frozenset()
+    even: bool = False
     argument: str = ""
     build: str = "tokenmart dbt build"
 
@@ -126,7 +128,9 @@ class MetricTable:
 
     @property
     def remedy(self) -> str:
-        """What completes its values; a table of scores has no extracted tokens."""
+        """What completes its values, or why nothing does; a table of scores has no tokens."""
+        if self.extracted and self.even:
+            return "all their units are extracted: other documents have no such tokens for them"
         command = "extract" if self.extracted else "data fetch"
         table = "" if self.extracted else "add the missing scores to its table, then "
         return f"{table}run `tokenmart {command} --problem {self.option}` and `{self.build}`"

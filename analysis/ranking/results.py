@@ -20,7 +20,7 @@ from analysis.ranking.registered import RegisteredResult, registered_results
 from analysis.statistics.correlations import Interval, partial_spearman, spearman
 from analysis.statistics.decisions import Decisions, Verdict, decide
 from analysis.statistics.document_noise import DocumentNoise, document_noise, noise_ceiling
-from analysis.statistics.families import NewFamily, new_family
+from analysis.statistics.families import MINIMUM_MODELS, NewFamily, new_family
 from analysis.statistics.resampling import (
     DEFAULT_RESAMPLES,
     ChoiceProcedure,
@@ -145,8 +145,9 @@ class Ranking:
 
 
 def best_first(row: RankedMetric) -> tuple[float, str]:
-    """Sort key: largest rho first, undefined last; equal ones by name, not by order of columns."""
-    return 2.0 if math.isnan(row.rho) else -round(row.rho, 10), row.column.name
+    """Sort key: largest rho first, of too few models last; equal ones by name, not by column."""
+    undefined = math.isnan(row.rho) or row.n < MINIMUM_MODELS
+    return 2.0 if undefined else -round(row.rho, 10), row.column.name
 
 
 def decide_all(table: MetricTable, columns: Sequence[MetricColumn], seed: int = 0) -> Decisions:

@@ -298,14 +298,14 @@ def print_ranking(
         explain: definitions of columns, all notes, and no limit on the lines.
     """
     console = terminal_console()
-    if explain:
-        lines = [*full_notes(ranking), *EXPLANATION]
-    else:
-        lines = [*notes(ranking, rows).values(), *(choice_notes(ranking)[:1] if choosing else [])]
-        lines = lines[:MOST_NOTES]
     cells = [*_CELLS[:4], *([_BEST] if choosing else []), *_CELLS[4:]]
     for count in range(top or ROWS, 0, -1):
         shown = leading(ranking, rows, count)
+        if explain:
+            lines = [*full_notes(ranking), *EXPLANATION]
+        else:
+            choice = choice_notes(ranking)[:1] if choosing else []
+            lines = [*notes(ranking, shown).values(), *choice][:MOST_NOTES]
         with console.capture() as capture:
             print_notes(console, answer_lines(ranking), "bold")
             console.print()

@@ -74,3 +74,12 @@ def test_what_completes_a_table_of_scores_is_no_extraction() -> None:
     assert extracted.remedy == (
         "run `tokenmart extract --problem my/mine.yml` and `tokenmart dbt build`"
     )
+    assert "tokenmart" not in replace(extracted, even=True).remedy
+
+
+def test_rows_of_too_few_models_come_last() -> None:
+    """Their correlation isn't shown: four models in the target's order are no evidence."""
+    target = np.arange(9.0)
+    few = np.where(target < 4, target, np.nan)
+    ranking = rank_metrics(table(np.stack([few, -target, target]), target), 0)
+    assert [row.column.variant for row in ranking.rows] == ["v2", "v1", "v0"]
