@@ -197,10 +197,11 @@ def wait_for(state: Callable[[], bool], seconds: float = 60) -> None:
 
 
 def test_a_name_that_is_too_long_folds_before_its_condition() -> None:
-    console = Console(width=24, file=io.StringIO())
+    stream = io.StringIO()
+    console = Console(width=24, file=stream)
     names = ["gain/long_variant@window_256", "gain/mean@window_8"]
     print_columns(console, [Column("metric", names, text=True), Column("n", ["8", "9"])])
-    lines = [line.split() for line in console.file.getvalue().splitlines()]
+    lines = [line.split() for line in stream.getvalue().splitlines()]
     assert lines[1:] == [["gain/long_variant", "8"], ["@window_256"], ["gain/mean@window_8", "9"]]
 
 
