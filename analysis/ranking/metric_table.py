@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -265,19 +265,6 @@ class MetricTable:
         }
         most = max(counts.values(), default=0)
         return {full_id: count for full_id, count in counts.items() if count < most}
-
-    def has_read_all_documents(self, column: MetricColumn, full_ids: Iterable[str]) -> bool:
-        """Whether metrics of the column's condition have values of these models from all documents.
-
-        The column then counts no token of the documents that its own values lack.
-        """
-        condition = column.variant.partition("@")[2]
-        read = dict.fromkeys((model.full_id for model in self.models), 0)
-        for other in self.columns:
-            if other.variant.partition("@")[2] == condition:
-                for model, documents in zip(self.models, other.documents, strict=False):
-                    read[model.full_id] = max(read[model.full_id], documents)
-        return all(read[full_id] == max(read.values()) for full_id in full_ids)
 
 
 def fewer_text(column: MetricColumn, fewer: Mapping[str, int]) -> str:

@@ -174,12 +174,8 @@ def notes(ranking: Ranking, rows: Sequence[RankedMetric]) -> dict[str, str]:
         found["different-lengths"] = lengths_note(table.lengths, table.option)
     if uneven:
         fewer = fewer_text(uneven[0].column, uneven[0].fewer)
-        if table.has_read_all_documents(uneven[0].column, uneven[0].fewer):
-            remedy = "it counts no token of the other documents"
-        else:
-            remedy = table.remedy
         found["uneven-documents"] = (
-            f"{_first(uneven)} compares models on different documents ({fewer}): {remedy}"
+            f"{_first(uneven)} compares models on different documents ({fewer}): {table.remedy}"
         )
     if lacking:
         missing = counted(len(table.models) - lacking[0].n, "model")
