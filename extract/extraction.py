@@ -156,7 +156,6 @@ class Extraction:
         self.progress(f"{spec.full_id}: {step}", plan.done, there, False)
         self.outcome.failures += dict.fromkeys(plan.failed)
         self.outcome.there += plan.done - len(plan.failed)
-        self.outcome.longer += plan.longer
 
     def _fail(self, job: Job, reason: str) -> None:
         """Record what is missing of a document as failed."""
@@ -181,14 +180,14 @@ class Extraction:
             for task in plan.tasks:
                 try:
                     tokenized = texts.take()
-                except TokenmartError as error:  # a document that the model can't run fails alone
+                    plan.refuse_less(task, tokenized)
+                except TokenmartError as error:  # such a document fails alone
                     reason = explain(error, plan.spec.full_id)
                     number = task.document.doc_id
                     self.outcome.failures.append(Failure(plan.spec.full_id, reason, number))
                     self._fail(Job(plan, task), reason)
                     continue
                 texts.start()
-                plan.refuse_less(task, tokenized)
                 if scorer is None:
                     scorer = self._load_and_record(plan, tokenized)
                     # not sooner: two models would be read from the disk at once

@@ -270,8 +270,7 @@ class LibraryMessages(logging.Handler):
 class Outcome:
     """Result of a run: units computed, failures, units left to other processes, warnings.
 
-    `there` counts units that were finished before, `longer` those of them that read more tokens
-    than the command line asks for.
+    `there` counts units that were finished before.
     """
 
     units: int = 0
@@ -279,5 +278,4 @@ class Outcome:
     failures: list[Failure] = field(default_factory=list)
     elsewhere: int = 0
     there: int = 0
-    longer: int = 0
     messages: LibraryMessages = field(default_factory=LibraryMessages)

@@ -138,12 +138,6 @@ def extract_here(
         + (f"; {outcome.elsewhere} are being done by another process" if outcome.elsewhere else "")
         + (f"; {left} failed" if left > 0 else "")
     )
-    if outcome.longer:
-        click.echo(
-            f"note: {counted(outcome.longer, 'finished unit')} read more tokens and stay; --force "
-            "replaces them",
-            err=True,
-        )
     print_lines("note", outcome.messages.lines())
     if not as_worker:
         # from the ledger, which includes what workers did

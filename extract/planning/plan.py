@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -42,7 +42,7 @@ from warehouse.problem.unit_states import (
     parameters_of,
     unit_states,
 )
-from warehouse.store.ledger import UnitRecord
+from warehouse.store.ledger import UnitRecord, whole_tokens
 from warehouse.store.token_files import has_top_tokens
 
 
@@ -91,7 +91,6 @@ class ModelPlan:
         tasks: what is missing.
         done: number of units that are not computed: finished, or failed in this run.
         failed: those that failed in this run, and why.
-        longer: number of finished units that read more tokens than this run would, and are kept.
         recheck: conditions of a task that no process has finished or tried since.
         references: plans, without tasks, of the models that it is compared with, by full id.
     """
@@ -105,7 +104,6 @@ class ModelPlan:
     tasks: tuple[Task, ...]
     done: int
     failed: tuple[Failure, ...]
-    longer: int
     recheck: Callable[[Task], tuple[Condition, ...]]
     references: Mapping[str, ModelPlan]
 
@@ -174,7 +172,7 @@ class ModelPlan:
 
         They read fewer tokens; or score fewer, as of a probe of which the problem file now asks for
         fewer excerpts or shorter targets; or store fewer of the most likely tokens. Only `--force`
-        replaces them.
+        replaces them; without it the document fails, and what is stored stays.
 
         Raises:
             TokenmartError: they would be.
@@ -291,22 +289,23 @@ def plan_model(
         reference = references.get(condition.reference)
         return unit_fingerprint({**facts, **changed}, document, condition, reference)
 
-    def states(part: Sequence[PlannedDocument], longer: Collection[int | None]) -> list[Unit]:
-        """States of the units of some documents, judged by their fingerprints."""
-
-        def why_recomputed(unit: UnitRecord) -> str:
-            document, condition = by_id[unit.doc_id], conditions[unit.condition]
-            if unit.imported:
-                if unit.fingerprint != imported_fingerprint(facts, document, condition):
-                    return "another fingerprint"
-                return why_not_imported(selection)
-            same = [own_fingerprint(document, condition)]
-            if unit.status == "done":
-                same += [own_fingerprint(document, condition, max_tokens=n) for n in longer]
-            if unit.fingerprint not in same:
+    def why_recomputed(unit: UnitRecord) -> str:
+        document, condition = by_id[unit.doc_id], conditions[unit.condition]
+        if unit.imported:
+            if unit.fingerprint != imported_fingerprint(facts, document, condition):
                 return "another fingerprint"
-            return lacks_top_tokens(selection, unit) if unit.status == "done" else ""
+            return why_not_imported(selection)
+        limits = {selection.max_tokens}
+        if unit.document_tokens == whole_tokens(unit, selection.max_tokens):
+            # no limit of these cut it
+            limits |= {rules.max_tokens, None}
+        same = [own_fingerprint(document, condition, max_tokens=n) for n in limits]
+        if unit.fingerprint not in same:
+            return "another fingerprint"
+        return lacks_top_tokens(selection, unit) if unit.status == "done" else ""
 
+    def states(part: Sequence[PlannedDocument]) -> list[Unit]:
+        """States of the units of some documents, judged by their fingerprints."""
         needed = NeededUnits(
             problem.name,
             (spec.model_id,),
@@ -321,15 +320,11 @@ def plan_model(
             return since is None or unit.record.finished_at < since
         return unit.state != "done"
 
-    units = states(documents, ())
-    longer = _longer_limits(selection, units)
-    if longer:
-        units = states(documents, longer)
-
     def recheck(task: Task) -> tuple[Condition, ...]:
-        left = {u.condition for u in states([task.document], longer) if is_missing(u)}
+        left = {u.condition for u in states([task.document]) if is_missing(u)}
         return tuple(condition for condition in task.missing if condition.name in left)
 
+    units = states(documents)
     refuse_mixing(spec, units, {unit.condition for unit in filter(is_missing, units)})
     kept = [unit for unit in units if not is_missing(unit)]
     by_document: dict[int, list[Unit]] = {}
@@ -360,27 +355,6 @@ def plan_model(
         failed=tuple(
             Failure(spec.full_id, unit.why, unit.doc_id) for unit in kept if unit.state == "failed"
         ),
-        longer=sum(
-            unit.record is not None
-            and unit.record.fingerprint
-            != own_fingerprint(by_id[unit.doc_id], conditions[unit.condition])
-            and not unit.record.imported
-            for unit in kept
-        ),
         recheck=recheck,
         references=references,
     )
-
-
-def _longer_limits(selection: Selection, units: Sequence[Unit]) -> set[int | None]:
-    """Limits of tokens, larger than the command line's, under which units may have been scored."""
-    if not selection.keeps_longer:
-        return set()
-    problem, limit = selection.problem, selection.max_tokens or 0
-    found: set[int | None] = {problem.documents.max_tokens}
-    found |= {
-        unit.record.document_tokens
-        for unit in units
-        if unit.record and unit.record.document_tokens < unit.record.document_tokens_total
-    }
-    return {n for n in found if n is None or n > limit}

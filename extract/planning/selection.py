@@ -25,8 +25,8 @@ class Selection:
     """The part of a problem to run, how, and where its files are.
 
     `documents` is the number of the first documents that are used, `max_tokens` of each the number
-    of its first tokens; None for all. `cut_here` says that the command line asks for fewer tokens
-    than the problem file, `force` that finished units which read more are replaced.
+    of its first tokens; None for all. With `force`, finished units are replaced by others that have
+    less: see `ModelPlan.refuse_less`.
     """
 
     problem: Problem
@@ -40,13 +40,7 @@ class Selection:
     attention: str | None = None
     backend: str = DEFAULT
     fused: bool = True
-    cut_here: bool = False
     force: bool = False
-
-    @property
-    def keeps_longer(self) -> bool:
-        """Whether finished units that read more tokens than this run would are kept."""
-        return self.cut_here and not self.force
 
     def most_tokens(self, spec: ModelSpec) -> int | None:
         """Tokens of a document that a model reads at most.
@@ -102,7 +96,6 @@ def select(
         attention=attention,
         backend=find_backend(backend).kind,
         fused=fused,
-        cut_here=max_tokens is not None and (in_file is None or max_tokens < in_file),
         force=force,
     )
 
@@ -139,7 +132,7 @@ def planned_units(
             return ""
         if unit.document_tokens < fewest:
             return "fewer tokens were read"
-        if unit.document_tokens > whole and not selection.keeps_longer:
+        if unit.document_tokens > whole:
             return "more tokens were read"
         return lacks_top_tokens(selection, unit)
 
