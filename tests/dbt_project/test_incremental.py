@@ -95,6 +95,21 @@ def test_an_added_variant_has_a_value_and_computes_no_token_again(
     assert incremental_rows(changed) == before, "nothing to do writes nothing"
 
 
+def test_a_variant_and_a_model_added_in_one_run_have_all_values(
+    without_last: Warehouse, tmp_path: Path
+) -> None:
+    """The new variant is computed for all models, those that were there for the new model only."""
+    changed = without_last.copied(tmp_path)
+    write_warehouse(changed.data, SHAPE, only_model=1)
+    add_variant(changed, "perplexity", "late", where="position > 300")
+    add_variant(changed, "perplexity", "unfiltered", numerator="sum(nll ** 2)")
+    changed.run()
+    whole = Warehouse(changed.data, tmp_path / "whole.duckdb", changed.project)
+    whole.run()
+    assert_same_values(changed, whole)
+    assert changed.values("perplexity")["late", LAST] is not None
+
+
 def test_an_added_model_computes_only_itself(without_last: Warehouse, fresh: Warehouse) -> None:
     before, after = incremental_rows(without_last), incremental_rows(fresh)
     for table in ("token_features", "fct_tokens"):

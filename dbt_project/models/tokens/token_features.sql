@@ -150,6 +150,15 @@ repeats as (
     from neighbours
 ),
 
+-- One row per character of a word: an equality join, where an ASOF join would sort all tokens.
+word_characters as (
+    select
+        * exclude (char_end),
+        unnest(range(char_start, char_end)) as character
+    from words
+    where (problem, doc_id) in (select (units.problem, units.doc_id) from units)
+),
+
 -- A token belongs to the word that holds its last character, if one does.
 in_words as (
     select
@@ -160,13 +169,12 @@ in_words as (
         found.frequency,
         found.is_number,
         found.is_capitalised,
-        found.is_name,
-        found.char_end >= repeats.char_end as is_in_word
+        found.is_name
     from repeats
-    asof left join words as found
+    left join word_characters as found
         on repeats.problem = found.problem
         and repeats.doc_id = found.doc_id
-        and repeats.char_end - 1 >= found.char_start
+        and repeats.char_end - 1 = found.character
 ),
 
 word_positions as (
@@ -175,7 +183,7 @@ word_positions as (
         word_start,
         min(position) as position
     from in_words
-    where is_in_word
+    where word_start is not null
     group by tokenization_id, word_start
 ),
 
@@ -193,23 +201,20 @@ token_features as (
             0
         ) as bytes,
         in_words.shares_character,
-        if(in_words.is_in_word, in_words.word, null) as word,
-        if(in_words.is_in_word, in_words.frequency, null) as word_frequency,
-        coalesce(in_words.is_in_word and in_words.char_start <= in_words.word_start, false)
-            as is_first_of_word,
-        coalesce(in_words.is_in_word and in_words.is_number, false) as is_number,
-        coalesce(in_words.is_in_word and in_words.is_capitalised, false) as is_capitalised,
-        coalesce(in_words.is_in_word and in_words.is_name, false) as is_name,
+        in_words.word,
+        in_words.frequency as word_frequency,
+        coalesce(in_words.char_start <= in_words.word_start, false) as is_first_of_word,
+        coalesce(in_words.is_number, false) as is_number,
+        coalesce(in_words.is_capitalised, false) as is_capitalised,
+        coalesce(in_words.is_name, false) as is_name,
         in_words.position - last_time.position as word_distance,
-        if(in_words.is_in_word, in_words.word_start - in_words.previous_start, null)
-            as word_distance_characters,
+        in_words.word_start - in_words.previous_start as word_distance_characters,
         in_words.bigram_distance,
         in_words.fourgram_distance
     from in_words
     inner join units using (tokenization_id)
     left join word_positions as last_time
-        on in_words.is_in_word
-        and in_words.tokenization_id = last_time.tokenization_id
+        on in_words.tokenization_id = last_time.tokenization_id
         and in_words.previous_start = last_time.word_start
 )
 
