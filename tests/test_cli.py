@@ -298,7 +298,6 @@ def test_an_option_has_the_same_help_in_all_commands() -> None:
     "words",
     [
         ("sql", "select 1", "--timeout"),
-        ("metrics", "show", "longppl", "--threshold"),
         ("preregister", "--problem", "x", "--level"),
         ("merge", "reproduce", "x", "--tolerance"),
         ("merge", "eval", "--problem", "x", "--weight"),

@@ -56,10 +56,6 @@ class Hooks:
     def tokenmart_tables(self) -> dict[str, Any]:  # type: ignore[empty-body]
         """Tables of the store by name, each a `warehouse.store.schema.Table`."""
 
-    @hookspec
-    def tokenmart_next_steps(self, connection: Any) -> dict[str, list[str]]:  # type: ignore[empty-body]
-        """Problem → commands that follow a build, from the tables that it built."""
-
 
 def manager() -> pluggy.PluginManager:
     """All plugins, registered.

@@ -41,10 +41,3 @@ def tokenmart_tables() -> dict[str, Any]:
     from plugins.merging.tables.rankings import TABLES
 
     return TABLES
-
-
-@hookimpl
-def tokenmart_next_steps(connection: Any) -> dict[str, list[str]]:
-    """Ranking → the command that shows it."""
-    rows = connection.execute("select distinct problem from rankings").fetchall()
-    return {name: [f"tokenmart rank show --problem {name}"] for (name,) in rows}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
 
 import click
 
 from warehouse.errors import TokenmartError, visible
-from warehouse.options import ANY_PROBLEM, JSON, FiniteRange
+from warehouse.options import ANY_PROBLEM, JSON
 from warehouse.paths import find_workspace
 
 
@@ -61,43 +60,25 @@ def list_(
         _print(catalog.list_variants(rows) if metric or problem else catalog.list_metrics(rows))
 
 
-@metrics.command(short_help="Show a metric's formula, values and near-duplicates.")
+@metrics.command(short_help="Show a metric's description, formula and values.")
 @click.argument("name", metavar="METRIC[/VARIANT]")
 @ANY_PROBLEM
 @click.option("--values", "all_values", is_flag=True, help="Show every model's value.")
-@click.option(
-    "--threshold",
-    default=0.99,
-    show_default=True,
-    type=FiniteRange(0, 1),
-    help="Variants with at least this absolute rank correlation are near-duplicates.",
-)
-@click.option(
-    "--neighbours", default=5, show_default=True, help="Number of nearest variants to compare."
-)
 @JSON
-def show(
-    name: str,
-    problem_name: str | None,
-    all_values: bool,
-    threshold: float,
-    neighbours: int,
-    as_json: bool,
-) -> None:
-    """Show a metric's description, formula, values and near-duplicates.
+def show(name: str, problem_name: str | None, all_values: bool, as_json: bool) -> None:
+    """Show a metric's description, formula and values.
 
-    Near-duplicates are variants with nearly the same ranking of the models. Rank correlations use
-    the models for which both variants have a value. Values and near-duplicates need `tokenmart dbt
-    build`; formulas don't.
+    Values need `tokenmart dbt build`; formulas don't. `tokenmart sql --name near_duplicates` lists
+    variants that rank the models alike.
 
     \b
     tokenmart metrics show longppl
-    tokenmart metrics show longppl --threshold 0.95 --values
+    tokenmart metrics show longppl --values
     tokenmart metrics show longppl/alpha_2_beta_-2@window_4096 --problem no4k
     """
     from warehouse.metrics import catalog
-    from warehouse.metrics.near_duplicates import closest_variants
     from warehouse.problem.problem_files import read_problem_file
+    from warehouse.sql.output import print_table
 
     workspace = find_workspace()
     metric, _, rest = name.partition("/")
@@ -113,21 +94,19 @@ def show(
             where=name,
         )
     problem = problem_name and read_problem_file(problem_name, workspace).value.get("name")
-    values, closest = [], []
+    values = []
     if workspace.database.is_file():
         with catalog.built_values(workspace) as connection:
             values = catalog.values(connection, metric, variant, problem)
-            closest = closest_variants(connection, metric, variant, problem, neighbours)
     if as_json:
-        click.echo(json.dumps({"catalog": rows, "values": values, "closest": closest}, indent=2))
+        click.echo(json.dumps({"catalog": rows, "values": values}, indent=2))
         return
     _print(catalog.describe(rows))
     if not values:
         click.echo("\nno values yet: run `tokenmart dbt build`", err=True)
         return
-    _print_table(values if all_values or variant else catalog.ranges(values))
-    click.echo(f"Near-duplicates (|rho| >= {threshold:g}):")
-    _print_table([pair for pair in closest if abs(pair["spearman"]) >= threshold - 1e-9])
+    shown = values if all_values or variant else catalog.ranges(values)
+    print_table(list(shown[0]), [tuple(row.values()) for row in shown], wide=False)
 
 
 @click.command(
@@ -156,15 +135,6 @@ def dbt_command(arguments: tuple[str, ...]) -> None:
     from warehouse.metrics.dbt_process import run_dbt
 
     sys.exit(run_dbt(arguments, find_workspace()))
-
-
-def _print_table(rows: Sequence[dict[str, Any]]) -> None:
-    from warehouse.sql.output import print_table
-
-    if rows:
-        print_table(list(rows[0]), [tuple(row.values()) for row in rows], wide=False)
-    else:
-        click.echo("none")
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from importlib.util import find_spec
-from typing import IO, Any
-
-import click
-import duckdb
+from typing import IO
 
 from warehouse.child_process import NOT_FROM_HERE, inherited
-from warehouse.errors import TokenmartError, visible
+from warehouse.errors import TokenmartError
 from warehouse.files import locked
 from warehouse.paths import Workspace
-
-PROBLEMS_NAMED = 3
-"""Number of problems for which the next commands are printed."""
 
 _KEPT = ("DBT_TARGET_PATH", "DBT_LOG_PATH")
 """Variables of dbt that reach it. All others may be those of another project: its profile, its
@@ -69,63 +62,7 @@ def run_dbt(arguments: Sequence[str], workspace: Workspace) -> int:
         StorageError: the cache can't be written.
     """
     with one_at_a_time(workspace):
-        code = start_dbt(arguments, workspace)
-    quiet = {"--quiet", "-q"} & set(arguments)
-    if code == 0 and {"build", "run"} & set(arguments) and not quiet:
-        for line in next_steps(workspace):
-            click.echo(visible(line))
-    return code
-
-
-def next_steps(workspace: Workspace) -> list[str]:
-    """Commands that follow a build: of the first problems with results, by name."""
-    from warehouse.sql.connection import connect_read_only
-
-    measured: set[str] = set()
-    try:
-        with connect_read_only(workspace) as connection:
-            named = _steps_of_plugins(connection)
-            with suppress(duckdb.CatalogException):  # the core wasn't built
-                rows = connection.execute(
-                    "select distinct problem from metric_values where value is not null"
-                ).fetchall()
-                measured = {problem for (problem,) in rows}
-    except (duckdb.Error, TokenmartError):
-        return []
-    problems = sorted(measured | named.keys())
-    lines = []
-    for problem in problems[:PROBLEMS_NAMED]:
-        steps = _steps_of(problem, workspace) if problem in measured else []
-        lines += [f"  {step}" for step in (*steps, *named.get(problem, ()))]
-    return ["next:", *lines] if lines else []
-
-
-def _steps_of_plugins(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
-    """Problem → commands that plugins name."""
-    from warehouse.plugins import manager
-
-    found: dict[str, list[str]] = {}
-    hooks: Any = manager().hook.tokenmart_next_steps.get_hookimpls()
-    for hook in hooks:
-        with suppress(duckdb.CatalogException):  # the plugin's tables weren't built
-            for problem, steps in hook.function(connection).items():
-                found.setdefault(problem, []).extend(steps)
-    return found
-
-
-def _steps_of(problem: str, workspace: Workspace) -> list[str]:
-    """Commands for a problem with metric values; none if its file isn't known."""
-    from warehouse.paths import problem_argument
-    from warehouse.problem.spec import load_ranked
-
-    argument = problem_argument(problem, workspace)
-    if argument is None:
-        return []
-    shown, target = shlex.quote(argument), None
-    with suppress(TokenmartError):
-        target = load_ranked(argument, workspace).target
-    correlate = [f"tokenmart correlate --problem {shown}"] if target is not None else []
-    return [*correlate, f"tokenmart report --problem {shown}"]
+        return start_dbt(arguments, workspace)
 
 
 def start_dbt(

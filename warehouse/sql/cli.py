@@ -124,7 +124,7 @@ def sql(
             raise click.UsageError("--show, --param, --format and --out go with a query")
         # Don't wait for a writer: queries that need no marts are answered immediately.
         with Session(workspace, limits, 0.0, targets=targets) as session:
-            run_shell(session, workspace, limit, wide)
+            run_shell(session, limit, wide)
         return
     saved = find_query(name) if name else None
     text = saved.sql if saved else _read_sql(file) if file else query or ""

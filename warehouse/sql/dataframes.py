@@ -14,7 +14,7 @@ import importlib
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import duckdb
 import pyarrow as pa
@@ -52,7 +52,7 @@ def query(
 
     Raises:
         TokenmartError: a mistake in the SQL, a statement that would write, an unknown `into`
-            or `problem`, or a package that isn't installed.
+            or `problem`.
         OverTimeError: it took longer than it may.
         StorageError: a file is damaged, or another program writes a table that was asked for.
     """
@@ -170,23 +170,20 @@ def _rows(
 
 
 def check_kind(into: Kind) -> None:
-    """Check that rows can be returned as this kind.
+    """Check that rows can be returned as this kind, before they are computed.
 
     Raises:
-        TokenmartError: an unknown kind, or its package isn't installed.
+        TokenmartError: an unknown kind.
+        ImportError: its package isn't installed.
     """
-    if into in ("pandas", "polars"):
-        try:
-            importlib.import_module(into)
-        except ImportError as error:
-            raise TokenmartError(
-                f"into {into!r}: {into} isn't installed; pip install {into}, "
-                "or use 'arrow' or 'relation'"
-            ) from error
-    elif into not in ("arrow", "relation"):
+    if into not in get_args(Kind):
         raise TokenmartError(
-            f"into {into!r}: unknown; use 'arrow', 'pandas', 'polars' or 'relation'"
+            f"into {into!r}: unknown; use {', '.join(get_args(Kind))}",
+            code="unknown-kind",
+            where="into",
         )
+    if into in ("pandas", "polars"):
+        importlib.import_module(into)
 
 
 def converted(table: pa.Table, into: Kind) -> Any:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.paths import Workspace, problem_argument
+from warehouse.paths import Workspace
 from warehouse.plugins import folders
 
 if TYPE_CHECKING:
@@ -187,29 +186,16 @@ def parameters_of(
             rows = result.fetchall()
         values[name] = rows[0][0] if rows else None
     check_values(values, session.workspace)
-    return values, _note(recipe, given, values, session.workspace)
+    return values, _note(recipe, given, values)
 
 
-def _note(
-    recipe: Query, given: Mapping[str, Value], values: Mapping[str, Value], workspace: Workspace
-) -> str:
-    chosen = {
-        name: values[name]
+def _note(recipe: Query, given: Mapping[str, Value], values: Mapping[str, Value]) -> str:
+    chosen = [
+        f"{name}={'(nothing extracted)' if values[name] is None else values[name]}"
         for name, default in recipe.defaults.items()
         if default is None and name in CHOICES and name not in given
-    }
-    if not chosen:
-        return ""
-    note = f"{recipe.name}: " + " ".join(f"{k}={v}" for k, v in chosen.items() if v is not None)
-    lacking = [name for name, value in chosen.items() if value is None]
-    if not lacking:
-        return note
-    named = str(values.get("problem") or "demo")
-    problem = shlex.quote(problem_argument(named, workspace) or named)
-    return (
-        f"{note} nothing was extracted to choose {', '.join(lacking)} from; give --param "
-        f"{lacking[0]}=…, or run `tokenmart extract --problem {problem}`"
-    )
+    ]
+    return f"{recipe.name}: {' '.join(chosen)}" if chosen else ""
 
 
 def check_problem(given: Mapping[str, Value], workspace: Workspace) -> None:

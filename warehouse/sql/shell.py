@@ -14,7 +14,6 @@ from contextlib import suppress
 import click
 
 from warehouse.errors import TokenmartError
-from warehouse.paths import Workspace
 from warehouse.sql.output import print_rows
 from warehouse.sql.queries import find_query, parameters_of
 from warehouse.sql.session import Session
@@ -26,12 +25,12 @@ Statements end with ; and may span lines. Everything is read-only.
   .quit, or Ctrl-D"""
 
 
-def run_shell(session: Session, workspace: Workspace, limit: int, wide: bool) -> None:
+def run_shell(session: Session, limit: int, wide: bool) -> None:
     """Answer statements from the terminal, or from standard input, until it ends or `.quit`."""
     is_terminal = sys.stdin is not None and sys.stdin.isatty()
     if is_terminal:
         click.echo("Tokenmart, read-only. End statements with ; (.help, .cookbook NAME, .quit)")
-    for text in _statements(_from_terminal(workspace) if is_terminal else _from_standard_input):
+    for text in _statements(_from_terminal if is_terminal else _from_standard_input):
         if text.strip().rstrip(";") in (".quit", ".exit"):
             return
         try:
@@ -79,13 +78,8 @@ def _from_standard_input() -> str:
     return line
 
 
-def _from_terminal(workspace: Workspace) -> Callable[[], str]:
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+def _from_terminal() -> str:
+    with suppress(ImportError):
+        import readline  # noqa: F401  (editing of lines, and the earlier ones with the arrow keys)
 
-    history: History = InMemoryHistory()
-    with suppress(OSError):  # a data folder that can't be written: this session's history only
-        workspace.cache.mkdir(parents=True, exist_ok=True)
-        history = FileHistory(str(workspace.cache / "sql_history"))
-    prompt: PromptSession[str] = PromptSession(history=history)
-    return lambda: prompt.prompt("tokenmart> ") + "\n"
+    return input("tokenmart> ") + "\n"

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-import duckdb
 import pytest
-from made_up_marts import Marts
 
 from warehouse.metrics import dbt_process
-from warehouse.paths import Workspace, problem_record
+from warehouse.paths import Workspace
 
 ROOT = Path(__file__).parents[3]
 CODE = """
@@ -74,48 +71,3 @@ def test_variables_of_another_dbt_project_do_not_reach_dbt(
     assert {name for name in found if name.startswith("DBT_")} == {"DBT_TARGET_PATH"}
     assert found["TOKENMART_DATABASE"] == str(workspace.database)
     assert found["TOKENMART_MEMORY"] == "2GiB"
-
-
-def test_the_problem_that_changed_last_is_named_first(workspace: Workspace) -> None:
-    """A shipped problem by its name, another by the path of its file, once it is recorded."""
-    marts = Marts(workspace)
-    problems = ("no4k", "minilong", "mine")
-    for seconds, problem in enumerate(problems, start=1):
-        with marts.write() as connection:
-            connection.execute(
-                "insert into metric_values values (?, 'm', 'a', 'b', 0.5, 1, 1, null)", [problem]
-            )
-        folder = workspace.tokens / f"problem={problem}"
-        folder.mkdir(parents=True)
-        os.utime(folder, (seconds, seconds))
-    named = [line.split()[-1] for line in dbt_process.next_steps(workspace) if "report" in line]
-    assert named == ["minilong", "no4k"]
-    file = workspace.root / "mine.yml"
-    file.touch()
-    problem_record("mine", workspace).parent.mkdir(parents=True, exist_ok=True)
-    problem_record("mine", workspace).write_text(str(file))
-    named = [line.split()[-1] for line in dbt_process.next_steps(workspace) if "report" in line]
-    assert named == [str(file), "minilong", "no4k"]
-
-
-def test_a_plugin_names_the_next_command_of_its_own_problems(
-    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`mine` has metric values, `cup` is a ranking, and `dogs` is of a table that isn't built."""
-    with Marts(workspace).write() as connection:
-        connection.execute(
-            "insert into metric_values values ('mine', 'm', 'a', 'b', 0.5, 1, 1, null)"
-        )
-        connection.execute("create table cups as select 'cup' as problem")
-    for table in ("cups", "dogs"):
-        (tmp_path / f"{table}.py").write_text(
-            "from warehouse.plugins import hookimpl\n"
-            "@hookimpl\ndef tokenmart_next_steps(connection):\n"
-            f"    rows = connection.execute('select problem from {table}').fetchall()\n"
-            "    return {name: [f'tokenmart show {name}'] for (name,) in rows}\n"
-        )
-    monkeypatch.setenv("TOKENMART_PLUGINS", f"{tmp_path}/cups.py:{tmp_path}/dogs.py")
-    assert dbt_process.next_steps(workspace)[:2] == ["next:", "  tokenmart show cup"]
-    with duckdb.connect(str(workspace.database)) as connection:
-        connection.execute("drop table metric_values")
-    assert dbt_process.next_steps(workspace) == ["next:", "  tokenmart show cup"]

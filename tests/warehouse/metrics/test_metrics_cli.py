@@ -1,4 +1,4 @@
-"""`tokenmart metrics`: the catalogue on the terminal, values and near-duplicates."""
+"""`tokenmart metrics`: the catalogue on the terminal and values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scipy.stats import spearmanr
 from warehouse.errors import TokenmartError
 from warehouse.metrics.catalog import ranges
 from warehouse.metrics.cli import metrics
-from warehouse.metrics.near_duplicates import LEAST_MODELS, closest_variants
+from warehouse.sql.dataframes import cookbook
 
 
 @pytest.fixture
@@ -44,7 +44,9 @@ def test_the_catalogue_needs_no_build_and_is_that_of_the_build(
 
 
 @pytest.mark.parametrize("metric", ["perplexity", "longppl_external", "retrieval_gain"])
-def test_rank_correlations_are_scipys(built: Warehouse, metric: str) -> None:
+def test_near_duplicates_have_scipys_rank_correlation(
+    cli: CliRunner, built: Warehouse, metric: str
+) -> None:
     """Every variant against every variant of every metric, over the models both have."""
     values: dict[tuple[str, str], dict[str, float]] = {}
     for name, variant, model, value in built.rows(
@@ -57,51 +59,18 @@ def test_rank_correlations_are_scipys(built: Warehouse, metric: str) -> None:
             continue
         for other, theirs in values.items():
             common = sorted(mine.keys() & theirs.keys())
-            if other == (metric, variant) or len(common) < LEAST_MODELS:
+            if other == (metric, variant) or len(common) < 3:
                 continue
             pairs = [mine[m] for m in common], [theirs[m] for m in common]
             if min(len(set(side)) for side in pairs) > 1:
                 rho = spearmanr(*pairs).statistic
-                expected[(variant, *other)] = (len(common), rho)
-    with duckdb.connect(str(built.database), read_only=True) as connection:
-        found = {
-            (pair["variant"], pair["other_metric"], pair["other_variant"]): (
-                pair["models"],
-                pair["spearman"],
-            )
-            for pair in closest_variants(connection, metric, None, None, 10**6)
-        }
+                expected[(variant, *other)] = (len(common), pytest.approx(rho, abs=1e-12))
+    rows = cookbook("near_duplicates", metric=metric, neighbours=10**6).to_pylist()
+    keys = ("variant", "other_metric", "other_variant")
     assert len(expected) > 300
-    assert found.keys() == expected.keys()
-    for key, (models, rho) in expected.items():
-        assert found[key] == (models, pytest.approx(rho, abs=1e-12))
-
-
-def test_rank_correlations_over_different_models() -> None:
-    """`b` lacks model 4, `c` lacks model 1: ranks are taken among the models both have."""
-    table = {
-        "a": {"1": 1.0, "2": 2.0, "3": 2.0, "4": 0.0, "5": 9.0},
-        "b": {"1": 5.0, "2": 1.0, "3": 3.0, "5": 7.0},
-        "c": {"2": 0.5, "3": 0.1, "4": 0.3, "5": 0.2},
-        "d": {"1": 1.0, "2": 2.0},
-    }
-    with duckdb.connect() as connection:
-        connection.execute(
-            "create table metric_values"
-            " (problem text, metric text, variant text, model_id text, value double)"
-        )
-        rows = [("p", "m", v, model, x) for v, given in table.items() for model, x in given.items()]
-        rows += [("p", "m", "b", "4", None), ("p", "m", "c", "1", float("nan"))]
-        connection.executemany("insert into metric_values values (?, ?, ?, ?, ?)", rows)
-        found = {
-            (pair["variant"], pair["other_variant"]): (pair["models"], pair["spearman"])
-            for pair in closest_variants(connection, "m", None, None, 10**6)
-        }
-    assert len(found) == 6, "d has two models only"
-    for (one, other), (models, rho) in found.items():
-        common = sorted(table[one].keys() & table[other].keys())
-        sides = ([table[name][m] for m in common] for name in (one, other))
-        assert (models, rho) == (len(common), pytest.approx(spearmanr(*sides).statistic))
+    assert {tuple(r[k] for k in keys): (r["models"], r["rho"]) for r in rows} == expected
+    closest = cookbook("near_duplicates", metric=metric, neighbours=1)["rho"].to_pylist()
+    assert len(closest) == len({row["variant"] for row in rows}) and min(map(abs, closest)) > 0.9
 
 
 def test_names_in_a_problem_are_those_that_its_values_get(
@@ -152,12 +121,10 @@ def test_a_variant_without_its_context_is_shown_in_every_context(cli: CliRunner)
     assert shown("context_gain/mean@window_64") == {"mean@window_64"}
 
 
-def test_show_gives_values_and_what_ranks_alike(cli: CliRunner, built: Warehouse) -> None:
+def test_show_gives_values_and_their_range(cli: CliRunner, built: Warehouse) -> None:
     shown = json.loads(cli.invoke(metrics, ["show", "perplexity/micro", "--json"]).output)
     values = {m: x for (v, m), x in built.values("perplexity").items() if v == "micro"}
     assert {row["model_id"]: row["value"] for row in shown["values"]} == values
-    assert len(shown["closest"]) == 5
-    assert all(abs(row["spearman"]) <= 1 + 1e-9 for row in shown["closest"])
     (row,) = ranges(shown["values"])
     known = {value: model for model, value in values.items() if value is not None}
     assert (row["with_value"], row["lowest"], row["highest"]) == (

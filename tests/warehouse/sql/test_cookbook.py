@@ -218,7 +218,7 @@ EXPECTED: dict[str, tuple[list[str], tuple[str, ...], list[tuple[Any, ...]]]] = 
 
 
 OF_MARTS = (
-    "group_gap", "group_values", "metric_leaders", "models_metrics",
+    "group_gap", "group_values", "metric_leaders", "models_metrics", "near_duplicates",
 )  # fmt: skip
 """Queries of what dbt builds."""
 
@@ -431,7 +431,8 @@ def test_every_cookbook_query_is_tested_and_described() -> None:
 def test_equal_rows_of_a_cookbook_answer_have_one_order() -> None:
     names = {"model_id", "condition", "doc_id", "position", "char_start", "from_position",
              "filter", "bin", "further_tokens_from", "first", "passage", "kind", "span_start",
-             "token_id", "tokenizer", "document_group", "min(distance) nulls first"}  # fmt: skip
+             "token_id", "tokenizer", "document_group", "other_variant",
+             "min(distance) nulls first"}  # fmt: skip
     for recipe in list_queries():
         last = recipe.sql.rpartition("order by ")[2].split("limit")[0].split(",")[-1].strip()
         assert last.rpartition(".")[2] in names, f"{recipe.name}: equal rows in any order"

@@ -25,6 +25,7 @@ def test_parameters_fit_what_is_there(workspace: Workspace) -> None:
         "group_values",
         "metric_leaders",
         "models_metrics",
+        "near_duplicates",
     }
     for recipe in list_queries():
         if recipe.name not in empty:
