@@ -21,7 +21,6 @@ from extract.planning.status import (
     next_steps,
     status_rows,
     unscored_lines,
-    without_rows,
 )
 from extract.workers import sigterm_interrupts
 from warehouse.errors import TokenmartError, UnitFailedError, did_you_mean
@@ -143,7 +142,7 @@ def extract_here(
         # from the ledger, which includes what workers did
         rows = status_rows(selection)
         print_lines("warning", fallbacks(rows))
-        print_lines("warning", unscored_lines(without_rows(rows), selection.conditions))
+        print_lines("warning", unscored_lines(selection, rows))
         print_lines("cut", cut_lines(rows), err=False)
         if not outcome.failures:
             print_lines("", next_steps(selection), err=False)

@@ -231,14 +231,12 @@ class Work:
         rows: scored tokens.
         pairs: (token, visible token), what attention computes.
         choices: rows of the side table of top-k tokens.
-        unscored: conditions without a token to score.
     """
 
     tokens: int
     rows: int
     pairs: float
     choices: int = 0
-    unscored: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -259,15 +257,12 @@ def work_of(tokens_per_document: Sequence[int], selected: Sequence[Condition]) -
     """Work of documents of these lengths, counted on the very requests of each condition."""
     tokens = rows = choices = 0
     pairs = 0.0
-    scored = set()
     for length in tokens_per_document:
         document = planned_document(length, max(tokens_per_document))
         requests = []
         for condition in selected:
             group = condition.build(document)
             requests += group
-            if any(len(request.targets) for request in group):
-                scored.add(condition.name)
             choices += condition.top_k * sum(len(request.targets) for request in group)
         read = {request.ids.tobytes() for request in requests if not request.prefix_length}
         for request in requests:
@@ -280,8 +275,7 @@ def work_of(tokens_per_document: Sequence[int], selected: Sequence[Condition]) -
             tokens += own
             rows += len(request.targets)
             pairs += own * (request.prefix_length + own / 2)
-    unscored = frozenset(condition.name for condition in selected) - scored
-    return Work(tokens, rows, pairs, choices, unscored)
+    return Work(tokens, rows, pairs, choices)
 
 
 def estimate(work: Work, size: ModelSize | None, *, dtype: str, device: str) -> Cost:

@@ -10,8 +10,6 @@ import pyarrow.parquet as pq
 from extract.failures import Failure, summary
 from extract.planning.cost import planned_memory
 from extract.planning.selection import Selection, document_lengths
-from warehouse.probes.planned import too_short
-from warehouse.probes.request import Condition
 from warehouse.problem.required_files import notices, scored_models
 from warehouse.problem.spec import RecallTarget
 from warehouse.problem.tables import documents_path
@@ -132,51 +130,21 @@ def cut_lines(rows: Rows) -> list[str]:
     )
 
 
-def unscored_lines(
-    unscored: Mapping[str, Sequence[str]], conditions: Sequence[Condition]
-) -> list[str]:
-    """Conditions without a token to score, one line each, with what to change.
-
-    Args:
-        unscored: condition → models that have no row of it.
-        conditions: of the problem.
-    """
-    sizes = {each.name: each.params for each in conditions}
-    lines = []
-    for condition, models in unscored.items():
-        context = sizes[condition].get("context")
-        smaller = f"`context` ({context:,})" if isinstance(context, int) else "lengths"
-        lines.append(
-            f"{condition} has no token to score, as the text that {listed(models)} read is too "
-            f"short for it: give its probe a smaller {smaller}, or read more of the documents "
-            "(--max-tokens, documents.max_tokens, documents.max_characters)"
-        )
-    return lines
-
-
-def short_documents(selection: Selection, rows: Rows) -> list[str]:
-    """Documents of which conditions scored nothing that scored some of others."""
-    tokens: dict[int, int] = {}
-    for row in rows:
-        for number, read in row["without_rows"].items() if row["rows"] else ():
-            tokens[number] = max(read, tokens.get(number, 0))
-    if not tokens:
+def unscored_lines(selection: Selection, rows: Rows) -> list[str]:
+    """Documents of which conditions scored nothing, in any model: one line for the same ones."""
+    if not any(row["without_rows"] for row in rows):
         return []
     path = documents_path(selection.problem, selection.workspace)
     names = read_table(path, ["name"])["name"].to_pylist()
-    scoring = {row["condition"] for row in rows if row["rows"]}
-    conditions = [each for each in selection.conditions if each.name in scoring]
-    documents = [(names[number], read) for number, read in sorted(tokens.items())]
-    return too_short(documents, conditions, about="")
-
-
-def without_rows(rows: Rows) -> dict[str, list[str]]:
-    """Condition → models that have extracted it without a row."""
-    found: dict[str, list[str]] = {}
+    unscored: dict[str, set[int]] = {}
     for row in rows:
-        if row["done"] and not row["rows"]:
-            found.setdefault(row["condition"], []).append(row["model"])
-    return found
+        unscored.setdefault(row["condition"], set()).update(row["without_rows"])
+    return [
+        f"{listed([names[number] for number in numbers], 10)}: too short for "
+        f"{', '.join(name for name, mine in unscored.items() if mine == set(numbers))}; give the "
+        "probe smaller lengths, or read more of the text"
+        for numbers in sorted({tuple(sorted(mine)) for mine in unscored.values() if mine})
+    ]
 
 
 def _by_model(rows: Rows) -> dict[str, list[Mapping[str, Any]]]:
@@ -235,8 +203,7 @@ def status_notes(selection: Selection, rows: Rows) -> list[str]:
     outdated = sum(row["outdated"] for row in rows)
     return [
         *(f"failed: {line}" for line in summary(failures)),
-        *(f"{line}." for line in unscored_lines(without_rows(rows), selection.conditions)),
-        *(f"{line}." for line in short_documents(selection, rows)),
+        *(f"{line}." for line in unscored_lines(selection, rows)),
         *(f"Cut: {line}." for line in cut_lines(rows)),
         *([f"Documents over the model's context: {counts}."] if counts else []),
         *([f"{counted(outdated, 'unit')} of other texts or parameters."] if outdated else []),

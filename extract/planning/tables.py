@@ -19,7 +19,7 @@ from extract.planning.cost import (
     work_of,
 )
 from extract.planning.selection import Selection, document_lengths, planned_units
-from extract.planning.status import UNKNOWN, by_note, unscored_lines
+from extract.planning.status import UNKNOWN, by_note
 from warehouse.probes.planned import too_short
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.required_files import downloads_text, notices, required_files
@@ -93,7 +93,6 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
     missing = {file.name: file for file in required if not file.present}
     works: dict[tuple[int, ...], Work] = {}
     models, speeds = [], set()
-    unscored: dict[str, list[str]] = {}
     for spec in selection.models:
         size = model_size(spec, workspace, problem=problem.name)
         dtype = resolve_dtype(spec, selection.dtype, device)
@@ -102,8 +101,6 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
         read = tuple(planned_lengths(selection, spec, lengths))
         if read not in works:
             works[read] = work_of(read, selection.conditions)
-        for name in works[read].unscored:
-            unscored.setdefault(name, []).append(spec.full_id)
         file = missing.pop(spec.base or spec.full_id, None)
         models.append(
             PlannedModel(
@@ -117,14 +114,13 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
                 to_place=file.remedy if file and file.source == "local" else "",
             )
         )
-    scoring = [each for each in selection.conditions if each.name not in unscored]
     available = available_memory(device) if device_here else None
+    named = zip(names, lengths, strict=False)
     notes = (
         f"device {device}{'' if device_here else ' (not here)'}; {origin}. Times are estimates at "
         f"an assumed {' or '.join(sorted(speeds))}.",
         *([CHANGED] if documents_changed(problem, workspace) else []),
-        *(f"By this estimate {line}." for line in unscored_lines(unscored, selection.conditions)),
-        *(f"{line}." for line in too_short(zip(names, lengths, strict=False), scoring)),
+        *(f"{line}." for line in too_short(named, selection.conditions)),
         *by_note(
             (model.spec.full_id, note)
             for model in models
