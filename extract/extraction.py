@@ -330,7 +330,7 @@ class Extraction:
         write_top_tokens(self.workspace, unit, choices, top_k)
         if scored.condition.reference:
             compared = divergence_rows(rows, scored.results) if rows.num_rows else None
-            write_side_rows(self.workspace.divergences, unit, compared)
+            write_side_rows(self.workspace.store / "divergences", unit, compared)
         write_unit(self.workspace, unit, rows)
         self.outcome.units += not scored.reason
         self.outcome.tokens += scored.tokens

@@ -23,7 +23,7 @@ from warehouse.probes.request import Condition, Request
 from warehouse.store.ledger import UnitRecord
 from warehouse.store.parquet_files import write_table
 from warehouse.store.provenance import code_revision
-from warehouse.store.schema import DIVERGENCES, MODELS, TOKENS, TOP_TOKENS
+from warehouse.store.schema import DIVERGENCES, MODELS, TOKENS, TOP_TOKENS, table_path
 from warehouse.store.token_files import STEP_NATS
 
 
@@ -141,8 +141,8 @@ def _joined(parts: Iterable[Any]) -> NDArray[Any]:
 
 def model_file(plan: ModelPlan) -> Path:
     """Where the warehouse looks for the row of a model."""
-    place = f"problem={plan.selection.problem.name}/model_id={plan.spec.model_id}/model.parquet"
-    return plan.selection.workspace.models / place
+    selection = plan.selection
+    return table_path(selection.workspace, "models", selection.problem.name, plan.spec.model_id)
 
 
 def write_model(plan: ModelPlan, parameters: int) -> None:

@@ -94,7 +94,7 @@ def test_reasons_in_the_ledger_and_words_of_the_command_line(
         "name: minilong\ntitle: t\ndocuments: {kind: folder, path: texts}\n"
         "models: [{full_id: bad, family: f, source: {kind: hub}}]\nprobes: [{kind: full}]\n"
     )
-    shutil.rmtree(filled.documents)  # units of any text are current
+    shutil.rmtree(filled.store / "documents")  # units of any text are current
     path = published_path(filled, "minilong", "bad", "full")
     evil = {"attention": f"eager{EVIL}", "over_limit_tokens": 0, "probe_params": "{}"}
     done = unit("bad", "full", 8, **evil)

@@ -249,10 +249,13 @@ def refuse_protected(
         workspace.data / "tries",
         root / "data" / "proxy",
         root / "results" / "downstream",
-        *workspace.store_folders,
+        *(folder for each in workspace.token_stores for folder in (each.tokens, each.pending)),
     )
     kept = {Path(os.path.realpath(workspace.database)), *_locked_files(workspace, root)}
-    if place in kept or any(place.is_relative_to(os.path.realpath(each)) for each in folders):
+    data = os.path.realpath(workspace.data)
+    of_a_table = place.is_relative_to(data) and "=" in str(place.relative_to(data))
+    protected = any(place.is_relative_to(os.path.realpath(each)) for each in folders)
+    if place in kept or of_a_table or protected:
         raise TokenmartError(
             f"{option} {path}: not written, Tokenmart keeps this file; choose another place",
             code="protected-file",

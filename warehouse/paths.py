@@ -13,16 +13,6 @@ _TAKEN_BY_DUCKDB = ("", "main", "memory", "system", "temp")
 """Names that a file's database can't have: DuckDB uses them, or would call it otherwise."""
 
 
-class StoreFolder:
-    """A folder of the store, of the attribute's name."""
-
-    def __set_name__(self, owner: type, attribute: str) -> None:
-        self.name = attribute
-
-    def __get__(self, workspace: Workspace, owner: type) -> Path:
-        return workspace.store / self.name
-
-
 @dataclass(frozen=True)
 class Workspace:
     """The folders of one Tokenmart checkout.
@@ -39,7 +29,7 @@ class Workspace:
 
     @property
     def store(self) -> Path:
-        """The folder of the Parquet files."""
+        """The folder of the Parquet files: `TABLE/problem=…/…` (`schema.table_path`)."""
         return self.data
 
     @property
@@ -57,37 +47,11 @@ class Workspace:
         """Finished units not yet merged into their published file."""
         return self.store / f"{self.prefix}pending"
 
-    top_tokens = StoreFolder()
-    """Most probable tokens: `problem=…/model_id=…/condition=…/doc-….parquet`."""
-    divergences = StoreFolder()
-    """Divergences from a reference: `problem=…/model_id=…/condition=…/doc-….parquet`."""
-    condition_pairs = StoreFolder()
-    """Declared pairs of conditions: `problem=…/condition_pairs.parquet`."""
-    lineup = StoreFolder()
-    """Checkpoints in the order of training: `problem=…/lineup.parquet`."""
-    recall_items = StoreFolder()
-    """Questions of the recall task: `problem=…/model_id=…/items.parquet`."""
-    documents = StoreFolder()
-    """Document tables: `problem=…/documents.parquet`."""
-    key_intervals = StoreFolder()
-    """Key text that evaluators found: `problem=…/evaluator=…/intervals.parquet`."""
-    models = StoreFolder()
-    """Model tables: `problem=…/model_id=…/model.parquet`."""
-    downstream = StoreFolder()
-    """Target items: `problem=…/model_id=…/items.parquet`."""
-
     @property
     def token_stores(self) -> list[Workspace]:
         """This workspace, and once more with the token files of each plugin in place of its own."""
         others = [name for name in added("tables") if name.endswith("_tokens")]
         return [self, *(replace(self, prefix=name.removesuffix("tokens")) for name in others)]
-
-    @property
-    def store_folders(self) -> list[Path]:
-        """All folders of the store."""
-        names = [name for name, value in vars(Workspace).items() if isinstance(value, StoreFolder)]
-        tokens = [folder for each in self.token_stores for folder in (each.tokens, each.pending)]
-        return [*tokens, *(self.store / name for name in (*names, *added("tables")))]
 
     @property
     def cache(self) -> Path:

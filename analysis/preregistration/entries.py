@@ -324,7 +324,7 @@ def known_labels(workspace: Workspace, problem: Problem) -> str:
         if any(name in recorded_files(workspace, lock.stem) for lock in locks):
             return f"the target file {target.path.as_posix()} was read before"
         return ""
-    folder = workspace.downstream / f"problem={problem.name}"
+    folder = workspace.store / "downstream" / f"problem={problem.name}"
     if any(folder.glob("**/*.parquet")):
         return f"target scores are recorded in {folder.name} of the data folder"
     return ""

@@ -25,7 +25,7 @@ from warehouse.progress import Progress
 from warehouse.sources.folders import ProblemFolders
 from warehouse.store.ledger import fingerprint
 from warehouse.store.parquet_files import read_table, write_table
-from warehouse.store.schema import DOWNSTREAM
+from warehouse.store.schema import DOWNSTREAM, table_path
 
 WEIGHTS_KEY = b"tokenmart.weights"
 """The backend's record of how weights were loaded."""
@@ -55,12 +55,12 @@ def target_fingerprint(target: RecallTarget, plan: ModelPlan) -> str:
 
 def items_path(problem: Problem, model_id: str, workspace: Workspace) -> Path:
     """The measured items of one model."""
-    return workspace.downstream / f"problem={problem.name}/model_id={model_id}/items.parquet"
+    return table_path(workspace, "downstream", problem.name, model_id)
 
 
 def recall_items_path(problem: Problem, model_id: str, workspace: Workspace) -> Path:
     """The questions of those items."""
-    return workspace.recall_items / f"problem={problem.name}/model_id={model_id}/items.parquet"
+    return table_path(workspace, "recall_items", problem.name, model_id)
 
 
 def recall_target(problem: Problem, contexts: int | None) -> RecallTarget:

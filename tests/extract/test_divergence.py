@@ -157,7 +157,9 @@ def test_another_reference_recomputes_only_divergences(
     assert "extracted 1 units" in ok(run(path, "--model", "tiny/two")).replace(
         "1 unit ", "1 units "
     )
-    assert len(list(workspace.divergences.rglob("model_id=tiny--two/**/*.parquet"))) == 1
+    assert (
+        len(list((workspace.store / "divergences").rglob("model_id=tiny--two/**/*.parquet"))) == 1
+    )
     probes[1] = {**DIVERGENCE, "reference": "tiny/two"}
     path = tiny_problem(texts=1, models=models, probes=probes)
     assert "extracted 1 units" in ok(run(path, "--model", "tiny/two")).replace(
@@ -214,4 +216,4 @@ def test_a_reference_that_fails_stops_only_what_needs_it(
     one_line_error(result, 5)
     stored = [file.parent.name for file in workspace.tokens.rglob("tokens.parquet")]
     assert sorted(stored) == ["condition=divergence", "condition=full"]
-    assert not list(workspace.divergences.rglob("*.parquet"))
+    assert not list((workspace.store / "divergences").rglob("*.parquet"))

@@ -48,7 +48,7 @@ def test_rows_ledger_and_tables(workspace: Workspace, tiny_problem: Callable[...
                 assert (unit.status, unit.rows) == ("done", rows.num_rows)
                 assert unit.content_sha256 == content_sha256(rows.combine_chunks())
                 assert unit.peak_bytes > 1e6 and unit.seconds > 0
-    models = pq.read_table(workspace.models / "problem=tiny").to_pylist()
+    models = pq.read_table(workspace.store / "models" / "problem=tiny").to_pylist()
     assert {row["full_id"]: row["prepends_bos"] for row in models} == {
         "tiny/one": True,
         "tiny/two": False,
@@ -59,7 +59,7 @@ def test_rows_ledger_and_tables(workspace: Workspace, tiny_problem: Callable[...
 def test_spans_point_at_the_words(workspace: Workspace, tiny_problem: Callable[..., Path]) -> None:
     ok(run(tiny_problem(), "--probe", "full"))
     documents = pq.read_table(
-        workspace.documents / "problem=tiny" / "documents.parquet", partitioning=None
+        workspace.store / "documents" / "problem=tiny" / "documents.parquet", partitioning=None
     )
     table = everything(workspace)["problem=tiny/model_id=tiny--one/condition=full"]
     rows = [row for row in table.to_pylist() if row["doc_id"] == 2]
@@ -89,7 +89,7 @@ def test_the_row_of_a_model_that_was_moved_away_is_written_again(
     """`data check --repair` moves a damaged one; its units are all there."""
     path = tiny_problem(texts=1)
     ok(run(path))
-    row = workspace.models / "problem=tiny" / "model_id=tiny--one" / "model.parquet"
+    row = workspace.store / "models" / "problem=tiny" / "model_id=tiny--one" / "model.parquet"
     before = row.read_bytes()
     row.unlink()
     assert "extracted 0 units" in ok(run(path))
@@ -141,7 +141,7 @@ def test_a_model_id_with_two_hyphens_survives(
     path.write_text(yaml.safe_dump(raw))
     assert "extracted 4 units" in ok(run(path, "--model", "lab/a--b"))
     assert "extracted 0 units" in ok(run(path, "--model", "lab--a--b"))
-    (row,) = pq.read_table(workspace.models / "problem=tiny").to_pylist()
+    (row,) = pq.read_table(workspace.store / "models" / "problem=tiny").to_pylist()
     assert (row["full_id"], row["model_id"]) == ("lab/a--b", "lab--a--b")
 
 
@@ -167,7 +167,11 @@ def test_rows_depend_on_the_position_encoding_as_trained(
     assert "extracted 4 units" in ok(run(path))
     rows = {
         name: pq.read_table(
-            workspace.models / "problem=tiny" / f"model_id=tiny--{name}" / "model.parquet",
+            workspace.store
+            / "models"
+            / "problem=tiny"
+            / f"model_id=tiny--{name}"
+            / "model.parquet",
             partitioning=None,
         )["rope"].to_pylist()
         for name in ("one", "two")

@@ -61,7 +61,7 @@ def test_a_model_with_nan_fails_alone_and_can_be_repaired(
     failed = units_of(workspace, "one")
     assert {(unit.status, unit.rows) for unit in failed} == {("failed", 0)}
     assert "NaN" in failed[0].reason
-    rows = workspace.models.glob("problem=tiny/*/model.parquet")
+    rows = (workspace.store / "models").glob("problem=tiny/*/model.parquet")
     assert [row.parent.name for row in rows] == ["model_id=tiny--two"], "refused by the check"
     # a further worker of the same run doesn't repeat it
     assert run(path, "--as-worker", "2000-01-01T00:00:00+00:00").exit_code == 5

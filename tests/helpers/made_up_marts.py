@@ -79,7 +79,7 @@ class Marts:
 
     def target(self, problem: str, scores: dict[str, float]) -> None:
         """Scores of a measured target, in place of the earlier ones: two items around each."""
-        folder = self.workspace.downstream / f"problem={problem}"
+        folder = self.workspace.store / "downstream" / f"problem={problem}"
         shutil.rmtree(folder, ignore_errors=True)
         for model, score in scores.items():
             items = [
@@ -112,11 +112,15 @@ class Marts:
             there = pq.read_table(folder / "items.parquet", partitioning=None)
             added = pa.Table.from_pylist(items, schema=DOWNSTREAM)
             write_table(folder / "items.parquet", pa.concat_tables([there.cast(DOWNSTREAM), added]))
-            place = self.workspace.recall_items / f"problem={problem}" / f"model_id={model}"
+            place = (
+                self.workspace.store / "recall_items" / f"problem={problem}" / f"model_id={model}"
+            )
             write_table(place / "items.parquet", pa.Table.from_pylist(asked, schema=RECALL_ITEMS))
 
     def _target_folders(self, problem: str) -> list[tuple[str, Path]]:
-        folders = sorted((self.workspace.downstream / f"problem={problem}").glob("model_id=*"))
+        folders = sorted(
+            (self.workspace.store / "downstream" / f"problem={problem}").glob("model_id=*")
+        )
         return [(folder.name.partition("=")[2], folder) for folder in folders]
 
     def scores(self, problem: str) -> dict[str, float]:
@@ -242,12 +246,12 @@ class Marts:
 @contextmanager
 def scores_absent(workspace: Workspace) -> Iterator[None]:
     """Before any target score was recorded: the files are elsewhere within the block."""
-    elsewhere = workspace.downstream.with_name("downstream-elsewhere")
-    workspace.downstream.rename(elsewhere)
+    elsewhere = (workspace.store / "downstream").with_name("downstream-elsewhere")
+    (workspace.store / "downstream").rename(elsewhere)
     try:
         yield
     finally:
-        elsewhere.rename(workspace.downstream)
+        elsewhere.rename(workspace.store / "downstream")
 
 
 def _marks(count: int) -> str:

@@ -84,7 +84,7 @@ def tokens(logprobs: list[float], positions: list[int], context: list[int]) -> p
 
 def fill(workspace: Workspace) -> None:
     """Two models, one document, all probes; `bad` also has a failed unit."""
-    document = workspace.documents / "problem=minilong" / "documents.parquet"
+    document = workspace.store / "documents" / "problem=minilong" / "documents.parquet"
     write_table(document, documents_table(DOCUMENTS))
     for model in ("good", "bad"):
         keys = f"problem=minilong/model_id={model}"
@@ -97,7 +97,8 @@ def fill(workspace: Workspace) -> None:
             "prepends_bos": True,
         }
         write_table(
-            workspace.models / keys / "model.parquet", pa.Table.from_pylist([row], schema=MODELS)
+            workspace.store / "models" / keys / "model.parquet",
+            pa.Table.from_pylist([row], schema=MODELS),
         )
         scores = [1.0, 0.0, 1.0, 1.0] if model == "good" else [0.0, 0.0, 0.0, 1.0]
         items = [
@@ -105,7 +106,7 @@ def fill(workspace: Workspace) -> None:
             for item, score in enumerate(scores)
         ]
         write_table(
-            workspace.downstream / keys / "items.parquet",
+            workspace.store / "downstream" / keys / "items.parquet",
             pa.Table.from_pylist(items, schema=DOWNSTREAM),
         )
         late = list(SHORT_POSITIONS)

@@ -23,7 +23,7 @@ from warehouse.files import sha256_file
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
 from warehouse.store.parquet_files import read_table, write_table
-from warehouse.store.schema import DOWNSTREAM
+from warehouse.store.schema import DOWNSTREAM, table_path
 from warehouse.table_file import parse_row, read_rows
 from warehouse.text_file import refuse_no_file
 
@@ -98,8 +98,7 @@ class Importer(StoringImporter):
         The same files once more change nothing.
         """
         refuse_missing_or_twice(files)
-        folder = to.workspace.downstream / f"problem={to.problem}" / f"model_id={to.model_id}"
-        path = folder / "items.parquet"
+        path = table_path(to.workspace, "downstream", to.problem, to.model_id)
         items = _checked(row for file in files for row in self.read(file))
         if not items:
             names = ", ".join(map(str, files))

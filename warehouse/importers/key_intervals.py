@@ -24,7 +24,7 @@ from warehouse.importers.importer import (
     refuse_missing_or_twice,
 )
 from warehouse.store.parquet_files import read_table, write_table
-from warehouse.store.schema import KEY_INTERVALS
+from warehouse.store.schema import KEY_INTERVALS, table_path
 from warehouse.table_file import read_rows
 from warehouse.text_file import read_text
 
@@ -83,8 +83,7 @@ class KeyIntervals(StoringImporter):
         # tokens that share a character repeat an interval
         kept = sorted({(each.doc_id, each.start, each.end) for each in found})
         rows = [dict(zip(("doc_id", "char_start", "char_end"), each, strict=True)) for each in kept]
-        stored = to.workspace.key_intervals / f"problem={to.problem}"
-        path = stored / f"evaluator={to.model_id}" / "intervals.parquet"
+        path = table_path(to.workspace, "key_intervals", to.problem, to.model_id)
         table = pa.Table.from_pylist(rows, KEY_INTERVALS)
         if path.is_file() and not to.force and not read_table(path).equals(table):
             raise TokenmartError(
@@ -102,7 +101,7 @@ def _refused(place: str, what: str) -> TokenmartError:
 
 def _documents(to: Destination) -> list[dict[str, Any]]:
     """The problem's documents by number, with their texts."""
-    path = to.workspace.documents / f"problem={to.problem}" / "documents.parquet"
+    path = table_path(to.workspace, "documents", to.problem)
     if not path.is_file():
         raise TokenmartError(
             f"{path}: no such file; run `tokenmart data fetch --problem "

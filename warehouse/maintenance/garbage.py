@@ -15,7 +15,7 @@ from warehouse.problem.spec import load_problem
 from warehouse.problem.unit_states import OTHER_MODEL, NeededUnits, needed_units
 from warehouse.store.claims import abandoned_owner, file_system_now
 from warehouse.store.ledger import UnitRecord, read_units
-from warehouse.store.schema import all_tables
+from warehouse.store.schema import all_tables, store_folders
 from warehouse.store.stored_files import table_files
 from warehouse.store.token_files import (
     finished_units,
@@ -111,7 +111,7 @@ def _files_of_other_models(workspace: Workspace, needed: NeededUnits) -> Iterato
 def _side_rows_without_unit(workspace: Workspace, problem: str) -> Iterator[Garbage]:
     """Files of top-k tokens or divergences without their unit, which may follow within the hour."""
     units: dict[Path, set[UnitName]] = {}
-    tables = workspace.top_tokens, workspace.divergences
+    tables = workspace.store / "top_tokens", workspace.store / "divergences"
     files = [_older(each / f"problem={problem}", "doc-*.parquet") for each in tables]
     for path in chain.from_iterable(files):
         if path.parent not in units:
@@ -126,7 +126,7 @@ def _side_rows_without_unit(workspace: Workspace, problem: str) -> Iterator[Garb
 
 def _leftovers(workspace: Workspace, problem: str) -> Iterator[Garbage]:
     """Files that killed processes left in the folders of one problem."""
-    for folder in [table / f"problem={problem}" for table in workspace.store_folders]:
+    for folder in [table / f"problem={problem}" for table in store_folders(workspace)]:
         for path in _older(folder, ".*.tmp"):
             yield Garbage(path, "a write that was killed", _bytes(path))
         for path in sorted(folder.rglob("*.damaged")):

@@ -20,6 +20,7 @@ from warehouse.problem.spec import Problem, checked_problem
 from warehouse.problem.yaml_file import Dumper, parse_text, parse_yaml
 from warehouse.sources.checkpoint_files import gguf_header, text_config
 from warehouse.sources.documents import BYTES_PER_TOKEN, text_size
+from warehouse.store.schema import table_path
 from warehouse.table_file import SUFFIXES
 
 RETRIEVAL = RetrievalProbe(
@@ -62,7 +63,7 @@ def write_problem(
         ProblemFileError: the name or an id can't be one, or a model is given twice.
         TokenmartError: the name or the file is taken, there are no texts, or no such model.
     """
-    if name in list_problems(workspace) or (workspace.documents / f"problem={name}").exists():
+    if name in list_problems(workspace) or table_path(workspace, "documents", name).exists():
         raise TokenmartError(f"data new {name}: the name is taken", code="name-taken", where=name)
     if os.path.lexists(out):
         raise TokenmartError(f"{out}: there already", code="file-exists", where=out)

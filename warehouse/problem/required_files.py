@@ -9,6 +9,7 @@ from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import FileTarget, Problem, RecallTarget
 from warehouse.sources.folders import ProblemFolders, RequiredFile
 from warehouse.sources.lock_file import name_in, recorded_files
+from warehouse.store.schema import table_path
 
 _NOTICES = {
     "gated": "Gated: accept the licence on the model's page, then run `hf auth login`",
@@ -80,9 +81,8 @@ def notices(problem: Problem, models: Sequence[ModelSpec]) -> dict[str, str]:
 
 def scored_models(problem: Problem, workspace: Workspace) -> list[str]:
     """Ids of the models whose target has been measured or imported."""
-    folder = workspace.downstream / f"problem={problem.name}"
     return [
         spec.model_id
         for spec in problem.ranked_models
-        if (folder / f"model_id={spec.model_id}" / "items.parquet").is_file()
+        if table_path(workspace, "downstream", problem.name, spec.model_id).is_file()
     ]

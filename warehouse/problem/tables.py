@@ -17,7 +17,7 @@ from warehouse.problem.spec import Problem
 from warehouse.sources.documents import PlacedDocuments, documents_table
 from warehouse.sources.folders import ProblemFolders
 from warehouse.store.parquet_files import read_table, write_table
-from warehouse.store.schema import CONDITION_PAIRS, LINEUP
+from warehouse.store.schema import CONDITION_PAIRS, LINEUP, table_path
 from warehouse.terminal import counted
 
 SOURCE_KEY = b"tokenmart.source"
@@ -142,7 +142,7 @@ def store_lineup(problem: Problem, workspace: Workspace) -> None:
         for model in problem.ranked_models
         if model.base is None
     ]
-    path = workspace.lineup / f"problem={problem.name}" / "lineup.parquet"
+    path = table_path(workspace, "lineup", problem.name)
     table = pa.Table.from_pylist(rows, schema=LINEUP)
     # where nothing changed nothing is written: the folder may be read-only
     with suppress(FileNotFoundError, StorageError):
@@ -157,8 +157,7 @@ def store_pairs(problem: Problem, workspace: Workspace) -> None:
     Raises:
         StorageError: the disk is full or the folder can't be written.
     """
-    folder = workspace.condition_pairs / f"problem={problem.name}"
-    path = folder / "condition_pairs.parquet"
+    path = table_path(workspace, "condition_pairs", problem.name)
     if not problem.compare:
         with storage_errors(path):
             path.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ from typing import Literal
 
 from warehouse.files import locked
 from warehouse.paths import Workspace
+from warehouse.store.schema import table_path
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class ProblemFolders:
     @property
     def documents_table(self) -> Path:
         """The problem's documents as a table, once they have been read."""
-        return self.workspace.documents / f"problem={self.problem}" / "documents.parquet"
+        return table_path(self.workspace, "documents", self.problem)
 
     @property
     def fetch_command(self) -> str:

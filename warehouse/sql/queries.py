@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 from warehouse.plugins import folders
+from warehouse.store.schema import store_folders
 
 if TYPE_CHECKING:
     from warehouse.sql.session import Session, Value
@@ -250,6 +251,6 @@ def _refuse_unknown(name: str, value: Value, known: Iterable[str], code: str) ->
 
 def _stored(workspace: Workspace, pattern: str, except_: Sequence[str] = ()) -> set[str]:
     """Values of the last key of a pattern of folders, in all tables of the store but these."""
-    tables = [table for table in workspace.store_folders if table.name not in except_]
+    tables = [table for table in store_folders(workspace) if table.name not in except_]
     folders = {folder.name for table in tables for folder in table.glob(pattern)}
     return {folder.partition("=")[2] for folder in folders}

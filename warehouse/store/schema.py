@@ -10,12 +10,16 @@ the file.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from warehouse.errors import TokenmartError
 from warehouse.plugins import added
+
+if TYPE_CHECKING:
+    from warehouse.paths import Workspace
 
 SCHEMA_VERSION = 3
 """Rises whenever a stored table changes; files of another version are refused. A nullable column
@@ -265,3 +269,20 @@ def all_tables() -> dict[str, Table]:
                 where=name,
             )
     return {**TABLES, **others}
+
+
+def table_path(workspace: Workspace, table: str, *keys: str) -> Path:
+    """The file of a table that has one for these partition keys.
+
+    Args:
+        keys: in the table's order: the problem, the model.
+    """
+    found = TABLES[table]
+    folders = [f"{key}={value}" for key, value in zip(found.keys, keys, strict=True)]
+    return Path(workspace.store, table, *folders, found.files)
+
+
+def store_folders(workspace: Workspace) -> list[Path]:
+    """All folders of the store: of each table, and of units that are not published yet."""
+    pending = [each.pending for each in workspace.token_stores]
+    return [*(workspace.store / name for name in all_tables()), *pending]

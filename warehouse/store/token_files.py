@@ -319,7 +319,7 @@ def has_top_tokens(workspace: Workspace, unit: UnitRecord, top_k: int) -> bool:
     Raises:
         StorageError: the file is damaged.
     """
-    path = _side_path(workspace.top_tokens, unit)
+    path = _side_path(workspace.store / "top_tokens", unit)
     try:
         metadata = pq.read_schema(path).metadata or {}
     except FileNotFoundError:
@@ -342,7 +342,9 @@ def write_top_tokens(
         StorageError: the disk is full or the folder can't be written.
     """
     schema = TOP_TOKENS.with_metadata({TOP_K_KEY: str(top_k).encode()})
-    write_side_rows(workspace.top_tokens, unit, None if rows is None else rows.cast(schema))
+    write_side_rows(
+        workspace.store / "top_tokens", unit, None if rows is None else rows.cast(schema)
+    )
 
 
 def write_side_rows(folder: Path, unit: UnitRecord, rows: pa.Table | None) -> None:

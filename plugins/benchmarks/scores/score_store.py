@@ -173,10 +173,10 @@ def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> 
         earlier.unlink(missing_ok=True)
     write_table(workspace.store / "benchmark_tables" / folder / "table.parquet", brought.facts)
     targets = {
-        workspace.downstream / folder / f"model_id={model_id}" / "items.parquet": items
+        workspace.store / "downstream" / folder / f"model_id={model_id}" / "items.parquet": items
         for model_id, items in brought.target.items()
     }
-    for path in (workspace.downstream / folder).glob("model_id=*/items.parquet"):
+    for path in (workspace.store / "downstream" / folder).glob("model_id=*/items.parquet"):
         if path not in targets:  # written for an earlier target
             with storage_errors(path):
                 path.unlink()

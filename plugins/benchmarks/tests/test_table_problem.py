@@ -57,7 +57,7 @@ def renamed(old: str, new: str, rows: list[str] = ROWS) -> list[str]:
 
 
 def targets(workspace: Workspace) -> dict[str, list[tuple[str, float]]]:
-    files = sorted(workspace.downstream.glob("problem=runs/model_id=*/items.parquet"))
+    files = sorted((workspace.store / "downstream").glob("problem=runs/model_id=*/items.parquet"))
     return {
         path.parent.name.partition("=")[2]: [
             (row["task"], row["score"])

@@ -55,7 +55,9 @@ def refused(workspace: Workspace, *files: Path) -> tuple[str, str]:
 
 
 def stored(workspace: Workspace, model_id: str = "org--a") -> Path:
-    return workspace.downstream / "problem=tiny" / f"model_id={model_id}" / "items.parquet"
+    return (
+        workspace.store / "downstream" / "problem=tiny" / f"model_id={model_id}" / "items.parquet"
+    )
 
 
 def written(folder: Path, suffix: str) -> Path:

@@ -43,7 +43,7 @@ def problem(workspace: Workspace) -> None:
          "characters": len(text), "bytes": len(text)}
         for number, text in enumerate(TEXTS)
     ]  # fmt: skip
-    path = workspace.documents / "problem=tiny" / "documents.parquet"
+    path = workspace.store / "documents" / "problem=tiny" / "documents.parquet"
     path.parent.mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows, DOCUMENTS), path)
 
@@ -64,7 +64,7 @@ def refused(workspace: Workspace, file: Path) -> tuple[str, str]:
 
 
 def stored(workspace: Workspace) -> list[tuple[int, int, int]]:
-    path = workspace.key_intervals / "problem=tiny" / "evaluator=Qwen--Qwen2-72B-Instruct"
+    path = workspace.store / "key_intervals" / "problem=tiny" / "evaluator=Qwen--Qwen2-72B-Instruct"
     table = pq.read_table(path / "intervals.parquet", partitioning=None)
     assert table.schema.equals(KEY_INTERVALS)
     return [tuple(row.values()) for row in table.to_pylist()]
@@ -81,7 +81,7 @@ def test_an_evaluator_has_an_id_as_published(
     with pytest.raises(TokenmartError) as caught:
         cli.main([*command, "--model", evaluator, str(file)], standalone_mode=False)
     assert (caught.value.code, caught.value.where) == ("model-id", "--model")
-    assert not workspace.key_intervals.exists()
+    assert not (workspace.store / "key_intervals").exists()
 
 
 def test_files_without_an_interval_are_refused(workspace: Workspace, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_refusals(
 ) -> None:
     (tmp_path / name).write_text(content)
     assert refused(workspace, tmp_path / name) == (code, f"{tmp_path / name}{place}")
-    assert not workspace.key_intervals.exists()
+    assert not (workspace.store / "key_intervals").exists()
 
 
 def test_intervals_of_another_text_are_refused_by_their_edges(
@@ -150,7 +150,7 @@ def test_intervals_of_another_text_are_refused_by_their_edges(
 
 
 def test_documents_come_first(workspace: Workspace, tmp_path: Path) -> None:
-    path = workspace.documents / "problem=tiny" / "documents.parquet"
+    path = workspace.store / "documents" / "problem=tiny" / "documents.parquet"
     path.unlink()
     (tmp_path / "slice_0.txt").write_text("[0, 3]")
     assert refused(workspace, tmp_path / "slice_0.txt") == ("no-documents", str(path))
@@ -159,7 +159,7 @@ def test_documents_come_first(workspace: Workspace, tmp_path: Path) -> None:
 def test_documents_of_one_text_have_the_same_intervals(
     workspace: Workspace, tmp_path: Path
 ) -> None:
-    path = workspace.documents / "problem=tiny" / "documents.parquet"
+    path = workspace.store / "documents" / "problem=tiny" / "documents.parquet"
     rows = pq.read_table(path, partitioning=None).to_pylist()
     rows.append({**rows[0], "doc_id": 2, "name": "again"})
     pq.write_table(pa.Table.from_pylist(rows, DOCUMENTS), path)

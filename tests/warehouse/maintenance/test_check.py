@@ -54,7 +54,8 @@ def stored(workspace: Workspace) -> Path:
     publish(workspace, *KEYS)
     texts = [Document(f"{doc_id}", make_text(doc_id)) for doc_id in range(4)]
     write_table(
-        workspace.documents / f"problem={KEYS[0]}" / "documents.parquet", documents_table(texts)
+        workspace.store / "documents" / f"problem={KEYS[0]}" / "documents.parquet",
+        documents_table(texts),
     )
     raw = {
         "name": KEYS[0],

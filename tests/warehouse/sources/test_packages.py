@@ -214,7 +214,7 @@ def test_documents_come_out_of_a_pinned_archive(workspace: Workspace, index: Pat
     assert table["text"].to_pylist() == ["déjà", "bbbb"]
     assert table["doc_id"].to_pylist() == [0, 1]
     archive.unlink()
-    path = workspace.documents / "problem=tiny" / "documents.parquet"
+    path = workspace.store / "documents" / "problem=tiny" / "documents.parquet"
     written = path.stat().st_mtime_ns
     again = sdist_problem(workspace.cache / "archives" / archive.name)
     assert ensure_documents(again, workspace).equals(table)
@@ -253,7 +253,7 @@ def test_a_changed_selection_makes_a_new_table(workspace: Workspace) -> None:
 def test_a_damaged_table_is_made_again(workspace: Workspace) -> None:
     made = sdist_problem(placed_sdist(workspace, TEXTS))
     ensure_documents(made, workspace)
-    path = workspace.documents / "problem=tiny" / "documents.parquet"
+    path = workspace.store / "documents" / "problem=tiny" / "documents.parquet"
     path.write_bytes(path.read_bytes()[:100])
     assert ensure_documents(made, workspace).num_rows == 2
     assert pq.read_table(path, partitioning=None).num_rows == 2

@@ -122,7 +122,7 @@ def test_both_models_are_summed_over_the_same_characters(
     workspace: Workspace, text: str, pair: tuple[Callable[[str], Spans], Callable[[str], Spans]]
 ) -> None:
     table = documents_table([Document("a.txt", text)])
-    write_table(workspace.documents / "problem=minilong" / "documents.parquet", table)
+    write_table(workspace.store / "documents" / "problem=minilong" / "documents.parquet", table)
     divided = {name: divide(text) for name, divide in zip("ab", pair, strict=True)}
     for model, spans in divided.items():
         values = logprobs(spans, model)

@@ -257,7 +257,10 @@ def grouped(filled: Workspace) -> Workspace:
         Document("b", "two", "prose"),
         Document("c", "x", "prose"),
     ]
-    write_table(filled.documents / "problem=minilong" / "documents.parquet", documents_table(texts))
+    write_table(
+        filled.store / "documents" / "problem=minilong" / "documents.parquet",
+        documents_table(texts),
+    )
     build_mart(filled)
     with duckdb.connect(str(filled.database)) as database:
         database.execute(

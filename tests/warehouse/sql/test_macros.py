@@ -28,7 +28,8 @@ def two_problems(workspace: Workspace) -> Workspace:
     fill(workspace)
     documents = [Document(f"{name}.txt", text) for name, text in zip("xy", OTHER, strict=True)]
     write_table(
-        workspace.documents / "problem=another" / "documents.parquet", documents_table(documents)
+        workspace.store / "documents" / "problem=another" / "documents.parquet",
+        documents_table(documents),
     )
     table = tokens([-1.0] * 8, list(range(8)), list(range(8)))
     units = [unit("good", "full", 8, problem="another")]

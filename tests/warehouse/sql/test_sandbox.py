@@ -92,7 +92,7 @@ WAYS = {
 def places(filled: Workspace, tmp_path: Path) -> dict[str, str]:
     """A warehouse with target scores of `SECRET`, and what the ways name."""
     build_mart(filled)
-    items = filled.downstream / "problem=minilong" / "model_id=good" / "items.parquet"
+    items = filled.store / "downstream" / "problem=minilong" / "model_id=good" / "items.parquet"
     rows = [{"task": "recall_8", "item": n, "cluster": n, "score": SECRET} for n in range(4)]
     write_table(items, pa.Table.from_pylist(rows, DOWNSTREAM))
     (tmp_path / "target.json").write_text(f'[{{"model": "good", "overall": {SECRET}}}]')
@@ -100,7 +100,7 @@ def places(filled: Workspace, tmp_path: Path) -> dict[str, str]:
         connection.execute(f"create table scores as select {SECRET} as score")
     return {
         "items": str(items),
-        "labels": str(filled.downstream),
+        "labels": str(filled.store / "downstream"),
         "store": str(filled.store),
         "own": str(published_path(filled, "minilong", "good", "full")),
         "json": str(tmp_path / "target.json"),

@@ -20,11 +20,11 @@ def scores(workspace):
             for item, (task, cluster, score) in enumerate(items)
         ]
         place = "problem=p/model_id=m/items.parquet"
-        write_table(workspace.downstream / place, pa.Table.from_pylist(rows, DOWNSTREAM))
+        write_table(workspace.store / "downstream" / place, pa.Table.from_pylist(rows, DOWNSTREAM))
         facts = [{"task": rows[n]["task"], "item": n} | fact for n, fact in enumerate(asked)]
         if facts:
             table = pa.Table.from_pylist(facts, RECALL_ITEMS)
-            write_table(workspace.recall_items / place, table)
+            write_table(workspace.store / "recall_items" / place, table)
         with connect_to_targets(workspace) as connection:
             return connection.execute(
                 f"select * exclude (problem, model_id) from {view}"

@@ -138,7 +138,7 @@ def take_footer_of_another(store: Workspace) -> Path:
 
 
 def add_documents_of_another_shape(store: Workspace) -> Path:
-    other = store.documents / "problem=mine" / "documents.parquet"
+    other = store.store / "documents" / "problem=mine" / "documents.parquet"
     other.parent.mkdir(parents=True)
     pq.write_table(pa.table({"doc_id": [0], "text": ["mine"]}), other)
     return other
@@ -371,7 +371,7 @@ def test_a_later_time_of_the_database_hides_no_change(filled: Workspace) -> None
 def test_a_state_belongs_to_one_problem(filled: Workspace) -> None:
     before = state_of(filled, "minilong")
     assert states(filled) == {"minilong": before}
-    other = filled.documents / "problem=mine" / "documents.parquet"
+    other = filled.store / "documents" / "problem=mine" / "documents.parquet"
     write_table(other, read_table(file_of(filled, "documents")))
     assert state_of(filled, "minilong") == before
     assert states(filled).keys() == {"minilong", "mine"}
@@ -389,7 +389,7 @@ def test_a_dbt_run_records_what_each_model_was_built_from(
     assert done.returncode == 0, done.stdout
     (problem,) = states(store)
     assert not changed_since_build(store, problem, ["coverage"])
-    path = sorted(store.documents.rglob("*.parquet"))[0]
+    path = sorted((store.store / "documents").rglob("*.parquet"))[0]
     write_table(path, read_table(path).slice(0, 0))
     later = path.stat().st_mtime + 3600
     os.utime(warehouse.database, (later, later))
