@@ -1,4 +1,4 @@
-"""Files: hashes, writes that appear whole or not at all, and what may not be written over."""
+"""Files: texts, hashes, writes that appear whole or not at all, and what no output replaces."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ import click
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 
+TEXT_ENCODING = "utf-8-sig"
+"""Of users' texts: a byte-order mark is left out."""
+LARGEST_TEXT_FILE = 1 << 30
+"""In bytes."""
 _CHUNK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 14
 _OF_THE_MACHINE = {
@@ -288,3 +292,41 @@ def _locked_files(workspace: Workspace, root: Path) -> set[Path]:
             names = json.loads(record.read_bytes()).get("files", {})
             found |= {Path(os.path.realpath(root / name)) for name in names}
     return found
+
+
+def refuse_no_file(path: Path) -> None:
+    """Refuse what is no file before anything opens it: reading a pipe would wait for a writer.
+
+    Raises:
+        TokenmartError: no such file, a folder, or a pipe (`no-file`).
+    """
+    if path.is_file():
+        return
+    what = "is a folder, a pipe or a device, not a file" if path.exists() else "no such file"
+    raise TokenmartError(f"{path}: {what}", code="no-file", where=path)
+
+
+def read_text(path: Path, most_bytes: int = LARGEST_TEXT_FILE) -> str:
+    """The text of a file without its byte-order mark, with its line ends as they are.
+
+    Raises:
+        TokenmartError: no such file, too large (`too-large`), or not UTF-8 (`not-utf-8`).
+    """
+    refuse_no_file(path)
+    try:
+        if (size := path.stat().st_size) > most_bytes:
+            what = f"{size / 1e6:,.0f} MB, expected at most {most_bytes / 1e6:,.0f} MB"
+            raise TokenmartError(f"{path}: {what}; split it", code="too-large", where=path)
+        return path.read_bytes().decode(TEXT_ENCODING)
+    except (OSError, UnicodeDecodeError) as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: OSError | UnicodeDecodeError) -> TokenmartError:
+    """The error for a text file that can't be read, or is no UTF-8."""
+    if isinstance(error, UnicodeDecodeError):
+        what = f"{path}: not UTF-8 at byte {error.start}; decompress it, or save it as UTF-8"
+        return TokenmartError(what, code="not-utf-8", where=path)
+    return TokenmartError(
+        f"{path}: can't be read ({error.strerror})", code="unreadable", where=path
+    )

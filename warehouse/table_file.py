@@ -17,7 +17,7 @@ import duckdb
 from pydantic import BaseModel, ValidationError
 
 from warehouse.errors import TokenmartError
-from warehouse.text_file import refuse_no_file
+from warehouse.files import refuse_no_file
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
 

@@ -19,13 +19,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from warehouse.errors import TokenmartError, visible
 from warehouse.file_model import LARGEST_NUMBER
-from warehouse.files import sha256_file
+from warehouse.files import refuse_no_file, sha256_file
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
 from warehouse.store.parquet_files import read_table, write_table
 from warehouse.store.schema import DOWNSTREAM, table_path
 from warehouse.table_file import parse_row, read_rows
-from warehouse.text_file import refuse_no_file
 
 IMPORT_KEY = b"tokenmart.import"
 """Parquet footer key: JSON with the format and the sha256 of the files imported."""

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pydantic import BaseModel
 
 from warehouse.errors import TokenmartError
+from warehouse.files import read_text
 from warehouse.importers.importer import (
     Destination,
     StoringImporter,
@@ -26,7 +27,6 @@ from warehouse.importers.importer import (
 from warehouse.store.parquet_files import read_table, write_table
 from warehouse.store.schema import KEY_INTERVALS, table_path
 from warehouse.table_file import read_rows
-from warehouse.text_file import read_text
 
 SLICE = re.compile(r"slice_(\d+)\.txt")
 INTERVAL = re.compile(r"\[\s*(\d+)\s*,\s*(\d+)\s*\]")

@@ -16,11 +16,10 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from warehouse.errors import TokenmartError
 from warehouse.file_model import FileModel, from_folder
-from warehouse.files import sha256_file
+from warehouse.files import read_text, sha256_file
 from warehouse.sources.folders import ProblemFolders, RequiredFile
 from warehouse.store.schema import DOCUMENTS
 from warehouse.table_file import load_rows, quoted
-from warehouse.text_file import read_text
 
 TEXT_ENDINGS = (".txt", ".md")
 LARGEST_TEXT_BYTES = 64 << 20

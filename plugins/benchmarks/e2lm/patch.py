@@ -13,7 +13,7 @@ import yaml
 from plugins.benchmarks.refusal import refused
 from warehouse.child_process import inherited
 from warehouse.errors import TokenmartError
-from warehouse.text_file import read_text
+from warehouse.files import read_text
 
 TASKS = Path("lm_eval/tasks")
 LARGEST_TASK = 32_000_000

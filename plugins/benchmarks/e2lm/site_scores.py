@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from plugins.benchmarks.json_files import parse_json
 from plugins.benchmarks.refusal import refused
 from warehouse.errors import TokenmartError
-from warehouse.text_file import parse_json, read_text
+from warehouse.files import read_text
 
 _HEADER = ("model", "size", "arch", "tokens_bt", "benchmark", "score", "direction")
 

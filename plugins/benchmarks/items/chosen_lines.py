@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from plugins.benchmarks.json_files import parse_json, text_lines
 from plugins.benchmarks.refusal import refused
-from warehouse.text_file import parse_json, text_lines
 
 
 def chosen_lines(path: Path, items: Sequence[Any]) -> str:

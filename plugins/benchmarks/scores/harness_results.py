@@ -18,9 +18,10 @@ from plugins.benchmarks.harness.imports.sample_files import (
     run_name,
     weights_of,
 )
+from plugins.benchmarks.json_files import parse_json
 from plugins.benchmarks.refusal import refused
 from plugins.benchmarks.scores.collected import Collected, Score
-from warehouse.text_file import parse_json, read_text
+from warehouse.files import read_text
 
 _NAMED = re.compile(r"results.*|.*_\d{4}-\d\d-\d\dT[\d.-]+")
 """Names of files of results: with `--output_path out.json` it is `out_<date>.json`."""

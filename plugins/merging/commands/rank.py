@@ -201,7 +201,7 @@ def report(
 
 def _refuse_no_results(results: Path | None) -> None:
     """Refuse a missing file of results before --out asks for --force."""
-    from warehouse.text_file import refuse_no_file
+    from warehouse.files import refuse_no_file
 
     if results is not None:
         refuse_no_file(results)

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from plugins.benchmarks.json_files import parse_json, text_lines
 from plugins.benchmarks.refusal import refused
-from warehouse.text_file import parse_json, read_text, text_lines
+from warehouse.files import read_text
 
 _NAME = re.compile(
     r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d{2}-\d{2}T\d{2}[-:]\d{2}[-:]\d{2}(\.\d+)?))?"
