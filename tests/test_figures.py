@@ -49,6 +49,7 @@ growth = of_benchmarks("growth")
 minimerge = of_benchmarks("minimerge")
 eval_harness = of_benchmarks("eval_harness")
 gpu_results = of_benchmarks("gpu_results")
+gpu_hours = of_benchmarks("gpu_hours")
 
 
 def committed(name: str) -> Any:
@@ -152,6 +153,23 @@ def test_a_gpu(gpu_results: Any) -> None:
     for row in gpu_results.timed(record["rows"]):
         if row["what"] in ("ours: full", "ours: retrieval"):
             assert row["peak_bytes"] <= row["predicted_bytes"]
+
+
+def test_hours_of_no4k(gpu_hours: Any) -> None:
+    record = committed("benchmarks/bench_gpu.json")
+    assert shows(RESULTS, gpu_hours.section(record))
+    found = {row["model"]: row["hours"] for row in gpu_hours.hours(record)}
+    seconds = {
+        row["model"].removeprefix("random/"): row["seconds"]
+        for row in record["rows"]
+        if (row["what"], row["tokens"]) == ("ours: all probes", 32_768)
+    }
+    # a model of a measured shape takes what was measured, 50 times
+    for shape, measured in seconds.items():
+        assert found[f"Qwen/{shape}-Instruct"] * 3600 == pytest.approx(50 * measured, rel=0.03)
+    low, high = gpu_hours.measured_shares(record)
+    middle = gpu_hours.share_at((low[0] * high[0]) ** 0.5, [low, high])
+    assert middle == pytest.approx((low[1] + high[1]) / 2)
 
 
 def test_growth(growth: Any) -> None:
