@@ -90,6 +90,8 @@ def raise_if_lost(error: BaseException) -> None:
     Raises:
         DeviceLostError: the GPU failed.
     """
+    if isinstance(error, DeviceLostError):
+        raise error
     if is_out_of_memory(error) or has_no_plan(error):
         return
     if type(error).__name__ == "AcceleratorError" or _is_runtime_error_with(error, _LOST):

@@ -22,7 +22,7 @@ from transformers import DynamicCache
 
 from extract.backends.backend import Scored
 from extract.devices import free_bytes
-from extract.failures import DeviceLostError, NonFiniteLogits
+from extract.failures import NonFiniteLogits, is_out_of_memory, raise_if_lost
 from extract.models.loading import execution_device
 from extract.scoring import architectures, attention, fused_layers, layers, packing, self_check
 from extract.scoring.budgets import (
@@ -37,7 +37,7 @@ from extract.scoring.budgets import (
 )
 from extract.scoring.generation import Writing, generate
 from extract.scoring.head import HeadWeights, LogitTransform, VocabularyHead, to_host
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, first_line
 from warehouse.probes.request import Ids, Request
 from warehouse.problem.models import ModelShape
 
@@ -385,13 +385,12 @@ class Engine:
         """Compare all paths with the model's own forward: see `check_paths`, also for errors."""
         try:
             self.prefixes = self_check.check_paths(self, self._reference)
-        except DeviceLostError:
-            raise
-        except TokenmartError as error:
-            reason = error.format_message()
-            if attention.without_cudnn(self.attempts.kernels) != self.attempts.kernels:
+        except Exception as error:  # also of kernels that can't be built here
+            raise_if_lost(error)
+            reason, kernels = first_line(error), self.attempts.kernels
+            if isinstance(error, TokenmartError) and attention.without_cudnn(kernels) != kernels:
                 self.attempts.refuse_cudnn(reason)
-            elif self._fused:
+            elif self._fused and not is_out_of_memory(error):
                 self._refused_layers = f"{self._fused.name} refused: {reason[:100]}"
                 self._fused.remove()
                 self._fused = None

@@ -30,6 +30,7 @@ class Library:
 
     def __init__(self) -> None:
         self.factor, self.calls = 1.0, {"norm": 0, "rotary": 0}
+        self.error: Exception | None = None
         self.options: dict[str, Any] = {}
 
     def apply(
@@ -47,6 +48,8 @@ class Library:
 
         def norm(module: Any, states: torch.Tensor) -> torch.Tensor:
             self.calls["norm"] += 1
+            if self.error is not None:
+                raise self.error
             return NORM.forward(module, states) * self.factor
 
         class Norm(NORM):  # type: ignore[misc, valid-type]
@@ -99,15 +102,27 @@ def test_the_model_s_layers_are_replaced_while_it_scores(
     assert "liger" not in other.attention and set(library.calls.values()) == {0}
 
 
-def test_layers_that_compute_something_else_are_removed(
-    library: Library, tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("factor", "error", "reason"),
+    [
+        (1.01, None, "LlamaForCausalLM"),
+        (1.0, Exception("at 7:11: no such instruction"), "at 7:11: no such instruction"),
+    ],
+)
+def test_layers_that_fail_or_compute_something_else_are_removed(
+    factor: float,
+    error: Exception | None,
+    reason: str,
+    library: Library,
+    tiny_checkpoint: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    library.factor = 1.01
+    library.factor, library.error = factor, error
     folder, requests = tiny_checkpoint("llama"), requests_of(0)
     plain = references(load(folder), requests)
     engine = engine_of(load(folder), monkeypatch)
     assert library.calls["norm"] > 0
-    assert "; liger-kernel 9.9 refused: LlamaForCausalLM" in engine.attention
+    assert f"; liger-kernel 9.9 refused: {reason}" in engine.attention
     library.calls = dict.fromkeys(library.calls, 0)
     for expected, result in zip(plain, engine.score(requests), strict=True):
         assert_agree(result.scores, expected)
