@@ -48,6 +48,7 @@ SHAPE = Shape(
     halves=(16, 64, 256),
     depths=(0.2, 0.5, 0.9),
     top_k=4,
+    divergence=True,
     compare=(("full", "ladder_64"), ("ladder_256", "ladder_32")),
 )
 

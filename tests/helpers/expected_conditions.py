@@ -277,6 +277,24 @@ def choice_divergence(oracle: Oracle) -> Values:
     return values
 
 
+def from_reference(oracle: Oracle, model: str, variant: Variant) -> Iterator[Terms]:
+    """Statistics of a document's divergences from the reference, or of a part of it."""
+    folder = oracle.folder.parent.parent / "divergences" / oracle.folder.name
+    lengths = {doc: each.length for doc, each in oracle.documents(model, "divergence").items()}
+    files = (folder / f"model_id={model}" / "condition=divergence").glob("*.parquet")
+    for rows in (pq.ParquetFile(path).read().to_pylist() for path in sorted(files)):
+        length = lengths[rows[0]["doc_id"]]
+        low, high = number(variant["from_share"], 0.0), number(variant["to_share"], 1.0)
+        part = [row for row in rows if low * length <= row["position"] < high * length]
+        names = {"forth": "kl_reference_model", "back": "kl_model_reference", "same": "same_top"}
+        statistic = variant["statistic"]
+        if statistic in names:
+            yield math.fsum(row[names[statistic]] for row in part), len(part)
+        else:
+            values = [row["kl_reference_model"] for row in part]
+            yield float(np.quantile(values, float(statistic))), 1.0
+
+
 def of(metric: str, ending: str, terms: Callable[[Oracle, str, Variant], Iterator[Terms]]):  # type: ignore[no-untyped-def]
     return lambda oracle: over_documents(oracle, metric, ending, terms)
 
@@ -294,4 +312,6 @@ EXPECTED: dict[str, Callable[[Oracle], Values]] = {
     "needle_nll": of("needle_nll", "@needle", needle_terms),
     "needle_slope": of("needle_slope", "@needle", needle_slope_terms),
     "choice_divergence": choice_divergence,
+    "divergence": of("divergence", "@divergence", from_reference),
+    "same_top": of("same_top", "@divergence", from_reference),
 }

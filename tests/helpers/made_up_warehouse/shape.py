@@ -52,6 +52,8 @@ class Shape:
     """Depths of needles, one sentence for each, in as many rounds."""
     top_k: int = 0
     """Top-k tokens after the whole document and of the first window."""
+    divergence: bool = False
+    """Every token once more, with its divergence from the first model's prediction."""
     compare: tuple[tuple[str, str], ...] = ()
     downstream_items: int = 12
     vocabulary: int = 3_000

@@ -196,17 +196,13 @@ class _Writer:
                     "char_end": text.char_end[where],
                 }
 
-            add(
-                "full",
-                "full",
-                "full",
-                {},
-                doc_id,
-                segment=np.zeros(length - first),
-                context_tokens=position[first:],
+            whole = {
+                "segment": np.zeros(length - first),
+                "context_tokens": position[first:],
                 **at(position[first:]),
                 **scores(nll[first:], rng),
-            )
+            }
+            add("full", "full", "full", {}, doc_id, **whole)
             for window in self.shape.windows:
                 where = position[window.context + window.stride :]
                 block = (where - window.context) // window.stride
@@ -230,6 +226,15 @@ class _Writer:
             retrieval = self.shape.retrieval
             if retrieval is not None:
                 add_retrieval(self.shape, add, retrieval, doc_id, nll, at, skill, rng)
+            if self.shape.divergence:
+                add(
+                    "divergence",
+                    "divergence",
+                    "divergence",
+                    {"reference": "lab/model-0"},
+                    doc_id,
+                    **whole,
+                )
             # draws of their own: the rows above stay what they are
             more = np.random.default_rng([self.shape.seed, doc_id, 1])
             add_ladder(self.shape, add, doc_id, nll, at, skill, more)
@@ -248,6 +253,40 @@ class _Writer:
             _write(self.root, "tokens", {**keys, "condition": condition}, table, units)
             if self.shape.top_k and condition in ("full", self.shape.windows[0].name):
                 self._write_choices({**keys, "condition": condition}, table, units)
+            if condition == "divergence":
+                self._write_divergences({**keys, "condition": condition}, table, units)
+
+    def _write_divergences(
+        self, keys: dict[str, str], table: dict[str, NDArray[Any]], units: list[UnitRecord]
+    ) -> None:
+        rng = np.random.default_rng([self.shape.seed, len(keys["model_id"])])
+        forth = rng.exponential(0.3, len(table["position"])) ** 2
+        more = {
+            "kl_reference_model": forth,
+            "kl_model_reference": forth * rng.uniform(0.8, 1.3, len(forth)),
+            "same_top": rng.random(len(forth)) < np.exp(-forth),
+        }
+        names = ("doc_id", "segment", "position")
+        for unit in units:
+            mine = table["doc_id"] == unit.doc_id
+            columns = {name: table[name][mine] for name in names}
+            self._write_side_rows(
+                "divergences", keys, unit, {**columns, **{n: c[mine] for n, c in more.items()}}
+            )
+
+    def _write_side_rows(
+        self, name: str, keys: dict[str, str], unit: UnitRecord, columns: dict[str, NDArray[Any]]
+    ) -> None:
+        schema = TABLES[name].schema
+        folder = self.root / name
+        for key, value in keys.items():
+            folder /= f"{key}={value}"
+        folder.mkdir(parents=True, exist_ok=True)
+        arrays = [pa.array(columns[f.name].astype(f.type.to_pandas_dtype())) for f in schema]
+        pq.write_table(
+            pa.Table.from_arrays(arrays, schema=schema),
+            folder / f"doc-{unit.doc_id:06d}-{unit.fingerprint}.parquet",
+        )
 
     def _write_choices(
         self, keys: dict[str, str], table: dict[str, NDArray[Any]], units: list[UnitRecord]
@@ -272,16 +311,7 @@ class _Writer:
                 "choice_id": ids[mine].ravel(),
                 "logprob": logprob[mine].ravel(),
             }
-            schema = TABLES["top_tokens"].schema
-            folder = self.root / "top_tokens"
-            for key, value in keys.items():
-                folder /= f"{key}={value}"
-            folder.mkdir(parents=True, exist_ok=True)
-            arrays = [pa.array(columns[f.name].astype(f.type.to_pandas_dtype())) for f in schema]
-            pq.write_table(
-                pa.Table.from_arrays(arrays, schema=schema),
-                folder / f"doc-{unit.doc_id:06d}-{unit.fingerprint}.parquet",
-            )
+            self._write_side_rows("top_tokens", keys, unit, columns)
 
     def _unit(
         self,
