@@ -94,6 +94,9 @@ def columns_of_rows(
     }
     for name in ("logprob", "entropy", "rank", "top_logprob"):
         columns[name] = _joined(getattr(result.scores, name) for result in results)
+    spread = [result.scores.varentropy for result in results]
+    lacking = any(each is None for each in spread)
+    columns["varentropy"] = pa.nulls(len(char_start)) if lacking else _joined(spread)
     return pa.table(columns, schema=TOKENS)
 
 

@@ -35,6 +35,8 @@ class TokenScores:
         choices: shape (n, k), vocabulary ids of the top-k tokens, best first; None where
             they were not asked for.
         choice_logprobs: shape (n, k), theirs.
+        varentropy: variance of −log p under the predictive distribution, nats²; None where the
+            backend has none.
     """
 
     logprob: NDArray[np.float32]
@@ -43,6 +45,7 @@ class TokenScores:
     top_logprob: NDArray[np.float32]
     choices: NDArray[np.int32] | None = None
     choice_logprobs: NDArray[np.float32] | None = None
+    varentropy: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True)

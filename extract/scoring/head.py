@@ -5,8 +5,10 @@ and folded into running statistics. With lse_t the log-sum-exp of tile t and E_t
 under the tile's own softmax, the whole distribution has
 
     lse = logsumexp_t(lse_t),  E = sum_t exp(lse_t − lse) · E_t,  entropy = lse − E,
+    varentropy = sum_t exp(lse_t − lse) · (V_t + (E_t − E)²),
 
-so memory is rows × tile whatever the vocabulary.
+with V_t the variance of the tile's logits under its own softmax, so memory is rows × tile
+whatever the vocabulary.
 """
 
 from __future__ import annotations
@@ -26,6 +28,9 @@ from extract.scoring.layers import onednn_available, pack, packed_product
 
 ALIGNMENT = 128
 """Tiles of the vocabulary have this number of columns, or a multiple."""
+
+STATISTICS = 5
+"""Rows of `VocabularyHead.score` before those of top-k tokens."""
 
 CONVERTED = 8192
 """Columns of a tile in float32 at a time, where a device has no product of bfloat16 in float32."""
@@ -153,16 +158,16 @@ class VocabularyHead:
             rows: hidden states per block; None takes the head's own.
 
         Returns:
-            Shape (4 + 2 · top_k, n), float32, on the head's device: log-prob, entropy, rank and
-            log-prob of the top-1 token; then the ids and the log-probs of the top-k tokens (ids
-            below 2²⁴ are exact). `to_host` makes arrays of it.
+            Shape (5 + 2 · top_k, n), float32, on the head's device: log-prob, entropy, rank,
+            log-prob of the top-1 token and varentropy; then the ids and the log-probs of the top-k
+            tokens (ids below 2²⁴ are exact). `to_host` makes arrays of it.
         """
         size = rows or self.rows
         blocks = [
             self.score_block(self.block(hidden, at, size), targets[at : at + size])
             for at in range(0, len(targets), size)
         ]
-        nothing = torch.zeros(4 + 2 * self.top_k, 0, device=self.device)
+        nothing = torch.zeros(STATISTICS + 2 * self.top_k, 0, device=self.device)
         return torch.cat([nothing, *blocks], dim=1)
 
     def block(self, hidden: Tensor, at: int, size: int) -> Tensor:
@@ -179,7 +184,7 @@ class VocabularyHead:
         target_logits = self._target_logits(hidden, targets)
         column = target_logits.unsqueeze(1)
         above = torch.zeros_like(target_logits)
-        tops, sums, means = [], [], []
+        tops, sums, means, variances = [], [], [], []
         choices: list[tuple[Tensor, Tensor]] = []
         for index, start in enumerate(self._starts()):
             logits = self.logits(hidden, index)
@@ -200,18 +205,23 @@ class VocabularyHead:
             probabilities = torch.softmax(logits, -1, out=scratch)
             tops.append(top)
             sums.append(top - probabilities.amax(-1).log())
-            means.append(top + torch.linalg.vecdot(probabilities, logits))
+            mean = torch.linalg.vecdot(probabilities, logits)
+            means.append(top + mean)
+            variances.append(torch.linalg.vecdot(probabilities, logits.square_()) - mean.square())
         if len(tops) == 1:
-            lse, mean, top = sums[0], means[0], tops[0]
+            lse, mean, variance, top = sums[0], means[0], variances[0], tops[0]
         else:
-            tile_lse = torch.stack(sums)
+            tile_lse, tile_means = torch.stack(sums), torch.stack(means)
             lse = torch.logsumexp(tile_lse, 0)
-            mean = (torch.exp(tile_lse - lse) * torch.stack(means)).sum(0)
+            shares = torch.exp(tile_lse - lse)
+            mean = (shares * tile_means).sum(0)
+            variance = (shares * (torch.stack(variances) + (tile_means - mean).square())).sum(0)
             top = torch.stack(tops).amax(0)
         logprob = (target_logits - lse).clamp_(max=0.0)
         # rounding must not make the top-1 token less likely than the target, or entropy negative
         top_logprob = torch.maximum((top - lse).clamp_(max=0.0), logprob)
         rows = [logprob, (lse - mean).clamp_(min=0.0), above + 1.0, top_logprob]
+        rows.append(variance.clamp(min=0.0))
         if self.top_k:
             values = torch.cat([each for each, _ in choices], 1)
             best = values.topk(self.top_k)
@@ -240,7 +250,7 @@ def to_host(blocks: Sequence[Tensor]) -> list[TokenScores]:
     through pinned memory, which a GPU reads and writes by itself.
 
     Args:
-        blocks: from `VocabularyHead.score`, each of shape (4 + 2 · top_k, n).
+        blocks: from `VocabularyHead.score`, each of shape (5 + 2 · top_k, n).
     """
     if not blocks:
         return []
@@ -255,9 +265,11 @@ def to_host(blocks: Sequence[Tensor]) -> list[TokenScores]:
 
 
 def _scores(stack: NDArray[np.float32]) -> TokenScores:
-    logprob, entropy, rank, top_logprob = stack[:4]
-    scores = TokenScores(logprob, entropy, rank.astype(np.int32), top_logprob)
-    if len(stack) == 4:
+    logprob, entropy, rank, top_logprob, varentropy = stack[:STATISTICS]
+    scores = TokenScores(
+        logprob, entropy, rank.astype(np.int32), top_logprob, varentropy=varentropy
+    )
+    if len(stack) == STATISTICS:
         return scores
-    ids, logprobs = np.split(stack[4:], 2)
+    ids, logprobs = np.split(stack[STATISTICS:], 2)
     return replace(scores, choices=ids.T.astype(np.int32), choice_logprobs=logprobs.T)

@@ -146,6 +146,13 @@ def nll_quantile(oracle: Oracle, scored: Scored, variant: Variant) -> Terms:
     return float(np.sort(scored.nll)[::-1][:worst].mean()), 1.0
 
 
+def min_k_plus_plus(oracle: Oracle, scored: Scored, variant: Variant) -> Terms:
+    deviation = np.sqrt(scored.varentropy.astype(np.float64))
+    surprise = (scored.entropy.astype(np.float64) - scored.nll) / deviation
+    worst = math.ceil(len(surprise) * float(variant["worst_share"]))
+    return float(np.sort(surprise)[:worst].mean()), 1.0
+
+
 def confident_mistakes(oracle: Oracle, scored: Scored, variant: Variant) -> Terms | None:
     sure = np.exp(scored.top_logprob.astype(np.float64)) > 0.9
     return mean((scored.rank > 1).astype(np.float64), sure)
@@ -170,6 +177,7 @@ EXPECTED: dict[str, Callable[[Oracle], Values]] = {
         "induction_advantage": induction_advantage,
         "in_context_score": in_context_score,
         "nll_quantile": nll_quantile,
+        "min_k_plus_plus": min_k_plus_plus,
         "confident_mistakes": confident_mistakes,
     }.items()
 }

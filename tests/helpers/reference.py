@@ -31,6 +31,7 @@ class Reference:
         exact: of the float64 forward.
         nats: accepted difference of log-probs.
         entropy_nats: accepted difference of entropies.
+        varentropy_nats: accepted difference of varentropies.
         lowest_rank: shape (n,), if every logit within twice `nats` of the target's were below it.
         highest_rank: the same if it were above.
     """
@@ -38,6 +39,7 @@ class Reference:
     exact: TokenScores
     nats: float
     entropy_nats: float
+    varentropy_nats: float
     lowest_rank: NDArray[np.int64]
     highest_rank: NDArray[np.int64]
 
@@ -77,9 +79,12 @@ def _reference(model: Any, exact_model: Any, request: Request) -> Reference:
             entropy.numpy(),
             ((exact > own).sum(-1) + 1).int().numpy(),
             exact.amax(-1).numpy(),
+            varentropy=_varentropy(exact).numpy(),
         ),
         nats=nats,
         entropy_nats=max(nats, FACTOR * off),
+        # the largest error that `nats` in every log-prob makes in the mean of their squares
+        varentropy_nats=2 * nats * float(exact.abs().max()),
         lowest_rank=((exact > own + 2 * nats).sum(-1) + 1).numpy(),
         highest_rank=((exact > own - 2 * nats).sum(-1)).clamp(min=1).numpy(),
     )
@@ -89,11 +94,18 @@ def _entropy(logprobs: torch.Tensor) -> torch.Tensor:
     return -(logprobs.exp() * logprobs).sum(-1)
 
 
+def _varentropy(logprobs: torch.Tensor) -> torch.Tensor:
+    centred = logprobs + _entropy(logprobs).unsqueeze(-1)
+    return (logprobs.exp() * centred.square()).sum(-1)
+
+
 def assert_agree(ours: TokenScores, reference: Reference) -> None:
     """Every statistic at every position within the reference's own rounding."""
     exact, nats = reference.exact, reference.nats
     np.testing.assert_allclose(ours.logprob, exact.logprob, atol=nats, rtol=0)
     np.testing.assert_allclose(ours.top_logprob, exact.top_logprob, atol=nats, rtol=0)
     np.testing.assert_allclose(ours.entropy, exact.entropy, atol=reference.entropy_nats, rtol=0)
+    spread = reference.varentropy_nats
+    np.testing.assert_allclose(ours.varentropy, exact.varentropy, atol=spread, rtol=0)
     assert (ours.rank >= reference.lowest_rank).all()
     assert (ours.rank <= reference.highest_rank).all()

@@ -78,6 +78,7 @@ def tokens(logprobs: list[float], positions: list[int], context: list[int]) -> p
         "entropy": [1.0] * count,
         "rank": [1 if value > -1.5 else 20 for value in logprobs],
         "top_logprob": [max(value, math.log(0.25)) for value in logprobs],
+        "varentropy": [2.0] * count,
     }
     return pa.table(columns, schema=TOKENS)
 

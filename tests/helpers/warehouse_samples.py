@@ -40,6 +40,7 @@ def make_rows(doc_id: int, count: int, seed: int = 0) -> pa.Table:
         "entropy": rng.exponential(1.5, count),
         "rank": rank,
         "top_logprob": top,
+        "varentropy": rng.exponential(1.5, count),
     }
     return pa.table(
         {f.name: pa.array(columns[f.name].astype(f.type.to_pandas_dtype())) for f in TOKENS},

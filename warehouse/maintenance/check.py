@@ -31,6 +31,7 @@ from warehouse.store.token_files import (
     pending_files,
     publication_lock,
     set_aside,
+    with_all_columns,
 )
 
 RULES = {
@@ -262,7 +263,7 @@ def _readable(path: Path) -> list[pa.Table]:
     with pq.ParquetFile(path) as file:
         for group in range(file.num_row_groups):
             try:
-                tables.append(file.read_row_group(group).cast(TOKENS))
+                tables.append(with_all_columns(file.read_row_group(group)))
             except (pa.ArrowException, OSError, ValueError):
                 continue
     return tables

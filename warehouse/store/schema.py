@@ -53,6 +53,13 @@ TOKENS = pa.schema(
         field("entropy", pa.float32(), "entropy of the predictive distribution, in nats", True),
         field("rank", pa.int32(), "1 = the model's most likely token (top-1)", True),
         field("top_logprob", pa.float32(), "log-probability of the top-1 token, in nats", True),
+        # null in those, too, and in units from before the column
+        field(
+            "varentropy",
+            pa.float32(),
+            "variance of -log p under the predictive distribution, in nats^2; null if not stored",
+            True,
+        ),
     ]
 )
 

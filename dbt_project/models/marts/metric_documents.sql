@@ -28,6 +28,7 @@
     ref('longppl_external'),
     ref('longppl_soft'),
     ref('min_context'),
+    ref('min_k_plus_plus'),
     ref('mutual_information'),
     ref('needle_nll'),
     ref('needle_recall'),

@@ -70,6 +70,7 @@ fct_tokens as (
         full_context.context_tokens,
         -cast(full_context.logprob as double) as nll,
         full_context.entropy,
+        full_context.varentropy,
         full_context.rank,
         full_context.top_logprob,
         short_context.context_tokens as short_context_tokens,

@@ -22,6 +22,8 @@ def scores(nll: Floats, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
         "entropy": (nll * 0.8 + rng.exponential(0.3, len(nll))).astype(np.float32),
         "rank": rank.astype(np.int32),
         "top_logprob": top.astype(np.float32),
+        # a function of what is drawn above: no further draws
+        "varentropy": (0.1 + (nll - 0.9 * top) ** 2 % 3).astype(np.float32),
     }
 
 

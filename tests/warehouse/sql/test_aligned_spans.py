@@ -138,6 +138,7 @@ def test_both_models_are_summed_over_the_same_characters(
             "entropy": [1.0] * len(spans),
             "rank": [9] * len(spans),
             "top_logprob": [-0.1] * len(spans),
+            "varentropy": [1.0] * len(spans),
         }
         units = [unit(model, "full", len(spans), problem="minilong")]
         path = published_path(workspace, "minilong", model, "full")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import multiprocessing
 import os
@@ -13,16 +14,19 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from warehouse_samples import KEYS, make_rows, make_unit, publish_often
 
 from warehouse.errors import StorageError
+from warehouse.maintenance.check import check_store
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_to_parquet
 from warehouse.store import parquet_files
 from warehouse.store import token_files as store
-from warehouse.store.ledger import read_ledger, read_units
+from warehouse.store.ledger import content_sha256, read_ledger, read_units, with_units
+from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import TOKENS, UNITS_KEY
 from warehouse.store.token_files import (
     as_stored,
@@ -31,6 +35,7 @@ from warehouse.store.token_files import (
     pending_folder,
     publish,
     published_path,
+    read_rows,
     write_unit,
 )
 
@@ -47,14 +52,15 @@ def test_rows_keep_their_precision_and_order() -> None:
         assert after.dtype == np.float32
         assert np.abs(after - before).max() <= nats
         assert not np.signbit(after[after == 0]).any()
+    before, after = rows["varentropy"].to_numpy(), stored["varentropy"].to_numpy()
+    assert np.abs(after / before - 1).max() <= 2.0**-8 and after.dtype == np.float32
     logprob, top = stored["logprob"].to_numpy(), stored["top_logprob"].to_numpy()
     assert (logprob <= top).all() and (top <= 0).all()
     first = rows["rank"].to_numpy() == 1
     assert (logprob[first] == top[first]).all()
     assert as_stored(stored).equals(stored)
-    assert stored.drop_columns(list(store.STEP_NATS)).equals(
-        rows.drop_columns(list(store.STEP_NATS))
-    )
+    rounded = [*store.STEP_NATS, "varentropy"]
+    assert stored.drop_columns(rounded).equals(rows.drop_columns(rounded))
 
 
 def test_a_published_file_is_read_alike_by_arrow_and_duckdb(workspace: Workspace) -> None:
@@ -248,6 +254,30 @@ def test_ten_bytes_a_row(workspace: Workspace) -> None:
     assert sum(sizes[name] for name in ("doc_id", "segment", "position", "context_tokens")) < 0.1
     assert sum(sizes[name] for name in ("char_start", "char_end")) < 1.2
     assert sizes["logprob"] < 2.8 and sizes["top_logprob"] < 2.8 and sizes["entropy"] < 2.4
+    assert sizes["varentropy"] < 1.5
+
+
+def test_files_from_before_the_varentropy_are_read_and_merged(workspace: Workspace) -> None:
+    """Their columns, hashes and ledger are those of then; the rows get a null."""
+    rows = make_rows(0, 50)
+    old = pa.schema([each for each in TOKENS if each.name != "varentropy"])
+    stored = as_stored(rows).select(old.names).cast(old).sort_by("position")
+    unit = make_unit(0, rows)
+    digest = hashlib.sha256(b"".join(c.to_numpy().tobytes() for c in stored.columns)).hexdigest()
+    unit = replace(unit, content_sha256=digest)
+    path = published_path(workspace, *KEYS)
+    write_table(path, stored.cast(with_units(old, [unit])))
+    more = make_rows(1, 50)
+    write_unit(workspace, make_unit(1, more), more)
+    assert publish(workspace, *KEYS) == 1
+    found = read_rows(path)
+    first, second = (
+        found.filter(pc.equal(found["doc_id"], doc)).combine_chunks() for doc in (0, 1)
+    )
+    assert first["varentropy"].null_count == 50 and second["varentropy"].null_count == 0
+    assert content_sha256(first) == digest
+    assert first.drop_columns(["varentropy"]).cast(old).equals(stored)
+    assert check_store(workspace).defects == ()
 
 
 def test_what_units_have_in_common_is_written_once_and_an_altered_record_is_found(
