@@ -71,6 +71,8 @@ def test_divergences_are_those_of_both_plain_models(
     (alone,) = Engine(second).score([FULL])
     np.testing.assert_array_equal(scored.scores.logprob, alone.scores.logprob)
     np.testing.assert_array_equal(scored.scores.entropy, alone.scores.entropy)
+    spread = plain[1].exp() * (plain[1] - (plain[1].exp() * plain[1]).sum(-1, keepdim=True)) ** 2
+    np.testing.assert_allclose(scored.scores.varentropy, spread.sum(-1), rtol=1e-4)
 
 
 def test_a_model_does_not_diverge_from_itself(tiny_checkpoint: Callable[..., Path]) -> None:
