@@ -189,7 +189,8 @@ class VocabularyHead:
         target_logits = self._target_logits(hidden, targets)
         column = target_logits.unsqueeze(1)
         above = torch.zeros_like(target_logits)
-        tops, sums, means, variances = [], [], [], []
+        tops: list[Tensor] = []
+        moments: list[list[Tensor]] = [[], [], []]
         choices: list[tuple[Tensor, Tensor]] = []
         for index, start in enumerate(self._starts()):
             logits = self.logits(hidden, index)
@@ -209,9 +210,10 @@ class VocabularyHead:
                 _moments(logits[at : at + self.cached], top[at : at + self.cached], scratch)
                 for at in range(0, len(logits), self.cached)
             ]
-            for found, part in zip((sums, means, variances), zip(*parts, strict=True), strict=True):
+            for found, part in zip(moments, zip(*parts, strict=True), strict=True):
                 found.append(torch.cat(part))
             tops.append(top)
+        sums, means, variances = moments
         if len(tops) == 1:
             lse, mean, variance, top = sums[0], means[0], variances[0], tops[0]
         else:

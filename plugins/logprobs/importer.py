@@ -219,7 +219,7 @@ def _store(
     scores = {
         "logprob": "least(logprob, 0)",
         "top_logprob": "least(greatest(top_logprob, logprob), 0)",
-        **dict.fromkeys(json.loads(imported)["lacks"], "null"),
+        **dict.fromkeys(["varentropy", *json.loads(imported)["lacks"]], "null"),
     }
     columns = ", ".join(scores.get(name, name) for name in TOKENS.names)
     mine = f"found where doc_id = {document.doc_id}"
