@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -170,16 +169,8 @@ def ranges(values: Sequence[Row]) -> list[Row]:
 
 
 def _settings(row: Row) -> str:
-    """`exp of micro over tokens: sum(nll) / count(*) where …`."""
-    formula = f"{_factor(row['numerator'])} / {_factor(row['denominator'])}"
+    """`exp of micro over tokens: (sum(nll)) / (count(*)) where …`."""
+    formula = f"({row['numerator']}) / ({row['denominator']})"
     which = "" if row["where"] == "true" else f" where {row['where']}"
     last = f"{row['transform']} of " if row["transform"] else ""
     return f"{last}{row['aggregation']} over {row['over']}: {formula}{which}"
-
-
-def _factor(expression: str) -> str:
-    """In parentheses, unless it is a single call or number."""
-    inner = expression
-    while (less := re.sub(r"\([^()]*\)", "", inner)) != inner:
-        inner = less
-    return expression if re.fullmatch(r"\w+", inner) else f"({expression})"
