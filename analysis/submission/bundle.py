@@ -19,7 +19,7 @@ from analysis.statistics.correlations import number, without_rounding
 from analysis.statistics.decisions import decide
 from analysis.submission import verifier as locked
 from analysis.templates import environment
-from warehouse.metrics.lineage import Lineage
+from warehouse.metrics.manifest import Lineage
 from warehouse.metrics.tested_metrics import recorded_metrics
 from warehouse.store.provenance import code_revision, versions
 

@@ -29,8 +29,7 @@ from analysis.submission.bundle import (
 from analysis.submission.verifier import verify_problem
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import refuse_protected, storage_errors
-from warehouse.metrics.lineage import Lineage, read_lineage
-from warehouse.metrics.manifest import manifest_path
+from warehouse.metrics.manifest import Lineage, manifest_path, read_lineage
 from warehouse.problem.spec import load_problem
 from warehouse.sql.connection import connect_read_only
 from warehouse.terminal import listed

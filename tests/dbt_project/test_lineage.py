@@ -6,7 +6,7 @@ from typing import Any
 
 from dbt_harness import Warehouse
 
-from warehouse.metrics.lineage import read_lineage
+from warehouse.metrics.manifest import read_lineage
 from warehouse.store.schema import all_tables
 
 

@@ -1,4 +1,4 @@
-"""The catalogue of metrics: dbt's manifest, where each metric has its YAML and its variants."""
+"""dbt's manifest: the catalogue of metrics, with the YAML and variants of each, and its lineage."""
 
 from __future__ import annotations
 
@@ -127,6 +127,55 @@ def read_manifest(path: Path) -> dict[str, Any]:
             where=path,
         ) from error
     return manifest
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Everything above one metric in dbt's graph.
+
+    Target scores need no search here: dbt's connection can't open their files (see
+    `warehouse.sql.connection.lock`), and it has no model in Python (`generate_schema_name`). What
+    is checked is a table brought as a seed or snapshot.
+
+    node: dbt's unique id of the metric's model.
+    ancestors: unique ids, sorted.
+    foreign: ids among them that aren't SQL over the store: seeds and snapshots. They can have
+        numbers from anywhere, so this must be empty.
+    needs: the kind of probe that the metric is computed from (`full`, `window`, …).
+    """
+
+    node: str
+    ancestors: tuple[str, ...]
+    foreign: tuple[str, ...]
+    needs: str
+
+
+def read_lineage(path: Path, metric: str) -> Lineage:
+    """Read the lineage of a metric from dbt's manifest.
+
+    Raises:
+        TokenmartError: no manifest, or no model for this metric in it.
+    """
+    manifest = read_manifest(path)
+    node = f"model.tokenmart.{metric}"
+    if node not in manifest["nodes"]:
+        raise TokenmartError(
+            f"{path}: no model {node}; run `tokenmart dbt build`",
+            code="unknown-metric",
+            where=metric,
+        )
+    above: set[str] = set()
+    waiting = [node]
+    while waiting:
+        fresh = set(manifest["parent_map"].get(waiting.pop(), ())) - above
+        above |= fresh
+        waiting.extend(fresh)
+    return Lineage(
+        node=node,
+        ancestors=tuple(sorted(above)),
+        foreign=tuple(sorted(name for name in above if not name.startswith(("model.", "source.")))),
+        needs=manifest["nodes"][node]["config"]["meta"]["needs"],
+    )
 
 
 def in_contexts(variant: str, contexts: Iterable[str]) -> list[str]:

@@ -42,12 +42,6 @@ _CURRENT_UNITS = """
 """
 
 
-def public_views() -> list[str]:
-    """Names of the views: of tables, of ledgers, and the contexts; target scores have none."""
-    tables = metric_tables()
-    return [*tables, *(table.ledger for table in tables.values() if table.ledger), "contexts"]
-
-
 def metric_tables() -> dict[str, Table]:
     """The tables that a metric may read: all but those with target scores."""
     return {name: table for name, table in all_tables().items() if not table.is_target}

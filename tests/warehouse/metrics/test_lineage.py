@@ -5,16 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from refusal import refuses
 
-from warehouse.errors import TokenmartError
-from warehouse.metrics.lineage import ancestors, read_lineage
-from warehouse.metrics.manifest import manifest_path
-
-
-def test_ancestors_walk_the_whole_graph_once():
-    graph = {"a": ["b", "c"], "b": ["d"], "c": ["d"], "d": ["a"]}
-    assert ancestors(graph, "a") == {"a", "b", "c", "d"}
-    assert ancestors(graph, "x") == set()
+from warehouse.metrics.manifest import manifest_path, read_lineage
 
 
 def test_sql_over_the_store_is_not_foreign(marts):
@@ -26,7 +19,7 @@ def test_sql_over_the_store_is_not_foreign(marts):
         "model.tokenmart.stg_token_stats",
         "source.tokenmart.extract.tokens",
     )
-    with pytest.raises(TokenmartError, match=r"0 models have meta.metric = ppl"):
+    with refuses("unknown-metric", "ppl"):
         read_lineage(path, "ppl")
 
 
@@ -36,10 +29,12 @@ def test_what_is_not_sql_over_the_store_is_named_two_steps_up(marts, parent):
     path = manifest_path(marts.workspace)
     graph = json.loads(path.read_text())
     graph["parent_map"]["model.tokenmart.stg_token_stats"].append(parent)
+    graph["parent_map"][parent] = ["model.tokenmart.stg_token_stats"]
     path.write_text(json.dumps(graph))
     assert read_lineage(path, "sly").foreign == (parent,)
 
 
 def test_without_a_manifest_it_says_what_to_run(marts):
-    with pytest.raises(TokenmartError, match="tokenmart dbt build"):
-        read_lineage(manifest_path(marts.workspace), "clean")
+    path = manifest_path(marts.workspace)
+    with refuses("dbt-manifest", str(path)):
+        read_lineage(path, "clean")

@@ -19,7 +19,7 @@ from warehouse_samples import make_rows, make_unit
 from tokenmart import cli
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_to_parquet
-from warehouse.sql.views import metric_tables, public_views
+from warehouse.sql.views import metric_tables
 from warehouse.store.schema import TOKENS, UNITS
 from warehouse.store.token_files import write_unit
 
@@ -28,9 +28,10 @@ Columns = list[tuple[str, str]]
 
 def columns(connection: duckdb.DuckDBPyConnection) -> dict[str, Columns]:
     """Name and type of every column of the public views, in order."""
+    ledgers = [table.ledger for table in metric_tables().values() if table.ledger]
     found = {
         view: [row[:2] for row in connection.execute(f"describe {view}").fetchall()]
-        for view in public_views()
+        for view in (*metric_tables(), *ledgers, "contexts")
     }
     assert all(found.values())
     return found
