@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import glob
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -154,14 +154,21 @@ def read_rows(path: Path, row: type[Parsed]) -> list[Parsed]:
     Raises:
         TokenmartError: the file can't be read, or a row is wrong; code is pydantic's type.
     """
+    return [parse_row(fields, row, place) for place, fields in plain_rows(path)]
+
+
+def plain_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A file's rows, not yet parsed: the place of each for messages, and its fields.
+
+    Raises:
+        TokenmartError: the file can't be read.
+    """
     with duckdb.connect() as connection:
         names = load_rows(connection, path, "given")
         query = "select * exclude (row_number) from given order by row_number"
         rows = connection.execute(query).fetchall()
-    return [
-        parse_row(dict(zip(names, values, strict=True)), row, f"{path}: row {number}")
-        for number, values in enumerate(rows, start=1)
-    ]
+    for number, values in enumerate(rows, start=1):
+        yield f"{path}: row {number}", dict(zip(names, values, strict=True))
 
 
 def parse_row(fields: dict[str, Any], row: type[Parsed], place: str) -> Parsed:

@@ -24,7 +24,7 @@ from warehouse.paths import Workspace
 from warehouse.plugins import kinds
 from warehouse.store.parquet_files import read_table, write_table
 from warehouse.store.schema import DOWNSTREAM, table_path
-from warehouse.table_file import parse_row, read_rows
+from warehouse.table_file import parse_row, plain_rows
 
 IMPORT_KEY = b"tokenmart.import"
 """Parquet footer key: JSON with the format and the sha256 of the files imported."""
@@ -126,8 +126,7 @@ class ItemsImporter(Importer):
 
     def read(self, path: Path) -> Iterator[ImportedRow]:
         """The rows of the file, counted from 1 without a header."""
-        for number, item in enumerate(read_rows(path, ItemScore), start=1):
-            yield ImportedRow(f"{path}: row {number}", item.model_dump())
+        return (ImportedRow(place, fields) for place, fields in plain_rows(path))
 
 
 def _score(value: Any) -> Any:
