@@ -274,8 +274,8 @@ def program_in(
 
 
 OF_EACH_COMMAND = {
-    "--base", "--count", "--device", "--direction", "--dry-run", "--explain", "--force",
-    "--format",
+    "--base", "--condition", "--count", "--device", "--direction", "--dry-run", "--explain",
+    "--force", "--format",
     "--include-path", "--kit", "--limit", "--max-tokens", "--merge", "--metric", "--model",
     "--name", "--num-fewshot", "--on", "--out", "--problem", "--round", "--scores", "--seed",
     "--subject", "--tasks", "--texts", "--unofficial", "--values", "--wide", "--yes",
