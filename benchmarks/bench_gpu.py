@@ -3,6 +3,11 @@
     python benchmarks/bench_gpu.py --out bench_gpu.json       # under 20 minutes, no download
     python benchmarks/bench_gpu.py --device cpu --tiny        # a look at the table, in seconds
 
+With and without fused layers on one card, in 8 minutes:
+
+    python benchmarks/bench_gpu.py --minutes 3.5 --part speed --no-fused --out own_layers.json
+    python benchmarks/bench_gpu.py --minutes 4.5 --out bench_gpu.json
+
 Weights are random, in the shapes that `no4k` publishes for Qwen2.5 0.5B and 7B. Their attention
 and logits are sharpened to those of a trained model, or a wrong mask would hardly be seen. Each
 row is printed when it is measured, in seconds, bytes and nats; the tables follow at the end.
@@ -46,6 +51,7 @@ from gpu_table import PARTS, Bench, Part, device_name, matmul_flops, peak_tflops
     type=click.Choice(PARTS),
     help="Measure only this part; repeatable.",
 )
+@click.option("--no-fused", is_flag=True, help="Use the model's own layers, without liger-kernel.")
 @click.option("--tiny", is_flag=True, help="Take tiny shapes and texts, to see that all runs.")
 @click.option(
     "--minutes",
@@ -61,6 +67,7 @@ def main(
     device: str,
     dtype: str,
     parts: tuple[Part, ...],
+    no_fused: bool,
     tiny: bool,
     minutes: float,
     out: Path | None,
@@ -114,6 +121,7 @@ def main(
         until=started + 60 * minutes,
         out=out,
         chosen=parts or PARTS,
+        fused=not no_fused,
     )
     bench.flops = matmul_flops(place, bench.dtype)
     known = peak_tflops(device_name(place))

@@ -43,7 +43,9 @@ def correctness(bench: Bench, subject: Subject) -> None:
                 found[dtype, "plain"] = plain(model, requests)
                 if dtype == "float32":
                     found[dtype, CHANGED] = plain(model, _disturbed(requests))
-                found[dtype, "ours"] = score(Engine(model), conditions_of(bench, probe), tokens)
+                engine = Engine(model, fused=bench.fused)
+                found[dtype, "ours"] = score(engine, conditions_of(bench, probe), tokens)
+            engine = None
             model = None
             give_back(bench.device)
         reference = found.pop(("float32", "plain"), None)

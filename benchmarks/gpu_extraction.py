@@ -90,7 +90,9 @@ def _extract(bench: Bench, path: Path, count: int) -> None:
     root = path.parent
     workspace = Workspace(root, root / "one", root / "one.duckdb")
     problem = load_problem(str(path), workspace)
-    selection = select(problem, workspace, device=bench.device, dtype=bench.dtype)
+    selection = select(
+        problem, workspace, device=bench.device, dtype=bench.dtype, fused=bench.fused
+    )
     documents = documents_of(ensure_documents(problem, workspace), None)
     before = give_back(bench.device)
     started = time.perf_counter()

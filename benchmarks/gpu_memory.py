@@ -34,7 +34,7 @@ def memory(bench: Bench, subject: Subject) -> None:
         bench.add(Row("memory", name, bench.dtype, count, what, note=note))
         return
     told: list[str] = []
-    engine = Engine(subject.load(bench.dtype))
+    engine = Engine(subject.load(bench.dtype), fused=bench.fused)
     expected = score(engine, conditions, tokens)
     _, peak = measure(lambda: score(engine, conditions, tokens), bench.device, 0)
     allocated = give_back(bench.device)

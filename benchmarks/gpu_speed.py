@@ -98,7 +98,7 @@ def speed(bench: Bench, subject: Subject, count: int) -> None:
         return seconds
 
     model = subject.load(bench.dtype)
-    engine = Engine(model)
+    engine = Engine(model, fused=bench.fused)
     for name, conditions in sets.items():
         seconds = timed(
             f"ours: {name}", lambda c=conditions: score(engine, c, tokens),  # type: ignore[misc]

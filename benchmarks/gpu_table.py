@@ -62,6 +62,7 @@ class Bench:
     until: float
     out: Path | None
     chosen: tuple[Part, ...]
+    fused: bool = True
     rows: list[Row] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -87,7 +88,14 @@ class Bench:
     def record(self) -> dict[str, Any]:
         """Machine, rows, what was left out and what was wrong."""
         rows = [asdict(row) for row in self.rows]
-        return {**_environment(self), "rows": rows, "skipped": self.skipped, "wrong": self.wrong}
+        layers = {"fused": self.fused}
+        return {
+            **_environment(self),
+            **layers,
+            "rows": rows,
+            "skipped": self.skipped,
+            "wrong": self.wrong,
+        }
 
     def fits(self, part: Part, what: str, flops: float, seconds: float = 5.0) -> bool:
         """Whether a measurement was asked for and ends in time, at a third of the measured speed.
