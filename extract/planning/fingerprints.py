@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelSpec
 from warehouse.store.ledger import fingerprint
 
-if TYPE_CHECKING:
-    from extract.planning.plan import ModelPlan, PlannedDocument
-
-
 _OF_TEXTS = ("max_tokens", "too_long", "room")
 """Facts of a model that its hidden states do not depend on: which tokens of a text it reads."""
+
+
+class _Text(Protocol):
+    """A document, as far as a fingerprint has it."""
+
+    @property
+    def sha256(self) -> str: ...
+
+    @property
+    def foreign(self) -> _Text | None: ...
 
 
 def describe_interventions(spec: ModelSpec) -> list[dict[str, Any]]:
@@ -27,9 +34,7 @@ def describe_corrections(spec: ModelSpec, too_long: str = "refuse") -> dict[str,
     return rope | ({"context": spec.context} if spec.context and too_long == "truncate" else {})
 
 
-def imported_fingerprint(
-    facts: dict[str, Any], document: PlannedDocument, condition: Condition
-) -> str:
+def imported_fingerprint(facts: dict[str, Any], document: _Text, condition: Condition) -> str:
     """What a unit of imported log-probs depends on: all facts but the program and its numbers."""
     elsewhere = dict.fromkeys(("dtype", "backend", "engine", "attention"), "imported")
     return unit_fingerprint(facts | elsewhere, document, condition, None)
@@ -37,11 +42,11 @@ def imported_fingerprint(
 
 def unit_fingerprint(
     facts: dict[str, Any],
-    document: PlannedDocument,
+    document: _Text,
     condition: Condition,
-    reference: ModelPlan | None,
+    reference: Mapping[str, Any] | None,
 ) -> str:
-    """Hash of all that a unit's rows depend on; `reference` is the plan of a condition's own."""
+    """Hash of all that a unit's rows depend on; `reference` are the facts of a condition's own."""
     kind = condition.kind
     parts = {**facts, "document": document.sha256, "kind": kind.name, "params": condition.params}
     if kind.revision > 1:
@@ -49,6 +54,6 @@ def unit_fingerprint(
     if kind.reads_foreign and document.foreign:
         parts["foreign"] = document.foreign.sha256
     if reference is not None:
-        own = {name: fact for name, fact in reference.facts.items() if name not in _OF_TEXTS}
+        own = {name: fact for name, fact in reference.items() if name not in _OF_TEXTS}
         parts["reference"] = own
     return fingerprint(parts)

@@ -287,7 +287,8 @@ def plan_model(
 
     def own_fingerprint(document: PlannedDocument, condition: Condition, **changed: Any) -> str:
         reference = references.get(condition.reference)
-        return unit_fingerprint({**facts, **changed}, document, condition, reference)
+        others = None if reference is None else reference.facts
+        return unit_fingerprint({**facts, **changed}, document, condition, others)
 
     def why_recomputed(unit: UnitRecord) -> str:
         document, condition = by_id[unit.doc_id], conditions[unit.condition]
