@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tiny_models import make_text
 from tiny_runs import ok, run
 
 from extract.extraction import Extraction
@@ -68,24 +67,6 @@ def test_what_the_ledger_has_as_done_is_its_part_of_the_work(
         work for what, _, work, _ in told if what.endswith(("tokenizing", "nothing to do"))
     ) == (pytest.approx(finished))
     assert finished_work(selection, documents, work) == (16, pytest.approx(total))
-
-
-def test_a_plan_has_a_note_on_texts_that_changed(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
-    folder = workspace.root / "texts"
-    folder.mkdir()
-    for seed in (0, 1):
-        (folder / f"{seed}.txt").write_text(make_text(seed))
-    path = tiny_problem(documents={"kind": "folder", "path": "texts"})
-    changed = "The texts have changed since the last extraction"
-    assert changed not in ok(run(path, "--dry-run"))
-    ok(run(path, "--probe", "full"))
-    assert changed not in ok(run(path, "--dry-run"))
-    (folder / "1.txt").write_text(make_text(2))
-    assert changed in ok(run(path, "--dry-run"))
-    assert "extracted 2 units" in ok(run(path, "--probe", "full"))
-    assert changed not in ok(run(path, "--dry-run"))
 
 
 def test_a_text_that_fails_is_no_work_that_took_time(
