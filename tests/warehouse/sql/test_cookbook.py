@@ -147,6 +147,21 @@ EXPECTED: dict[str, tuple[list[str], tuple[str, ...], list[tuple[Any, ...]]]] = 
         ("text", "probability_a", "probability_b", "difference", "words"),
         [("e", round(math.exp(-0.1), 4), round(math.exp(-2), 4), 1.9, "abcd[e]fgh")],
     ),
+    "kind_gap": (
+        ["model_a=good", "model_b=bad"],
+        ("kind", "bytes", "documents", "bits_per_byte_a", "bits_per_byte_b", "gap", "stderr"),
+        [
+            (
+                "word",
+                8,
+                1,
+                round(0.55 / math.log(2), 4),
+                round(2 / math.log(2), 4),
+                round(-1.45 / math.log(2), 4),
+                None,
+            )
+        ],
+    ),
     "disagreement_passages": (
         ["model_a=good", "model_b=bad", "characters=4"],
         ("more_bits_for_a", "bits_b", "document", "text"),
