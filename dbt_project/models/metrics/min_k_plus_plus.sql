@@ -12,6 +12,6 @@
     denominator = '1',
     aggregation = 'macro',
     aggregations = {'_median_document': 'median'},
-    variants = {'min_k_20': parts.pop('min_k_20')},
+    variants = {},
     grid = parts,
 ) }}
