@@ -23,8 +23,8 @@ pytestmark = [pytest.mark.models, pytest.mark.slow, pytest.mark.timeout(900)]
 LENGTH, CONTEXT, STRIDE = 512, 96, 64
 NO_RANK = {"rank", "rank_gain", "min_context", "confident_mistakes", "calibration_error"}
 LACKING = {
-    "vllm": {"entropy", "entropy_drop", "entropy_resolved", "min_k_plus_plus"},
-    "sglang": {"entropy", "entropy_drop", "entropy_resolved", "min_k_plus_plus", *NO_RANK},
+    "vllm": {"entropy", "entropy_drop", "entropy_resolved"},
+    "sglang": {"entropy", "entropy_drop", "entropy_resolved", *NO_RANK},
 }
 """Metrics without a value, by form; top-5 tokens are given."""
 
