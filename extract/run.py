@@ -132,7 +132,7 @@ def extract_here(
         outcome = Extraction(selection, documents, progress, since).run()
     left = total - outcome.units - outcome.there - outcome.elsewhere
     click.echo(
-        f"extracted {counted(outcome.units, 'unit')} ({outcome.tokens:,} tokens) in "
+        f"extracted {counted(outcome.units, 'unit')} ({outcome.tokens:,} tokens processed) in "
         f"{time.monotonic() - started:.0f} s; {outcome.there} of {total} were there already"
         + (f"; {outcome.elsewhere} are being done by another process" if outcome.elsewhere else "")
         + (f"; {left} failed" if left > 0 else "")
