@@ -41,7 +41,8 @@ def newest_problem(workspace: Workspace) -> str | None:
     """The value of `--problem` for the problem that was extracted last; None before any was."""
     from warehouse.paths import problem_argument
 
-    files = workspace.tokens.glob("problem=*/*/*/tokens.parquet")
+    stored = (workspace.tokens, workspace.pending)  # pending: of a run that was stopped
+    files = [file for folder in stored for file in folder.glob("problem=*/*/*/*.parquet")]
     newest = max(((file.stat().st_mtime_ns, file.parts[-4]) for file in files), default=None)
     if newest is None:
         return None

@@ -124,6 +124,12 @@ class Ranking:
         return "tracks" if self.tracking else "none-tracks"
 
     @property
+    def without_baseline(self) -> str:
+        """Name of the baseline that can't be one: it's constant or lacks a model. Else empty."""
+        wanted = default_baseline(self.table.columns, self.table.baseline)
+        return wanted.name if wanted is not None and self.baseline is None else ""
+
+    @property
     def best(self) -> RankedMetric | None:
         """The candidate with the largest rho."""
         return self.candidates[0] if self.candidates else None

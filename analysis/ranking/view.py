@@ -50,6 +50,10 @@ def answer_lines(ranking: Ranking) -> list[str]:
         if len(near) > 1:
             best = ranking.best.column.name
             lines.append(f"Not distinguishable from {best} by these models: {_listed(near[1:])}.")
+    if ranking.without_baseline:
+        lines.append(
+            f"No baseline: {ranking.without_baseline} is constant or has no value for some model."
+        )
     if ranking.baseline and ranking.baseline is not ranking.best:
         lines.append(f"Baseline: {rho_text(ranking.baseline)}. {lead_text(ranking)}".strip())
     return [*lines, *map(registered_text, without)]

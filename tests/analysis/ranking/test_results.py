@@ -83,3 +83,12 @@ def test_rows_of_too_few_models_come_last() -> None:
     few = np.where(target < 4, target, np.nan)
     ranking = rank_metrics(table(np.stack([few, -target, target]), target), 0)
     assert [row.column.variant for row in ranking.rows] == ["v2", "v1", "v0"]
+
+
+def test_a_baseline_that_lacks_a_model_is_named() -> None:
+    target = np.arange(9.0)
+    made = table(np.stack([target, np.where(target < 8, target, np.nan)]), target)
+    named = replace(made, baseline="made_up/v1")
+    assert rank_metrics(named, 0).baseline is None
+    assert rank_metrics(named, 0).without_baseline == "made_up/v1"
+    assert rank_metrics(replace(made, baseline="made_up/v0"), 0).without_baseline == ""
