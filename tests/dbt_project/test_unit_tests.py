@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from dbt_harness import Warehouse
 
 
-@pytest.mark.slow
 def test_every_unit_test_passes(built: Warehouse) -> None:
     built.run("--select", "tag:benchmarks", "tag:rankings", "--empty")
     done = built.dbt("test", "--select", "test_type:unit")

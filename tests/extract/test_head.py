@@ -30,3 +30,24 @@ def test_a_half_precision_head_scores_in_float32_where_no_product_mixes_them(
     np.testing.assert_allclose(scores.logprob, expected, atol=1e-5)
     entropy = -(logprobs.exp() * logprobs).sum(-1).numpy()
     np.testing.assert_allclose(scores.entropy, entropy, atol=1e-5)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_each_tile_of_the_vocabulary_has_its_own_part_of_the_bias(
+    packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("extract.scoring.head.CPU_TILE", 256)
+    torch.manual_seed(1)
+    linear = torch.nn.Linear(32, 1000)
+    torch.nn.init.normal_(linear.bias, std=3.0)
+    hidden, targets = torch.randn(7, 32), torch.arange(0, 980, 140)
+    head = VocabularyHead(linear, LogitTransform())
+    if not packed:
+        head._packed, head._weight = None, linear.weight.detach()
+    assert head.tile < 1000
+    (scores,) = to_host([head.score(hidden, targets)])
+    logits = hidden.double() @ linear.weight.detach().double().t() + linear.bias.detach().double()
+    logprobs = torch.log_softmax(logits, -1)
+    expected = logprobs[torch.arange(7), targets]
+    np.testing.assert_allclose(scores.logprob, expected.numpy(), atol=1e-5)
+    np.testing.assert_array_equal(scores.rank, 1 + (logprobs > expected[:, None]).sum(-1).numpy())

@@ -24,21 +24,23 @@ class Tokenisation:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words and how often each is drawn: Zipf, with digits, umlauts and emoji among them."""
+    """Words and how often each is drawn: Zipf; digits, umlauts and emoji are among the frequent."""
 
     words: list[str]
     weights: Floats
 
     @staticmethod
     def make(size: int, rng: np.random.Generator) -> Vocabulary:
-        """`size` different words in an order of their own."""
+        """`size` different words in an order of their own; special ones are frequent."""
         letters = np.array(list("etaoinshrdlucmfwypvbgk"))
         special = ["→", "naïve", "日本語", "2024", "17", "3.5", "x", "😀ok", "—"]
-        seen = dict.fromkeys(special)
-        while len(seen) < size:
+        seen: dict[str, None] = {}
+        while len(seen) < size - len(special):
             seen["".join(rng.choice(letters, size=int(rng.integers(1, 11))))] = None
         words = list(seen)
         rng.shuffle(words)
+        for rank, word in enumerate(special):
+            words.insert(7 * rank + 3, word)
         weights = 1.0 / (np.arange(size) + 2.7)
         return Vocabulary(words, weights / weights.sum())
 
