@@ -1,10 +1,11 @@
 """Plant small faults, one at a time, and see which test of the fast suite notices each.
 
-    python tests/mutations/check.py [--only TEXT] [--whole]
+    python tests/mutations/check.py [--only TEXT]... [--whole]
 
 Each fault of mutations.yml is planted in a copy of the last commit. The tests named there run
 first, up to the first failure; they must pass without a fault. With `--whole` the fast suite runs
-after them where they notice nothing. Writes mutations.json: the test that noticed each, or null.
+after them where they notice nothing. Writes mutations.json: the test that noticed each, or null;
+with `--only`, which can be repeated, the lines of the other faults stay as they were.
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ def mutations() -> list[dict[str, str]]:
     """The list of faults: file, was, now, tests."""
     found: list[dict[str, str]] = yaml.safe_load(LIST.read_text("utf-8"))
     return found
+
+
+def fault(line: dict[str, Any]) -> dict[str, str]:
+    """What a line of the list or of the results is about."""
+    return {key: line[key] for key in ("file", "was", "now")}
 
 
 @contextmanager
@@ -85,10 +91,15 @@ def first_failure(root: Path, tests: list[str]) -> str | None:
 def main() -> None:
     """See the head of this file."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="faults whose file or text contains this")
+    parser.add_argument("--only", action="append", help="faults whose file or text contains this")
     parser.add_argument("--whole", action="store_true", help="the whole fast suite where needed")
     options = parser.parse_args()
-    chosen = [m for m in mutations() if options.only in f"{m['file']} {m['was']}"]
+    listed = mutations()
+    chosen = [
+        mutation
+        for mutation in listed
+        if any(text in f"{mutation['file']} {mutation['was']}" for text in options.only or [""])
+    ]
     results: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "copy"
@@ -102,13 +113,17 @@ def main() -> None:
                 noticed = first_failure(root, mutation["tests"].split())
                 if noticed is None and options.whole:
                     noticed = first_failure(root, ["-n", "2", "--dist", "loadfile"])
-            line = {key: mutation[key] for key in ("file", "was", "now")} | {"noticed_by": noticed}
-            results.append(line)
+            results.append(fault(mutation) | {"noticed_by": noticed})
             seconds = round(time.monotonic() - start)
             said = noticed or "NOT NOTICED"
             print(f"{number}/{len(chosen)} {mutation['file']}: {said} ({seconds} s)", flush=True)
-    if not options.only:
-        RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    earlier = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else []
+    table = [
+        line
+        for mutation in listed
+        for line in [line for line in [*results, *earlier] if fault(line) == fault(mutation)][:1]
+    ]
+    RESULTS.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", "utf-8")
     count = sum(line["noticed_by"] is not None for line in results)
     print(f"{count} of {len(results)} noticed")
 
