@@ -33,18 +33,15 @@ def test_a_half_precision_head_scores_in_float32_where_no_product_mixes_them(
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_each_tile_of_the_vocabulary_has_its_own_part_of_the_bias(
-    packed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("extract.scoring.head.CPU_TILE", 256)
+def test_each_tile_of_the_vocabulary_has_its_own_part_of_the_bias(packed: bool) -> None:
     torch.manual_seed(1)
     linear = torch.nn.Linear(32, 1000)
     torch.nn.init.normal_(linear.bias, std=3.0)
     hidden, targets = torch.randn(7, 32), torch.arange(0, 980, 140)
-    head = VocabularyHead(linear, LogitTransform())
+    weights = HeadWeights.of(linear, LogitTransform())
+    head = VocabularyHead(weights, torch.device("cpu"), tile=256)
     if not packed:
         head._packed, head._weight = None, linear.weight.detach()
-    assert head.tile < 1000
     (scores,) = to_host([head.score(hidden, targets)])
     logits = hidden.double() @ linear.weight.detach().double().t() + linear.bias.detach().double()
     logprobs = torch.log_softmax(logits, -1)
