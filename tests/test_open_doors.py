@@ -93,4 +93,4 @@ def test_the_examples_work_together(tokenmart, workspace: Workspace, tmp_path: P
     assert means == [(0.75,)]
     listed = tokenmart("documents", "--problem", "mine")
     assert listed == "paragraph 0\n"
-    assert "documents  List the documents of a problem." in tokenmart("--help")
+    assert "\n  documents  " in tokenmart("--help")
