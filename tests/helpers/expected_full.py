@@ -114,6 +114,12 @@ def induction_nll(oracle: Oracle, scored: Scored, variant: Variant) -> Terms | N
     return mean(scored.nll, repeats(oracle, scored, variant))
 
 
+def copying(oracle: Oracle, scored: Scored, variant: Variant) -> Terms | None:
+    keep = repeats(oracle, scored, variant)
+    size = float(oracle.token_bytes(scored)[keep].sum())
+    return (float(scored.nll[keep].sum()) / math.log(2), size) if size else None
+
+
 def rare_recall(oracle: Oracle, scored: Scored, variant: Variant) -> Terms | None:
     rare = {"max_frequency": variant["max_frequency"]}
     return mean(scored.nll, repeats(oracle, scored, variant) & in_words(oracle, scored, rare))
@@ -174,6 +180,7 @@ EXPECTED: dict[str, Callable[[Oracle], Values]] = {
         "calibration_error": calibration,
         "rare_word_nll": rare_word_nll,
         "induction_nll": induction_nll,
+        "copying_bits_per_byte": copying,
         "induction_advantage": induction_advantage,
         "in_context_score": in_context_score,
         "nll_quantile": nll_quantile,

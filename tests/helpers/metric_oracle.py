@@ -211,14 +211,11 @@ class Oracle:
                 ends.setdefault(doc, []).append(int(scored.char_end.max()))
         return [min(ends.get(doc, [len(text)])) for doc, text in enumerate(self.texts)]
 
-    def distances(self, scored: Scored, ngram: int) -> NDArray[np.float64]:
-        """Tokens since the n-gram that ends at each row last ended; inf at its first occurrence.
-
-        Counted in the tokenizer's whole tokenisation, of which a model without BOS lacks the
-        first token: the longest row of tokens that agrees with `scored`.
-        """
+    def tokenization(self, scored: Scored) -> Scored:
+        """The tokenizer's whole tokenisation of the document, of which a model without BOS lacks
+        the first token: the longest row of tokens that agrees with `scored`."""
         doc, last = int(scored.doc_id[0]), min(100, len(scored.token_id))
-        longest = max(
+        return max(
             (
                 other
                 for model in self.models
@@ -228,8 +225,22 @@ class Oracle:
             ),
             key=lambda other: len(other.position),
         )
+
+    def distances(self, scored: Scored, ngram: int) -> NDArray[np.float64]:
+        """Tokens since the n-gram that ends at each row last ended; inf at its first occurrence."""
+        longest = self.tokenization(scored)
         distance = distance_since(longest.token_id, ngram)
         return distance[np.searchsorted(longest.position, scored.position)]
+
+    def token_bytes(self, scored: Scored) -> NDArray[np.int64]:
+        """UTF-8 bytes of the text between the end of all earlier tokens and the end of each row."""
+        longest = self.tokenization(scored)
+        text, covered = self.texts[int(scored.doc_id[0])], int(longest.char_start[0])
+        sizes = []
+        for end in longest.char_end.tolist():
+            sizes.append(len(text[covered:end].encode()))
+            covered = max(covered, end)
+        return np.array(sizes)[np.searchsorted(longest.position, scored.position)]
 
     def bytes_of(self, doc: int, scored: Scored, keep: NDArray[np.bool_]) -> int:
         """UTF-8 bytes from the first kept token's first character to the last one's end."""

@@ -8,6 +8,7 @@
     ref('confident_mistakes'),
     ref('context_gain'),
     ref('context_gain_all_text'),
+    ref('copying_bits_per_byte'),
     ref('distance_frequency_gain'),
     ref('distance_slope'),
     ref('divergence'),

@@ -23,9 +23,9 @@ def test_what_ships_is_whole(built: Warehouse) -> None:
     with built.as_workspace() as workspace:
         found = read_metrics(workspace)
         assert list(found) == workspace.metric_names
-    assert sum(len(metric.variants) for metric in found.values()) == 718
+    assert sum(len(metric.variants) for metric in found.values()) == 723
     grids = [name for name, m in found.items() if not any(r["core"] for r in m.variants.values())]
-    assert grids == ["context_gain_all_text"]
+    assert grids == ["context_gain_all_text", "copying_bits_per_byte", "min_k_plus_plus"]
     assert found["longppl"].variants["alpha_0.5_beta_-4_macro"] == {
         "over": "key_tokens",
         "numerator": "sum(nll)",
