@@ -145,7 +145,7 @@ class Desk:
             "numbers.csv": self._numbers,
             "secret.txt": lambda path: path.write_text("correct horse battery staple"),
             "results.csv": lambda path: path.write_text(
-                "entry,task,value\na,qa,0.5\nb,qa,0.4\na,maths,\nb,maths,1\n"
+                "entry,task,value\nlinear,qa,0.5\nsmollm2,qa,0.4\nlinear,maths,\nsmollm2,maths,1\n"
             ),
             "scores.csv": self._items if "import" in words else self._series,
             "items.csv": self._items,

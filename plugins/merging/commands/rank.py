@@ -16,6 +16,7 @@ from warehouse.terminal import counted, file_size
 
 if TYPE_CHECKING:
     from plugins.merging.competition.standings import Standings
+    from plugins.merging.problem import MergeProblem
 
 OWN_STANDINGS = b'"ranking_pairs"'
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
@@ -117,6 +118,12 @@ def import_(name: str, force: bool, file: Path) -> None:
 @click.option(
     "--explain", is_flag=True, help="Print every round with all columns, notes and definitions."
 )
+@click.option(
+    "--relative",
+    metavar="PROBLEM",
+    help="Instead of the ranking, show each merged entry relative to its base and to the best of "
+    "its experts, by the recipes of this merge problem.",
+)
 @JSON
 @click.option("--out", type=FILE, help="Also write JSON to this file.")
 @FORCE_OTHER
@@ -127,6 +134,7 @@ def show(
     draws: int,
     seed: int,
     explain: bool,
+    relative: str | None,
     as_json: bool,
     out: Path | None,
     force: bool,
@@ -141,18 +149,23 @@ def show(
     \b
     tokenmart rank show --results results.csv
     tokenmart rank show --problem challenge --out standings.json
+    tokenmart rank show --results results.csv --relative minimerge
     """
-    from plugins.merging.competition.standings_view import print_standings
+    from plugins.merging.competition.standings_view import print_relative, print_standings
+    from plugins.merging.problem import load_merge_problem
     from warehouse.files import refuse_protected, write_whole
     from warehouse.paths import find_workspace
 
     _refuse_no_results(results)
     if out is not None:
         refuse_protected(out, find_workspace(), force=force, own=OWN_STANDINGS)
-    found = _standings(name, results, draws, seed, round_name)
+    recipes = None if relative is None else load_merge_problem(relative, find_workspace())
+    found = _standings(name, results, draws, seed, round_name, recipes)
     text = json.dumps({"name": found.name, **found.marts}, indent=2, allow_nan=False)
     if as_json:
         click.echo(text)
+    elif relative is not None:
+        print_relative(found)
     else:
         print_standings(found, explain)
     if out is not None:
@@ -208,17 +221,22 @@ def _refuse_no_results(results: Path | None) -> None:
 
 
 def _standings(
-    name: str | None, results: Path | None, draws: int, seed: int, round_name: str | None
+    name: str | None,
+    results: Path | None,
+    draws: int,
+    seed: int,
+    round_name: str | None,
+    recipes: MergeProblem | None = None,
 ) -> Standings:
     from plugins.merging.competition.standings import rank_file, stored_standings
     from warehouse.paths import find_workspace
 
     if results is not None and name is None:
-        found = rank_file(results, find_workspace(), draws, seed, round_name)
+        found = rank_file(results, find_workspace(), draws, seed, round_name, recipes)
     elif name is None or results is not None:
         raise TokenmartError("give either --problem or --results")
     else:
-        found = stored_standings(name, find_workspace())
+        found = stored_standings(name, find_workspace(), recipes)
     for line in found.notes:
         click.echo(visible(line), err=True)
     return found if round_name is None else found.only(round_name)

@@ -13,8 +13,9 @@ import pyarrow as pa
 from plugins.benchmarks.model_sql import ModelSql
 from plugins.merging.competition.pairs import tested_pairs, with_ranks
 from plugins.merging.competition.ranking_table import RankingTable, read_ranking
+from plugins.merging.competition.relative import relative_rows
 from plugins.merging.competition.scales import mixed_columns
-from plugins.merging.problem import OVERALL
+from plugins.merging.problem import OVERALL, MergeProblem
 from plugins.merging.tables.rankings import MERGE_RUNS, RANKING_COLUMNS, RANKING_RESULTS
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
@@ -51,7 +52,8 @@ class Standings:
     Attributes:
         name: the ranking.
         marts: mart → rows as {column: value}; numbers have 12 digits, because further digits of
-            DuckDB's sums are not reproducible. `mixed_scales` has the rows of `mixed_columns`.
+            DuckDB's sums are not reproducible. `mixed_scales` has the rows of `mixed_columns`, and
+            `relative` those of `relative_rows`, if it was given the recipes.
         notes: assumptions about values that the file doesn't state, one line each.
     """
 
@@ -99,6 +101,7 @@ def rank_file(
     draws: int = 1000,
     seed: int = 0,
     round_name: str | None = None,
+    recipes: MergeProblem | None = None,
 ) -> Standings:
     """Rank the entries of a results file with the SQL of the marts, without a stored database.
 
@@ -108,20 +111,26 @@ def rank_file(
         draws: number of bootstrap draws of each interval.
         seed: random seed of the draws.
         round_name: the only round that notes are about; None for all.
+        recipes: also compare the merged entries with their experts.
 
     Raises:
-        TokenmartError: the file is invalid.
+        TokenmartError: the file is invalid, or `recipes` lacks an entry.
     """
-    return rank_table(read_ranking(path, round_name), path.stem, workspace, draws, seed)
+    return rank_table(read_ranking(path, round_name), path.stem, workspace, draws, seed, recipes)
 
 
 def rank_table(
-    table: RankingTable, name: str, workspace: Workspace, draws: int = 1000, seed: int = 0
+    table: RankingTable,
+    name: str,
+    workspace: Workspace,
+    draws: int = 1000,
+    seed: int = 0,
+    recipes: MergeProblem | None = None,
 ) -> Standings:
     """The same ranking for a table in memory."""
     with duckdb.connect() as connection:
         _build(connection, MARTS, table, name, workspace, draws, seed)
-        return replace(_read(connection, name), notes=table.notes)
+        return replace(_read(connection, name, recipes), notes=table.notes)
 
 
 def check_results(table: RankingTable, name: str, workspace: Workspace) -> dict[str, list[Row]]:
@@ -167,11 +176,13 @@ def _lay(connection: duckdb.DuckDBPyConnection, table: str, problem: str, rows: 
     connection.unregister("given_rows")
 
 
-def stored_standings(name: str, workspace: Workspace) -> Standings:
-    """A ranking that dbt built.
+def stored_standings(
+    name: str, workspace: Workspace, recipes: MergeProblem | None = None
+) -> Standings:
+    """A ranking that dbt built; `recipes` as in `rank_file`.
 
     Raises:
-        TokenmartError: the database has no such ranking.
+        TokenmartError: the database has no such ranking, or `recipes` lacks an entry.
         StorageError: there is no database yet, or dbt is writing it.
     """
     with connect_read_only(workspace) as connection:
@@ -187,7 +198,7 @@ def stored_standings(name: str, workspace: Workspace) -> Standings:
                 f"--problem {name}: no ranking of this name is built; {did_you_mean(name, known)}"
                 f"there are: {', '.join(known) or 'none'} (new results: `{BUILD}`)"
             )
-        return replace(_read(connection, name), notes=_outdated(name, workspace))
+        return replace(_read(connection, name, recipes), notes=_outdated(name, workspace))
 
 
 def _outdated(name: str, workspace: Workspace) -> tuple[str, ...]:
@@ -197,11 +208,16 @@ def _outdated(name: str, workspace: Workspace) -> tuple[str, ...]:
     return (f"warning: results of {name} are newer than this ranking; run `{BUILD}`",)
 
 
-def _read(connection: duckdb.DuckDBPyConnection, name: str) -> Standings:
+def _read(
+    connection: duckdb.DuckDBPyConnection, name: str, recipes: MergeProblem | None
+) -> Standings:
     marts = {mart: _rows(connection, mart, name) for mart in MARTS}
     marts["ranking_pairs"] = tested_pairs(marts)
     marts["rankings"] = with_ranks(marts["rankings"], marts["ranking_pairs"])
     marts["mixed_scales"] = mixed_columns(connection, name)
+    if recipes is not None:
+        rows = relative_rows(connection, name, recipes)
+        marts["relative"] = [{key: _digits(value) for key, value in row.items()} for row in rows]
     return Standings(name, marts)
 
 

@@ -56,6 +56,11 @@ DEFINITIONS = (
     "number of pairs (Holm)",
 )
 
+RELATIVE = (
+    "positive is better; an interval is of paired draws of items, and not adjusted for the number "
+    f"of entries and tasks; below {ENOUGH_CLUSTERS} items or clusters there is none",
+)
+
 
 def rows_of(standings: Standings, round_name: str) -> list[Row]:
     """Rows of `rankings` of a round, best first."""
@@ -203,9 +208,12 @@ def _columns(rows: list[Row]) -> str:
     """Tasks, metrics and rounds of rows: `qa, nli (f1) and 2 more, round open`."""
     rounds: dict[str, list[str]] = {}
     for row in rows:
-        name = row["task"] if row["metric"] == SCORE else f"{row['task']} ({row['metric']})"
-        rounds.setdefault(row["round"], []).append(name)
+        rounds.setdefault(row["round"], []).append(_column(row))
     return "; ".join(f"{listed(names)}, round {name}" for name, names in rounds.items())
+
+
+def _column(row: Row) -> str:
+    return row["task"] if row["metric"] == SCORE else f"{row['task']} ({row['metric']})"
 
 
 def over_limits(costs: list[Row]) -> list[str]:
@@ -265,6 +273,27 @@ def print_standings(standings: Standings, explain: bool = False) -> None:
         console.print()
     print_notes(console, map(stability, standings.marts["ranking_stability"]))
     print_notes(console, DEFINITIONS, "dim")
+
+
+def print_relative(standings: Standings) -> None:
+    """Print each merged entry relative to its base and to the best of its experts."""
+    rows = standings.marts["relative"]
+    columns = [
+        Column("round", [row["round"] for row in rows], text=True),
+        Column("task", [_column(row) for row in rows], text=True),
+        Column("entry", [row["entry"] for row in rows], text=True),
+        Column("items", [number(row["items"]) for row in rows]),
+    ]
+    for key, heading in (("over_base", "over\nbase"), ("over_best", "over best\nexpert")):
+        intervals = [span(row[f"{key}_low"], row[f"{key}_high"]) for row in rows]
+        columns.append(Column(heading, [number(row[key]) for row in rows]))
+        columns.append(Column("95% CI", intervals))
+    columns.append(Column("best", [", ".join(row["best_experts"]) for row in rows], text=True))
+    if any(row["missing"] for row in rows):
+        columns.append(Column("no score", [", ".join(row["missing"]) for row in rows], text=True))
+    console = terminal_console()
+    print_columns(console, columns, standings.name)
+    print_notes(console, RELATIVE, "dim")
 
 
 def _print_table(

@@ -86,6 +86,12 @@ def test_from_experts_to_a_ranking_and_back(tmp_path: Path, warehouse: Warehouse
     costs = {(row["entry"], row["stage"], row["round"]): row for row in found["merge_costs"]}
     assert len(costs) == 2 * 3 and all(row["within_limits"] for row in costs.values())
     assert all(row["seconds"] > 0 and row["peak_bytes"] > 10**7 for row in costs.values())
+    relative = json.loads(ok("rank", "show", "--problem", "made", "--relative", path, "--json"))
+    half = relative["relative"]
+    assert {(row["entry"], row["missing"][0], row["items"]) for row in half} == {
+        ("half", "two", ITEMS)
+    }
+    assert {row["round"] for row in half} == {"open", "hidden"} and len(half) == 4
     fronts = [row for row in found["ranking_fronts"] if row["round"] == "overall"]
     assert any(row["on_time_front"] for row in fronts)
 
