@@ -124,7 +124,7 @@ def test_differences_and_intervals_equal_brute_force(
 
 
 def test_the_interval_covers_the_difference_to_the_best_of_equal_experts() -> None:
-    """A bootstrap of the least difference covers it in 87% of samples: experts are alike."""
+    """A bootstrap of the least difference covers it in 84% of these samples."""
     draw = np.random.default_rng(2)
     samples, count, experts = 400, 50, 3
     covered = bootstrap = 0
