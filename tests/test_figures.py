@@ -177,9 +177,9 @@ def test_growth(growth: Any) -> None:
     assert shows(RESULTS, growth.results_block(found))
     builds = growth.pieces(found, "build")
     for small, large in itertools.product(builds, builds):
-        if large["rows"] > 5 * small["rows"]:
+        if large["rows"] > 5 * small["rows"] and large["limit_bytes"] == small["limit_bytes"]:
             assert growth.slope(small, large, "cpu_seconds") < 1
-            assert large["peak_bytes"] < large["limit_bytes"] + (2 << 30)
+    assert all(build["peak_bytes"] < build["limit_bytes"] + (2 << 30) for build in builds)
     store = found["pieces"]["write 100000000"]
     build = found["pieces"]["build 100000000 at 4 GiB"]
     added = found["pieces"]["added 100000000"]

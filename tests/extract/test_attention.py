@@ -115,7 +115,7 @@ def test_classes_of_attention_are_never_mixed(
     assert "extracted 0 units" in run(path, "--attention", "sdpa").output
     redone = run(path, "--attention", "eager")
     assert "extracted 8 units" in redone.output
-    assert redone.output.count("warning: tiny/one: attention eager") == 1
+    assert redone.output.count("warning: tiny/one, tiny/two: attention eager") == 1
     (unit,) = read_units(published_path(workspace, "tiny", "tiny--one", "full"))
     assert unit.attention == "eager"
 

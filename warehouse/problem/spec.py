@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -168,7 +169,7 @@ class Problem(FileModel):
         """Models used if no model is named: all but those `on_request`."""
         return tuple(model for model in self.models if not model.on_request)
 
-    @property
+    @cached_property
     def contexts(self) -> tuple[Context, ...]:
         """The contexts of variants of metrics."""
         return contexts([each for p in self.probes for each in p.conditions()], self.compare)
