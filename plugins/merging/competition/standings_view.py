@@ -277,7 +277,11 @@ def print_standings(standings: Standings, explain: bool = False) -> None:
 
 def print_relative(standings: Standings) -> None:
     """Print each merged entry relative to its base and to the best of its experts."""
+    console = terminal_console()
     rows = standings.marts["relative"]
+    if not rows:
+        print_notes(console, ["No merged entry has a score of a task in this ranking or round."])
+        return
     columns = [
         Column("round", [row["round"] for row in rows], text=True),
         Column("task", [_column(row) for row in rows], text=True),
@@ -291,7 +295,6 @@ def print_relative(standings: Standings) -> None:
     columns.append(Column("best", [", ".join(row["best_experts"]) for row in rows], text=True))
     if any(row["missing"] for row in rows):
         columns.append(Column("no score", [", ".join(row["missing"]) for row in rows], text=True))
-    console = terminal_console()
     print_columns(console, columns, standings.name)
     print_notes(console, RELATIVE, "dim")
 
