@@ -329,3 +329,41 @@ def test_the_simulation(inference_simulation: Any) -> None:
                     assert rate <= 0.05 + 2 * (0.05 * 0.95 / studies) ** 0.5, (name, row)
         if "covers" in row and row["labels"] == "right" and row["values"] != "outliers":
             assert row["covers"][0] >= 0.95 - 2 * (0.05 * 0.95 / row["covers"][2]) ** 0.5, row
+
+
+def test_divergence() -> None:
+    page, found = "docs/how_to/divergence.md", committed("docs/divergence_figures.json")
+    names = {
+        "smollm2-135m": "reference",
+        "smollm2-135m-rope-base-40k": "RoPE base 40,000",
+        "smollm2-135m-4-bit": "weights rounded to 4 bits again",
+        "smollm2-135m-drop-last-1": "without its last layer",
+    }
+    assert found.keys() == names.keys()
+
+    def shown(figure: dict[str, float], precision: str, unit: str = "") -> str:
+        value, low, high = (format(figure[key], precision) for key in ("value", "low", "high"))
+        return f"{value}{unit} [{low}, {high}]"
+
+    def row(model: str) -> str:
+        figures = found[model]
+        large = figures["perplexity"]["value"] >= 100
+        cells = [shown(figures["perplexity"], ".0f" if large else ".1f")]
+        if names[model] == "reference":
+            assert all(figures[key]["value"] == 0 for key in ("mean", "reverse", "quantile_0.99"))
+            cells += ["0", "0", "100%"]
+        else:
+            mean, tail = figures["mean"], figures["quantile_0.99"]
+            share = {key: 100 * figures["same_top"][key] for key in ("value", "low", "high")}
+            cells += [
+                shown(mean, ".2f" if mean["value"] >= 1 else ".3f"),
+                shown(tail, ".1f" if tail["value"] >= 10 else ".2f"),
+                shown(share, ".1f", "%"),
+            ]
+        return f"| {names[model]} | {' | '.join(cells)} |"
+
+    assert [row(model) for model in names if not shows(page, row(model))] == []
+    documents = {int(each["documents"]) for model in found.values() for each in model.values()}
+    changed = 1 - found["smollm2-135m-rope-base-40k"]["same_top"]["value"]
+    assert lacking(page, [f"{n} technical documents" for n in documents]) == []
+    assert lacking(page, [f"top-1 token at {changed:.0%} of"]) == []
