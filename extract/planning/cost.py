@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -30,12 +30,19 @@ from warehouse.terminal import counted
 
 BYTES_PER_ROW = 10
 BYTES_PER_CHOICE = 6
+BYTES_PER_DIVERGENCE = 9
+"""Measured: 8.2 to 8.3, in files of 1,023 rows."""
+
 CPU_FLOPS_PER_CORE = {"float32": 6e10, "bfloat16": 1.2e11, "float16": 2e10}
 GPU_FLOPS = 1.2e14
 """Sustained speed assumed for estimates: a 2024 server processor's core, a GPU of unknown name."""
 
 SUSTAINED = 0.5
 """Share of a GPU's peak rate that a forward over long texts is assumed to reach."""
+
+COMPARED_LOGITS = 5 / 3
+"""Logits of a comparison, relative to three float32 tiles: for half of the rows, two float32 tiles
+and four in float64 (both models' logits, their difference, a product); counted, not measured."""
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -243,7 +250,8 @@ class Work:
 class Cost:
     """Estimated work of one model: tokens through the backbone, rows, FLOPs, seconds, bytes.
 
-    A model of unknown size has no FLOPs, and `seconds` is None.
+    A model of unknown size has no FLOPs, and `seconds` is None. `scratch_bytes` are hidden states
+    of reference models, on disk while the process runs.
     """
 
     tokens: int
@@ -251,6 +259,7 @@ class Cost:
     flops: float
     seconds: float | None
     disk_bytes: int
+    scratch_bytes: int = 0
 
 
 def work_of(tokens_per_document: Sequence[int], selected: Sequence[Condition]) -> Work:
@@ -292,6 +301,36 @@ def estimate(work: Work, size: ModelSize | None, *, dtype: str, device: str) -> 
     flops += 2.0 * shape.vocabulary * shape.width * work.rows
     flops += 4.0 * shape.query_width * shape.layers * work.pairs
     return Cost(work.tokens, work.rows, flops, flops / assumed_speed(device, dtype)[0], disk)
+
+
+def with_reference(
+    cost: Cost, work: Work, size: ModelSize | None, *, dtype: str, device: str, forward: bool
+) -> Cost:
+    """Cost of a model with what a comparison with a reference adds.
+
+    The reference's head goes over every compared token. Its forward pass, whose hidden states of
+    the compared tokens wait in the scratch file, is that of the first model that needs it.
+
+    Args:
+        cost: of the model alone.
+        work: of the conditions that are compared.
+        size: the reference's; None leaves the sum of seconds unknown.
+        dtype: the reference's.
+        device: that of both.
+        forward: whether the reference's forward pass is counted.
+    """
+    tokens = cost.tokens + work.tokens * forward
+    disk = cost.disk_bytes + work.rows * BYTES_PER_DIVERGENCE
+    if size is None:
+        return replace(cost, tokens=tokens, disk_bytes=disk, seconds=None)
+    read = work if forward else Work(0, work.rows, 0.0)
+    added = estimate(read, size, dtype=dtype, device=device)
+    scratch = work.rows * size.shape.width * BYTES[dtype] * forward
+    seconds = None
+    if cost.seconds is not None and added.seconds is not None:
+        seconds = cost.seconds + added.seconds
+    flops = cost.flops + added.flops
+    return Cost(tokens, cost.rows, flops, seconds, disk, cost.scratch_bytes + scratch)
 
 
 def assumed_speed(device: str, dtype: str) -> tuple[float, str]:
@@ -350,7 +389,19 @@ def planned_memory(
     """The same for documents, the longest of which is cut to the model's context."""
     sharing = any(condition.kind.shares_prefix for condition in selection.conditions)
     (read,) = planned_lengths(selection, spec, [longest])
-    return memory_of(selection, spec, read, shares_prefix=sharing, folder=folder)
+    own = memory_of(selection, spec, read, shares_prefix=sharing, folder=folder)
+    if own is None:
+        return None
+    named = {each.reference for each in selection.conditions if each.reference}
+    others = [selection.problem.model(name) for name in named]
+    sizes = [
+        model_size(each, selection.workspace, problem=selection.problem.name) for each in others
+    ]
+    heads = [size.shape.vocabulary * size.shape.width * 4 for size in sizes if size is not None]
+    # the heads of all references stay on the host, one is packed for the model's device
+    kept = sum(heads) if selection.device == "cpu" else 0
+    both = int(COMPARED_LOGITS * own.logits) if heads else own.logits
+    return replace(own, weights=own.weights + kept + max(heads, default=0), logits=both)
 
 
 def checked_memory(

@@ -16,6 +16,7 @@ from extract.planning.cost import (
     model_size,
     planned_lengths,
     planned_memory,
+    with_reference,
     work_of,
 )
 from extract.planning.selection import Selection, document_lengths, planned_units
@@ -31,6 +32,8 @@ CHANGED = (
     "The texts have changed since the last extraction: `tokenmart extract` reads them again and "
     "scores changed documents again, though the table counts them as done."
 )
+
+SCRATCH = "Scratch file of reference models' hidden states while it runs: {:,.1f} GB."
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,7 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
     missing = {file.name: file for file in required if not file.present}
     works: dict[tuple[int, ...], Work] = {}
     models, speeds = [], set()
+    computed: set[tuple[str, tuple[int, ...]]] = set()
     for spec in selection.models:
         size = model_size(spec, workspace, problem=problem.name)
         dtype = resolve_dtype(spec, selection.dtype, device)
@@ -101,21 +105,40 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
         read = tuple(planned_lengths(selection, spec, lengths))
         if read not in works:
             works[read] = work_of(read, selection.conditions)
+        units = len(lengths) * len(selection.conditions)
+        done = sum(u.state == "done" for u in planned_units(selection, spec, documents))
+        cost = estimate(works[read], size, dtype=dtype, device=device)
+        memory = planned_memory(selection, spec, max(lengths, default=0))
+        for name in sorted({each.reference for each in selection.conditions if each.reference}):
+            reference = problem.model(name)
+            compared = [each for each in selection.conditions if each.reference == name]
+            forward = done < units and (name, read) not in computed
+            if forward:
+                computed.add((name, read))
+            cost = with_reference(
+                cost,
+                work_of(read, compared),
+                model_size(reference, workspace, problem=problem.name),
+                dtype=resolve_dtype(reference, selection.dtype, device),
+                device=device,
+                forward=forward,
+            )
         file = missing.pop(spec.base or spec.full_id, None)
         models.append(
             PlannedModel(
                 spec=spec,
-                done=sum(u.state == "done" for u in planned_units(selection, spec, documents)),
-                units=len(lengths) * len(selection.conditions),
-                cost=estimate(works[read], size, dtype=dtype, device=device),
+                done=done,
+                units=units,
+                cost=cost,
                 download_bytes=file.download_bytes if file else 0,
-                memory=planned_memory(selection, spec, max(lengths, default=0)),
+                memory=memory,
                 assumed=size is not None and size.assumed,
                 to_place=file.remedy if file and file.source == "local" else "",
             )
         )
     available = available_memory(device) if device_here else None
     named = zip(names, lengths, strict=False)
+    scratch = sum(model.cost.scratch_bytes for model in models)
     notes = (
         f"device {device}{'' if device_here else ' (not here)'}; {origin}. Times are estimates at "
         f"an assumed {' or '.join(sorted(speeds))}.",
@@ -126,6 +149,7 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
             for model in models
             for note in _notes(model, selection, lengths, available)
         ),
+        *([SCRATCH.format(scratch / 1e9)] if scratch else []),
         *([f"To download: {text}."] if (text := downloads_text(required)) else []),
         *(f"{subject}: {notice}" for subject, notice in notices(problem, selection.models).items()),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,28 @@ import duckdb
 import numpy as np
 import pytest
 import torch
+from gguf import GGMLQuantizationType, GGUFWriter
+from gguf.quants import dequantize, quantize
 from numpy.typing import NDArray
 from reference import plain_logprobs
 from tiny_models import PROBES, make_checkpoint
 from tiny_requests import load, requests_of
 from tiny_runs import ok, one_line_error, run
-from transformers import AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from extract.backends.backend import Loading
+from extract.checkpoints import find_checkpoint
+from extract.models.loading import load_model
+from extract.planning.cost import model_size
 from extract.planning.plan import plan_model
 from extract.planning.selection import select
+from extract.planning.tables import make_plan
 from extract.scoring.divergence import Comparer, states_of
 from extract.scoring.engine import Engine
 from warehouse.errors import ProblemFileError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Request
+from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import load_problem
 from warehouse.sql.views import create_views
 
@@ -73,6 +82,87 @@ def test_divergences_are_those_of_both_plain_models(
     np.testing.assert_array_equal(scored.scores.entropy, alone.scores.entropy)
     spread = plain[1].exp() * (plain[1] - (plain[1].exp() * plain[1]).sum(-1, keepdim=True)) ** 2
     np.testing.assert_allclose(scored.scores.varentropy, spread.sum(-1), rtol=1e-4)
+
+
+@pytest.mark.parametrize("bits", ["Q8_0", "Q4_0"])
+def test_a_quantised_gguf_against_its_float_original(
+    bits: str, workspace: Workspace, tmp_path: Path
+) -> None:
+    """The plain quantised model is the float one with weights that went through gguf's rounding."""
+    config = AutoConfig.for_model(
+        "llama", hidden_size=64, intermediate_size=96, num_hidden_layers=2, vocab_size=320,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=512,
+        bos_token_id=0, eos_token_id=1, tie_word_embeddings=False, rms_norm_eps=1e-5,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    made = AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(8.0)
+    made.save_pretrained(tmp_path / "float")
+    original, rounded = load(tmp_path / "float"), load(tmp_path / "float")
+    path = workspace.root / f"{bits}.gguf"
+    write_gguf(path, rounded, bits)
+    spec = ModelSpec(full_id="org/gguf", family="f", source={"kind": "gguf", "path": str(path)})
+    found = find_checkpoint(spec, workspace, "tiny")
+    gguf_model = load_model(Loading(spec, found, "cpu", "float32"))
+    scored = compared(original, gguf_model).divergence
+    forth, back, same = expected(*(plain_logprobs(each, FULL) for each in (original, rounded)))
+    assert forth.mean() > 1e-4
+    # float32 logits: see the tolerance of two plain models above
+    np.testing.assert_allclose(scored.kl_reference_model, forth, rtol=1e-4)
+    assert abs(scored.kl_reference_model.mean() / forth.mean() - 1) < 1e-5
+    assert abs(scored.kl_model_reference.mean() / back.mean() - 1) < 1e-5
+    np.testing.assert_array_equal(scored.same_top, same)
+
+
+def write_gguf(path: Path, model: Any, bits: str) -> None:
+    """Write a Llama as GGUF with quantised matrices; the model gets the rounded weights, too."""
+    config, kind = model.config, GGMLQuantizationType[bits]
+    writer = GGUFWriter(path, "llama")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(["<s>", "</s>", "a", "b", "ab", *(f"t{n}" for n in range(5, 320))])
+    writer.add_token_types([3, 3] + [1] * 318)
+    writer.add_token_merges(["a b"])
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(1)
+    names = {
+        "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
+        "model.layers": "blk", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+        "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+        "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+    }  # fmt: skip
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
+    for name, parameter in model.named_parameters():
+        weights = parameter.detach().numpy()
+        if weights.ndim == 1:
+            written = weights
+        else:
+            data = quantize(weights, kind)
+            parameter.data.copy_(torch.from_numpy(dequantize(data, kind)))
+            number = heads.get(name.split(".")[-2])
+            # rows of a rotated pair lie side by side; a block of weights lies within a row
+            written = data
+            if number:
+                halves = data.reshape(number, 2, -1, data.shape[-1])
+                written = halves.swapaxes(1, 2).reshape(data.shape)
+        for own, other in names.items():
+            name = name.replace(own, other)
+        writer.add_tensor(name, written, raw_dtype=kind if weights.ndim > 1 else None)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def test_a_model_does_not_diverge_from_itself(tiny_checkpoint: Callable[..., Path]) -> None:
@@ -167,6 +257,37 @@ def test_another_reference_recomputes_only_divergences(
     assert "extracted 1 units" in ok(run(path, "--model", "tiny/two")).replace(
         "1 unit ", "1 units "
     )
+
+
+def test_a_plan_counts_the_reference(
+    workspace: Workspace, tiny_problem: Callable[..., Path], tiny_checkpoint: Callable[..., Path]
+) -> None:
+    one = tiny_checkpoint("llama")
+    models = [of_tiny(one, "one"), of_tiny(one, "two")]
+    probes = [PROBES[0], DIVERGENCE]
+    problem = load_problem(str(tiny_problem(texts=2, models=models, probes=probes)), workspace)
+    selection = select(problem, workspace, device="cpu", dtype="auto")
+    bare = replace(selection, conditions=selection.conditions[:1])
+    (first, second), (alone, _) = make_plan(selection).models, make_plan(bare).models
+    size = model_size(problem.models[0], workspace)
+    assert size is not None
+    shape, rows = size.shape, alone.cost.rows
+    head = 2 * shape.vocabulary * shape.width * rows
+    backbone = alone.cost.flops - head
+    # `full` and `divergence` read and score the same tokens
+    assert (first.cost.tokens, second.cost.tokens) == (3 * alone.cost.tokens, 2 * alone.cost.tokens)
+    assert first.cost.flops == 3 * backbone + 3 * head
+    assert second.cost.flops == 2 * backbone + 3 * head
+    speed = alone.cost.flops / alone.cost.seconds
+    assert first.cost.seconds == pytest.approx(first.cost.flops / speed)
+    assert (first.cost.scratch_bytes, second.cost.scratch_bytes) == (rows * shape.width * 4, 0)
+    assert first.cost.disk_bytes == second.cost.disk_bytes == (10 + 10 + 9) * rows
+    assert first.memory is not None and alone.memory is not None
+    # one float32 head on the host, and one packed; logits of both
+    added = 2 * shape.vocabulary * shape.width * 4
+    assert first.memory.weights - alone.memory.weights == added
+    assert first.memory.logits == int(alone.memory.logits * 5 / 3)
+    assert alone.cost.scratch_bytes == 0
 
 
 def test_models_with_other_tokens_are_refused_by_name(
