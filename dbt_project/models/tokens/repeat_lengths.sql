@@ -78,13 +78,15 @@ token_repeats as (
     left join new_n_grams using (tokenization_id, position)
 ),
 
+-- The filter is always true. It needs both tables, so DuckDB joins them before it sums up; sums by
+-- position before the join would take twice the time.
 repeats as (
     select
         units.unit_id,
         token_repeats.longest,
         sum(tokens.nll) as nll,
         sum(tokens.bytes) as bytes,
-        count(*) as tokens
+        count(*) filter (where tokens.position = token_repeats.position) as tokens
     from tokens
     inner join units using (unit_id)
     inner join token_repeats
