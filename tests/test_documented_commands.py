@@ -171,6 +171,18 @@ INSTEAD: dict[str, tuple[str | None, str]] = {
             "files of other programs: plugins/benchmarks/tests/test_samples.py",
         ),
     ),
+    **dict.fromkeys(
+        (
+            "extract --problem benchmarks/divergence.yml",
+            "sql --name kind_gap --param problem=how_far --param condition=full "
+            "--param model_a=smollm2-135m --param model_b=smollm2-135m-4-bit",
+        ),
+        (None, "ten minutes and real models; tests/extract/test_divergence.py"),
+    ),
+    "data import --problem mine.yml --model my-model --format prompt-logprobs dump.jsonl": (
+        None,
+        "another example has the name mine; plugins/logprobs/tests/test_prompt_logprobs.py",
+    ),
     "e2lm scoring-methods --out scoring_methods.json": (
         None,
         "takes half a minute; another example runs it for one problem",

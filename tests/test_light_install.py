@@ -148,8 +148,7 @@ def test_plain_dbt_builds_and_every_question_is_answered(light: Light) -> None:
     """dbt's own program in the workspace's project; then SQL, the ranking, the report, Python."""
     built = light.ok("dbt", "run", "--quiet", cwd=light.workspace / "dbt_project")
     assert "ERROR" not in built
-    again = light.ok("tokenmart", "dbt", "run", "--select", "+perplexity+")
-    assert "tokenmart correlate --problem synthetic.yml" in again
+    light.ok("tokenmart", "dbt", "run", "--select", "+perplexity+")
     asked = ("tokenmart", "sql", "--name", "models_metrics", "--param", "problem=synthetic")
     assert light.ok(*asked).count("lab--model-") == MODELS
     ranked = light.ok("tokenmart", "correlate", "--problem", "synthetic.yml", "--resamples", "200")

@@ -30,8 +30,7 @@ ALIGNMENT = 128
 """Tiles of the vocabulary have this number of columns, or a multiple."""
 
 CACHED_ROWS = 8
-"""Rows of a tile that a processor reduces at a time: what they take stays in its cache. Without,
-the varentropy costs 3.5% of the time of a model with 262,144 tokens, with it less than 1%."""
+"""Rows of a tile that a processor reduces at a time: what they take stays in its cache."""
 
 STATISTICS = 5
 """Rows of `VocabularyHead.score` before those of top-k tokens."""

@@ -60,6 +60,8 @@ UNASKED = {
     "retrieval_distance",
     "retrieval_lookup",
     "retrieval_order",
+    "divergence",
+    "same_top",
 }
 
 

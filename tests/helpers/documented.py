@@ -18,13 +18,9 @@ from made_up_warehouse import Retrieval, Shape, Window, write_warehouse
 from tiny_models import make_checkpoint, make_text
 
 from analysis.submission.verifier import MODELS, TARGET_PATH
-from extract.planning.plan import documents_of, plan_model
-from extract.planning.selection import select
 from tokenmart import cli
 from warehouse.paths import Workspace, workspace_of
-from warehouse.probes.request import with_bos
 from warehouse.problem.spec import load_problem
-from warehouse.problem.tables import ensure_documents
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("plugins/*/README.md")])
@@ -138,10 +134,7 @@ class Desk:
             "texts.jsonl": lambda path: path.write_text(json.dumps({"text": make_text(0)}) + "\n"),
             "checkpoints/my-model": self._checkpoint,
             "models/my-checkpoint": self._checkpoint,
-            "mine.yml": self._imported
-            if "import" in words and "prompt-logprobs" not in words
-            else self._mine,
-            "dump.jsonl": self._dump,
+            "mine.yml": self._imported if "import" in words else self._mine,
             "numbers.csv": self._numbers,
             "secret.txt": lambda path: path.write_text("correct horse battery staple"),
             "results.csv": lambda path: path.write_text(
@@ -205,19 +198,6 @@ class Desk:
         models = load_problem("demo", self.workspace).models
         rows = [f"{model.model_id},{number}" for number, model in enumerate(models)]
         path.write_text("\n".join(["model_id,value", *rows]) + "\n")
-
-    def _dump(self, path: Path) -> None:
-        """Log-probs of −1 nat, in vLLM's form."""
-        problem = load_problem(str(path.with_name("mine.yml")), self.workspace)
-        spec = problem.models[0]
-        selection = select(problem, self.workspace, device="cpu", dtype="auto")
-        plan = plan_model(selection, spec, ())
-        with path.open("w") as file:
-            for document in documents_of(ensure_documents(problem, self.workspace), None):
-                ids = with_bos(plan.tokenize(document).ids, plan.tokenizer.bos).tolist()
-                entries = [None, *({token: {"logprob": -1.0, "rank": 2}} for token in ids[1:])]
-                line = {"prompt_token_ids": ids, "prompt_logprobs": entries}
-                file.write(json.dumps(line) + "\n")
 
     def _items(self, path: Path) -> None:
         path.write_text("task,item,score\nqa,0,0.5\nqa,1,1\n")

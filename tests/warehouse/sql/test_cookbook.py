@@ -405,7 +405,8 @@ def test_paired_difference_is_a_paired_t(workspace: Workspace, documents: int) -
     bits: dict[str, list[float]] = {}
     for row in query(
         "select model_id, -sum(logprob::double) / ln(2)"
-        " / ((max(char_end) - min(char_start)) * any_value(bytes / characters)) as bits"
+        " / octet_length(encode(substr(any_value(text), min(char_start) + 1,"
+        " max(char_end) - min(char_start)))) as bits"
         " from tokens join documents using (problem, doc_id) where condition = 'full'"
         " group by model_id, doc_id order by model_id, doc_id"
     ).to_pylist():
