@@ -16,9 +16,9 @@ from extract.planning.cost import (
     model_size,
     planned_lengths,
     planned_memory,
-    with_reference,
     work_of,
 )
+from extract.planning.reference_cost import with_reference
 from extract.planning.selection import Selection, document_lengths, planned_units
 from extract.planning.status import UNKNOWN, by_note
 from warehouse.probes.planned import too_short
