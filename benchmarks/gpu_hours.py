@@ -1,4 +1,4 @@
-"""Hours of the problem no4k on one H100, reckoned from the committed speeds of `bench_gpu.json`.
+"""Hours of the problem no4k on one H100, computed from the committed speeds of `bench_gpu.json`.
 
     python benchmarks/gpu_hours.py        # seconds, no GPU; rewrites the table in RESULTS.md
 
@@ -7,7 +7,7 @@ Its FLOPs are those of `tokenmart extract --dry-run`. Of the peak it reaches wha
 in the shapes of Qwen2.5 0.5B and 7B, all probes, 32,768 tokens; between the two, the share rises
 with the logarithm of the weights of the layers; beyond, it is the nearer one's. What passes while
 the GPU waits (files, loading, checks) is not in these hours. The run behind `bench_gpu.json` was
-without fused layers; `FUSED` has what they saved in another run on such a card.
+without fused layers.
 """
 
 from __future__ import annotations
@@ -25,10 +25,6 @@ sys.path[:0] = [str(ROOT)]
 BLOCK = "benchmarks/gpu_hours.py"
 DOCUMENTS, TOKENS = 50, 32_768
 Row = dict[str, Any]
-
-FUSED = {"0.5B": (0.285 + 0.411) / (0.317 + 0.548), "7B": (1.225 + 3.278) / (1.365 + 3.896)}
-"""Time of full and window at 32,768 tokens with the layers of liger-kernel, as a part of the time
-without: two runs on one H100 on 2026-11-26, whose rows are not in `bench_gpu.json`."""
 
 
 def measured_shares(record: Row) -> list[tuple[float, float]]:
@@ -62,7 +58,6 @@ def hours(record: Row) -> list[Row]:
     problem = load_problem("no4k", find_workspace(ROOT))
     work = work_of([TOKENS] * DOCUMENTS, [c for p in problem.probes for c in p.conditions()])
     measured = measured_shares(record)
-    fused = [(weights, FUSED[size]) for (weights, _), size in zip(measured, FUSED, strict=True)]
     rows = []
     for model in _models():
         size = ModelSize(model.parameters, model.shape)
@@ -75,7 +70,6 @@ def hours(record: Row) -> list[Row]:
                 "pflops": flops / 1e15,
                 "share": share,
                 "hours": seconds / 3600,
-                "fused": seconds / 3600 * share_at(_weights(model.shape), fused),
             }
         )
     return rows
@@ -97,20 +91,18 @@ def _weights(shape: Any) -> float:
 def section(record: Row) -> str:
     """The table and its sum, with the markers of RESULTS.md."""
     rows = hours(record)
-    total, fused = (sum(row[each] for row in rows) for each in ("hours", "fused"))
+    total = sum(row["hours"] for row in rows)
     columns = {
         "model": "{model}",
         "PFLOP:": "{pflops:,.0f}",
         "of peak:": "{share:.0%}",
         "hours:": "{hours:.3f}",
-        "hours, fused layers:": "{fused:.3f}",
     }
     lines = [
         *table(columns, rows),
         "",
         f"{len(rows)} models × {DOCUMENTS} documents × {TOKENS:,} tokens, all probes: "
-        f"{total:.2f} hours of computing on the {record['device']}, "
-        f"{fused:.2f} with fused layers.",
+        f"{total:.2f} hours of computing on the {record['device']}.",
     ]
     return marked(BLOCK, lines)
 

@@ -50,7 +50,7 @@ class TokenScores:
 
 @dataclass(frozen=True)
 class Divergence:
-    """A model's predictions at n scored tokens beside a reference's, each of shape (n,).
+    """A model's predictions at n scored tokens compared with a reference's, each of shape (n,).
 
     Attributes:
         kl_reference_model: KL(reference ‖ model), in nats.

@@ -155,7 +155,7 @@ def why_not_imported(selection: Selection) -> str:
 
 
 def refuse_mixing(spec: ModelSpec, units: Sequence[Unit], computed: Collection[str]) -> None:
-    """Stop before documents are scored here beside imported ones of the same condition.
+    """Stop before scores made here and imported ones stand in the same condition.
 
     Raises:
         TokenmartError: they would be.

@@ -1,6 +1,6 @@
 """Files of prompt log-probs as one table of scored steps, read by DuckDB.
 
-Forms, told apart by their columns:
+Forms, recognised by their columns:
 
 - `vllm`: `prompt_logprobs` of vLLM's RequestOutput or of its server (there also inside `choices`):
   a list with an entry per token of the prompt, null for the first, else an object from token id to

@@ -149,7 +149,7 @@ def test_plan_status_and_imports_keep_whole_conditions(
     state = json.loads(ok(CliRunner().invoke(cli, ["status", "--problem", str(path), "--json"])))
     assert [(row["done"], row["outdated"]) for row in state] == [(4, 0), (0, 0)]
     assert "nothing" in ok(CliRunner().invoke(cli, ["data", "gc", "--problem", str(path)]))
-    # another text: documents scored here would stand beside imported ones
+    # another text: scores made here would join imported ones
     tiny_problem(texts=5, probes=[{"kind": "full"}])
     refused = CliRunner().invoke(
         cli, ["extract", "--problem", str(path), "--device", "cpu"], standalone_mode=False

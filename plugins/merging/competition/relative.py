@@ -7,7 +7,7 @@ Draws pick the same items for all entries, so the differences are paired. The di
 expert is the least of the K differences to single experts, and which expert is best isn't known.
 The bootstrap of a least value is biased where experts are alike; so the interval is made of those
 of the single differences: from the least 2.5% quantile to the least quantile of 1 − 2.5% / K. The
-lower end holds since one of the experts is the best, the upper end by Bonferroni.
+lower end is valid because one of the experts is the best, the upper end by Bonferroni.
 """
 
 from __future__ import annotations
