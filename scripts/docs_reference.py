@@ -26,7 +26,8 @@ from warehouse.paths import Workspace, find_workspace
 from warehouse.plugins import kinds
 from warehouse.problem.problem_files import ProblemKind
 from warehouse.problem.spec import Problem
-from warehouse.store.schema import UNITS, Table, all_tables
+from warehouse.store.ledger import UNITS
+from warehouse.store.schema import Table, all_tables
 from warehouse.terminal import counted
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -15,24 +15,11 @@ from warehouse.paths import Workspace
 from warehouse.probes.probe import condition_kinds
 from warehouse.probes.request import ConditionKind
 from warehouse.progress import Progress, no_progress
-from warehouse.store.ledger import (
-    UnitRecord,
-    content_sha256,
-    lacking_columns,
-    read_ledger,
-    read_units,
-)
+from warehouse.store.ledger import UnitRecord, lacking_columns, read_units
 from warehouse.store.parquet_files import refuse_damaged
-from warehouse.store.schema import DOCUMENTS, TOKENS
+from warehouse.store.schema import DOCUMENTS
 from warehouse.store.stored_files import find_faults, table_files
-from warehouse.store.token_files import (
-    keep_units,
-    partition_keys,
-    pending_files,
-    publication_lock,
-    set_aside,
-    with_all_columns,
-)
+from warehouse.store.token_files import pending_files
 
 RULES = {
     "logprob <= 0, finite": "isfinite(logprob) and logprob <= 0",
@@ -212,62 +199,3 @@ def _wrong(doc_id: int, rows: int, expected: int | None, *broken: int) -> Iterat
     for rule, count in zip(RULES, broken, strict=True):
         if rows and count:
             yield f"rows that break the rule ({count:,}): {rule}", doc_id
-
-
-def repair(workspace: Workspace, path: Path, defects: list[Defect]) -> str:
-    """Take what is wrong out of readers' way; nothing is deleted but damaged units.
-
-    A published token file keeps the units whose rows have the hash in the ledger, so that only the
-    others are computed again. Every other file is renamed to `*.damaged`.
-
-    Args:
-        defects: of this file.
-
-    Returns:
-        What was done, in a few words.
-
-    Raises:
-        StorageError: the folder can't be written.
-    """
-    for store in workspace.token_stores:
-        if path.is_relative_to(store.tokens) and path.name == "tokens.parquet":
-            with publication_lock(store, *partition_keys(path.parent)):
-                return _keep_intact(path, {defect.doc_id for defect in defects})
-    return f"renamed to {set_aside(path)}"
-
-
-def _keep_intact(path: Path, bad: set[int | None]) -> str:
-    keys = partition_keys(path.parent)
-    try:
-        ledger, tables = read_ledger(path), _readable(path)
-        rows = pa.concat_tables(tables)
-        intact = {
-            unit.doc_id
-            for unit in ledger.units
-            if unit not in ledger.altered
-            and (unit.problem, unit.model_id, unit.condition) == keys
-            and unit.doc_id not in bad
-            and (mine := _rows_of(rows, unit)).num_rows == unit.rows
-            and content_sha256(mine) == unit.content_sha256
-        }
-    except (StorageError, pa.ArrowException, OSError, ValueError):
-        intact = set()
-    if not intact:
-        return f"renamed to {set_aside(path)}"
-    kept = keep_units(path, rows, intact)
-    return f"kept {len(kept)} units, dropped {len(ledger.units) - len(kept)}"
-
-
-def _readable(path: Path) -> list[pa.Table]:
-    tables = [TOKENS.empty_table()]
-    with pq.ParquetFile(path) as file:
-        for group in range(file.num_row_groups):
-            try:
-                tables.append(with_all_columns(file.read_row_group(group)))
-            except (pa.ArrowException, OSError, ValueError):
-                continue
-    return tables
-
-
-def _rows_of(rows: pa.Table, unit: UnitRecord) -> pa.Table:
-    return rows.filter(pa.compute.equal(rows["doc_id"], unit.doc_id)).combine_chunks()

@@ -83,9 +83,8 @@ def _make_workspace(folder: Path) -> list[Path]:
 
 
 @click.command()
-@JSON
-def doctor(as_json: bool) -> None:
-    """Check the environment and print a remedy for each problem.
+def doctor() -> None:
+    """Print versions, devices, memory and disk.
 
     Exits with 1 if something required is missing. `tokenmart data fetch --dry-run` lists the files
     that a problem needs.
@@ -93,43 +92,39 @@ def doctor(as_json: bool) -> None:
     from warehouse.maintenance.doctor import examine
 
     checks = examine(find_workspace())
-    if as_json:
-        click.echo(json.dumps([asdict(check) for check in checks], indent=2, ensure_ascii=False))
-    else:
-        for check in checks:
-            remedy = f"\n{'':9}→ {check.remedy}" if check.remedy else ""
-            click.echo(f"{check.level:<7}  {check.name}: {check.finding}{remedy}")
-    if missing := [check.name for check in checks if check.level == "missing"]:
-        raise TokenmartError(f"missing: {', '.join(missing)}; see the remedies above")
+    for check in checks:
+        click.echo(f"{'missing' if check.is_missing else '':<7}  {check.name}: {check.finding}")
+    if missing := [check.name for check in checks if check.is_missing]:
+        raise TokenmartError(f"missing: {', '.join(missing)}", code="missing", where=missing[0])
 
 
 @data.command(short_help="Check every file of the store, and every token against rules.")
 @ANY_PROBLEM
-@click.option("--repair", is_flag=True, help="Rename damaged files and drop damaged units.")
+@click.option("--repair", is_flag=True, help="Rename files that have a defect.")
 @JSON
 def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
     """Check every file of the store, and every token against rules.
 
     Compares each file with its checksum and its place, and the rows of each unit with the ledger,
-    the documents and rules such as `logprob <= 0`. --repair keeps intact units; the next `tokenmart
-    extract` recomputes only the lost ones. Exits with 4 while a defect is left.
+    the documents and rules such as `logprob <= 0`. --repair renames a file with a defect to
+    `*.damaged`; the next `tokenmart extract` recomputes its units. Exits with 4 while a defect is
+    left.
 
     \b
     tokenmart data check
     tokenmart data check --problem minilong --repair
     """
     from warehouse.maintenance.check import check_store
-    from warehouse.maintenance.check import repair as repair_file
     from warehouse.progress import progress_bar
+    from warehouse.store.token_files import set_aside
 
     workspace = find_workspace()
     count = sum(1 for store in workspace.token_stores for _ in store.tokens.rglob("*.parquet"))
     with progress_bar(count, "files") as progress:
         found = check_store(workspace, _name_of(problem_name, workspace), progress)
     defects = found.defects
-    repaired: dict[str, str] = {}
-    for path in dict.fromkeys(defect.file for defect in defects) if repair else ():
-        repaired[str(path)] = repair_file(workspace, path, [d for d in defects if d.file == path])
+    files = dict.fromkeys(defect.file for defect in defects)
+    repaired = {str(file): str(set_aside(file)) for file in files if repair}
     if as_json:
         listed = [{**asdict(d), "file": str(d.file)} for d in defects]
         checked = {"files": found.files, "units": found.units, "rows": found.rows}
@@ -138,8 +133,8 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
         for defect in defects:
             unit = "" if defect.doc_id is None else f"document {defect.doc_id}: "
             click.echo(visible(f"{defect.file}: {unit}{defect.what}"))
-        for file, done in repaired.items():
-            click.echo(visible(f"{file}: {done}"))
+        for file, aside in repaired.items():
+            click.echo(visible(f"{file}: renamed to {aside}"))
         click.echo(
             f"checked {counted(found.files, 'file')}, {counted(found.units, 'unit')}, "
             f"{found.rows:,} rows: {counted(len(defects), 'defect') if defects else 'no defects'}"
@@ -178,8 +173,8 @@ def gc(problem_name: str | None, yes: bool, dry_run: bool) -> None:
     """Remove what no problem file needs, after confirmation.
 
     Removes units whose model, probe, parameters or document are not in the problem file, and files
-    of other models; pending units that are merged; temporary files and claims of dead
-    processes; damaged files renamed by `check --repair`. Nothing else.
+    of other models; temporary files and claims of dead processes; damaged files renamed by `check
+    --repair`. Nothing else.
 
     \b
     tokenmart data gc --problem minilong
@@ -191,23 +186,15 @@ def gc(problem_name: str | None, yes: bool, dry_run: bool) -> None:
     garbage, notes = find_garbage(workspace, _name_of(problem_name, workspace))
     for note in notes:
         click.echo(note, err=True)
+    for path, why, units in garbage:
+        what = f"{counted(len(units), 'unit')}: " if units else ""
+        click.echo(visible(f"{path.relative_to(workspace.store)}: {what}{why}"))
     if not garbage:
         click.echo("nothing to remove")
-        return
-    from warehouse.terminal import Column, print_columns, terminal_console
-
-    columns = [
-        Column("where", [str(i.path.relative_to(workspace.store)) for i in garbage], text=True),
-        Column("units", [str(len(item.units) or "") for item in garbage]),
-        Column("bytes", [f"{item.bytes:,}" for item in garbage]),
-        Column("why", [item.why for item in garbage], text=True),
-    ]
-    print_columns(terminal_console(), columns)
-    size = sum(item.bytes for item in garbage)
-    if dry_run or not (yes or sys.stdin.isatty()):
-        click.echo(f"{len(garbage)} to remove, about {size:,} bytes; --yes removes them")
-        return
-    if not yes:
-        click.confirm(f"remove these {len(garbage)}, about {size:,} bytes?", abort=True)
-    freed = remove_garbage(workspace, garbage)
-    click.echo(f"removed {len(garbage)}, {freed:,} bytes freed")
+    elif dry_run or not (yes or sys.stdin.isatty()):
+        click.echo(f"{len(garbage)} to remove; --yes removes them")
+    else:
+        if not yes:
+            click.confirm(f"remove these {len(garbage)}?", abort=True)
+        remove_garbage(workspace, garbage)
+        click.echo(f"removed {len(garbage)}")

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from warehouse.errors import OtherKindError, StorageError, TokenmartError
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace, list_problems, problem_argument
 from warehouse.problem.spec import load_problem
 from warehouse.problem.unit_states import OTHER_MODEL, NeededUnits, needed_units
-from warehouse.store.claims import abandoned_owner, file_system_now
+from warehouse.store.claims import abandoned_owner
 from warehouse.store.ledger import UnitRecord, read_units
 from warehouse.store.schema import all_tables, store_folders
 from warehouse.store.stored_files import table_files
 from warehouse.store.token_files import (
     finished_units,
-    keep_units,
     partition_keys,
-    pending_files,
     publication_lock,
-    published_path,
     read_rows,
+    write_units,
 )
 
 STRAY_SECONDS = 3600.0
@@ -33,14 +36,12 @@ UnitName = tuple[int, str]
 """Document and fingerprint: a unit that was recomputed since isn't the one that was found."""
 
 
-@dataclass(frozen=True)
-class Garbage:
-    """Something to remove: a file, or some units of a published file."""
+class Garbage(NamedTuple):
+    """Something to remove: a file, or some units of a token file."""
 
     path: Path
     why: str
-    bytes: int
-    units: tuple[UnitName, ...] = ()
+    units: frozenset[UnitName] = frozenset()
 
 
 def find_garbage(
@@ -60,113 +61,82 @@ def find_garbage(
             notes.append(f"{name}: no readable problem file; its units are left alone")
         else:
             needed = needed_units(file, workspace)
-            found += _published_units(workspace, needed)
-            found += _pending_units(workspace, needed)
-            found += _files_of_other_models(workspace, needed)
+            found += _units(workspace, needed)
+            found += _other_files(workspace, needed)
         found += _leftovers(workspace, name)
-        found += _side_rows_without_unit(workspace, name)
     return found, notes
 
 
-def _published_units(workspace: Workspace, needed: NeededUnits) -> Iterator[Garbage]:
-    folder = workspace.tokens / f"problem={needed.problem}"
-    for path in sorted(folder.glob("model_id=*/condition=*/tokens.parquet")):
-        with suppress(StorageError):  # damaged files are for `data check`
-            units = read_units(path)
-            total = sum(unit.rows for unit in units) or 1
-            by_reason: dict[str, list[UnitRecord]] = {}
-            for unit in units:
-                by_reason.setdefault(needed.why_outdated(unit), []).append(unit)
-            by_reason.pop("", None)
-            for why, group in by_reason.items():
-                share = sum(unit.rows for unit in group) / total
-                yield Garbage(path, why, int(_bytes(path) * share), tuple(map(_name, group)))
-
-
-def _pending_units(workspace: Workspace, needed: NeededUnits) -> Iterator[Garbage]:
-    """Pending units that aren't needed, or are merged already."""
-    folder = workspace.pending / f"problem={needed.problem}"
-    for pending in sorted(folder.glob("model_id=*/condition=*")):
-        published: list[UnitRecord] = []
+def _units(workspace: Workspace, needed: NeededUnits) -> Iterator[Garbage]:
+    """Units that aren't needed, published or pending; damaged files are for `data check`."""
+    tops = (workspace.tokens, workspace.pending)
+    files = chain.from_iterable(
+        top.glob(f"problem={needed.problem}/model_id=*/condition=*/*.parquet") for top in tops
+    )
+    for path in sorted(files):
+        by_reason: dict[str, list[UnitRecord]] = {}
         with suppress(StorageError):
-            published = read_units(published_path(workspace, *partition_keys(pending)))
-        for path in pending_files(pending):
-            with suppress(StorageError):
-                for unit in read_units(path):
-                    why = "merged already" if unit in published else needed.why_outdated(unit)
-                    if why:
-                        yield Garbage(path, why, _bytes(path))
+            for unit in read_units(path):
+                by_reason.setdefault(needed.why_outdated(unit), []).append(unit)
+        by_reason.pop("", None)
+        for why, units in by_reason.items():
+            yield Garbage(path, why, frozenset(map(_name, units)))
 
 
-def _files_of_other_models(workspace: Workspace, needed: NeededUnits) -> Iterator[Garbage]:
-    """Files of the other tables, of models that left the problem file."""
+def _other_files(workspace: Workspace, needed: NeededUnits) -> Iterator[Garbage]:
+    """Files of models that left the problem file, and top-k tokens or divergences without unit.
+
+    Those are written before their unit, which may follow within the hour.
+    """
+
+    @cache
+    def units(folder: Path) -> set[UnitName]:
+        return set(map(_name, finished_units(workspace, *partition_keys(folder)).values()))
+
     for name, table in all_tables().items():
         for path in table_files(workspace, name) if "model_id" in table.keys else ():
             keys = dict(part.split("=", 1) for part in path.parts if "=" in part)
-            other = keys["problem"] == needed.problem and keys["model_id"] not in needed.models
-            if other and name != "tokens":
-                yield Garbage(path, OTHER_MODEL, _bytes(path))
-
-
-def _side_rows_without_unit(workspace: Workspace, problem: str) -> Iterator[Garbage]:
-    """Files of top-k tokens or divergences without their unit, which may follow within the hour."""
-    units: dict[Path, set[UnitName]] = {}
-    tables = workspace.store / "top_tokens", workspace.store / "divergences"
-    files = [_older(each / f"problem={problem}", "doc-*.parquet") for each in tables]
-    for path in chain.from_iterable(files):
-        if path.parent not in units:
-            with suppress(StorageError):
-                ledger = finished_units(workspace, *partition_keys(path.parent)).values()
-                units[path.parent] = set(map(_name, ledger))
-        _, doc_id, fingerprint = path.stem.split("-")
-        # a ledger that can't be read is for `data check`
-        if path.parent in units and (int(doc_id), fingerprint) not in units[path.parent]:
-            yield Garbage(path, "the unit is gone", _bytes(path))
+            if keys["problem"] != needed.problem or name == "tokens":
+                continue
+            if keys["model_id"] not in needed.models:
+                yield Garbage(path, OTHER_MODEL)
+            elif name in ("top_tokens", "divergences") and _is_old(path):
+                _, doc_id, fingerprint = path.stem.split("-")
+                with suppress(StorageError):
+                    if (int(doc_id), fingerprint) not in units(path.parent):
+                        yield Garbage(path, "the unit is gone")
 
 
 def _leftovers(workspace: Workspace, problem: str) -> Iterator[Garbage]:
     """Files that killed processes left in the folders of one problem."""
     for folder in [table / f"problem={problem}" for table in store_folders(workspace)]:
-        for path in _older(folder, ".*.tmp"):
-            yield Garbage(path, "a write that was killed", _bytes(path))
+        for path in filter(_is_old, sorted(folder.rglob(".*.tmp"))):
+            yield Garbage(path, "a write that was killed")
         for path in sorted(folder.rglob("*.damaged")):
-            yield Garbage(path, "set aside as damaged", _bytes(path))
+            yield Garbage(path, "set aside as damaged")
     claims = workspace.store / "claims" / problem
     for path in sorted(claims.rglob(f"*{_CLAIM}")):
         with storage_errors(path):
             owner = abandoned_owner(path)
         if owner is not None:
-            yield Garbage(path, f"its owner is gone: {owner.split(' ')[0]}", _bytes(path))
-    for path in _older(claims, ".*"):
-        yield Garbage(path, "a half-made claim that was killed", _bytes(path))
+            yield Garbage(path, f"its owner is gone: {owner.split(' ')[0]}")
+    for path in filter(_is_old, sorted(claims.rglob(".*"))):
+        yield Garbage(path, "a half-made claim that was killed")
 
 
-def _older(folder: Path, pattern: str) -> Iterator[Path]:
-    """Files untouched for an hour, by the file system's own clock."""
-    paths = [path for path in sorted(folder.rglob(pattern)) if path.is_file()]
-    if not paths:
-        return
-    with storage_errors(folder):
-        now = file_system_now(folder)
-    for path in paths:
-        with suppress(FileNotFoundError):
-            if now - path.stat().st_mtime > STRAY_SECONDS:
-                yield path
-
-
-def _bytes(path: Path) -> int:
-    """Bytes of a file; 0 if it is gone."""
+def _is_old(path: Path) -> bool:
+    """Whether nothing has written the file for an hour; false for one that is gone."""
     with suppress(FileNotFoundError):
-        return path.stat().st_size
-    return 0
+        return time.time() - path.stat().st_mtime > STRAY_SECONDS
+    return False
 
 
 def _name(unit: UnitRecord) -> UnitName:
     return unit.doc_id, unit.fingerprint
 
 
-def remove_garbage(workspace: Workspace, garbage: list[Garbage]) -> int:
-    """Remove what was found; returns the bytes freed.
+def remove_garbage(workspace: Workspace, garbage: list[Garbage]) -> None:
+    """Remove what was found.
 
     Units go under the publication lock, and only if their file still has them. Lock files stay:
     if one were removed, the process that has it and a process that makes a new one would both have
@@ -175,31 +145,27 @@ def remove_garbage(workspace: Workspace, garbage: list[Garbage]) -> int:
     Raises:
         StorageError: a folder can't be written.
     """
-    freed = 0
-    units: dict[Path, set[UnitName]] = {}
     for item in garbage:
         if item.units:
-            units.setdefault(item.path, set()).update(item.units)
-            continue
-        if item.path.suffix == _CLAIM and abandoned_owner(item.path) is None:
+            with publication_lock(workspace, *partition_keys(item.path.parent)):
+                _remove_units(item.path, item.units)
+        elif item.path.suffix == _CLAIM and abandoned_owner(item.path) is None:
             continue  # another process has taken it over since
-        freed += _bytes(item.path)
-        with storage_errors(item.path):
-            item.path.unlink(missing_ok=True)
-            _remove_empty(item.path.parent, workspace.store)
-    for path, names in units.items():
-        before = _bytes(path)
-        with publication_lock(workspace, *partition_keys(path.parent)):
-            kept = {unit.doc_id for unit in read_units(path) if _name(unit) not in names}
-            keep_units(path, read_rows(path), kept)
-        freed += before - _bytes(path)
-        _remove_empty(path.parent, workspace.store)
-    return freed
+        else:
+            with storage_errors(item.path):
+                item.path.unlink(missing_ok=True)
+        with suppress(OSError):  # folders with nothing in them, upwards
+            for folder in item.path.relative_to(workspace.store).parents[:-1]:
+                (workspace.store / folder).rmdir()
 
 
-def _remove_empty(folder: Path, top: Path) -> None:
-    """Remove folders that have nothing in them, from this one upwards."""
-    with suppress(OSError):
-        while folder != top and not any(folder.iterdir()):
-            folder.rmdir()
-            folder = folder.parent
+def _remove_units(path: Path, names: frozenset[UnitName]) -> None:
+    """Rewrite a token file without these units; a file with no other is removed."""
+    kept = [unit for unit in read_units(path) if _name(unit) not in names]
+    if kept:
+        rows = read_rows(path)
+        documents = pa.array([unit.doc_id for unit in kept], pa.int32())
+        write_units(path, kept, [rows.filter(pc.is_in(rows["doc_id"], documents))])
+        return
+    with storage_errors(path):
+        path.unlink(missing_ok=True)

@@ -14,7 +14,8 @@ import pyarrow as pa
 from warehouse.paths import Workspace
 from warehouse.plugins import folders
 from warehouse.probes.contexts import CONTEXTS
-from warehouse.store.schema import TOKENS, UNITS, UNITS_KEY, Table, all_tables
+from warehouse.store.ledger import UNITS
+from warehouse.store.schema import TOKENS, UNITS_KEY, Table, all_tables
 from warehouse.store.stored_files import refuse_faults, table_source
 
 _SQL_TYPES = {

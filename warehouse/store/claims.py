@@ -1,7 +1,7 @@
 """Claims: who owns a claim file, and whether that process is alive.
 
-Age is measured by the clock of the file system, and on Linux a process is known by when it started
-on the clock that runs since boot, so a machine whose clock jumps neither loses nor steals a claim.
+Age is measured by the clock of the file system. A clock that is set while a process works can cost
+it a claim: another process then computes the same unit, and the later of both is kept.
 """
 
 from __future__ import annotations
@@ -9,35 +9,18 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from functools import cache
 from pathlib import Path
 
 import psutil
 
 EXPIRY_SECONDS = 120.0
 CLOCK_SECONDS = 60.0
-"""By how much a start time may differ where it is known from the wall clock only."""
+"""By how much the start time of a process may differ: it follows the wall clock."""
 
 
 def identity() -> str:
-    """This process: machine, process id, when it started; the same however the clock is set."""
-    return _identity(os.getpid())
-
-
-@cache  # by process id: a forked child is another
-def _identity(pid: int) -> str:
-    started = f"{psutil.Process(pid).create_time():.2f}"
-    return f"{socket.gethostname()} {pid} {'_'.join(filter(None, (started, _ticks(pid))))}"
-
-
-def _ticks(pid: int) -> str:
-    """Start time of a process, in ticks since boot; empty if the system doesn't report it."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace")
-    except OSError:
-        return ""
-    # field 22; the second is the command's name, which may contain spaces and brackets
-    return stat.rpartition(")")[2].split()[19]
+    """This process: machine, process id, when it started."""
+    return f"{socket.gethostname()} {os.getpid()} {psutil.Process().create_time():.2f}"
 
 
 def abandoned_owner(path: Path) -> str | None:
@@ -75,11 +58,7 @@ def died(owner: str) -> bool:
         host, pid, started = owner.split()
         if host != socket.gethostname():
             return False
-        process = psutil.Process(int(pid))
-        seconds, _, ticks = started.partition("_")
-        if ticks and (now := _ticks(process.pid)):
-            return now != ticks
-        return abs(process.create_time() - float(seconds)) > CLOCK_SECONDS
+        return abs(psutil.Process(int(pid)).create_time() - float(started)) > CLOCK_SECONDS
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return True
     except (ValueError, psutil.AccessDenied):

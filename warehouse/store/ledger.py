@@ -10,73 +10,82 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warehouse.errors import first_line
 from warehouse.store.parquet_files import damaged_file
-from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, UNITS_KEY
-
-DIGESTS_KEY = b"tokenmart.unit_digests"
-"""Footer key next to the ledger's: one hash per record, in the ledger's order."""
-
-_HASHED_IF_SET = ("weights", "reserved_bytes", "imported")
+from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, UNITS_KEY, field
 
 
 @dataclass(frozen=True)
 class UnitRecord:
-    """One finished or failed (model, condition, document): a row of `schema.UNITS`.
+    """One finished or failed (model, condition, document): a row of the ledger, `UNITS`.
 
-    `tokens_processed` counts every token that went through the backbone for this unit,
-    `tokens_scored` the rows; `seconds` is wall-clock, `peak_bytes` the process's (or the
-    GPU's) peak memory while the unit ran. `document_tokens` of `document_tokens_total`
-    tokens were used, `over_limit_tokens` of them beyond the model's context. Work shared
-    between conditions is booked on the first that needed it. `weights` begins with `complete`
-    where every tensor of the model was in its files; it is empty of units that another program
-    computed. `reserved_bytes` is the peak reserved by the GPU's allocator, unused
-    parts included; 0 without a GPU. `imported` is JSON with the `format`, the `files` (name and
-    sha256) and the columns that they lack (`lacks`) of log-probs that another program wrote; empty
-    for a unit that was scored here.
+    An annotation has the column's type, where Python's does not give it, and its description. Of
+    `document_tokens_total` tokens `document_tokens` were used, `over_limit_tokens` of them beyond
+    the model's context. Work shared between conditions is booked on the first that needed it.
+    `weights` begins with `complete` where every tensor of the model was in its files.
     """
 
-    problem: str
-    model_id: str
-    condition: str
-    condition_kind: str
-    probe: str
-    probe_params: str
-    doc_id: int
-    fingerprint: str
-    status: Literal["done", "failed"]
-    reason: str
-    rows: int
-    tokens_processed: int
-    tokens_scored: int
-    seconds: float
-    peak_bytes: int
-    device: str
-    dtype: str
-    backend: str
-    attention: str
-    prefixes: str
-    engine: str
-    document_sha256: str
-    document_tokens: int
-    document_tokens_total: int
-    torch_version: str
-    transformers_version: str
-    tokenmart_version: str
-    code_revision: str
-    code_dirty: bool
-    seed: int
-    finished_at: str
-    content_sha256: str
-    over_limit_tokens: int = 0
-    reserved_bytes: int = 0
-    weights: str = ""
-    imported: str = ""
+    problem: Annotated[str, "name of the problem file"]
+    model_id: Annotated[str, "the model's full id as one folder name"]
+    condition: Annotated[str, "context state the rows were scored in"]
+    condition_kind: Annotated[str, "e.g. full, window, retrieval_with_document"]
+    probe: Annotated[str, "the probe of the problem file that made the condition"]
+    probe_params: Annotated[str, "JSON object: the probe's parameters"]
+    doc_id: Annotated[int, pa.int32(), "document in the problem's corpus"]
+    fingerprint: Annotated[str, "hash of everything the rows depend on"]
+    status: Annotated[
+        Literal["done", "failed"], "done, failed, or outdated: of another text than the problem's"
+    ]
+    reason: Annotated[str, "why it failed, else empty"]
+    rows: Annotated[int, "rows stored for this unit"]
+    tokens_processed: Annotated[int, "tokens that went through the model's layers"]
+    tokens_scored: Annotated[int, "tokens that got a log-probability"]
+    seconds: Annotated[float, "wall-clock seconds"]
+    peak_bytes: Annotated[int, "peak memory of the GPU or the process, in bytes"]
+    device: Annotated[str, "cpu or the GPU"]
+    dtype: Annotated[str, "number format of the weights"]
+    backend: Annotated[str, "program that ran the model, e.g. transformers"]
+    attention: Annotated[str, "attention implementation and kernel, e.g. sdpa/flash"]
+    prefixes: Annotated[str, "shared, or separate with the reason"]
+    engine: Annotated[str, "version of the scoring engine"]
+    document_sha256: Annotated[str, "sha256 of the document's UTF-8 text"]
+    document_tokens: Annotated[int, pa.int32(), "tokens of the document that were used"]
+    document_tokens_total: Annotated[int, pa.int32(), "tokens of the whole document"]
+    torch_version: Annotated[str, "version of torch"]
+    transformers_version: Annotated[str, "version of transformers"]
+    tokenmart_version: Annotated[str, "version of Tokenmart"]
+    code_revision: Annotated[str, "commit of the code"]
+    code_dirty: Annotated[bool, "whether the code differed from its commit"]
+    seed: Annotated[int, "seed of the probe's random choices"]
+    finished_at: Annotated[str, pa.timestamp("us", "UTC"), "when the unit was finished"]
+    content_sha256: Annotated[str, "hash of the stored rows"]
+    over_limit_tokens: Annotated[
+        int, pa.int32(), "tokens beyond the model's context that were used"
+    ] = 0
+    reserved_bytes: Annotated[int, "peak memory that the GPU's allocator held, in bytes"] = 0
+    weights: Annotated[str, "complete, and what was renamed; empty: not checked"] = ""
+    imported: Annotated[
+        str, "JSON: format, files and lacking columns of log-probs of another program, else empty"
+    ] = ""
+
+
+_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+
+
+def _column(name: str, annotation: Any) -> pa.Field:
+    python_type, *given, meaning = get_args(annotation)
+    return field(name, given[0] if given else _TYPES.get(python_type, pa.string()), meaning)
+
+
+UNITS = pa.schema(
+    [_column(*each) for each in get_type_hints(UnitRecord, include_extras=True).items()]
+)
+"""The ledger as a table: `UnitRecord`'s columns."""
 
 
 def whole_tokens(unit: UnitRecord, limit: int | None) -> int:
@@ -87,14 +96,6 @@ def whole_tokens(unit: UnitRecord, limit: int | None) -> int:
 def lacking_columns(unit: UnitRecord) -> list[str]:
     """Columns of tokens that are null in all rows of an imported unit."""
     return list(json.loads(unit.imported)["lacks"]) if unit.imported else []
-
-
-@dataclass(frozen=True)
-class Ledger:
-    """A file's unit records, and the ones among them that are not as they were written."""
-
-    units: tuple[UnitRecord, ...]
-    altered: tuple[UnitRecord, ...]
 
 
 def fingerprint(parts: Mapping[str, Any]) -> str:
@@ -126,7 +127,7 @@ def content_sha256(table: pa.Table) -> str:
 
 
 def with_units(schema: pa.Schema, units: list[UnitRecord]) -> pa.Schema:
-    """The schema with its version, the unit records and a hash of each as footer metadata.
+    """The schema with its version and the unit records as footer metadata.
 
     What all records of the file have in common is written once: of short documents the ledger
     would otherwise take more than the condition's rows.
@@ -138,72 +139,35 @@ def with_units(schema: pa.Schema, units: list[UnitRecord]) -> pa.Schema:
         if all(record[name] == value for record in records)
     }
     own = [{n: value for n, value in record.items() if n not in common} for record in records]
-    payload = _compact({"common": common, "units": own})
-    digests = _compact([_digest(unit) for unit in units])
-    return schema.with_metadata(
-        {
-            SCHEMA_KEY: str(SCHEMA_VERSION).encode(),
-            UNITS_KEY: payload.encode(),
-            DIGESTS_KEY: digests.encode(),
-        }
+    payload = json.dumps(
+        {"common": common, "units": own}, ensure_ascii=False, separators=(",", ":")
     )
-
-
-def _compact(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _parse(payload: bytes) -> tuple[UnitRecord, ...]:
-    found = json.loads(payload)
-    return tuple(UnitRecord(**{**found["common"], **own}) for own in found["units"])
-
-
-def _digest(unit: UnitRecord) -> str:
-    record = vars(unit)  # flat: `asdict` copies, ten times slower
-    record = {n: value for n, value in record.items() if value or n not in _HASHED_IF_SET}
-    canonical = json.dumps(record, sort_keys=True)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
-
-
-def read_ledger(path: Path) -> Ledger:
-    """The ledger in a file's footer; records that were altered since they were written apart.
-
-    Raises:
-        FileNotFoundError: no such file.
-        StorageError: the file is not a readable Parquet file with a ledger of this version.
-    """
-    try:
-        metadata = pq.read_schema(path).metadata or {}
-        version = metadata[SCHEMA_KEY].decode()
-        if version != str(SCHEMA_VERSION):
-            raise ValueError(f"schema version {version}, this program reads {SCHEMA_VERSION}")
-        units = _parse(metadata[UNITS_KEY])
-        pairs = zip(units, json.loads(metadata[DIGESTS_KEY]), strict=True)
-        return Ledger(units, tuple(unit for unit, digest in pairs if _digest(unit) != digest))
-    except FileNotFoundError:
-        raise
-    except KeyError as error:
-        raise damaged_file(path, f"no ledger ({first_line(error)} is missing)") from error
-    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
-        raise damaged_file(path, first_line(error)) from error
+    return schema.with_metadata({SCHEMA_KEY: str(SCHEMA_VERSION), UNITS_KEY: payload})
 
 
 def read_units(path: Path) -> list[UnitRecord]:
     """Unit records in a file's footer; an empty list when the file does not exist.
 
     Raises:
-        StorageError: the file is not a readable Parquet file with a ledger, or the ledger was
-            altered or is of another problem, model or condition than the file's folders.
+        StorageError: the file is not a readable Parquet file with a ledger of this version, or the
+            ledger is of another problem, model or condition than the file's folders.
     """
     try:
-        ledger = read_ledger(path)
+        metadata = pq.read_schema(path).metadata or {}
+        version = metadata[SCHEMA_KEY].decode()
+        if version != str(SCHEMA_VERSION):
+            raise ValueError(f"schema version {version}, this program reads {SCHEMA_VERSION}")
+        ledger = json.loads(metadata[UNITS_KEY])
+        units = [UnitRecord(**{**ledger["common"], **own}) for own in ledger["units"]]
     except FileNotFoundError:
         return []
-    if ledger.altered:
-        raise damaged_file(path, f"{len(ledger.altered)} records of its ledger were altered")
+    except KeyError as error:
+        raise damaged_file(path, f"no ledger ({first_line(error)} is missing)") from error
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
+        raise damaged_file(path, first_line(error)) from error
     folders = [part.partition("=")[2] for part in path.parts[-4:-1]]
-    for unit in ledger.units:
+    for unit in units:
         if [unit.problem, unit.model_id, unit.condition] != folders:
             named = f"problem={unit.problem}/model_id={unit.model_id}/condition={unit.condition}"
             raise damaged_file(path, f"its ledger is of {named}")
-    return list(ledger.units)
+    return units

@@ -178,54 +178,6 @@ RECALL_ITEMS = pa.schema(
 )  # fmt: skip
 """Items of a measured target: places and settings, no answer of a model."""
 
-UNITS = pa.schema(
-    [
-        field("problem", pa.string(), "name of the problem file"),
-        field("model_id", pa.string(), "the model's full id as one folder name"),
-        field("condition", pa.string(), "context state the rows were scored in"),
-        field("condition_kind", pa.string(), "e.g. full, window, retrieval_with_document"),
-        field("probe", pa.string(), "the probe of the problem file that made the condition"),
-        field("probe_params", pa.string(), "JSON object: the probe's parameters"),
-        field("doc_id", pa.int32(), "document in the problem's corpus"),
-        field("fingerprint", pa.string(), "hash of everything the rows depend on"),
-        field(
-            "status", pa.string(), "done, failed, or outdated: of another text than the problem's"
-        ),
-        field("reason", pa.string(), "why it failed, else empty"),
-        field("rows", pa.int64(), "rows stored for this unit"),
-        field("tokens_processed", pa.int64(), "tokens that went through the model's layers"),
-        field("tokens_scored", pa.int64(), "tokens that got a log-probability"),
-        field("seconds", pa.float64(), "wall-clock seconds"),
-        field("peak_bytes", pa.int64(), "peak memory of the GPU or the process, in bytes"),
-        field("device", pa.string(), "cpu or the GPU"),
-        field("dtype", pa.string(), "number format of the weights"),
-        field("backend", pa.string(), "program that ran the model, e.g. transformers"),
-        field("attention", pa.string(), "attention implementation and kernel, e.g. sdpa/flash"),
-        field("prefixes", pa.string(), "shared, or separate with the reason"),
-        field("engine", pa.string(), "version of the scoring engine"),
-        field("document_sha256", pa.string(), "sha256 of the document's UTF-8 text"),
-        field("document_tokens", pa.int32(), "tokens of the document that were used"),
-        field("document_tokens_total", pa.int32(), "tokens of the whole document"),
-        field("torch_version", pa.string(), "version of torch"),
-        field("transformers_version", pa.string(), "version of transformers"),
-        field("tokenmart_version", pa.string(), "version of Tokenmart"),
-        field("code_revision", pa.string(), "commit of the code"),
-        field("code_dirty", pa.bool_(), "whether the code differed from its commit"),
-        field("seed", pa.int64(), "seed of the probe's random choices"),
-        field("finished_at", pa.timestamp("us", "UTC"), "when the unit was finished"),
-        field("content_sha256", pa.string(), "hash of the stored rows"),
-        field("over_limit_tokens", pa.int32(), "tokens beyond the model's context that were used"),
-        field("reserved_bytes", pa.int64(), "peak memory that the GPU's allocator held, in bytes"),
-        field("weights", pa.string(), "complete, and what was renamed; empty: not checked"),
-        field(
-            "imported",
-            pa.string(),
-            "JSON: format, files and lacking columns of log-probs of another program, else empty",
-        ),
-    ]
-)
-"""The ledger, one row per unit; `UnitRecord` is its record, a token file's footer its place."""
-
 
 class Table(NamedTuple):
     """A table of the store.

@@ -13,7 +13,7 @@ unit that moves between the two is seen in one of them.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -23,19 +23,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from warehouse.errors import StorageError, first_line
 from warehouse.files import file_stamp, locked, storage_errors
 from warehouse.paths import Workspace
-from warehouse.store.ledger import (
-    UnitRecord,
-    content_sha256,
-    read_ledger,
-    read_units,
-    with_units,
-)
+from warehouse.store.ledger import UnitRecord, content_sha256, read_units, with_units
 from warehouse.store.parquet_files import (
     damaged_file,
     read_table,
@@ -81,7 +74,7 @@ def as_stored(rows: pa.Table) -> pa.Table:
     return rows.set_column(index, TOKENS.field(index), pa.array(rounded, pa.float32()))
 
 
-def with_all_columns(rows: pa.Table) -> pa.Table:
+def _with_all_columns(rows: pa.Table) -> pa.Table:
     """Rows of a token file in the schema; nullable columns that it lacks are null."""
     for index, each in enumerate(TOKENS):
         if each.nullable and each.name not in rows.column_names:
@@ -260,7 +253,7 @@ def _stored_rows(path: Path, doc_ids: set[int]) -> Iterator[tuple[int, pa.Table]
     try:
         with pq.ParquetFile(path) as file:
             for group in range(file.num_row_groups):
-                rows = with_all_columns(file.read_row_group(group))
+                rows = _with_all_columns(file.read_row_group(group))
                 documents = rows["doc_id"].to_numpy()
                 starts = np.flatnonzero(np.diff(documents, prepend=-1)).tolist()
                 for start, end in pairwise([*starts, len(documents)]):
@@ -289,30 +282,6 @@ def write_units(path: Path, units: list[UnitRecord], tables: list[pa.Table]) -> 
     units = sorted(units, key=_document)
     rows = pa.concat_tables(tables).sort_by(_KEYS)
     write_table(path, rows.cast(with_units(TOKENS, units)))
-
-
-def keep_units(path: Path, rows: pa.Table, documents: Collection[int]) -> list[UnitRecord]:
-    """Rewrite a published file with the units of these documents; without any it is removed.
-
-    The caller holds the publication lock.
-
-    Args:
-        rows: its rows, as far as they could be read.
-
-    Returns:
-        The units that stayed.
-
-    Raises:
-        StorageError: the disk is full or the folder can't be written.
-    """
-    units = [unit for unit in read_ledger(path).units if unit.doc_id in documents]
-    if units:
-        kept = pa.array([unit.doc_id for unit in units], pa.int32())
-        write_units(path, units, [rows.filter(pc.is_in(rows["doc_id"], kept))])
-    else:
-        with storage_errors(path):
-            path.unlink(missing_ok=True)
-    return units
 
 
 def publish_all(workspace: Workspace, problem: str | None = None) -> int:

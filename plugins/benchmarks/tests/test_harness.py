@@ -32,7 +32,7 @@ from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_to_parquet
 from warehouse.store.ledger import read_units
-from warehouse.store.token_files import keep_units, read_rows, write_unit
+from warehouse.store.token_files import read_rows, write_unit, write_units
 
 pytest.importorskip("lm_eval")
 model = pytest.importorskip("plugins.benchmarks.harness.model")
@@ -225,7 +225,7 @@ def test_units_in_another_process_s_hands_are_no_answers(
     harness_results(ours, tasks, ["made_two"])
     (path,) = eval_store(workspace).tokens.glob("problem=tiny/**/tokens.parquet")
     rows, (*others, last) = read_rows(path), read_units(path)
-    keep_units(path, rows, {unit.doc_id for unit in others})
+    write_units(path, others, [rows.filter(pc.not_equal(rows["doc_id"], last.doc_id))])
     mine = rows.filter(pc.equal(rows["doc_id"], last.doc_id))
     monkeypatch.setattr(
         EvalRun,

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
 from click.testing import CliRunner, Result
@@ -123,7 +122,7 @@ def test_all_is_well(stored: Path) -> None:
         ),
     ],
 )
-def test_each_rule_names_the_unit_and_can_be_repaired(
+def test_each_rule_names_the_unit_and_the_file_can_be_set_aside(
     change: Callable[[pa.Table], pa.Table], rule: str, stored: Path
 ) -> None:
     rewrite(stored, change)
@@ -134,7 +133,7 @@ def test_each_rule_names_the_unit_and_can_be_repaired(
     assert rule in {each["what"].partition("): ")[2] for each in defects}
     repaired = run("check", "--repair")
     assert repaired.exit_code == 0, repaired.output
-    assert [unit.doc_id for unit in read_units(stored)] == [0, 1, 3]
+    assert not stored.exists() and stored.with_suffix(".damaged").is_file()
     assert run("check").exit_code == 0
 
 
@@ -164,18 +163,6 @@ def test_rows_are_counted_against_the_ledger(stored: Path) -> None:
         (1, "400 rows, the ledger has 7"),
         (3, "rows without a record in the ledger"),
     ]
-    assert run("check", "--repair").exit_code == 0
-    assert [unit.doc_id for unit in read_units(stored)] == [0, 2]
-
-
-def test_flipped_bits_cost_only_the_units_they_hit(stored: Path) -> None:
-    at = pq.read_metadata(stored).row_group(0).column(7).data_page_offset + 900
-    content = bytearray(stored.read_bytes())
-    content[at] ^= 16
-    stored.write_bytes(content)
-    assert run("check", "--repair").exit_code == 0
-    assert [unit.doc_id for unit in read_units(stored)] in ([1, 2, 3], [0, 2, 3], [0, 1, 3])
-    assert run("check").exit_code == 0
 
 
 def test_gc_removes_leftovers_and_nothing_else(workspace: Workspace, stored: Path) -> None:

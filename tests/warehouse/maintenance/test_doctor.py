@@ -1,11 +1,11 @@
-"""Doctor: names what is missing, with the command that fixes it, and fails then."""
+"""Doctor: names what is missing, and fails then."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
+import warnings
 from collections import namedtuple
 from typing import Any
 
@@ -17,69 +17,79 @@ from warehouse.maintenance import doctor
 from warehouse.maintenance.doctor import Check, devices, examine
 from warehouse.paths import Workspace
 
+GIB = 2**30
 
-@pytest.fixture(autouse=True)
+
+@pytest.fixture
 def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Starting torch takes seconds; one test does it for real."""
-    monkeypatch.setattr(doctor, "devices", lambda: [Check("device", "ok", "stub")])
+    """Starting torch takes seconds."""
+    monkeypatch.setattr(doctor, "devices", lambda: [Check("device", "stub")])
 
 
-def by_name(checks: list[Check]) -> dict[str, Check]:
-    return {check.name: check for check in checks}
-
-
-def test_this_environment_is_healthy(workspace: Workspace) -> None:
-    checks = by_name(examine(workspace))
-    assert [name for name, check in checks.items() if check.level == "missing"] == []
-    assert checks["torch"].finding.startswith("2.")
+def test_this_environment_is_healthy(workspace: Workspace, no_torch: None) -> None:
+    checks = {check.name: check for check in examine(workspace)}
+    assert [name for name, check in checks.items() if check.is_missing] == []
+    assert checks["torch"].finding.startswith("2.") and {"memory", "disk"} <= checks.keys()
 
 
 def test_a_full_disk_is_missing_space(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, no_torch: None
 ) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**12, 10**12, 10**9))
-    disk = by_name(examine(workspace))["disk"]
-    assert (disk.level, "set TOKENMART_DATA" in disk.remedy) == ("missing", True)
+    assert [check.name for check in examine(workspace) if check.is_missing] == ["disk"]
 
 
 def test_the_command_fails_when_something_is_missing(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, no_torch: None
 ) -> None:
-    healthy = CliRunner().invoke(cli, ["doctor", "--json"])
-    assert healthy.exit_code == 0
-    assert {"name", "level", "finding", "remedy"} == set(json.loads(healthy.stdout)[0])
-    monkeypatch.setattr(doctor, "devices", lambda: [Check("device", "missing", "broken")])
+    assert CliRunner().invoke(cli, ["doctor"]).exit_code == 0
+    monkeypatch.setattr(doctor, "devices", lambda: [Check("device", "broken", True)])
     assert CliRunner().invoke(cli, ["doctor"]).exit_code == 1
 
 
-H100 = ["NVIDIA H100 80GB HBM3", int(78.6 * 2**30), int(79.2 * 2**30), ""]
-NO_GPU: dict[str, Any] = {"gpus": [], "mps": False, "warned": []}
-TOO_OLD = "CUDA initialization: The NVIDIA driver on your system is too old (found version 12080)"
-MACHINES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
-    "no GPU": (NO_GPU, [("device", "note")]),
-    "a driver too old": ({**NO_GPU, "warned": [TOO_OLD]}, [("device", "missing")]),
-    "healthy cards": ({**NO_GPU, "gpus": [H100, H100]}, [("GPU 0", "ok"), ("GPU 1", "ok")]),
-    "broken card": ({**NO_GPU, "gpus": [["A", 0, 0, "ECC error"]]}, [("GPU 0", "missing")]),
-    "a Mac": ({**NO_GPU, "mps": True}, [("device", "ok")]),
+def no_memory(number: int) -> tuple[int, int]:
+    raise RuntimeError("ECC error")
+
+
+def old_driver() -> bool:
+    warnings.warn("CUDA initialization: The NVIDIA driver on your system is too old", stacklevel=1)
+    return False
+
+
+MACHINES: dict[str, tuple[dict[str, Any], list[tuple[str, bool]]]] = {
+    "no GPU": ({}, [("device", False)]),
+    "a driver too old": ({"is_available": old_driver}, [("device", True)]),
+    "healthy cards": (
+        {"is_available": lambda: True, "mem_get_info": lambda number: (78 * GIB, 79 * GIB)},
+        [("GPU 0", False), ("GPU 1", False)],
+    ),
+    "broken cards": (
+        {"is_available": lambda: True, "mem_get_info": no_memory},
+        [("GPU 0", True), ("GPU 1", True)],
+    ),
 }
 
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_devices_as_torch_reports_them(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
     found, expected = MACHINES[machine]
-    done = subprocess.CompletedProcess([], 0, json.dumps(found), "")
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
-    assert [(check.name, check.level) for check in devices()] == expected
+    usual = {
+        "is_available": lambda: False,
+        "device_count": lambda: 2,
+        "get_device_name": lambda number: "H100",
+    }
+    for name, value in {**usual, **found}.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    assert [(check.name, check.is_missing) for check in devices()] == expected
 
 
 def test_a_torch_that_does_not_start_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*arguments: Any, **options: Any) -> None:
-        raise subprocess.CalledProcessError(1, "python", stderr="x\nImportError: libcudart\n")
-
-    monkeypatch.setattr(subprocess, "run", broken)
+    monkeypatch.setitem(sys.modules, "torch", None)
     (check,) = devices()
-    assert check.level == "missing" and "ImportError: libcudart" in check.finding
+    assert check.is_missing
 
 
 def test_nothing_of_extraction_is_imported(workspace: Workspace) -> None:

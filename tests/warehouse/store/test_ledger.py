@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import typing
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 
-import pyarrow as pa
 import pytest
 from warehouse_samples import KEYS, make_rows, make_unit
 
@@ -14,21 +12,10 @@ from warehouse.errors import StorageError
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_to_parquet
 from warehouse.sql.session import Session
-from warehouse.store.ledger import UnitRecord, read_units, with_units
+from warehouse.store.ledger import UNITS, read_units, with_units
 from warehouse.store.parquet_files import write_table
-from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, TOKENS, UNITS
+from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, TOKENS
 from warehouse.store.token_files import finished_units, published_path
-
-PYTHON_TYPES = {int: pa.types.is_integer, float: pa.types.is_floating, bool: pa.types.is_boolean}
-
-
-def test_a_record_has_the_columns_of_the_ledger_and_their_types() -> None:
-    assert [field.name for field in fields(UnitRecord)] == UNITS.names
-    for name, annotation in typing.get_type_hints(UnitRecord).items():
-        stored = UNITS.field(name).type
-        is_right = PYTHON_TYPES.get(annotation, lambda kind: kind == pa.string())
-        assert is_right(stored) or name == "finished_at", name
-    assert all(field.metadata[b"description"] for field in UNITS)
 
 
 def test_a_record_is_read_back_in_the_types_of_the_ledger(workspace: Workspace) -> None:

@@ -24,7 +24,7 @@ from warehouse.errors import StorageError
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_for_queries
 from warehouse.store.built_from import changed_since_build, write_states
-from warehouse.store.ledger import read_ledger
+from warehouse.store.ledger import read_units
 from warehouse.store.parquet_files import damage, read_table, write_table
 from warehouse.store.stored_files import find_faults, state_of, states
 from warehouse.store.token_files import (
@@ -286,7 +286,7 @@ def test_a_table_without_a_nullable_column_is_read_with_nulls(filled: Workspace)
 
 def test_merging_never_gives_damage_a_new_checksum(filled: Workspace) -> None:
     path = published_path(filled, *KEYS)
-    (unit,) = [u for u in read_ledger(path).units if u.doc_id == 0]
+    (unit,) = [u for u in read_units(path) if u.doc_id == 0]
     rows = read_rows(path)
     write_unit(filled, replace(unit, doc_id=7), rows.slice(0, 0), rounded=False)
     flip_in_page(filled, "tokens", 7, 0.5)
@@ -302,7 +302,7 @@ def test_a_pending_unit_that_is_not_what_was_written_is_set_aside(
     filled: Workspace, change: str
 ) -> None:
     path = published_path(filled, *KEYS)
-    units, rows = list(read_ledger(path).units), read_rows(path)
+    units, rows = read_units(path), read_rows(path)
     path.unlink()
     write_unit(filled, units[0], rows, rounded=False)
     folder = pending_folder(filled, *KEYS)
@@ -356,7 +356,7 @@ def test_a_later_time_of_the_database_hides_no_change(filled: Workspace) -> None
     models = ("fct_tokens", "metric_values")
     assert not changed_since_build(filled, "minilong", models)
     path = published_path(filled, *KEYS)
-    write_units(path, list(read_ledger(path).units), [read_rows(path)])
+    write_units(path, read_units(path), [read_rows(path)])
     later = path.stat().st_mtime + 3600
     os.utime(filled.database, (later, later))
     assert not changed_since_build(filled, "minilong", models)  # the same bytes
