@@ -86,7 +86,7 @@ test-scale: $(READY)  ## run the tests of Ray, and install what they need
 	$(PYTEST) plugins/cluster/tests
 
 rehearse: $(READY)  ## rehearse no4k from download to submission, with look-alikes of its 17 models
-	$(BIN)/python -m tests.rehearsal
+	$(BIN)/python -m pytest -q -m slow --durations 10 tests/rehearsal
 
 lint: $(READY)  ## ruff, mypy, sqlfluff
 	$(BIN)/ruff check .

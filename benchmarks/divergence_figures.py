@@ -28,6 +28,13 @@ METRICS = {
     "same_top": ("same_top", "share@divergence"),
 }
 RESAMPLES = 10_000
+NAMES = {
+    "smollm2-135m": "reference",
+    "smollm2-135m-rope-base-40k": "RoPE base 40,000",
+    "smollm2-135m-4-bit": "weights rounded to 4 bits again",
+    "smollm2-135m-drop-last-1": "without its last layer",
+}
+"""Models of the page's table, in its order."""
 
 
 def figures(database: Path) -> dict[str, Any]:
@@ -53,6 +60,32 @@ def figures(database: Path) -> dict[str, Any]:
                 key: round(float(value), 6) for key, value in figure.items()
             }
     return found
+
+
+def table_rows(found: dict[str, Any]) -> list[str]:
+    """The rows of the page's table: values with their 95% intervals."""
+    rows = []
+    for model, name in NAMES.items():
+        perplexity, mean, tail, same = (
+            found[model][key] for key in ("perplexity", "mean", "quantile_0.99", "same_top")
+        )
+        cells = [_shown(perplexity, ".0f" if perplexity["value"] >= 100 else ".1f")]
+        if name == "reference":
+            cells += ["0", "0", "100%"]
+        else:
+            share = {key: 100 * value for key, value in same.items()}
+            cells += [
+                _shown(mean, ".2f" if mean["value"] >= 1 else ".3f"),
+                _shown(tail, ".1f" if tail["value"] >= 10 else ".2f"),
+                _shown(share, ".1f", "%"),
+            ]
+        rows.append(f"| {name} | {' | '.join(cells)} |")
+    return rows
+
+
+def _shown(figure: dict[str, float], precision: str, unit: str = "") -> str:
+    value, low, high = (format(figure[key], precision) for key in ("value", "low", "high"))
+    return f"{value}{unit} [{low}, {high}]"
 
 
 if __name__ == "__main__":

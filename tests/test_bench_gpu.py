@@ -55,13 +55,6 @@ def test_every_part_of_one_process_runs_and_finds_nothing_wrong(
         assert ours["largest_nats"] < 1e-4 < 0.05 < changed["mean_nats"]
 
 
-def test_waits_of_the_gpu_are_those_between_spans(bench_gpu: Any) -> None:
-    spans = [("a", 10.0, 14.0), ("a", 15.0, 18.0), ("b", 20.5, 21.0), ("b", 21.0, 22.5)]
-    first, second = sys.modules["gpu_extraction"].rows_of(spans, 3.0, "bfloat16", 96)
-    assert (first.model, first.seconds, second.model, second.seconds) == ("a", 7.0, "b", 2.5)
-    assert "88% of 8.0 s, and 1.0 s" in first.note and "100% of 2.0 s, and 0.0 s" in second.note
-
-
 def test_a_wrong_engine_is_reported(
     bench_gpu: Any, gpu_correctness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,15 +80,3 @@ def test_a_part_that_breaks_off_does_not_take_the_others_down(
     done, found = run(bench_gpu, tmp_path / "found.json", *asked)
     assert done.exit_code == 1 and [row["part"] for row in found["rows"]] == ["memory"]
     assert len(found["wrong"]) == 2
-
-
-def test_what_no_longer_fits_is_named(bench_gpu: Any, tmp_path: Path) -> None:
-    done, found = run(bench_gpu, tmp_path / "found.json", "--minutes", "0.01")
-    assert done.exit_code == 0 and found["rows"] == []
-    assert len(found["skipped"]) >= 8
-
-
-def test_without_a_gpu_nothing_is_measured(bench_gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("extract.devices.resolve_device", lambda asked: "cpu")
-    done = CliRunner().invoke(bench_gpu.main, [])
-    assert done.exit_code == 1

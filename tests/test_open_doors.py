@@ -45,16 +45,16 @@ def tokenmart(tmp_path: Path, workspace: Workspace):  # type: ignore[no-untyped-
         (plugins / name).parent.mkdir(parents=True, exist_ok=True)
         (plugins / name).write_text(code, encoding="utf-8")
 
-    def run(*arguments: str) -> str:
+    def run(*arguments: str, code: int = 0, folder: str = str(plugins / "mine")) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "tokenmart", *arguments],
-            env={**os.environ, "TOKENMART_PLUGINS": str(plugins / "mine")},
+            env={**os.environ, "TOKENMART_PLUGINS": folder},
             cwd=CHECKOUT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        assert done.returncode == 0, done.stdout
+        assert done.returncode == code, done.stdout
         return done.stdout
 
     return run
@@ -81,6 +81,13 @@ def test_the_examples_work_together(tokenmart, workspace: Workspace, tmp_path: P
     assert "extracted 1 unit " in tokenmart(*asked)
     again = pq.read_table(file, partitioning=None)["logprob"].to_numpy()
     assert len(again) == 3 and not np.allclose(again, logprobs)
+    # check and gc know what the probe promises; without it nothing is removed
+    for command in ("check", "gc"):
+        looked = tokenmart("data", command, "--problem", "mine")
+        assert "not in the problem file" not in looked
+    assert "last_tokens" in tokenmart(*asked, code=1, folder="")
+    tokenmart("data", "gc", "--problem", "mine", "--yes", code=1, folder="")
+    assert file.is_file()
     scores = workspace.root / "scores.txt"
     scores.write_text("0 1\n1 0.5\n")
     imported = tokenmart(

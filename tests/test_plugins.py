@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PLUGINS = sorted(path.parent.name for path in ROOT.glob("plugins/*/__init__.py"))
 QUICK = (
     "tests/test_architecture.py",
-    "tests/test_documented_commands.py",
+    "tests/test_pages.py",
     "tests/warehouse/problem",
     "tests/warehouse/importers",
     "tests/warehouse/store/test_token_files.py",

@@ -67,38 +67,6 @@ def test_pages_are_written_from_the_figures() -> None:
         assert path.read_text("utf-8") == text, f"{path}: run python studies/pages.py"
 
 
-def test_the_words_of_the_pages_follow_from_the_figures() -> None:
-    """Sentences without a number: what is distinguishable, ahead, or the largest."""
-    f, olmo, pythia = committed(MINILONG), *(committed(EARLY)[name] for name in ("olmo", "pythia"))
-    first_five = [
-        name for name in f["spearman"] if name not in ("bits_per_byte", "longppl_external")
-    ]
-    for pair, (low, high) in f["leads"].items():
-        if all(name in first_five for name in pair.split(" - ")):
-            assert low < 0 < high, pair
-    for low, high in (f["difference"]["interval"], f["leads"]["retrieval_gain - longppl_external"]):
-        assert low < 0 < high
-    assert set(f["without_two_kinds"]["bits_per_byte"]["highest"][1]) == {"window", "drop-last"}
-    new = {name: value for name, value in f["not_published"].items() if name in f["spearman"]}
-    assert max(new, key=lambda name: new[name]) == "retrieval_recall"
-    assert f["rescored"]["targets"]["exact"]["longppl_minus_gain"]["interval"][0] > 0
-    assert all(row["p_adjusted"] > 0.05 for row in f["literature"]["core"].values())
-    for at in ("5%", "25%"):
-        assert all(low > 0 for _, low, _ in olmo["compute_minus"][at]["bpb"].values())
-    assert (
-        olmo["first_minus_second"]["5%"]["single"][1]
-        > 0
-        > olmo["first_minus_second"]["5%"]["mean"][1]
-    )
-    for _, low, high in pythia["compute_minus"]["10%"]["acc"].values():
-        assert low < 0 < high
-    of, held = committed(MODELS90)["targets"], committed(MODELS90)["held_out"]
-    for name, row in of.items():
-        assert not any(row["beyond_mean"]) and not any(row["distinguishable_from_mean"])
-        for way in ("best document", "projected"):
-            assert held[name][way]["interval"][0] < 0 < held[name][way]["interval"][1]
-
-
 def test_the_product_agrees_with_the_study_of_models() -> None:
     """The correlations that `select` prints are those of the second implementation."""
     study = script(MODELS90)

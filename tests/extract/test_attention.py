@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -58,6 +59,26 @@ def test_repeated_heads_give_what_shared_heads_give(
     for result, expected in zip(engine.score(requests), plain, strict=True):
         assert_agree(result.scores, expected)
     assert set(repeated) == {2}
+
+
+def test_no_mask_is_as_long_as_a_text(
+    tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole texts and windows are causal; only suffixes behind a prefix need a mask."""
+    masked: list[int] = []
+    real = torch.nn.functional.scaled_dot_product_attention
+
+    def counted(query: torch.Tensor, *rest: Any, attn_mask: Any = None, **options: Any) -> Any:
+        if attn_mask is not None:
+            masked.append(query.shape[2])
+        return real(query, *rest, attn_mask=attn_mask, **options)
+
+    engine = Engine(load(tiny_checkpoint("llama")), suffix_tokens=30)
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", counted)
+    engine.score([request for request in requests_of(0) if not request.prefix_length])
+    assert masked == []
+    engine.score(requests_of(0))
+    assert 0 < max(masked) <= 30
 
 
 def test_heads_are_repeated_where_no_fused_kernel_shares_them(

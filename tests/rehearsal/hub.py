@@ -1,8 +1,7 @@
 """A small model hub on this machine: what the real `huggingface_hub` client asks, answered.
 
-Model information, tree listings and `resolve`, with the headers that the client reads: `ETag`,
-`X-Repo-Commit`, `X-Linked-Size`, `X-Linked-Etag`, `X-Error-Code`. Large files answer `resolve`
-with a redirect, as the hub's do, and every file can be read from any byte on.
+Model information, tree listings and `resolve`, with the headers that the client reads. Large files
+answer `resolve` with a redirect, as the hub's do, and every file can be read from any byte on.
 """
 
 from __future__ import annotations
@@ -12,14 +11,15 @@ import json
 import re
 import threading
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 LARGE_FILES = (".safetensors", ".bin", ".model")
+"""Kept outside git: their ETag is the sha256, that of others git's name of the content."""
 _API = re.compile(
     r"/api/models/(?P<id>[^/]+/[^/]+?)(/(?P<what>revision|tree)/(?P<revision>[^/]+))?/?"
 )
@@ -27,68 +27,44 @@ _RESOLVE = re.compile(r"/(?P<id>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<pat
 _LARGE = re.compile(r"/large-files/(?P<sha256>[0-9a-f]{64})")
 
 
-@dataclass(frozen=True)
-class StoredFile:
-    """One file of a commit."""
+@cache
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
-    path: Path
 
-    @property
-    def size(self) -> int:
-        """In bytes."""
-        return self.path.stat().st_size
-
-    @property
-    def large(self) -> bool:
-        """Whether the hub keeps it outside git."""
-        return self.path.suffix in LARGE_FILES
-
-    @cached_property
-    def sha256(self) -> str:
-        """Of its content: the ETag of a large file."""
-        return hashlib.sha256(self.path.read_bytes()).hexdigest()
-
-    @cached_property
-    def blob_id(self) -> str:
-        """Git's name of it: the ETag of a small file."""
-        content = self.path.read_bytes()
-        return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+@cache
+def _blob_id(path: Path) -> str:
+    content = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
 @dataclass
 class Repository:
     """One repository: its commits stay, its branch `main` is the newest of them.
 
-    `token` opens it where it is gated. `breaks_off`: after this number of bytes of a weight file
-    the connection is cut, each time or `breaks_left` times.
+    `token` opens it where it is gated. `breaks_off`: once, after this number of bytes of a weight
+    file, the connection is cut.
     """
 
-    commits: dict[str, dict[str, StoredFile]] = field(default_factory=dict)
-    main: str = ""
     token: str | None = None
     breaks_off: int | None = None
-    breaks_left: int | None = None
+    commits: dict[str, dict[str, Path]] = field(default_factory=dict)
+    main: str = ""
 
     def commit(self, folder: Path) -> str:
         """Make a folder's content the newest commit; returns the commit's hash."""
         files = {
-            path.relative_to(folder).as_posix(): StoredFile(path)
+            path.relative_to(folder).as_posix(): path
             for path in sorted(folder.rglob("*"))
             if path.is_file()
         }
-        listing = "\n".join(f"{name} {file.sha256}" for name, file in files.items())
+        listing = "\n".join(f"{name} {_sha256(path)}" for name, path in files.items())
         self.main = hashlib.sha1(f"{self.main}\n{listing}".encode()).hexdigest()
         self.commits[self.main] = files
         return self.main
 
-    def find(self, revision: str) -> str | None:
-        """The commit that a branch or a hash names."""
-        commit = self.main if revision == "main" else revision
-        return commit if commit in self.commits else None
 
-
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """One request and what it was answered."""
 
     method: str
@@ -103,15 +79,9 @@ class Hub:
     def __init__(self, repositories: dict[str, Repository]) -> None:
         self.repositories = repositories
         self.asked: list[Asked] = []
-        hub = self
-
-        class Handler(_Handler):
-            pass
-
-        Handler.hub = hub
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        handler = type("Handler", (_Handler,), {"hub": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     @property
     def endpoint(self) -> str:
@@ -120,26 +90,22 @@ class Hub:
 
     @property
     def large_files(self) -> str:
-        """Where large files lie: by name another host, to which no token is sent."""
-        return f"http://localhost:{self._server.server_port}"
-
-    @property
-    def unexpected(self) -> list[Asked]:
-        """What was asked of the hub that it doesn't know."""
-        return [each for each in self.asked if each.status == 501]
+        """Where large files are: by name another host, to which no token is sent."""
+        return f"http://localhost:{self._server.server_port}/large-files"
 
     def downloads(self, full_id: str, suffix: str) -> list[Asked]:
         """The requests for the content of a repository's files that end so."""
+        commits = self.repositories[full_id].commits.values()
         wanted = {
-            f"/large-files/{file.sha256}"
-            for files in self.repositories[full_id].commits.values()
-            for name, file in files.items()
-            if name.endswith(suffix)
+            f"/large-files/{_sha256(path)}"
+            for files in commits
+            for path in files.values()
+            if path.suffix == suffix
         }
         return [each for each in self.asked if each.method == "GET" and each.path in wanted]
 
     def __enter__(self) -> Hub:
-        self._thread.start()
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 
     def __exit__(
@@ -159,15 +125,6 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        self._answer()
-
-    def do_HEAD(self) -> None:
-        self._answer()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is printed: the hub keeps what it was asked."""
-
-    def _answer(self) -> None:
         path = unquote(urlsplit(self.path).path)
         if found := _LARGE.fullmatch(path):
             self._large_file(found["sha256"])
@@ -178,90 +135,70 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(501, b"not a request this hub knows")
 
+    do_HEAD = do_GET
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing is printed: the hub keeps what it was asked."""
+
     def _information(self, full_id: str, what: str | None, revision: str) -> None:
+        """Public also of a gated repository, whose files are not."""
         repository, commit = self._commit(full_id, revision)
-        if repository is None or commit is None:
-            return
-        files = repository.commits[commit]
-        # information and listing of a gated repository are public, its files are not
+        files = repository.commits.get(commit, {})
         if what == "tree":
-            self._json([_entry(name, file) for name, file in files.items()])
-        else:
-            self._json(
-                {
-                    "_id": commit[:24],
-                    "id": full_id,
-                    "modelId": full_id,
-                    "sha": commit,
-                    "private": False,
-                    "gated": "auto" if repository.token else False,
-                    "tags": [],
-                    "siblings": [{"rfilename": name} for name in files],
-                }
-            )
+            self._json([_entry(name, path) for name, path in files.items()])
+        elif files:
+            described = {"_id": commit[:24], "id": full_id, "modelId": full_id, "sha": commit}
+            described |= {"private": False, "gated": "auto" if repository.token else False}
+            self._json({**described, "tags": [], "siblings": [{"rfilename": n} for n in files]})
 
     def _resolve(self, full_id: str, revision: str, name: str) -> None:
         repository, commit = self._commit(full_id, revision)
-        if repository is None or commit is None:
-            return
         headers = {"X-Repo-Commit": commit}
         given = self.headers.get("Authorization")
+        path = repository.commits[commit].get(name)
         if repository.token and given != f"Bearer {repository.token}":
-            message = f"Access to model {full_id} is restricted."
-            refused = {"X-Error-Code": "GatedRepo", "X-Error-Message": message}
-            self._send(403 if given else 401, message.encode(), headers | refused)
-            return
-        file = repository.commits[commit].get(name)
-        if file is None:
-            missing = {"X-Error-Code": "EntryNotFound", "X-Error-Message": "Entry not found"}
-            self._send(404, b"Entry not found", headers | missing)
-        elif file.large:
-            linked = {
-                "X-Linked-Size": str(file.size),
-                "X-Linked-Etag": f'"{file.sha256}"',
-                "Location": f"{self.hub.large_files}/large-files/{file.sha256}",
-            }
-            self._send(302, b"", headers | linked)
+            refused = {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access is restricted."}
+            self._send(403 if given else 401, b"restricted", headers | refused)
+        elif path is None:
+            self._send(404, b"", headers | {"X-Error-Code": "EntryNotFound"})
+        elif path.suffix in LARGE_FILES:
+            sha256 = _sha256(path)
+            headers |= {"X-Linked-Size": str(path.stat().st_size), "X-Linked-Etag": f'"{sha256}"'}
+            self._send(302, b"", headers | {"Location": f"{self.hub.large_files}/{sha256}"})
         else:
-            self._content(file, headers | {"ETag": f'"{file.blob_id}"'})
+            self._content(path, headers | {"ETag": f'"{_blob_id(path)}"'})
 
     def _large_file(self, sha256: str) -> None:
-        for repository in self.hub.repositories.values():
-            for files in repository.commits.values():
-                for file in files.values():
-                    if file.large and file.sha256 == sha256:
-                        self._content(file, {"ETag": f'"{sha256}"'}, repository)
-                        return
-        self._send(404, b"no such file")
+        repository, path = next(
+            (repository, path)
+            for repository in self.hub.repositories.values()
+            for files in repository.commits.values()
+            for path in files.values()
+            if path.suffix in LARGE_FILES and _sha256(path) == sha256
+        )
+        self._content(path, {"ETag": f'"{sha256}"'}, repository)
 
     def _content(
-        self, file: StoredFile, headers: dict[str, str], repository: Repository | None = None
+        self, path: Path, headers: dict[str, str], repository: Repository | None = None
     ) -> None:
-        content, status = file.path.read_bytes(), 200
-        size = len(content)
+        content, status = path.read_bytes(), 200
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         if asked:
+            size = len(content)
             first, last = int(asked[1]), int(asked[2] or size - 1)
             content, status = content[first : last + 1], 206
-            headers = headers | {"Content-Range": f"bytes {first}-{last}/{size}"}
-        at = repository.breaks_off if repository else None
-        if repository is None or at is None or len(content) <= at or self.command == "HEAD":
-            self._send(status, content, headers | {"Accept-Ranges": "bytes"})
-            return
-        if repository.breaks_left is not None:
-            repository.breaks_left -= 1
-            if not repository.breaks_left:
-                repository.breaks_off = None
-        self._send(status, content, headers, sent=at)
-        self.close_connection = True
+            headers |= {"Content-Range": f"bytes {first}-{last}/{size}"}
+        at = repository.breaks_off if repository and self.command == "GET" else None
+        if repository and at is not None and len(content) > at:
+            repository.breaks_off, self.close_connection = None, True
+        else:
+            at = None
+        self._send(status, content, headers | {"Accept-Ranges": "bytes"}, sent=at)
 
-    def _commit(self, full_id: str, revision: str) -> tuple[Repository | None, str | None]:
-        repository = self.hub.repositories.get(full_id)
-        commit = repository.find(revision) if repository else None
-        if commit is None:
-            code = "RevisionNotFound" if repository else "RepoNotFound"
-            self._send(404, code.encode(), {"X-Error-Code": code, "X-Error-Message": code})
-        return repository, commit
+    def _commit(self, full_id: str, revision: str) -> tuple[Repository, str]:
+        """The repository and the commit that a branch or a hash names."""
+        repository = self.hub.repositories[full_id]
+        return repository, repository.main if revision == "main" else revision
 
     def _json(self, value: Any) -> None:
         self._send(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
@@ -285,13 +222,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body if sent is None else body[:sent])
 
 
-def _entry(name: str, file: StoredFile) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "type": "file",
-        "oid": file.blob_id,
-        "size": file.size,
-        "path": name,
-    }
-    if file.large:
-        entry["lfs"] = {"oid": file.sha256, "size": file.size, "pointerSize": 134}
+def _entry(name: str, path: Path) -> dict[str, Any]:
+    """A file in a tree listing."""
+    size = path.stat().st_size
+    entry: dict[str, Any] = {"type": "file", "oid": _blob_id(path), "size": size, "path": name}
+    if path.suffix in LARGE_FILES:
+        entry["lfs"] = {"oid": _sha256(path), "size": size, "pointerSize": 134}
     return entry

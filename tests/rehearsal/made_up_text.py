@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -125,70 +123,16 @@ def sentencepiece_bpe(folder: Path, vocabulary: int) -> None:
 
 def llama_tokenizer_json(folder: Path, adds_bos: bool) -> None:
     """The `tokenizer.json` that Llama-2 repositories have next to their `tokenizer.model`."""
-    import sentencepiece
+    from tokenizers import normalizers, processors
+    from transformers import AutoTokenizer
 
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
-    names = [pieces.id_to_piece(number) for number in range(len(pieces))]
-    ids = {name: number for number, name in enumerate(names)}
-    # a piece's score is minus its rank among the merges
-    merges = sorted(
-        (-pieces.get_score(ids[name]), ids[name[:cut]], ids[name[cut:]], name[:cut], name[cut:])
-        for name in names[259:]
-        for cut in range(1, len(name))
-        if name[:cut] in ids and name[cut:] in ids
+    core = AutoTokenizer.from_pretrained(folder).backend_tokenizer
+    core.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
     )
-    special = [
-        {
-            "id": number,
-            "content": names[number],
-            "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
-            "special": True,
-        }
-        for number in range(3)
-    ]
-    sequence: list[Any] = [{"Sequence": {"id": "A", "type_id": 0}}]
-    start = [{"SpecialToken": {"id": "<s>", "type_id": 0}}] if adds_bos else []
-    described = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": special,
-        "normalizer": {
-            "type": "Sequence",
-            "normalizers": [
-                {"type": "Prepend", "prepend": "▁"},
-                {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
-            ],
-        },
-        "pre_tokenizer": None,
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": [*start, *sequence],
-            "pair": [*start, *sequence, {"Sequence": {"id": "B", "type_id": 1}}],
-            "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}},
-        },
-        "decoder": {
-            "type": "Sequence",
-            "decoders": [
-                {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
-                {"type": "ByteFallback"},
-                {"type": "Fuse"},
-                {"type": "Strip", "content": " ", "start": 1, "stop": 0},
-            ],
-        },
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": "<unk>",
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": True,
-            "byte_fallback": True,
-            "vocab": ids,
-            "merges": [f"{left} {right}" for *_, left, right in merges],
-        },
-    }
-    (folder / "tokenizer.json").write_text(json.dumps(described, ensure_ascii=False), "utf-8")
+    core.pre_tokenizer = None
+    bos = [("<s>", 1)]
+    core.post_processor = processors.TemplateProcessing(
+        single="<s> $A" if adds_bos else "$A", special_tokens=bos if adds_bos else []
+    )
+    core.save(str(folder / "tokenizer.json"))

@@ -31,9 +31,7 @@ def make_repository(model: LookAlike, folder: Path, tokenizers: Path, seed: int)
     rows = _write_tokenizer(model, folder, tokenizers)
     config = configuration(model, rows)
     _write_json(folder / "config.json", config)
-    _write_json(folder / "generation_config.json", {"transformers_version": "4.36.0"})
     (folder / "README.md").write_text("# A made-up repository with random weights\n", "utf-8")
-    (folder / ".gitattributes").write_text("*.safetensors filter=lfs -text\n", "utf-8")
     write_weights(model, folder, random_weights(model, config, seed))
     return folder
 
@@ -134,17 +132,13 @@ def _write_tokenizer(model: LookAlike, folder: Path, tokenizers: Path) -> int:
         vocabulary = json.loads((folder / "vocab.json").read_bytes())
         added = {str(len(vocabulary) + at): _added(name) for at, name in enumerate(QWEN_SPECIALS)}
         settings = {
-            "add_prefix_space": False,
             "added_tokens_decoder": added,
             "additional_special_tokens": QWEN_SPECIALS[1:],
             "bos_token": None,
             "eos_token": "<|im_end|>",
-            "errors": "replace",
             "model_max_length": 32_768,
             "pad_token": "<|endoftext|>",
-            "split_special_tokens": False,
             "tokenizer_class": "Qwen2Tokenizer",
-            "unk_token": None,
         }
         rows = len(vocabulary) + len(QWEN_SPECIALS) + SPARE_ROWS
     else:
@@ -158,8 +152,6 @@ def _write_tokenizer(model: LookAlike, folder: Path, tokenizers: Path) -> int:
             specials["pad_token"] = "[PAD]"
             _write_json(folder / "added_tokens.json", {"[PAD]": rows})
             rows += 1
-        if model.tokenizer == "sp+json":
-            llama_tokenizer_json(folder, model.adds_bos)
         _write_json(folder / "special_tokens_map.json", specials)
         settings = {
             "add_bos_token": model.adds_bos,
@@ -167,12 +159,13 @@ def _write_tokenizer(model: LookAlike, folder: Path, tokenizers: Path) -> int:
             "added_tokens_decoder": added,
             "legacy": False,
             "model_max_length": 1_000_000_000_000_000_019_884_624_838_656,
-            "sp_model_kwargs": {},
             "tokenizer_class": "LlamaTokenizer",
             **specials,
         }
     settings["clean_up_tokenization_spaces"] = False
     _write_json(folder / "tokenizer_config.json", settings)
+    if model.tokenizer == "sp+json":
+        llama_tokenizer_json(folder, model.adds_bos)
     return rows
 
 
