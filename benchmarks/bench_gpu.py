@@ -26,12 +26,13 @@ import click
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
-from gpu_correctness import correctness  # noqa: E402
+from gpu_correctness import correctness, families_correctness  # noqa: E402
+from gpu_divergence import divergence  # noqa: E402
 from gpu_extraction import extraction  # noqa: E402
 from gpu_memory import memory  # noqa: E402
 from gpu_results import section  # noqa: E402
 from gpu_speed import speed  # noqa: E402
-from gpu_subjects import random_subject, sizes  # noqa: E402
+from gpu_subjects import families, random_subject, sizes  # noqa: E402
 from gpu_table import PARTS, Bench, Part, device_name, matmul_flops, peak_tflops  # noqa: E402
 
 
@@ -74,14 +75,16 @@ def main(
 ) -> None:
     """Measure the extraction engine on this machine's GPU, without a download.
 
-    Four parts, in this order. `correctness` compares each probe with the plain forward of the
-    same model: the reference is float32; in float32 ours must be far nearer to it than plain
+    Six parts, in this order. `families` compares small Llama, Mistral, Qwen2 and Gemma 3 models,
+    with fused layers and without, and `correctness` the larger shapes, with the plain forward of
+    the same model: the reference is float32; in float32 ours must be far nearer to it than plain
     half precision is, in half precision as near; the effect of other tokens in the context is shown
     as well, which is the size of a wrong mask's error. `memory` takes half of the memory away while
     windows are scored. `extraction` runs a whole extraction with two models from local files, says
     how long the GPU waits before and between them, and looks whether their memory came back.
-    `speed` times each probe at 8,192 and 32,768 tokens and plain forwards, the LongPPL
-    procedure and lm-evaluation-harness, with the same dtype and attention.
+    `divergence` times two models, apart and with their divergence. `speed` times each probe at
+    8,192 and 32,768 tokens and plain forwards, the LongPPL procedure and lm-evaluation-harness,
+    with the same dtype and attention.
 
     The share of the peak counts 2 FLOPs per weight and token and those of attention, over the
     data sheet's dense half-precision figure. Memory is what the plan of `tokenmart extract`
@@ -130,10 +133,13 @@ def main(
         f"{known if known else 'unknown'}; {bench.dtype}; torch {version('torch')}, transformers "
         f"{version('transformers')}\n"
     )
+    for small in families(tiny, place):
+        bench.run("families", partial(families_correctness, bench, small))
     first, *others = subjects
     bench.run("correctness", lambda: correctness(bench, first))
     bench.run("memory", lambda: memory(bench, first))
     bench.run("extraction", lambda: extraction(bench, subjects))
+    bench.run("divergence", lambda: divergence(bench, first, size.lengths[-1]))
     for subject in subjects:
         for count in size.lengths:
             bench.run("speed", partial(speed, bench, subject, count))

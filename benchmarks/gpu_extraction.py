@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from gpu_subjects import Subject, forwards
 from gpu_table import Bench, Row, give_back
 
 DOCUMENTS = 8
+STEPS = ("looking for its files", "tokenizing", "loading", "checking")
+"""What an extraction says that it does before a model's first document."""
 
 Span = tuple[str, float, float]
 """A model, and when the engine began and ended to compute conditions of one of its documents."""
@@ -75,7 +78,6 @@ def _extract(bench: Bench, path: Path, count: int) -> None:
     from warehouse.paths import Workspace
     from warehouse.problem.spec import load_problem
     from warehouse.problem.tables import ensure_documents
-    from warehouse.progress import no_progress
 
     spans: list[Span] = []
 
@@ -87,6 +89,11 @@ def _extract(bench: Bench, path: Path, count: int) -> None:
             finally:
                 spans.append((job.plan.spec.full_id, began, time.perf_counter()))
 
+    steps: list[tuple[float, str]] = []
+
+    def told(step: str, *_: Any) -> None:
+        steps.append((time.perf_counter(), step))
+
     root = path.parent
     workspace = Workspace(root, root / "one", root / "one.duckdb")
     problem = load_problem(str(path), workspace)
@@ -96,7 +103,7 @@ def _extract(bench: Bench, path: Path, count: int) -> None:
     documents = documents_of(ensure_documents(problem, workspace), None)
     before = give_back(bench.device)
     started = time.perf_counter()
-    outcome = Timed(selection, documents, no_progress).run()
+    outcome = Timed(selection, documents, told).run()
     seconds = time.perf_counter() - started
     after = give_back(bench.device)
     bench.must(not outcome.failures, "; ".join(map(str, outcome.failures)))
@@ -104,12 +111,22 @@ def _extract(bench: Bench, path: Path, count: int) -> None:
         back = after <= before + LEFT_BEHIND
         bench.must(back, "the memory of two models is not given back")
     for row in rows_of(spans, started, bench.dtype, count):
-        bench.add(row)
+        bench.add(replace(row, note=f"{row.note}; {seconds_of(steps, row.model)}"))
     bench.add(
         Row("extraction", "both", bench.dtype, count, f"{DOCUMENTS} documents", seconds=seconds,
             tokens_per_second=outcome.tokens / seconds,
             note=f"allocated before {before / 2**30:.2f}, after {after / 2**30:.2f} GiB")
     )  # fmt: skip
+
+
+def seconds_of(steps: list[tuple[float, str]], model: str) -> str:
+    """Seconds of the steps of a model before its first document, from when each began."""
+    found = []
+    for (began, step), (ended, _) in pairwise(steps):
+        name, _, what = step.partition(": ")
+        if name == model and what in STEPS:
+            found.append(f"{what} {ended - began:.1f} s")
+    return ", ".join(found)
 
 
 def rows_of(spans: list[Span], started: float, dtype: str, count: int) -> list[Row]:

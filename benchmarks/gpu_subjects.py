@@ -28,8 +28,14 @@ class Subject:
     tokens: Callable[[int], Any]
 
 
-def random_subject(name: str, shape: Any, parameters: int | None, device: str) -> Subject:
-    """A model of this shape with random, sharpened weights; the same ones at each load."""
+def random_subject(
+    name: str, shape: Any, parameters: int | None, device: str, **settings: Any
+) -> Subject:
+    """A model of this shape with random, sharpened weights; the same ones at each load.
+
+    Args:
+        settings: of its configuration, in addition to the shape's.
+    """
     import torch
     from shapes import config_of
     from transformers import AutoModelForCausalLM
@@ -39,7 +45,8 @@ def random_subject(name: str, shape: Any, parameters: int | None, device: str) -
 
     def load(dtype: str, seed: int = 0) -> Any:
         rope = {"rope_type": "default", "rope_theta": 1e6}
-        config = config_of(shape, max_position_embeddings=LONGEST_POSITION, rope_parameters=rope)
+        own = {"max_position_embeddings": LONGEST_POSITION, "rope_parameters": rope, **settings}
+        config = config_of(shape, **own)
         torch.manual_seed(seed)
         # made in the half precision they are published in, so that float32 has the same weights
         half = torch.float16 if dtype == "float16" else torch.bfloat16
@@ -62,6 +69,38 @@ def random_subject(name: str, shape: Any, parameters: int | None, device: str) -
         return np.random.default_rng(0).integers(2, shape.vocabulary, count).astype(np.int32)
 
     return Subject(spec, size, load, tokens)
+
+
+FAMILIES: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "mistral": {"sliding_window": 1024},
+    "qwen2": {},
+    "gemma3_text": {
+        "sliding_window": 512,
+        "rope_parameters": {
+            "full_attention": {"rope_type": "default", "rope_theta": 1e6},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+        },
+    },
+}
+"""Architectures to compare in small, and settings of theirs: sliding windows, two rotary bases."""
+
+
+def families(tiny: bool, device: str) -> list[Subject]:
+    """A small model of each architecture."""
+    from warehouse.problem.models import ModelShape
+
+    sizes = (2, 64, 96, 4, 384) if tiny else (8, 512, 1376, 8, 32_000)
+    layers, width, inner, heads, vocabulary = sizes
+    found = []
+    for kind, settings in FAMILIES.items():
+        shape = ModelShape(
+            kind=kind, layers=layers, width=width, inner=inner, heads=heads, kv_heads=heads // 2,
+            head_width=width // heads, vocabulary=vocabulary, tied=kind == "gemma3_text",
+        )  # fmt: skip
+        window = {"sliding_window": 16} if tiny and "sliding_window" in settings else {}
+        found.append(random_subject(kind, shape, None, device, **{**settings, **window}))
+    return found
 
 
 def flops_of(subject: Subject, tokens: int, rows: int, pairs: float) -> float:

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import click
 
-Part = Literal["correctness", "speed", "memory", "extraction"]
-PARTS: tuple[Part, ...] = ("correctness", "speed", "memory", "extraction")
+Part = Literal["families", "correctness", "memory", "extraction", "divergence", "speed"]
+PARTS: tuple[Part, ...] = get_args(Part)
 
 
 @dataclass(frozen=True)

@@ -200,6 +200,7 @@ class Extraction:
     def _load_and_record(self, plan: ModelPlan, first: TokenizedDocument) -> Scorer:
         self.progress(f"{plan.spec.full_id}: loading", 0)
         scorer = self._load(plan, with_bos(first.ids, plan.tokenizer.bos))
+        self.progress(f"{plan.spec.full_id}: checking", 0)
         scorer.check()
         write_model(plan, scorer.parameters)
         return scorer

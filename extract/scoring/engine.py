@@ -110,7 +110,9 @@ class Engine:
         self._fused = fused_layers.fuse_layers(model) if fused and on_gpu else None
         self._refused_layers = ""
         self.head_weights = HeadWeights.of(head, transform)
-        self.head = VocabularyHead(self.head_weights, execution_device(head), top_k=top_k)
+        self.head = VocabularyHead(
+            self.head_weights, execution_device(head), top_k=top_k, fused=fused
+        )
         shape = ModelShape.of_config(self.config.to_dict())
         self.cache_bytes = cache_bytes_per_token(shape, self.dtype.itemsize) if shape else 0
         self.attempts = Attempts(

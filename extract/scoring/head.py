@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 
 import numpy as np
 import torch
@@ -105,16 +106,21 @@ class VocabularyHead:
         device: where it computes.
         top_k: number of top-k tokens per position, at most the vocabulary.
         tile: columns of a tile; None takes what suits the device.
+        fused: on a GPU with Triton, reduce a tile in one kernel.
     """
 
     def __init__(
-        self, head: HeadWeights, device: torch.device, top_k: int = 0, tile: int | None = None
+        self,
+        head: HeadWeights,
+        device: torch.device,
+        top_k: int = 0,
+        tile: int | None = None,
+        fused: bool = True,
     ) -> None:
         weight, bias = head.weight, head.bias
         self.device = device
         self.transform = head.transform
         on_cpu = self.device.type == "cpu"
-        self.cached = CACHED_ROWS if on_cpu else GPU_ROWS
         self.rows, most = (CPU_ROWS, CPU_TILE) if on_cpu else (GPU_ROWS, GPU_TILE)
         # nearly equal tiles, so that no sliver is left at the end, and of whole blocks: products
         # of an odd width leave the fast kernels of GPUs, whose blocks are 64 to 256 wide
@@ -122,6 +128,11 @@ class VocabularyHead:
         self.vocabulary = weight.shape[0]
         self.top_k = min(top_k, self.vocabulary)
         self.tile = tile or min(most, ALIGNMENT * -(-self.vocabulary // (ALIGNMENT * count)))
+        self._tile_sums = tile_sums
+        if fused and device.type == "cuda" and find_spec("triton") is not None:
+            from extract.scoring import triton_head
+
+            self._tile_sums = triton_head.tile_sums
         self._weight = weight
         self._bias = None if bias is None else bias.float()
         self._packed: list[Tensor] | None = None
@@ -187,9 +198,7 @@ class VocabularyHead:
         """`score` of one block, from `block`; `each_tile` may read, not change, a tile's logits."""
         target_logits = self._target_logits(hidden, targets)
         column = target_logits.unsqueeze(1)
-        above = torch.zeros_like(target_logits)
-        tops: list[Tensor] = []
-        moments: list[list[Tensor]] = [[], [], []]
+        tiles: list[Tensor] = []
         choices: list[tuple[Tensor, Tensor]] = []
         for index, start in enumerate(self._starts()):
             logits = self.logits(hidden, index)
@@ -199,29 +208,19 @@ class VocabularyHead:
             local = (targets - start).clamp(0, logits.shape[1] - 1).unsqueeze(1)
             own = torch.where(inside.unsqueeze(1), column, logits.gather(1, local))
             logits.scatter_(1, local, own)
-            top = logits.amax(-1)
-            scratch = torch.empty_like(logits)
-            above += torch.gt(logits, column, out=scratch).sum(-1)
             if self.top_k:
                 best = logits.topk(min(self.top_k, logits.shape[1]))
                 choices.append((best.values, best.indices + start))
-            parts = [
-                _moments(logits[at : at + self.cached], top[at : at + self.cached], scratch)
-                for at in range(0, len(logits), self.cached)
-            ]
-            for found, part in zip(moments, zip(*parts, strict=True), strict=True):
-                found.append(torch.cat(part))
-            tops.append(top)
-        sums, means, variances = moments
-        if len(tops) == 1:
-            lse, mean, variance, top = sums[0], means[0], variances[0], tops[0]
+            tiles.append(self._tile_sums(logits, target_logits))
+        tops, counts, sums, means, variances = torch.stack(tiles, 1)
+        top, above = tops.amax(0), counts.sum(0)
+        if len(tiles) == 1:
+            lse, mean, variance = sums[0], means[0], variances[0]
         else:
-            tile_lse, tile_means = torch.stack(sums), torch.stack(means)
-            lse = torch.logsumexp(tile_lse, 0)
-            shares = torch.exp(tile_lse - lse)
-            mean = (shares * tile_means).sum(0)
-            variance = (shares * (torch.stack(variances) + (tile_means - mean).square())).sum(0)
-            top = torch.stack(tops).amax(0)
+            lse = torch.logsumexp(sums, 0)
+            shares = torch.exp(sums - lse)
+            mean = (shares * means).sum(0)
+            variance = (shares * (variances + (means - mean).square())).sum(0)
         logprob = (target_logits - lse).clamp_(max=0.0)
         # rounding must not make the top-1 token less likely than the target, or entropy negative
         top_logprob = torch.maximum((top - lse).clamp_(max=0.0), logprob)
@@ -235,20 +234,33 @@ class VocabularyHead:
         return torch.stack(rows)
 
 
-def _moments(logits: Tensor, top: Tensor, scratch: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Log-sum-exp, mean and variance of a tile's logits under its own softmax, shape (rows,) each.
+def tile_sums(logits: Tensor, own: Tensor) -> Tensor:
+    """Statistics of each row of a tile, as `triton_head.tile_sums` gives them.
 
     Args:
-        logits: shape (rows, tile); overwritten.
-        top: shape (rows,); their largest.
-        scratch: the shape of `logits`, or with more rows; overwritten.
+        logits: shape (rows, tile), float32; overwritten.
+        own: shape (rows,), float32; the targets' logits.
     """
+    step = CACHED_ROWS if logits.device.type == "cpu" else len(logits)
+    scratch = torch.empty_like(logits[:step])
+    parts = [
+        _part_sums(logits[at : at + step], own[at : at + step], scratch)
+        for at in range(0, len(logits), step)
+    ]
+    return torch.cat(parts, 1)
+
+
+def _part_sums(logits: Tensor, own: Tensor, scratch: Tensor) -> Tensor:
+    top = logits.amax(-1)
+    scratch = scratch[: len(logits)]
+    above = torch.gt(logits, own.unsqueeze(1), out=scratch).sum(-1)
     # centred on the top, so that the mean logit keeps its digits
     logits.sub_(top.unsqueeze(1))
-    probabilities = torch.softmax(logits, -1, out=scratch[: len(logits)])
+    probabilities = torch.softmax(logits, -1, out=scratch)
+    lse = top - probabilities.amax(-1).log()
     mean = torch.linalg.vecdot(probabilities, logits)
     square = torch.linalg.vecdot(probabilities, logits.square_())
-    return top - probabilities.amax(-1).log(), top + mean, square - mean.square()
+    return torch.stack([top, above, lse, top + mean, square - mean.square()])
 
 
 def _float32_product(hidden: Tensor, weight: Tensor) -> Tensor:
