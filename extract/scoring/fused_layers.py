@@ -8,6 +8,7 @@ removes them where the two differ.
 from __future__ import annotations
 
 import inspect
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,6 +74,8 @@ def fuse_layers(model: Any) -> FusedLayers | None:
         return None
     if any(hasattr(module, "_hf_hook") for module in model.modules()):
         return None
+    # it warns of each of its own backends that is not installed
+    logging.getLogger("liger_kernel").setLevel(logging.ERROR)
     from liger_kernel.transformers.monkey_patch import MODEL_TYPE_TO_APPLY_LIGER_FN
 
     apply = MODEL_TYPE_TO_APPLY_LIGER_FN.get(model.config.model_type)

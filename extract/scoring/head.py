@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.util import find_spec
 
 import numpy as np
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from extract.backends.backend import TokenScores
+from extract.failures import raise_if_lost
 from extract.models.loading import resident_weight
 from extract.scoring.budgets import CPU_ROWS, CPU_TILE, GPU_ROWS, GPU_TILE
 from extract.scoring.layers import onednn_available, pack, packed_product
@@ -128,11 +130,7 @@ class VocabularyHead:
         self.vocabulary = weight.shape[0]
         self.top_k = min(top_k, self.vocabulary)
         self.tile = tile or min(most, ALIGNMENT * -(-self.vocabulary // (ALIGNMENT * count)))
-        self._tile_sums = tile_sums
-        if fused and device.type == "cuda" and find_spec("triton") is not None:
-            from extract.scoring import triton_head
-
-            self._tile_sums = triton_head.tile_sums
+        self._tile_sums = (_fused_sums(device) if fused else None) or tile_sums
         self._weight = weight
         self._bias = None if bias is None else bias.float()
         self._packed: list[Tensor] | None = None
@@ -232,6 +230,21 @@ class VocabularyHead:
             ids = torch.cat([each for _, each in choices], 1).gather(1, best.indices)
             rows += [*ids.t().float(), *(best.values - lse.unsqueeze(1)).clamp_(max=0.0).t()]
         return torch.stack(rows)
+
+
+@cache
+def _fused_sums(device: torch.device) -> Callable[[Tensor, Tensor], Tensor] | None:
+    """`tile_sums` as one kernel; None where there is no GPU, no Triton or nothing to compile it."""
+    if device.type != "cuda" or find_spec("triton") is None:
+        return None
+    from extract.scoring import triton_head
+
+    try:
+        triton_head.tile_sums(torch.zeros(1, 2, device=device), torch.zeros(1, device=device))
+    except Exception as error:  # of the compiler, the driver, the library's version
+        raise_if_lost(error)
+        return None
+    return triton_head.tile_sums
 
 
 def tile_sums(logits: Tensor, own: Tensor) -> Tensor:

@@ -5,8 +5,6 @@ PyTorch takes some fifteen passes over it for the same: maximum, comparison, sof
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -20,7 +18,12 @@ WARPS = 8
 
 @triton.jit
 def _row_sums(
-    logits: Any, own: Any, sums: Any, rows: Any, width: tl.constexpr, BLOCK: tl.constexpr
+    logits: tl.tensor,
+    own: tl.tensor,
+    sums: tl.tensor,
+    rows: int,
+    width: tl.constexpr,
+    BLOCK: tl.constexpr,
 ) -> None:
     row = tl.program_id(0).to(tl.int64)
     first = logits + row * width
