@@ -16,6 +16,9 @@ from gpu_subjects import Subject, forwards
 from gpu_table import Bench, Row, give_back
 
 DOCUMENTS = 8
+SHARD = "4GB"
+"""Files of a checkpoint are of the size in which Qwen2.5-7B is published: they are hashed side by
+side."""
 STEPS = ("looking for its files", "tokenizing", "loading", "checking")
 """What an extraction says that it does before a model's first document."""
 
@@ -49,7 +52,7 @@ def _write_problem(bench: Bench, root: Path, subjects: list[Subject], count: int
     for number, subject in enumerate(subjects):
         folder = root / f"model-{number}"
         make_tokenizer(folder, bos=True)
-        subject.load(bench.dtype, number).save_pretrained(folder)
+        subject.load(bench.dtype, number).save_pretrained(folder, max_shard_size=SHARD)
         give_back(bench.device)
         source = {"kind": "local", "path": str(folder)}
         name = f"{subject.spec.full_id}-{number}"

@@ -49,7 +49,9 @@ class Comparer:
 
     def __init__(self, engine: Engine, reference: HeadWeights) -> None:
         self._engine, device = engine, engine.head.device
-        self._other = VocabularyHead(reference.to(device), device, tile=engine.head.tile)
+        self._other = VocabularyHead(
+            reference.to(device), device, tile=engine.head.tile, fused=bool(engine.head.kernels)
+        )
 
     def score(self, request: Request, states: Tensor) -> Scored:
         """Statistics of one request without a prefix, as `Engine.score`'s, and the divergence.
@@ -97,10 +99,9 @@ class _Sums:
 
     def __init__(self, reference: VocabularyHead, hidden: Tensor) -> None:
         self.reference, self.hidden = reference, hidden
-        # Apple's GPUs have no float64
-        self._exact = torch.float32 if hidden.device.type == "mps" else torch.float64
-        # of each tile, for both models: lse, mean difference of logits, top logit and its id
-        self._tiles: list[tuple[tuple[Tensor, ...], tuple[Tensor, ...]]] = []
+        self._pair_sums = reference.kernels.pair_sums if reference.kernels else pair_sums
+        # of each tile, from `pair_sums`
+        self._tiles: list[Tensor] = []
 
     def add(self, index: int, logits: Tensor) -> None:
         """Add a tile: the model's logits, which stay as they are."""
@@ -108,27 +109,15 @@ class _Sums:
         if start >= self.reference.vocabulary:
             return
         both = self.reference.logits(self.hidden, index), logits
-        common = min(each.shape[1] for each in both)
-        exact = [each[:, :common].to(self._exact) for each in both]
-        difference = exact[0] - exact[1]
-        first, second = (self._sums(each, difference, start) for each in exact)
-        self._tiles.append((first, second))
-
-    @staticmethod
-    def _sums(logits: Tensor, difference: Tensor, start: int) -> tuple[Tensor, ...]:
-        top, best = logits.max(-1)
-        weights = logits.sub_(top.unsqueeze(1)).exp_()
-        total = weights.sum(-1)
-        mean = torch.linalg.vecdot(weights, difference) / total
-        return top + total.log(), mean, top, best + start
+        sums = self._pair_sums(*both)
+        sums[:, 3] += start
+        self._tiles.append(sums)
 
     def result(self) -> Tensor:
         """Shape (3, rows), float32: both divergences in nats, and 1 where the top-1 is the same."""
         lses, means, choices = [], [], []
         for model in (0, 1):
-            lse, mean, top, best = map(
-                torch.stack, zip(*(tile[model] for tile in self._tiles), strict=True)
-            )
+            lse, mean, top, best = torch.stack([tile[model] for tile in self._tiles], 1)
             lses.append(torch.logsumexp(lse, 0))
             means.append((torch.exp(lse - lses[-1]) * mean).sum(0))
             choices.append(best.gather(0, top.argmax(0, keepdim=True))[0])
@@ -137,3 +126,20 @@ class _Sums:
         same = choices[0] == choices[1]
         # rounding must not make a divergence negative
         return torch.stack([*(each.clamp(min=0.0).float() for each in divergences), same.float()])
+
+
+def pair_sums(reference: Tensor, own: Tensor) -> Tensor:
+    """Statistics of two models' logits in a tile, as `triton_head.pair_sums` gives them."""
+    common = min(reference.shape[1], own.shape[1])
+    # Apple's GPUs have no float64
+    exact = torch.float32 if own.device.type == "mps" else torch.float64
+    both = [each[:, :common].to(exact) for each in (reference, own)]
+    difference = both[0] - both[1]
+    sums = []
+    for logits in both:
+        top, best = logits.max(-1)
+        weights = logits.sub_(top.unsqueeze(1)).exp_()
+        total = weights.sum(-1)
+        mean = torch.linalg.vecdot(weights, difference) / total
+        sums.append(torch.stack([top + total.log(), mean, top, best.to(exact)]))
+    return torch.stack(sums)

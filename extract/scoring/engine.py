@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -148,7 +149,9 @@ class Engine:
             described = attention.describe(self.config, self.device, self.dtype, kernels)
             self._described[kernels] = described
         layers = self._fused.name if self._fused else self._refused_layers
-        return "; ".join(filter(None, [self._described[kernels], self.attempts.refused, layers]))
+        head = f"head by triton {version('triton')}" if self.head.kernels else ""
+        parts = [self._described[kernels], self.attempts.refused, layers, head]
+        return "; ".join(filter(None, parts))
 
     @property
     def share_prefixes(self) -> bool:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -103,6 +104,9 @@ class HeadWeights:
 class VocabularyHead:
     """Scores hidden states against the vocabulary, tile by tile.
 
+    Attributes:
+        kernels: the module `triton_head` where a tile is reduced in one kernel, else None.
+
     Args:
         head: the model's output embedding.
         device: where it computes.
@@ -130,7 +134,8 @@ class VocabularyHead:
         self.vocabulary = weight.shape[0]
         self.top_k = min(top_k, self.vocabulary)
         self.tile = tile or min(most, ALIGNMENT * -(-self.vocabulary // (ALIGNMENT * count)))
-        self._tile_sums = (_fused_sums(device) if fused else None) or tile_sums
+        self.kernels = _kernels(device) if fused else None
+        self._tile_sums = self.kernels.tile_sums if self.kernels else tile_sums
         self._weight = weight
         self._bias = None if bias is None else bias.float()
         self._packed: list[Tensor] | None = None
@@ -233,8 +238,8 @@ class VocabularyHead:
 
 
 @cache
-def _fused_sums(device: torch.device) -> Callable[[Tensor, Tensor], Tensor] | None:
-    """`tile_sums` as one kernel; None where there is no GPU, no Triton or nothing to compile it."""
+def _kernels(device: torch.device) -> ModuleType | None:
+    """The module `triton_head`; None without a GPU, Triton, or what it needs to compile."""
     if device.type != "cuda" or find_spec("triton") is None:
         return None
     from extract.scoring import triton_head
@@ -244,7 +249,7 @@ def _fused_sums(device: torch.device) -> Callable[[Tensor, Tensor], Tensor] | No
     except Exception as error:  # of the compiler, the driver, the library's version
         raise_if_lost(error)
         return None
-    return triton_head.tile_sums
+    return triton_head
 
 
 def tile_sums(logits: Tensor, own: Tensor) -> Tensor:

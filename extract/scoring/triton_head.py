@@ -1,4 +1,4 @@
-"""Sums over a tile of logits in one reading of it, as a Triton kernel for GPUs.
+"""Sums over a tile of logits in one reading of it, as Triton kernels for GPUs.
 
 PyTorch takes some fifteen passes over it for the same: maximum, comparison, softmax, products.
 """
@@ -12,6 +12,9 @@ from torch import Tensor
 
 BLOCK = 2048
 """Logits that a program reduces at a time."""
+
+PAIR_BLOCK = 1024
+"""The same of two models' logits, in float64."""
 
 WARPS = 8
 
@@ -74,4 +77,79 @@ def tile_sums(logits: Tensor, own: Tensor) -> Tensor:
     # the kernel runs on the current GPU
     with torch.cuda.device_of(logits):
         _row_sums[(rows,)](logits, own, sums, rows, width=width, BLOCK=BLOCK, num_warps=WARPS)
+    return sums
+
+
+@triton.jit
+def _pair_sums(
+    reference: tl.tensor,
+    own: tl.tensor,
+    sums: tl.tensor,
+    rows: int,
+    reference_step: tl.constexpr,
+    own_step: tl.constexpr,
+    width: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64)
+    first, second = reference + row * reference_step, own + row * own_step
+    columns = tl.arange(0, BLOCK)
+    highest_p = tl.full([BLOCK], float("-inf"), tl.float32)
+    highest_q = tl.full([BLOCK], float("-inf"), tl.float32)
+    best_p = tl.zeros([BLOCK], tl.int32)
+    best_q = tl.zeros([BLOCK], tl.int32)
+    for at in range(0, width, BLOCK):
+        here = at + columns
+        p = tl.load(first + here, mask=here < width, other=float("-inf"))
+        q = tl.load(second + here, mask=here < width, other=float("-inf"))
+        best_p = tl.where(p > highest_p, here, best_p)
+        best_q = tl.where(q > highest_q, here, best_q)
+        highest_p = tl.maximum(highest_p, p)
+        highest_q = tl.maximum(highest_q, q)
+    top_p, top_q = tl.max(highest_p, 0), tl.max(highest_q, 0)
+    first_p = tl.min(tl.where(highest_p == top_p, best_p, width), 0)
+    first_q = tl.min(tl.where(highest_q == top_q, best_q, width), 0)
+    total_p = tl.zeros([BLOCK], tl.float64)
+    total_q = tl.zeros([BLOCK], tl.float64)
+    mean_p = tl.zeros([BLOCK], tl.float64)
+    mean_q = tl.zeros([BLOCK], tl.float64)
+    for at in range(0, width, BLOCK):
+        there = at + columns < width
+        p = tl.load(first + at + columns, mask=there, other=0.0).to(tl.float64)
+        q = tl.load(second + at + columns, mask=there, other=0.0).to(tl.float64)
+        weight_p = tl.where(there, tl.exp(p - top_p), 0.0)
+        weight_q = tl.where(there, tl.exp(q - top_q), 0.0)
+        total_p += weight_p
+        total_q += weight_q
+        mean_p += weight_p * (p - q)
+        mean_q += weight_q * (p - q)
+    sum_p, sum_q = tl.sum(total_p, 0), tl.sum(total_q, 0)
+    tl.store(sums + row, top_p + tl.log(sum_p))
+    tl.store(sums + rows + row, tl.sum(mean_p, 0) / sum_p)
+    tl.store(sums + 2 * rows + row, top_p.to(tl.float64))
+    tl.store(sums + 3 * rows + row, first_p.to(tl.float64))
+    tl.store(sums + 4 * rows + row, top_q + tl.log(sum_q))
+    tl.store(sums + 5 * rows + row, tl.sum(mean_q, 0) / sum_q)
+    tl.store(sums + 6 * rows + row, top_q.to(tl.float64))
+    tl.store(sums + 7 * rows + row, first_q.to(tl.float64))
+
+
+def pair_sums(reference: Tensor, own: Tensor) -> Tensor:
+    """Statistics of two models' logits in a tile, for their divergence.
+
+    Args:
+        reference, own: float32, contiguous, shape (rows, their tile): the columns that both have
+            are compared.
+
+    Returns:
+        Shape (2, 4, rows), float64, the reference's first: log-sum-exp, mean difference of the
+        logits (the reference's minus the other's) under its softmax, the highest logit, its column.
+    """
+    rows, width = len(own), min(reference.shape[1], own.shape[1])
+    sums = torch.empty(2, 4, rows, device=own.device, dtype=torch.float64)
+    with torch.cuda.device_of(own):
+        _pair_sums[(rows,)](
+            reference, own, sums, rows, reference.stride(0), own.stride(0), width,
+            BLOCK=PAIR_BLOCK, num_warps=WARPS,
+        )  # fmt: skip
     return sums
