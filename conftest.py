@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import gc
+import os
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
 from dbt_harness import SHAPE, NewWarehouse, Warehouse
+from filelock import FileLock
 from made_up_marts import Marts, fill_minilong
 from made_up_warehouse import Shape, write_warehouse
 from sql_samples import fill
 
-from warehouse.paths import Workspace, find_workspace
+from warehouse.paths import Workspace, find_workspace, workspace_of
 
 pytest_plugins = ["tiny_problems"]
 
@@ -90,11 +93,20 @@ def new_warehouse(tmp_path_factory: pytest.TempPathFactory) -> NewWarehouse:
 
 
 @pytest.fixture(scope="session")
-def built(new_warehouse: NewWarehouse) -> Warehouse:
-    """`SHAPE`, built once, with all variants."""
-    warehouse = new_warehouse(SHAPE)
-    warehouse.build(grids=True)
-    return warehouse
+def built(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    """`SHAPE`, built once by the first worker that needs it, with all variants; each has a copy."""
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "built"
+    shared.mkdir(exist_ok=True)
+    first = Warehouse(shared / "data", shared / "tokenmart.duckdb")
+    with FileLock(shared / "lock"):
+        if not (shared / "done").exists():
+            write_warehouse(first.data, SHAPE)
+            first.build(grids=True)
+            (shared / "done").touch()
+    own = tmp_path_factory.mktemp("built")
+    shutil.copytree(shared, own, dirs_exist_ok=True, ignore=shutil.ignore_patterns("data"))
+    return Warehouse(first.data, own / first.database.name)
 
 
 @pytest.fixture
@@ -103,7 +115,17 @@ def marts(workspace: Workspace) -> Marts:
     return Marts(workspace)
 
 
+@pytest.fixture(scope="session")
+def filled_minilong(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkout that tests of `minilong` start from."""
+    root = tmp_path_factory.mktemp("minilong")
+    (root / "dbt_project").mkdir()
+    fill_minilong(Marts(workspace_of(root)))
+    return root
+
+
 @pytest.fixture
-def minilong(marts: Marts) -> Marts:
+def minilong(workspace: Workspace, filled_minilong: Path) -> Marts:
     """`minilong` with a made-up target, a good metric, a bad one, perplexity and noise."""
-    return fill_minilong(marts)
+    shutil.copytree(filled_minilong, workspace.root, dirs_exist_ok=True)
+    return Marts(workspace, empty=False)

@@ -11,8 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from analysis.ranking.cli import correlate
 from analysis.submission import verifier as locked
+from analysis.submission.cli import submit, verify
 from warehouse.paths import Workspace
+
+
+@pytest.fixture(autouse=True)
+def _fewer_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands draw 500 times unless they are told otherwise: only how long they take changes."""
+    for command in (correlate, submit, verify):
+        (resamples,) = (each for each in command.params if each.name == "resamples")
+        monkeypatch.setattr(resamples, "default", 500)
 
 
 @pytest.fixture

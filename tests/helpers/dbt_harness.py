@@ -28,8 +28,11 @@ NO_UNIT_TESTS = ("--exclude-resource-type", "unit_test")
 """They test the SQL and no data: test_unit_tests.py runs them once."""
 
 # What dbt remembers of a parsed project: half of each first run in a new folder is parsing.
-PARSED = Path(tempfile.mkdtemp()) / "partial_parse.msgpack"
-atexit.register(shutil.rmtree, PARSED.parent)
+# Workers of one run inherit the folder.
+if "TOKENMART_TEST_PARSED" not in os.environ:
+    os.environ["TOKENMART_TEST_PARSED"] = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, os.environ["TOKENMART_TEST_PARSED"])
+PARSED = Path(os.environ["TOKENMART_TEST_PARSED"]) / "partial_parse.msgpack"
 
 SHAPE = Shape(
     models=4,
@@ -83,7 +86,9 @@ class Warehouse:
             check=False,
         )
         if parsed.exists() and not PARSED.exists():
-            shutil.copyfile(parsed, PARSED)
+            copy = PARSED.with_name(f"{os.getpid()}.msgpack")
+            shutil.copyfile(parsed, copy)
+            copy.replace(PARSED)
         return done
 
     def build(self, grids: bool = False) -> None:

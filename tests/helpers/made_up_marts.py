@@ -26,8 +26,10 @@ PROBLEMS = Path(__file__).parents[2] / "data" / "problems"
 class Marts:
     """Builds a DuckDB file with the tables that dbt would have built, holding made-up numbers."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, empty: bool = True) -> None:
         self.workspace = workspace
+        if not empty:  # its files are there
+            return
         workspace.database.parent.mkdir(parents=True, exist_ok=True)
         workspace.problems.mkdir(parents=True, exist_ok=True)
         for path in PROBLEMS.glob("*.yml"):
