@@ -8,6 +8,7 @@ import re
 import shutil
 import zipfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.sources.checkpoint_files import PICKLED
 from warehouse.sources.folders import ProblemFolders
+from warehouse.sources.weights import Located
 from warehouse.terminal import listed
 
 if TYPE_CHECKING:
@@ -51,22 +53,44 @@ def find_checkpoint(
         StorageError: the cache can't be written.
     """
     found = spec.locate(ProblemFolders(workspace, problem, argument=argument))
-    if found.is_gguf:
-        convert = partial(_convert_gguf, spec.full_id, found.path)
-        with load_errors(spec, found.path):
-            folder = _converted(found.revision, workspace, convert)
-    elif found.is_pickled:
-        files = sorted(path for path in found.path.iterdir() if path.is_file())
-        convert = partial(_convert_pickled, spec, files)
-        folder = _converted(files_sha256(files, workspace), workspace, convert)
-    else:
-        folder = found.path
+    folder, convert = _conversion(spec, found, workspace)
+    if convert is not None:
+        with load_errors(spec, found.path) if found.is_gguf else nullcontext():
+            _convert_once(folder, convert)
     return Checkpoint(folder, found.revision)
 
 
-def _converted(key: str, workspace: Workspace, convert: Callable[[Path], None]) -> Path:
-    """The folder of a conversion in the cache; it appears whole, in one rename."""
-    folder = workspace.cache / "checkpoints" / key
+def checkpoint_here(spec: ModelSpec, folders: ProblemFolders) -> Checkpoint | None:
+    """A model's files if they are here and converted; nothing is fetched or written.
+
+    Raises:
+        TokenmartError: they are not what was promised.
+    """
+    if spec.present(folders) is None:
+        return None
+    found = spec.locate(folders)
+    folder, _ = _conversion(spec, found, folders.workspace)
+    return Checkpoint(folder, found.revision) if folder.is_dir() else None
+
+
+def _conversion(
+    spec: ModelSpec, found: Located, workspace: Workspace
+) -> tuple[Path, Callable[[Path], None] | None]:
+    """The folder that transformers loads, and what writes it where it is a conversion."""
+    if found.is_gguf:
+        return (
+            workspace.cache / "checkpoints" / found.revision,
+            partial(_convert_gguf, spec.full_id, found.path),
+        )
+    if found.is_pickled:
+        files = sorted(path for path in found.path.iterdir() if path.is_file())
+        key = files_sha256(files, workspace)
+        return workspace.cache / "checkpoints" / key, partial(_convert_pickled, spec, files)
+    return found.path, None
+
+
+def _convert_once(folder: Path, convert: Callable[[Path], None]) -> None:
+    """Make the folder of a conversion; it appears whole, in one rename."""
     with storage_errors(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):
@@ -77,7 +101,6 @@ def _converted(key: str, workspace: Workspace, convert: Callable[[Path], None]) 
                 staging.rename(folder)
             finally:
                 shutil.rmtree(staging, ignore_errors=True)
-    return folder
 
 
 def _refuse_part(who: str, gguf: Path, reader: Any) -> None:

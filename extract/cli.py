@@ -114,6 +114,10 @@ def extract(
     problem = load_problem(problem_name, workspace)
     where, here = planned_device(device) if dry_run else (resolve_device(device), True)
     selection = select(problem, workspace, device=where, **chosen)
+    if as_worker is None and any(condition.reference for condition in selection.conditions):
+        from extract.planning.plan import refuse_other_vocabularies
+
+        refuse_other_vocabularies(selection, fetch=not dry_run)
     plan = make_plan(selection, here)
     if dry_run and where == "cpu" and on is None and address is None:
         _print_plan(plan)

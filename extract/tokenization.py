@@ -187,7 +187,7 @@ def _refuse_unknown_tokens(tokenizer: Any, folder: Path, spec: ModelSpec) -> Non
 
 
 def refuse_other_vocabulary(
-    spec: ModelSpec, own: DocumentTokenizer, reference: str, other: DocumentTokenizer
+    spec: ModelSpec, own: DocumentTokenizer, reference: ModelSpec, other: DocumentTokenizer
 ) -> None:
     """Stop where predictions of two models are over different tokens, or their BOS differs.
 
@@ -203,10 +203,10 @@ def refuse_other_vocabulary(
     differing = sorted(core[0].items() ^ core[1].items(), key=lambda item: item[1])
     what = f"{len(differing)} tokens differ" if differing else "their BOS policies differ"
     raise TokenmartError(
-        f"{spec.full_id}: it can't be compared with {reference}, whose vocabulary is another "
+        f"{spec.full_id}: it can't be compared with {reference.full_id}, whose vocabulary is other "
         f"({what}); leave the model or the probe out (choose with --model and --probe)",
         code="other-vocabulary",
-        where=spec.full_id,
+        where=f"{spec.full_id}, {reference.full_id}",
     )
 
 

@@ -20,6 +20,7 @@ from extract.planning.fingerprints import describe_interventions
 from extract.planning.plan import ModelPlan, Task
 from extract.tokenization import TokenizedDocument
 from warehouse.probes.request import Condition, Request
+from warehouse.problem.unit_states import model_identity
 from warehouse.store.ledger import UnitRecord
 from warehouse.store.parquet_files import write_table
 from warehouse.store.provenance import code_revision
@@ -186,6 +187,7 @@ def unit_record(job: Job, scored: ScoredUnit, rows: int) -> UnitRecord:
     commit, dirty = running_code()
     plan, task, tokenized, scorer = job.plan, job.task, job.tokenized, job.scorer
     condition, selection = scored.condition, plan.selection
+    other = plan.references.get(condition.reference)
     return UnitRecord(
         problem=selection.problem.name,
         model_id=plan.spec.model_id,
@@ -223,4 +225,5 @@ def unit_record(job: Job, scored: ScoredUnit, rows: int) -> UnitRecord:
         # a backend of a plugin may say nothing of it
         weights=getattr(scorer, "weights", "") if scorer else "",
         reserved_bytes=scored.reserved_bytes,
+        reference="" if other is None else model_identity(other.spec, other.checkpoint.revision),
     )

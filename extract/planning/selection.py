@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from extract.backends.backend import DEFAULT, ENGINE_VERSION, find_backend
 from warehouse.errors import TokenmartError
@@ -12,7 +13,13 @@ from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import Problem
 from warehouse.problem.tables import documents_path
-from warehouse.problem.unit_states import NeededUnits, Unit, parameters_of, unit_states
+from warehouse.problem.unit_states import (
+    NeededUnits,
+    Unit,
+    parameters_of,
+    references_here,
+    unit_states,
+)
 from warehouse.sources.documents import BYTES_PER_TOKEN, TextSize, text_size
 from warehouse.store.ledger import UnitRecord, whole_tokens
 from warehouse.store.parquet_files import read_table
@@ -41,6 +48,11 @@ class Selection:
     backend: str = DEFAULT
     fused: bool = True
     force: bool = False
+
+    @cached_property
+    def references(self) -> dict[str, str]:
+        """Identity of each condition's reference model: see `references_here`."""
+        return references_here(self.problem, self.workspace, self.conditions)
 
     def most_tokens(self, spec: ModelSpec) -> int | None:
         """Tokens of a document that a model reads at most.
@@ -142,6 +154,7 @@ def planned_units(
         parameters_of(selection.conditions),
         documents,
         why_recomputed,
+        selection.references,
     )
     return unit_states(selection.workspace, needed)
 

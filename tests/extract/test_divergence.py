@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ from extract.backends.backend import Loading
 from extract.checkpoints import find_checkpoint
 from extract.models.loading import load_model
 from extract.planning.cost import model_size
-from extract.planning.plan import plan_model
+from extract.planning.plan import plan_model, refuse_other_vocabularies
 from extract.planning.selection import select
+from extract.planning.status import status_rows
 from extract.planning.tables import make_plan
 from extract.scoring.divergence import Comparer, states_of
 from extract.scoring.engine import Engine
@@ -243,12 +245,25 @@ def test_another_reference_recomputes_only_divergences(
     models = [of_tiny(one, "one"), of_tiny(two, "two")]
     probes = [PROBES[0], DIVERGENCE]
     ok(run(tiny_problem(texts=1, models=models, probes=probes)))
-    # the reference itself is replaced
-    models[0] = of_tiny(tiny_checkpoint("llama", seed=2), "one")
-    path = tiny_problem(texts=1, models=models, probes=probes)
-    assert "extracted 1 units" in ok(run(path, "--model", "tiny/two")).replace(
-        "1 unit ", "1 units "
-    )
+    # the reference itself is replaced: in the problem file, then its weights
+    for change in ("interventions", "weights"):
+        models[0] = of_tiny(
+            one, "one", interventions=[{"kind": "quantize", "bits": 4, "group": 16}]
+        )
+        if change == "weights":
+            models[0] = of_tiny(tiny_checkpoint("llama", seed=2), "one")
+        path = tiny_problem(texts=1, models=models, probes=probes)
+        selection = select(
+            load_problem(str(path), workspace), workspace, device="cpu", dtype="auto"
+        )
+        of_two = [row for row in status_rows(selection) if row["model"] == "tiny/two"]
+        assert [(row["condition"], row["done"], row["outdated"]) for row in of_two] == [
+            ("full", 1, 0),
+            ("divergence", 0, 1),
+        ]
+        assert [model.done for model in make_plan(selection).models] == [1, 1]
+        assert "extracted 1 unit " in ok(run(path, "--model", "tiny/two"))
+        assert [model.done for model in make_plan(replace(selection)).models] == [1, 2]
     assert (
         len(list((workspace.store / "divergences").rglob("model_id=tiny--two/**/*.parquet"))) == 1
     )
@@ -306,17 +321,38 @@ def test_models_with_other_tokens_are_refused_by_name(
     tokenizer.save_pretrained(tmp_path / "added")
     path = tiny_problem(texts=1, models=models, probes=[PROBES[0], DIVERGENCE])
     problem = load_problem(str(path), workspace)
-    selection = select(problem, workspace, device="cpu", dtype="auto")
     for spec in problem.models:
+        selection = select(problem, workspace, models=[spec.full_id], device="cpu", dtype="auto")
         if spec.full_id in ("tiny/no-bos", "tiny/fewer"):
-            with pytest.raises(TokenmartError) as refused:
-                plan_model(selection, spec, ())
-            assert (refused.value.code, refused.value.where) == ("other-vocabulary", spec.full_id)
+            for refuse in (
+                partial(plan_model, selection, spec, ()),
+                partial(refuse_other_vocabularies, selection, fetch=False),
+            ):
+                with pytest.raises(TokenmartError) as refused:
+                    refuse()
+                named = f"{spec.full_id}, tiny/one"
+                assert (refused.value.code, refused.value.where) == ("other-vocabulary", named)
         else:
+            refuse_other_vocabularies(selection, fetch=False)
             assert list(plan_model(selection, spec, ()).references) == ["tiny/one"]
+    # before anything is scored or even planned
+    for options in (["--dry-run"], []):
+        result = run(path, *options)
+        assert isinstance(result.exception, SystemExit) and "tiny/no-bos" in result.output
+        assert "tiny/one" in one_line_error(result, result.exit_code)
+    assert not list(workspace.store.rglob("*.parquet"))
+    assert "extracted 4 units" in ok(run(path, "--model", "tiny/one", "--model", "tiny/added"))
+
+
+def test_a_model_that_is_not_here_is_not_compared_in_a_dry_run(
+    workspace: Workspace, tiny_problem: Callable[..., Path], tmp_path: Path
+) -> None:
+    models = [of_tiny(make_checkpoint(tmp_path / "one"), "one"), of_tiny(tmp_path / "no", "two")]
+    path = tiny_problem(texts=1, models=models, probes=[PROBES[0], DIVERGENCE])
+    ok(run(path, "--dry-run"))
     one_line_error(run(path), 5)
     stored = {file.parts[-3] for file in workspace.tokens.rglob("tokens.parquet")}
-    assert stored == {"model_id=tiny--one", "model_id=tiny--added"}
+    assert stored == {"model_id=tiny--one"}
 
 
 def test_a_reference_must_be_a_model_of_the_file(

@@ -8,16 +8,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from warehouse.errors import StorageError
+from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import Problem
 from warehouse.problem.tables import documents_path
-from warehouse.store.ledger import UnitRecord
+from warehouse.store.ledger import UnitRecord, fingerprint
 from warehouse.store.parquet_files import read_table
 from warehouse.store.token_files import finished_units
 
@@ -26,6 +26,7 @@ State = Literal["done", "failed", "outdated", "missing"]
 OTHER_MODEL = "the model is not in the problem file"
 OTHER_PROBE = "the probe is not in the problem file"
 OTHER_PARAMETERS = "the probe's parameters have changed"
+OTHER_REFERENCE = "the reference model has changed"
 OTHER_TEXT = "the document has changed or is not in the corpus"
 
 
@@ -44,6 +45,7 @@ class NeededUnits:
         documents: sha256 of each text by number, empty for a text that is not here yet; None
             where no text is here, and any will do.
         why_recomputed: why a run computes a stored unit again; empty for one that it keeps.
+        references: `model_identity` of each condition's reference, where its files are here.
     """
 
     problem: str
@@ -51,6 +53,7 @@ class NeededUnits:
     conditions: Mapping[str, str]
     documents: Mapping[int, str] | None
     why_recomputed: Callable[[UnitRecord], str] = _kept
+    references: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def only_document(self) -> int | None:
@@ -66,6 +69,8 @@ class NeededUnits:
             return OTHER_PROBE
         if unit.probe_params != self.conditions[unit.condition]:
             return OTHER_PARAMETERS
+        if unit.reference != self.references.get(unit.condition, unit.reference):
+            return OTHER_REFERENCE
         if self.documents is not None:
             sha256 = self.documents.get(unit.doc_id)
             if sha256 is None or sha256 not in ("", unit.document_sha256):
@@ -118,12 +123,35 @@ def needed_units(
     problem: Problem, workspace: Workspace, models: Sequence[ModelSpec] | None = None
 ) -> NeededUnits:
     """The units of a problem file, of all its models or some, whatever the settings of a run."""
+    conditions = [each for probe in problem.probes for each in probe.conditions()]
     return NeededUnits(
         problem.name,
         tuple(model.model_id for model in (problem.models if models is None else models)),
-        parameters_of([each for probe in problem.probes for each in probe.conditions()]),
+        parameters_of(conditions),
         stored_documents(problem, workspace),
+        references=references_here(problem, workspace, conditions),
     )
+
+
+def model_identity(spec: ModelSpec, revision: str) -> str:
+    """Hash of a model's weights and of what the problem file changes in them."""
+    changes = spec.model_dump(mode="json", include={"interventions", "rope", "bos"})
+    return fingerprint({"revision": revision, **changes})
+
+
+def references_here(
+    problem: Problem, workspace: Workspace, conditions: Sequence[Condition]
+) -> dict[str, str]:
+    """`model_identity` of each condition's reference; of those whose files are here."""
+    folders = problem.folders(workspace, offline=True)
+    found = {}
+    for condition in conditions:
+        # what is wrong with its files stops an extraction
+        with suppress(TokenmartError, OSError):
+            spec = problem.model(condition.reference) if condition.reference else None
+            if spec is not None and spec.present(folders) is not None:
+                found[condition.name] = model_identity(spec, spec.locate(folders).revision)
+    return found
 
 
 def stored_documents(problem: Problem, workspace: Workspace) -> dict[int, str] | None:

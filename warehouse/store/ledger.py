@@ -72,6 +72,7 @@ class UnitRecord:
     imported: Annotated[
         str, "JSON: format, files and lacking columns of log-probs of another program, else empty"
     ] = ""
+    reference: Annotated[str, "hash of the model it was compared with, else empty"] = ""
 
 
 _TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
