@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 from gguf import GGMLQuantizationType, GGUFWriter
 from gguf.quants import dequantize, quantize
 from numpy.typing import NDArray
-from reference import plain_logprobs
+from reference import FACTOR, plain_logprobs
 from tiny_models import PROBES, make_checkpoint
 from tiny_requests import load, requests_of
 from tiny_runs import ok, one_line_error, run
@@ -72,13 +73,23 @@ def test_divergences_are_those_of_both_plain_models(
     monkeypatch.setattr("extract.scoring.head.CPU_TILE", tile)
     monkeypatch.setattr("extract.scoring.head.ALIGNMENT", 1)
     first, second = load(tiny_checkpoint(reference)), load(tiny_checkpoint(model, seed=1))
+    in_float64 = [deepcopy(each).double() for each in (first, second)]
     scored = compared(first, second)
     plain = [plain_logprobs(each, FULL) for each in (first, second)]
     forth, back, same = expected(*plain)
-    np.testing.assert_allclose(scored.divergence.kl_reference_model, forth, rtol=1e-5)
-    np.testing.assert_allclose(scored.divergence.kl_model_reference, back, rtol=1e-5)
+    np.testing.assert_allclose(scored.divergence.kl_reference_model, forth, rtol=1e-6)
+    np.testing.assert_allclose(scored.divergence.kl_model_reference, back, rtol=1e-6)
     assert abs(scored.divergence.kl_reference_model.mean() / forth.mean() - 1) < 1e-6
     np.testing.assert_array_equal(scored.divergence.same_top, same)
+    # two right float32 computations differ as much as each differs from the models in float64
+    exact = expected(*(plain_logprobs(each, FULL) for each in in_float64))
+    for own, plain32, truth in zip(
+        (scored.divergence.kl_reference_model, scored.divergence.kl_model_reference),
+        (forth, back),
+        exact,
+        strict=False,
+    ):
+        assert np.abs(own - truth).max() < FACTOR * np.abs(plain32 - truth).max()
     (alone,) = Engine(second).score([FULL])
     np.testing.assert_array_equal(scored.scores.logprob, alone.scores.logprob)
     np.testing.assert_array_equal(scored.scores.entropy, alone.scores.entropy)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from readings import reading_of
-from reference import assert_agree, references, target_logprobs
+from reference import FACTOR, assert_agree, plain_logprobs, references, target_logprobs
 
 from extract.backends.backend import Loading
 from extract.checkpoints import find_checkpoint
 from extract.models.loading import load_model
+from extract.scoring.divergence import Comparer, states_of
 from extract.scoring.engine import Engine
 from extract.tokenization import load_tokenizer
 from warehouse.paths import Workspace
@@ -82,6 +84,38 @@ def test_log_probs_agree_at_every_position(
     for index in (1, len(requests) - 3, len(requests) - 1):
         alone = engine.score([requests[index]])[0]
         assert_agree(alone.scores, plain[tokenizer.bos][index])
+
+
+@pytest.mark.parametrize(
+    ("reference", "model"),
+    [("smollm2-135m", "smollm2-135m-4-bit"), ("gemma3-270m", "gemma3-270m-noise-0.1")],
+)
+def test_divergence_is_as_near_to_float64_as_the_plain_models(
+    reference: str, model: str, real_workspace: Workspace
+) -> None:
+    """Its error is the rounding of float32 states and logits, which no float32 model is without."""
+    problem = load_problem("minilong", real_workspace)
+    text = ensure_documents(problem, real_workspace)["text"][3].as_py()
+    plain, exact, engines = [], [], []
+    for spec in map(problem.model, (reference, model)):
+        checkpoint = find_checkpoint(spec, real_workspace, problem.name)
+        tokenizer = load_tokenizer(checkpoint, spec)
+        (request,) = full_requests(tokenizer.encode(text).ids[:TOKENS], tokenizer.bos)
+        own = load_model(Loading(spec, checkpoint, "cpu", "float32"))
+        plain.append(plain_logprobs(own, request))
+        exact.append(plain_logprobs(copy.deepcopy(own).double(), request))
+        engines.append(Engine(own))
+    first, second = engines
+    comparer = Comparer(second, first.head_weights)
+    found = comparer.score(request, states_of(first, request)).divergence
+    assert found is not None
+    for ours, *orders in (
+        (found.kl_reference_model, plain, exact),
+        (found.kl_model_reference, plain[::-1], exact[::-1]),
+    ):
+        plainly, truth = ((p.exp() * (p - q)).sum(-1).numpy() for p, q in orders)
+        assert abs(ours.mean(dtype=np.float64) / plainly.mean() - 1) < 2e-6
+        assert np.abs(ours - truth).max() < FACTOR * np.abs(plainly - truth).max()
 
 
 def test_bfloat16_is_as_near_to_float32_as_the_plain_forward_in_it(
