@@ -50,7 +50,6 @@ def refuse_hidden_packages(names: Sequence[str]) -> None:
 
 refuse_hidden_packages(OUR_PACKAGES if _IS_PROGRAM else ("plugins", "warehouse"))
 
-from warehouse.errors import TokenmartError  # noqa: E402
 from warehouse.plugins import added, each_of  # noqa: E402
 
 if TYPE_CHECKING:
@@ -145,24 +144,13 @@ class LazyGroup(click.Group):
         return [*COMMANDS, *(name for name in added("commands") if name not in COMMANDS)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return the command, or None when there is no such command.
-
-        Raises:
-            TokenmartError: its module or a package that it needs is not installed.
-        """
-        try:
-            entry = COMMANDS.get(cmd_name) or added("commands").get(cmd_name)
-            return None if entry is None else _command(cmd_name, entry[0])
-        except ModuleNotFoundError as error:
-            missing = error.name or cmd_name
-            if missing.split(".")[0] in OUR_PACKAGES:
-                raise TokenmartError(
-                    f"tokenmart {cmd_name}: not part of this installation (no module {missing}); "
-                    "update the checkout"
-                ) from error
-            raise TokenmartError(
-                f"tokenmart {cmd_name}: package {missing!r} is not installed; run `make setup`"
-            ) from error
+        """Import and return the command, or None when there is no such command."""
+        entry = COMMANDS.get(cmd_name) or added("commands").get(cmd_name)
+        if entry is None:
+            return None
+        module, attribute = entry[0].split(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -186,19 +174,6 @@ class LazyGroup(click.Group):
                 continue
             with formatter.section(f"Plugin: {plugin}"):
                 formatter.write_dl([(name, short) for name, (_, short) in commands.items()])
-
-
-def _command(name: str, place: str) -> click.Command:
-    module_name, attribute = place.split(":")
-    try:
-        command = getattr(importlib.import_module(module_name), attribute)
-    except AttributeError as error:
-        raise TokenmartError(
-            f"tokenmart {name}: not part of this installation ({error}); update the checkout"
-        ) from error
-    if not isinstance(command, click.Command):
-        raise TypeError(f"{module_name}:{attribute} is not a click command")
-    return command
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,19 +12,6 @@ if TYPE_CHECKING:
 
 FILE = click.Path(path_type=Path)
 PROBLEM_HELP = "Name of the problem, or path of its .yml file"
-
-
-class FiniteRange(click.FloatRange):
-    """A number in a range, without `nan` and `inf`, which click accepts."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """The number."""
-        number = float(super().convert(value, param, ctx))
-        if not math.isfinite(number):
-            self.fail(f"{value} is not a finite number.", param, ctx)
-        return number
 
 
 def required_problem(context: click.Context, parameter: click.Parameter, given: str | None) -> str:
@@ -37,19 +23,6 @@ def required_problem(context: click.Context, parameter: click.Parameter, given: 
     raise click.UsageError(f"--problem is missing; {problems_here(find_workspace())}", context)
 
 
-def newest_problem(workspace: Workspace) -> str | None:
-    """The value of `--problem` for the problem that was extracted last; None before any was."""
-    from warehouse.paths import problem_argument
-
-    stored = (workspace.tokens, workspace.pending)  # pending: of a run that was stopped
-    files = [file for folder in stored for file in folder.glob("problem=*/*/*/*.parquet")]
-    newest = max(((file.stat().st_mtime_ns, file.parts[-4]) for file in files), default=None)
-    if newest is None:
-        return None
-    name = newest[1].partition("=")[2]
-    return problem_argument(name, workspace) or f"{name}.yml"
-
-
 def problem_or_newest(problem: str | None, workspace: Workspace) -> str:
     """The given problem, or the one extracted last.
 
@@ -57,27 +30,32 @@ def problem_or_newest(problem: str | None, workspace: Workspace) -> str:
         TokenmartError: none is given, and nothing was extracted.
     """
     from warehouse.errors import TokenmartError
+    from warehouse.paths import problem_argument, problems_here
 
-    found = problem or newest_problem(workspace)
-    if found is None:
+    if problem is not None:
+        return problem
+    stored = (workspace.tokens, workspace.pending)  # pending: of a run that was stopped
+    files = [file for folder in stored for file in folder.glob("problem=*/*/*/*.parquet")]
+    if not files:
         raise TokenmartError(
-            "problem: name one; nothing was extracted here", code="no-problem", where="problem"
+            f"--problem is missing, and nothing was extracted; {problems_here(workspace)}",
+            code="no-problem",
+            where="--problem",
         )
-    return found
+    name = max(files, key=lambda file: file.stat().st_mtime_ns).parts[-4].partition("=")[2]
+    return problem_argument(name, workspace) or f"{name}.yml"
 
 
 def last_problem(context: click.Context, parameter: click.Parameter, given: str | None) -> str:
     """The value of `--problem`, by default the problem that was extracted last; printed."""
-    if given is not None:
-        return given
     from warehouse.errors import visible
     from warehouse.paths import find_workspace
 
-    value = newest_problem(find_workspace())
-    if value is None:
-        return required_problem(context, parameter, None)
-    click.echo(visible(f"--problem {value} (extracted last)"), err=True)
-    return value
+    if given is not None:
+        return given
+    newest = problem_or_newest(None, find_workspace())
+    click.echo(visible(f"--problem {newest} (extracted last)"), err=True)
+    return newest
 
 
 LAST_PROBLEM = click.option(

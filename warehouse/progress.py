@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,7 +39,7 @@ def no_progress(what: str, units: int, work: float = 0.0, computed: bool = True)
 def progress_bar(
     total: int, noun: str, work: float | None = None, there: tuple[int, float] = (0, 0.0)
 ) -> Iterator[Progress]:
-    """Show progress on standard error; nothing of work that ends within two seconds.
+    """Show progress on standard error; without a terminal, nothing of the first two seconds.
 
     The bars of libraries (downloads, loading of weights) are switched off meanwhile.
 
@@ -52,15 +51,8 @@ def progress_bar(
             computed when it comes to them, and until then they are shown as done.
     """
     report = _Report(total, noun, work, there)
-    thread = threading.Thread(target=report.show_from_time_to_time, daemon=True)
-    thread.start()
-    with without_library_bars():
-        try:
-            yield report
-        finally:
-            report.ended.set()
-            thread.join()
-            report.bar.stop()
+    with without_library_bars(), report.bar:
+        yield report
 
 
 @contextmanager
@@ -104,6 +96,7 @@ class _Report:
             console=Console(stderr=True),
             disable=not self.on_terminal,
             speed_estimate_period=3600,
+            transient=True,
         )
         self.total, self.noun, self.has_work = total, noun, work is not None
         self.units, self.there = 0, there
@@ -111,46 +104,29 @@ class _Report:
         task = self.bar.add_task("", total=work or total, completed=0, units="")
         self.task = self.bar.tasks[task]
         self.task.completed = done
-        self.lock, self.ended = threading.Lock(), threading.Event()
-        self.begun = time.monotonic()
-        self.what, self.label, self.line_at = "", "", 0.0
+        self.begun, self.label, self.line_at = time.monotonic(), "", 0.0
 
     def __call__(self, what: str, units: int, work: float = 0.0, computed: bool = True) -> None:
-        with self.lock:
-            done = work if self.has_work else float(units)
-            self.what = what
-            self.units += units
-            if not computed:
-                known = self.there[1] if self.has_work else self.there[0]
-                # without a sample of the speed
-                self.task.completed += done - min(done, known)
-                self.there = max(0, self.there[0] - units), max(0.0, self.there[1] - work)
-                done = 0.0
-            finished = f"{self.units + self.there[0]}/{self.total} {self.noun}"
-            self.bar.update(self.task.id, advance=done, description=self.what, units=finished)
-            self._show_line()
+        done = work if self.has_work else float(units)
+        self.units += units
+        if not computed:
+            known = self.there[1] if self.has_work else self.there[0]
+            # without a sample of the speed
+            self.task.completed += done - min(done, known)
+            self.there = max(0, self.there[0] - units), max(0.0, self.there[1] - work)
+            done = 0.0
+        finished = f"{self.units + self.there[0]}/{self.total} {self.noun}"
+        self.bar.update(self.task.id, advance=done, description=what, units=finished)
+        if not self.on_terminal:
+            self._show_line(what, finished)
 
-    def show_from_time_to_time(self) -> None:
-        """Draw the bar after a while; without a terminal, repeat the line each 30 s."""
-        self.ended.wait(SECONDS_BEFORE_SHOWN)
-        if not self.ended.is_set():
-            self.bar.start()
-        while not self.ended.wait(min(1.0, SECONDS_BETWEEN_LINES)):
-            with self.lock:
-                self._show_line()
-
-    def _show_line(self) -> None:
+    def _show_line(self, what: str, finished: str) -> None:
         """A line for each new subject, and one each 30 s while it stays the same."""
-        now, label = time.monotonic(), self.what.split(":")[0]
-        early = now - self.begun < SECONDS_BEFORE_SHOWN or not label
-        if self.on_terminal or early:
+        now, label = time.monotonic(), what.split(":")[0]
+        if now - self.begun < SECONDS_BEFORE_SHOWN:
             return
         if label != self.label or now - self.line_at > SECONDS_BETWEEN_LINES:
             self.label, self.line_at = label, now
             left = self.task.time_remaining
-            share = f"{self.task.percentage:.0f}%, " if self.has_work else ""
-            units = self.task.fields["units"]
             remains = "" if left is None else f", {timedelta(seconds=round(left))} left"
-            click.echo(
-                f"[{now - self.begun:6.0f} s] {share}{units}{remains}; {self.what}", err=True
-            )
+            click.echo(f"[{now - self.begun:6.0f} s] {finished}{remains}; {what}", err=True)

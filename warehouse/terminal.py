@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from warehouse.errors import visible
@@ -17,11 +16,8 @@ if TYPE_CHECKING:
 PIPED_WIDTH = 150
 """Columns where output is no terminal and COLUMNS isn't set."""
 
-_GAP = 2
-NARROWEST = 16
-"""Columns below which COLUMNS is ignored."""
-LONGEST_UNFOLDED = 20
-"""Characters of the longest name that is never folded."""
+LEAST_TEXT = 20
+"""Characters of a text column, at least."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +55,8 @@ def file_size(size: int) -> str:
 
 
 def terminal_width() -> int | None:
-    """The value of COLUMNS if a table fits it, else the terminal's width; None without either."""
-    given = os.environ.get("COLUMNS", "")
-    if given.isascii() and given.isdecimal() and len(given) < 6 and int(given) >= NARROWEST:
-        return int(given)
-    if sys.stdout.isatty():
-        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
-    return None
+    """COLUMNS, else the terminal's width; None without either."""
+    return get_terminal_size((0, 0)).columns or None
 
 
 def terminal_console() -> Console:
@@ -79,9 +70,8 @@ def terminal_console() -> Console:
 
 def print_notes(console: Console, lines: Iterable[str], style: str = "") -> None:
     """Print sentences, wrapped at the terminal's width; where there is none, a line each."""
-    has_width = terminal_width() is not None
     for line in lines:
-        console.print(visible(line), style=style, soft_wrap=not has_width)
+        console.print(visible(line), style=style, soft_wrap=terminal_width() is None)
 
 
 def print_columns(
@@ -91,10 +81,7 @@ def print_columns(
     wide: bool = False,
     last_is_total: bool = False,
 ) -> list[str]:
-    """Print a table as wide as the console.
-
-    Columns marked `extra` are left out where the table is too wide with them, then text is folded.
-    Numbers are never folded: if the table is still too wide, lines exceed the terminal.
+    """Print a table; without columns marked `extra` where it is wider than the console with them.
 
     Args:
         wide: show all columns, however wide.
@@ -103,18 +90,15 @@ def print_columns(
     Returns:
         Headings of the columns that were left out; `left_out_notes` names them.
     """
-    if not wide and sum(map(_width, columns)) + _GAP * (len(columns) - 1) > console.width:
+    table = _table(columns, last_is_total)
+    unbounded = console.options.update(width=100_000)
+    left_out = []
+    if not wide and console.measure(table, options=unbounded).maximum > console.width:
         left_out = [column.heading.replace("\n", " ") for column in columns if column.extra]
-        columns = [column for column in columns if not column.extra]
-    else:
-        left_out = []
+        table = _table([column for column in columns if not column.extra], last_is_total)
     if title:
         console.print(visible(title), style="bold")
-    table = _table(_foldable(columns, console.width), last_is_total)
-    least = sum(column.min_width or 0 for column in table.columns) + _GAP * (len(columns) - 1)
-    width, console.width = console.width, max(console.width, least)
-    console.print(table)
-    console.width = width
+    console.print(table, crop=False)
     return left_out
 
 
@@ -123,46 +107,23 @@ def left_out_notes(headings: Sequence[str], remedy: str = "--wide") -> list[str]
     return [f"not shown ({remedy}): {', '.join(headings)}"] if headings else []
 
 
-def _width(column: Column) -> int:
-    from rich.cells import cell_len
-
-    lines = [*column.heading.split("\n"), *(visible(cell) for cell in column.cells)]
-    return max(map(cell_len, lines))
-
-
-def _foldable(columns: Sequence[Column], width: int) -> Sequence[Column]:
-    """With a space before the `@` of names too long for the only text column, where they fold."""
-    from rich.cells import cell_len
-
-    texts = [column for column in columns if column.text]
-    if len(texts) != 1:
-        return columns
-    numbers = sum(_width(column) for column in columns if not column.text)
-    room = width - numbers - _GAP * (len(columns) - 1)
-    cells = [
-        cell.replace("@", " @") if cell_len(visible(cell)) > room else cell
-        for cell in texts[0].cells
-    ]
-    return [replace(column, cells=cells) if column.text else column for column in columns]
-
-
 def _table(columns: Sequence[Column], last_is_total: bool) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        words = " ".join([*column.heading.split("\n"), *map(visible, column.cells)]).split()
-        longest = max(map(len, words), default=0)
+        lines = [*column.heading.split("\n"), *map(visible, column.cells)]
         table.add_column(
             column.heading,
             justify="left" if column.text else "right",
             no_wrap=not column.text,
             overflow="fold",
-            min_width=min(longest, LONGEST_UNFOLDED) if column.text else _width(column),
+            # numbers are never folded: where the table is too wide even so, its lines are
+            min_width=min(max(map(len, lines)), LEAST_TEXT if column.text else PIPED_WIDTH),
         )
     rows = list(zip(*(column.cells for column in columns), strict=True))
-    for number, row in enumerate(rows):
-        total = last_is_total and number == len(rows) - 1
-        table.add_row(*(Text(visible(cell)) for cell in row), style="bold" if total else "")
+    for number, row in enumerate(rows, start=1):
+        style = "bold" if last_is_total and number == len(rows) else ""
+        table.add_row(*(Text(visible(cell)) for cell in row), style=style)
     return table

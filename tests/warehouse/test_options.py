@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from warehouse.options import newest_problem
+import pytest
+
+from warehouse.errors import TokenmartError
+from warehouse.options import problem_or_newest
 from warehouse.paths import Workspace
 
 
@@ -17,9 +20,11 @@ def test_the_problem_extracted_last_may_wait_for_publishing(workspace: Workspace
         file.touch()
         os.utime(file, (seconds, seconds))
 
-    assert newest_problem(workspace) is None
+    with pytest.raises(TokenmartError) as caught:
+        problem_or_newest(None, workspace)
+    assert (caught.value.code, caught.value.where) == ("no-problem", "--problem")
     unit = Path("model_id=m", "condition=full")
     stored(workspace.tokens / "problem=earlier" / unit / "tokens.parquet", 1_000)
-    assert newest_problem(workspace) == "earlier.yml"
+    assert problem_or_newest(None, workspace) == "earlier.yml"
     stored(workspace.pending / "problem=later" / unit / "doc-0.parquet", 2_000)
-    assert newest_problem(workspace) == "later.yml"
+    assert problem_or_newest(None, workspace) == "later.yml"

@@ -10,7 +10,7 @@ import click
 
 from warehouse.errors import visible
 from warehouse.files import read_text
-from warehouse.options import FILE, FORCE, FiniteRange
+from warehouse.options import FILE, FORCE
 from warehouse.paths import find_workspace
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     "--timeout",
     default=600.0,
     show_default=True,
-    type=FiniteRange(0),
+    type=click.FloatRange(0),
     metavar="SECONDS",
     help="Time limit of a query; 0 for none.",
 )

@@ -10,7 +10,7 @@ import click
 
 from plugins.merging.kit.submission_cli import submission
 from warehouse.errors import TokenmartError, visible
-from warehouse.options import FILE, JSON, PROBLEM, FiniteRange
+from warehouse.options import FILE, JSON, PROBLEM
 
 
 @click.group()
@@ -177,7 +177,7 @@ def bundle(problem_name: str, name: str, out: Path) -> None:
     "--tolerance",
     default=0.0,
     show_default=True,
-    type=FiniteRange(0),
+    type=click.FloatRange(0),
     help="Largest accepted difference of weights and scores.",
 )
 @click.option("--device", default="auto", show_default=True, help="Device: auto, cpu or cuda.")
@@ -241,7 +241,7 @@ def reproduce(folder: Path, include_path: tuple[Path, ...], tolerance: float, de
     "--weight",
     default=1.0,
     show_default=True,
-    type=FiniteRange(0),
+    type=click.FloatRange(0),
     help="Weight of this round in the overall score.",
 )
 @click.option("--merge", "merges", multiple=True, help="Use only this merge; repeatable.")
