@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import glob
+import gzip
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,15 +23,15 @@ from warehouse.files import refuse_no_file
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
-_LONGEST_HEADER = 100_000
-_LARGEST_OBJECT = 256 << 20
+# every column of JSON as JSON, whose text is taken
+_OBJECTS = "records = true, maximum_depth = 1, sample_size = -1, maximum_object_size = 268435456"
 _READERS = {
-    ".csv": "read_csv($files",
-    ".tsv": "read_csv($files",
-    ".json": f"read_json_objects($files, maximum_object_size = {_LARGEST_OBJECT}",
-    ".jsonl": f"read_ndjson_objects($files, maximum_object_size = {_LARGEST_OBJECT}",
-    ".ndjson": f"read_ndjson_objects($files, maximum_object_size = {_LARGEST_OBJECT}",
-    ".parquet": "read_parquet($files",
+    ".csv": "from read_csv($files, {}",
+    ".tsv": "from read_csv($files, {}",
+    ".json": f"select columns(*) ->> '$' from read_json($files, {_OBJECTS}",
+    ".jsonl": f"select columns(*) ->> '$' from read_ndjson($files, {_OBJECTS}",
+    ".ndjson": f"select columns(*) ->> '$' from read_ndjson($files, {_OBJECTS}",
+    ".parquet": "from read_parquet($files",
 }
 SUFFIXES = tuple(_READERS)
 
@@ -69,20 +70,17 @@ def load_rows(
             code="unknown-suffix",
             where=shown,
         )
-    # without it a folder called score=9 would be a column
-    source = f"{_READERS[suffix]}, hive_partitioning = false"
-    if suffix in _DELIMITERS:
-        source += _csv_options(shown, _DELIMITERS[suffix])
+    reader = _READERS[suffix]
     try:
-        if "json" in _READERS[suffix]:
-            _load_objects(connection, f"{source})", named, table)
-        else:
-            connection.execute(
-                f"create or replace table {table} as"
-                f" select row_number() over () as row_number, * from {source})",
-                named,
-            )
-    except duckdb.Error as error:
+        if suffix in _DELIMITERS:
+            reader = reader.format(_csv_options(shown, _DELIMITERS[suffix]))
+        # without the last setting a folder called score=9 would be a column
+        connection.execute(
+            f"create or replace table {table} as select row_number() over () as row_number, *"
+            f" from ({reader}, hive_partitioning = false))",
+            named,
+        )
+    except (duckdb.Error, csv.Error) as error:
         # DuckDB goes on with settings that nobody can give here, and with its own query
         reason = re.split(r" (?:Possible|LINE \d+:)", " ".join(str(error).split()))[0][:300]
         raise TokenmartError(f"{shown}: {reason}", code="unreadable-table", where=shown) from error
@@ -93,59 +91,16 @@ def load_rows(
 def _csv_options(file: str, delimiter: str) -> str:
     """Settings of DuckDB's reader as RFC 4180 has it, with the columns of the first line.
 
-    Left alone, DuckDB would guess them, and take a later line for the header; what is compressed or
-    at an address is left to it.
+    Left alone, DuckDB would guess them, and take a later line for the header; at an address it may.
     """
-    settings = f", header = true, delim = '{delimiter}', quote = '\"', escape = '\"'"
-    if "://" in file or file.lower().endswith(".gz"):
+    settings = f"header = true, delim = '{delimiter}', quote = '\"', escape = '\"'"
+    if "://" in file:
         return f"{settings}, all_varchar = true, comment = ''"
-    with Path(file).open(encoding="utf-8-sig", errors="replace", newline="") as lines:
-        first = lines.readline(_LONGEST_HEADER)
-    try:
-        names = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
-    except csv.Error as error:  # before Python 3.11, of a character with the code 0
-        raise TokenmartError(f"{file}: {error}", code="unreadable-table", where=file) from error
-    known = {name.casefold() for name in names}  # SQL's names ignore case
-    if not names or "" in known or len(known) < len(names):
-        raise TokenmartError(
-            f"{file}: its first line must name each column once, found {str(names)[:200]}",
-            code="bad-header",
-            where=f"{file}:1",
-        )
-    columns = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in names)
+    opened = gzip.open if file.lower().endswith(".gz") else open
+    with opened(file, "rt", encoding="utf-8-sig", errors="replace", newline="") as lines:
+        names = next(csv.reader(lines, delimiter=delimiter), [])
+    columns = ", ".join(f"{quoted(name.strip())}: 'VARCHAR'" for name in names)
     return f"{settings}, auto_detect = false, columns = {{{columns}}}"
-
-
-def _pointer(key: str) -> str:
-    """The JSON pointer to a key of an object, inside a text of SQL."""
-    return "/" + key.replace("~", "~0").replace("/", "~1").replace("'", "''")
-
-
-def _load_objects(
-    connection: duckdb.DuckDBPyConnection, source: str, named: dict[str, list[str]], table: str
-) -> None:
-    """Make a table of JSON objects, each key a column; numbers and lists are their JSON text."""
-    connection.execute(
-        "create or replace temp table objects as"
-        f" select row_number() over () as row_number, json from {source}",
-        named,
-    )
-    wrong = connection.execute(
-        "select row_number, json_type(json) from objects where json_type(json) <> 'OBJECT'"
-        " or len(json_keys(json)) > len(list_distinct(json_keys(json))) order by all limit 1"
-    ).fetchone()
-    if wrong:
-        what = "has a key twice" if wrong[1] == "OBJECT" else f"is {wrong[1]}, expected an object"
-        where = f"{named['files'][0]}: row {wrong[0]}"
-        raise TokenmartError(f"{where} {what}", code="unreadable-table", where=where)
-    names = connection.execute(
-        "select name from (select unnest(json_keys(json)) as name, row_number from objects)"
-        " group by name order by min(row_number), name"
-    ).fetchall()
-    columns = "".join(f", json ->> '{_pointer(name)}' as {quoted(name)}" for (name,) in names)
-    connection.execute(
-        f"create or replace table {table} as select row_number{columns} from objects"
-    )
 
 
 def read_rows(path: Path, row: type[Parsed]) -> list[Parsed]:

@@ -32,7 +32,7 @@ from plugins.logprobs.dump_files import load_steps
 from plugins.logprobs.matching import match_prompts, match_rows, refuse_impossible
 from warehouse.errors import TokenmartError, did_you_mean, visible
 from warehouse.files import sha256_file
-from warehouse.importers.importer import Destination, StoringImporter, refuse_missing_or_twice
+from warehouse.importers.importer import Destination, StoringImporter
 from warehouse.probes.request import Condition, Request
 from warehouse.problem.spec import Problem, load_problem
 from warehouse.problem.tables import ensure_documents, store_lineup, store_pairs
@@ -71,7 +71,6 @@ class PromptLogprobs(StoringImporter):
                 the condition are stored (`stored-already`).
             StorageError: the disk is full or the folder can't be written.
         """
-        refuse_missing_or_twice(files)
         problem = load_problem(to.argument or to.problem, to.workspace)
         condition = _condition(problem, to.condition)
         spec = next(model for model in problem.models if model.model_id == to.model_id)

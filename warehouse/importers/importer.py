@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import importlib
-import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 import click
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from warehouse.errors import TokenmartError, visible
-from warehouse.file_model import LARGEST_NUMBER
-from warehouse.files import refuse_no_file, sha256_file
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
 from warehouse.store.parquet_files import read_table, write_table
 from warehouse.store.schema import DOWNSTREAM, table_path
 from warehouse.table_file import parse_row, plain_rows
 
-IMPORT_KEY = b"tokenmart.import"
-"""Parquet footer key: JSON with the format and the sha256 of the files imported."""
-
-
-class ImportedRow(NamedTuple):
-    """One row as read from a file: its place for messages, and its fields, not yet checked."""
-
-    place: str
-    fields: dict[str, Any]
+Whole = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 @dataclass(frozen=True)
@@ -51,6 +39,24 @@ class Destination:
     force: bool = False
     argument: str = ""
     condition: str = "full"
+
+    def store(self, path: Path, table: pa.Table) -> None:
+        """Write the imported rows; the same rows once more change nothing.
+
+        Raises:
+            TokenmartError: other rows are stored (`stored-already`), and without `force`.
+            StorageError: the disk is full or the folder can't be written.
+        """
+        if path.is_file():
+            if read_table(path).equals(table):
+                return
+            if not self.force:
+                raise TokenmartError(
+                    f"{path}: other rows of {self.model_id} are stored; --force replaces them",
+                    code="stored-already",
+                    where=path,
+                )
+        write_table(path, table)
 
 
 class StoringImporter(ABC):
@@ -84,38 +90,23 @@ class Importer(StoringImporter):
     """A format of target scores of one model."""
 
     @abstractmethod
-    def read(self, path: Path) -> Iterator[ImportedRow]:
-        """The scored items of a file, with the fields of `ItemScore`.
+    def read(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The scored items of a file: the place of each for messages, the fields of `ItemScore`.
 
         Raises:
             TokenmartError: it can't be read, or is not in this format.
         """
 
     def import_files(self, files: Sequence[Path], to: Destination) -> dict[str, int]:
-        """Write the items of one model's files as its downstream scores.
-
-        The same files once more change nothing.
-        """
-        refuse_missing_or_twice(files)
+        """Write the items of one model's files as its downstream scores."""
         path = table_path(to.workspace, "downstream", to.problem, to.model_id)
         items = _checked(row for file in files for row in self.read(file))
         if not items:
             names = ", ".join(map(str, files))
             raise TokenmartError(f"{names}: contains no scored item", code="no-rows", where=names)
-        hashes = [[file.name, sha256_file(file)] for file in files]
-        record = {"format": self.kind, "files": hashes}
-        is_new = import_record(path) != record
-        if path.is_file() and is_new and not to.force:
-            raise TokenmartError(
-                f"{path}: the model has other scores already; --force replaces them",
-                code="scored-already",
-                where=path,
-            )
+        to.store(path, _table(items))
         for note in _other_items(path, items):
             click.echo(visible(f"note: {note}"), err=True)
-        if is_new:
-            table = _table(items).replace_schema_metadata({IMPORT_KEY: json.dumps(record)})
-            write_table(path, table)
         return Counter(item.task for item in items)
 
 
@@ -124,9 +115,9 @@ class ItemsImporter(Importer):
 
     kind = "items"
 
-    def read(self, path: Path) -> Iterator[ImportedRow]:
+    def read(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         """The rows of the file, counted from 1 without a header."""
-        return (ImportedRow(place, fields) for place, fields in plain_rows(path))
+        return plain_rows(path)
 
 
 def _score(value: Any) -> Any:
@@ -140,10 +131,10 @@ class ItemScore(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
 
     task: str = Field(min_length=1)
-    item: int = Field(ge=0, le=LARGEST_NUMBER)
+    item: Whole
     score: Annotated[float, BeforeValidator(_score)] = Field(allow_inf_nan=False)
-    cluster: int | None = Field(default=None, ge=0, le=LARGEST_NUMBER)
-    context_tokens: int | None = Field(default=None, ge=0, le=LARGEST_NUMBER)
+    cluster: Whole | None = None
+    context_tokens: Whole | None = None
 
 
 def importer(kind: str) -> StoringImporter:
@@ -163,23 +154,20 @@ def importer(kind: str) -> StoringImporter:
     return known[kind]()
 
 
-def _checked(rows: Iterable[ImportedRow]) -> list[ItemScore]:
+def _checked(rows: Iterable[tuple[str, dict[str, Any]]]) -> list[ItemScore]:
     """The rows as items.
 
     Raises:
         TokenmartError: a row is wrong, or repeats an item (`item-twice`); with file and row.
     """
     items: list[ItemScore] = []
-    seen: dict[tuple[str, int], str] = {}
-    for row in rows:
-        item = parse_row(row.fields, ItemScore, row.place)
-        earlier = seen.setdefault((item.task, item.item), row.place)
-        if earlier != row.place:
-            raise TokenmartError(
-                f"{row.place}: task {item.task!r}, item {item.item} was given before, at {earlier}",
-                code="item-twice",
-                where=row.place,
-            )
+    seen: set[tuple[str, int]] = set()
+    for place, fields in rows:
+        item = parse_row(fields, ItemScore, place)
+        if (item.task, item.item) in seen:
+            what = f"{place}: task {item.task!r}, item {item.item} was given before"
+            raise TokenmartError(what, code="item-twice", where=place)
+        seen.add((item.task, item.item))
         items.append(item)
     return items
 
@@ -194,38 +182,12 @@ def _table(items: list[ItemScore]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=DOWNSTREAM)
 
 
-def refuse_missing_or_twice(files: Sequence[Path]) -> None:
-    """Stop at a file that isn't there, or that is named twice.
-
-    Raises:
-        TokenmartError: one is.
-    """
-    seen: set[Path] = set()
-    for file in files:
-        refuse_no_file(file)
-        if (found := file.resolve()) in seen:
-            what = f"{file}: given twice; name it once"
-            raise TokenmartError(what, code="file-twice", where=file)
-        seen.add(found)
-
-
 def _other_items(path: Path, items: Sequence[ItemScore]) -> Iterator[str]:
     """Tasks of which another model was scored on other items: the target compares both."""
     mine = {(each.task, each.item) for each in items}
     for other in sorted(path.parent.parent.glob("model_id=*/items.parquet")):
-        rows = read_table(other, ["task", "item"]).to_pylist() if other != path else ()
-        theirs = {(row["task"], row["item"]) for row in rows}
+        theirs = {tuple(row.values()) for row in read_table(other, ["task", "item"]).to_pylist()}
         shared = {task for task, _ in mine} & {task for task, _ in theirs}
         differing = {task for task, _ in mine ^ theirs} & shared
         if differing:
             yield f"{other.parent.name} was scored on other items of {', '.join(sorted(differing))}"
-
-
-def import_record(path: Path) -> dict[str, Any] | None:
-    """Source of an imported file of items; None if it was measured or can't be read."""
-    try:
-        metadata = pq.read_schema(path).metadata or {}
-    except (OSError, pa.ArrowException):
-        return None
-    found: dict[str, Any] | None = json.loads(metadata.get(IMPORT_KEY, b"null"))
-    return found

@@ -116,6 +116,6 @@ def test_a_query_writes_items_that_are_read(
     Path("items.sql").write_text(QUERIES[name])
     (code,) = re.findall(r"```python\n# items\.py\n(.*?)```", PAGE.read_text(), re.DOTALL)
     exec(compile(code, "items.py", "exec"), {"duckdb": duckdb})
-    rows = [row.fields for row in importer("items").read(Path("items.csv"))]  # type: ignore[attr-defined]
+    rows = [fields for _, fields in importer("items").read(Path("items.csv"))]  # type: ignore[attr-defined]
     found = sorted((int(row["item"]), row["task"], float(row["score"])) for row in rows)
     assert found == list(zip(range(5), tasks, map(float, RIGHT), strict=True))

@@ -135,7 +135,7 @@ def test_wrong_rows_of_a_kit(tmp_path: Path, row: int, column: int, value: str, 
     [
         ("id,input\na,b\n", "missing"),
         ("id,input,eval_type\na,b,multiple_choice\n", "value-error"),
-        ("", "bad-header"),
+        ("", "unreadable-table"),
         ("id,input,eval_type,answer_choices\n", "no-rows"),
     ],
 )

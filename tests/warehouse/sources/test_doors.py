@@ -67,7 +67,7 @@ class SharedSource(WeightSource):
 '''
 IMPORTER = '''
 """Scores as `item score` on each line."""
-from warehouse.importers.importer import Importer, ImportedRow
+from warehouse.importers.importer import Importer
 
 
 class LinesImporter(Importer):
@@ -76,7 +76,7 @@ class LinesImporter(Importer):
     def read(self, path):
         for number, line in enumerate(path.read_text().splitlines(), start=1):
             item, score = line.split()
-            yield ImportedRow(f"{path}:{number}", {"task": path.stem, "item": item, "score": score})
+            yield f"{path}:{number}", {"task": path.stem, "item": item, "score": score}
 '''
 PROBLEM = """\
 name: tiny

@@ -29,7 +29,7 @@ from plugins.benchmarks.harness.imports.task_import import LoggedRequest, TaskIm
 from plugins.benchmarks.harness.stored_items import condition_of, refuse_clashes
 from plugins.benchmarks.refusal import refused
 from warehouse.errors import visible
-from warehouse.importers.importer import Destination, StoringImporter, refuse_missing_or_twice
+from warehouse.importers.importer import Destination, StoringImporter
 from warehouse.terminal import counted
 
 ROUNDING = 1e-3
@@ -61,7 +61,6 @@ class HarnessSamples(StoringImporter):
                 `TaskImport.refuse_conflicts`.
             StorageError: the disk is full or the folder can't be written.
         """
-        refuse_missing_or_twice(files)
         _refuse_several_models(files)
         found: dict[tuple[str, str], TaskImport] = {}
         notes: list[str] = []

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from plugins.benchmarks.harness.stored_items import (
     UNIT_ITEMS,
@@ -20,13 +21,14 @@ from plugins.benchmarks.harness.stored_items import (
 from plugins.benchmarks.refusal import refused
 from plugins.benchmarks.schema import EVAL_ANSWERS, EVAL_ITEMS, EVAL_SCORES
 from warehouse.files import storage_errors
-from warehouse.importers.importer import IMPORT_KEY, import_record
 from warehouse.paths import Workspace
 from warehouse.store.parquet_files import read_table, write_table
 from warehouse.store.token_files import partition
 
 UNKNOWN_SHOTS = -1
 BACKEND = "lm_eval"
+IMPORT_KEY = b"tokenmart.import"
+"""Parquet footer key: JSON with the names of the files imported, and the task's version."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +227,12 @@ class TaskImport:
     @staticmethod
     def _version(answers: Path) -> str | None:
         """Version of the task of a stored result; None if unknown."""
-        return (import_record(answers) or {}).get("version")
+        try:
+            metadata = pq.read_schema(answers).metadata or {}
+        except (OSError, pa.ArrowException):
+            return None
+        record: dict[str, str | None] = json.loads(metadata.get(IMPORT_KEY, b"{}"))
+        return record.get("version")
 
 
 def models_with_results(workspace: Workspace, problem: str, condition: str) -> list[str]:
