@@ -21,7 +21,7 @@ from typing import Any, TypeVar, get_args
 
 import pluggy
 
-from warehouse.errors import TokenmartError, first_line
+from warehouse.errors import TokenmartError
 
 VARIABLE = "TOKENMART_PLUGINS"
 GROUP = "tokenmart"
@@ -58,11 +58,7 @@ class Hooks:
 
 
 def manager() -> pluggy.PluginManager:
-    """All plugins, registered.
-
-    Raises:
-        TokenmartError: one can't be imported.
-    """
+    """All plugins, registered."""
     return _manager(os.environ.get(VARIABLE, ""))
 
 
@@ -80,27 +76,14 @@ def _manager(listed: str) -> pluggy.PluginManager:
 
 
 def _imported(path: Path) -> ModuleType:
-    """The module of a file or folder outside the path of imports.
-
-    Raises:
-        TokenmartError: it can't be imported.
-    """
+    """The module of a file or folder outside the path of imports."""
     file = path / "__init__.py" if path.is_dir() else path
     name = f"tokenmart_plugin_{path.resolve().as_posix().replace('/', '_').removesuffix('.py')}"
-    try:
-        spec = importlib.util.spec_from_file_location(name, file)
-        if spec is None or spec.loader is None:
-            raise ImportError("not a Python file")
-        module = sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    except Exception as error:  # whatever a user's file raises
-        sys.modules.pop(name, None)
-        raise TokenmartError(
-            f"{file}: plugin can't be imported ({type(error).__name__}: {first_line(error)}); "
-            f"correct it, or remove it from {VARIABLE}",
-            code="plugin-import",
-            where=file,
-        ) from error
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file}: not a Python file; correct {VARIABLE}")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 
@@ -122,18 +105,10 @@ def added(hook: str) -> dict[str, Any]:
 
     Args:
         hook: `commands` or `tables`.
-
-    Raises:
-        TokenmartError: two plugins add one name.
     """
-    found: dict[str, Any] = {}
-    for _, each in each_of(f"tokenmart_{hook}"):
-        if twice := found.keys() & each:
-            raise TokenmartError(
-                f"two plugins add {min(twice)!r}; remove one", code="added-twice", where=min(twice)
-            )
-        found |= each
-    return found
+    return {
+        name: entry for _, found in each_of(f"tokenmart_{hook}") for name, entry in found.items()
+    }
 
 
 def kinds(base: type[Kind], kind: str) -> dict[str, type[Kind]]:
@@ -145,20 +120,14 @@ def kinds(base: type[Kind], kind: str) -> dict[str, type[Kind]]:
         kind: what plugins are asked for, see `Hooks.tokenmart_classes`.
 
     Raises:
-        TokenmartError: a plugin can't be imported, or two classes declare one kind.
+        TokenmartError: two classes declare one kind.
     """
     classes = [each for several in manager().hook.tokenmart_classes(kind=kind) for each in several]
     found: dict[str, type[Kind]] = {}
-    for cls in dict.fromkeys([*_concrete(base), *classes]):
+    for cls in (*_concrete(base), *classes):
         name = kind_of(cls)
-        if name in found:
-            both = f"{inspect.getfile(found[name])} and {inspect.getfile(cls)}"
-            raise TokenmartError(
-                f"kind {name!r} is defined twice, in {both}; rename one",
-                code="kind-twice",
-                where=name,
-            )
-        found[name] = cls
+        if found.setdefault(name, cls) is not cls:
+            raise TokenmartError(f"two classes of kind {name!r}", code="kind-twice", where=name)
     return dict(sorted(found.items()))
 
 

@@ -163,7 +163,7 @@ def _score(path: Path, model: str, value: Any) -> float:
     except OverflowError:
         score = math.inf
     if not math.isfinite(score):
-        _refuse(path, f"score of {model} must be a finite number, found {str(value)[:40]}")
+        _refuse(path, f"score of {model} must be a finite number, found {shown(value)}")
     return score
 
 

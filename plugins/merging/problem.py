@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -55,8 +55,6 @@ class Rules(FileModel):
     bases: allowed bases of experts.
     same_tokenizer: all experts have the same tokenizer file.
     """
-
-    may_be_huge: ClassVar[frozenset[str]] = frozenset({"most_parameters"})
 
     most_parameters: int | None = Field(default=None, gt=0)
     licences: tuple[str, ...] = ()

@@ -48,34 +48,6 @@ def test_a_file_and_a_package_of_the_variable(
 
 
 @pytest.mark.parametrize(
-    ("code", "error"),
-    [
-        ("import nothing_of_that_name", "plugin-import"),
-        ("1 +", "plugin-import"),
-        (None, "plugin-import"),
-    ],
-)
-def test_a_plugin_that_cannot_be_imported_is_named(
-    code: str | None, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "mine.py"
-    if code is not None:
-        path.write_text(code)
-    monkeypatch.setenv(VARIABLE, str(path))
-    with pytest.raises(TokenmartError) as caught:
-        manager()
-    assert (caught.value.code, caught.value.where) == (error, str(path))
-
-
-def test_two_plugins_with_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = [write(tmp_path / f"{n}.py", "commands", "{'same': ('a:b', '')}") for n in "ab"]
-    monkeypatch.setenv(VARIABLE, ":".join(map(str, files)))
-    with pytest.raises(TokenmartError) as caught:
-        added("commands")
-    assert (caught.value.code, caught.value.where) == ("added-twice", "same")
-
-
-@pytest.mark.parametrize(
     ("name", "ledger"), [("tokens", ""), ("mine_tokens", ""), ("mine", "mine_units")]
 )
 def test_a_table_that_cannot_have_its_name(

@@ -68,7 +68,7 @@ def condition_kinds() -> Mapping[str, ConditionKind]:
     """Every kind of condition by its name.
 
     Raises:
-        TokenmartError: a plugin can't be loaded, or two claim one kind of probe.
+        TokenmartError: two classes declare one kind of probe.
     """
     for module in ("context", "lookup"):
         importlib.import_module(f"{__package__}.{module}")

@@ -7,20 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from warehouse.errors import TokenmartError, visible
+from warehouse.errors import TokenmartError
 from warehouse.options import FILE, FORCE, MODELS, PROBLEM
 from warehouse.paths import find_workspace
 from warehouse.terminal import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from warehouse.paths import Workspace
     from warehouse.problem.models import ModelSpec
     from warehouse.problem.spec import Problem
     from warehouse.sources.folders import ProblemFolders
-
-NO_TARGET = "target: none; the problem is for `tokenmart extract` and `tokenmart sql`"
 
 
 @click.group()
@@ -52,34 +48,19 @@ def data() -> None:
 def new(name: str, texts: Path, models: tuple[str, ...], out: Path | None) -> None:
     """Write a problem file for your own texts and models. It runs without changes.
 
-    It downloads and loads nothing.
-
     \b
     tokenmart data new mine --texts texts --model models/my-checkpoint
     tokenmart data new mine --texts texts.jsonl --model Qwen/Qwen2.5-0.5B --model gpt2
     """
-    from warehouse.files import refuse_protected
-    from warehouse.problem.new_problem import short_documents, write_problem
+    from warehouse.problem.new_problem import write_problem
 
     workspace = find_workspace()
     out = out or Path(f"{name}.yml")
-    refuse_protected(out, workspace, force=True)  # what is there is never replaced: see below
-    made, read = write_problem(workspace, name, texts, models, out)
-    problem, tokens = made.argument, sum(tokens for _, tokens in read)
-    click.echo(
-        f"wrote {out}: {counted(len(read), 'document')} (about {tokens:,} tokens are read), "
-        f"{counted(len(models), 'model')}, no target"
-    )
-    for line in short_documents(made, read):
-        click.echo(visible(f"  {line}"))
-    click.echo("next:")
-    click.echo(f"  tokenmart extract --problem {problem} --dry-run   # what it costs")
-    click.echo(f"  tokenmart extract --problem {problem}")
+    made = write_problem(workspace, name, texts, models, out)
+    click.echo(f"wrote {out}: {counted(len(models), 'model')}, no target; next:")
+    click.echo(f"  tokenmart extract --problem {made.argument}   # --dry-run prints the cost")
     click.echo("  tokenmart dbt build")
-    click.echo(
-        '  tokenmart sql "select metric, variant, model_id, value, documents from metric_values '
-        f"where problem = '{made.name}' order by all\""
-    )
+    click.echo(f"  tokenmart sql \"from metric_values where problem = '{made.name}' order by all\"")
 
 
 @data.command(short_help="Download a problem's files and verify their checksums.")
@@ -111,90 +92,67 @@ def fetch(
     """
     from warehouse.problem.problem_files import problem_kind, read_problem_file
     from warehouse.problem.spec import load_problem
+    from warehouse.problem.tables import ensure_documents
 
     workspace = find_workspace()
     if other := problem_kind(problem_name, read_problem_file(problem_name, workspace), workspace):
         other.fetch(dry_run)
         return
     problem = load_problem(problem_name, workspace)
-    chosen = [problem.model(name) for name in models]
+    chosen = [problem.model(name) for name in models] or list(problem.ranked_models)
     kind = only or ("models" if models else None)
-    if models and only not in (None, "models"):
+    if models and kind != "models":
         raise click.UsageError(f"--model goes with --only models, not --only {only}")
-    brings_target = kind in (None, "target") and not offline
-    if brings_target and (note := _about_target(problem, workspace, kind)):
-        click.echo(note, err=True)
+    if kind in (None, "target") and not offline:
+        _warn_of_target(problem, workspace, kind)
     if dry_run:
-        _show_needs(problem, workspace, kind, chosen)
+        _show_required(problem, workspace, kind, chosen)
         return
     folders = problem.folders(workspace, offline)
-    steps: dict[str, Callable[[], None]] = {
-        "documents": lambda: _fetch_documents(problem, workspace, offline),
-        "models": lambda: _fetch_models(problem, folders, chosen, kind == "models"),
-        "target": lambda: _fetch_target(problem, folders),
-    }
-    failures: list[TokenmartError] = []
-    for name, step in steps.items():
-        if kind in (None, name):
-            try:
-                step()
-            except TokenmartError as error:
-                failures.append(error)
-    failures.sort(key=lambda failure: failure.exit_code)
-    for failure in failures[:-1]:
-        failure.show()
-    if failures:
-        raise failures[-1]
+    if kind in (None, "documents"):
+        table = ensure_documents(problem, workspace, offline=offline)
+        characters, licence = sum(table["characters"].to_pylist()), problem.documents.licence
+        click.echo(f"documents: {table.num_rows} ({characters:,} characters; licence: {licence})")
+    if kind in (None, "models"):
+        _fetch_models(folders, chosen, kind == "models")
+    if kind in (None, "target"):
+        _fetch_target(problem, folders)
 
 
-def _show_needs(
+def _show_required(
     problem: Problem, workspace: Workspace, kind: str | None, chosen: list[ModelSpec]
 ) -> None:
     from shutil import disk_usage
 
     from warehouse.problem.required_files import downloads_text, notices, required_files
 
-    needs = [
-        n for n in required_files(problem, workspace, chosen or None) if kind in (None, n.kind)
-    ]
-    for need in needs:
-        state = "here   " if need.present else "missing"
-        where = need.path if need.present else f"from {need.source}"
-        if not need.present and need.download_bytes:
-            where += f", about {need.download_bytes / 1e9:,.1f} GB"
-        click.echo(f"{state}  {need.kind:<9}  {need.name}  ({where})")
-    if to_fetch := downloads_text(needs):
+    files = [f for f in required_files(problem, workspace, chosen) if kind in (None, f.kind)]
+    for file in files:
+        state = "here   " if file.present else "missing"
+        where = file.path if file.present else f"from {file.source}"
+        click.echo(f"{state}  {file.kind:<9}  {file.name}  ({where})")
+    if to_fetch := downloads_text(files):
         free = disk_usage(workspace.data).free
         click.echo(f"to download: {to_fetch}; {free / 1e9:,.1f} GB free at {workspace.data}")
-    for subject, notice in notices(problem, chosen or problem.ranked_models).items():
+    for subject, notice in notices(problem, chosen).items():
         click.echo(f"{subject}: {notice}")
-    if problem.target is None and kind in (None, "target"):
-        click.echo(NO_TARGET)
 
 
-def _fetch_documents(problem: Problem, workspace: Workspace, offline: bool) -> None:
-    from warehouse.problem.tables import ensure_documents
+def _warn_of_target(problem: Problem, workspace: Workspace, kind: str | None) -> None:
+    """Print that the locked target closes preregistration, unless the target is here already.
 
-    table = ensure_documents(problem, workspace, offline=offline)
-    characters = sum(table["characters"].to_pylist())
-    licence = problem.documents.licence
-    click.echo(f"documents: {table.num_rows} ({characters:,} characters; licence: {licence})")
-
-
-def _about_target(problem: Problem, workspace: Workspace, kind: str | None) -> str:
-    """A warning that the locked target closes preregistration; empty if the target is here already.
-
-    No warning either if only the target is fetched and a metric is preregistered.
+    Nothing either if only the target is fetched and a metric is preregistered.
     """
     from warehouse.problem.required_files import later_target
 
     registered = (workspace.preregistered / f"{problem.name}.json").exists()
-    if not later_target(problem, workspace) or (kind == "target" and registered):
-        return ""
-    return (
-        "note: this downloads the target; preregistration is closed from then on. To preregister "
-        f"first, stop here and run: tokenmart preregister --problem {problem.argument}"
-    )
+    if later_target(problem, workspace) and not (kind == "target" and registered):
+        click.echo(
+            "note: this downloads the target; preregistration is closed from then on. To "
+            "preregister first, stop here and run: tokenmart preregister --problem "
+            f"{problem.argument}",
+            err=True,
+        )
 
 
 def _fetch_target(problem: Problem, folders: ProblemFolders) -> None:
@@ -203,43 +161,34 @@ def _fetch_target(problem: Problem, folders: ProblemFolders) -> None:
     from warehouse.problem.target_file import read_locked_target
     from warehouse.sources.download import ensure_locked_file
 
-    target = problem.target
+    target, workspace = problem.target, folders.workspace
     if target is None:
-        click.echo(NO_TARGET)
+        click.echo("target: none; the problem is for `tokenmart extract` and `tokenmart sql`")
     elif isinstance(target, RecallTarget):
         click.echo(f"target: {len(target.filler.texts(folders))} filler texts for the recall task")
     elif isinstance(target, FileTarget):
         file = ensure_locked_file(target.path, target.url, folders, "target")
         models = [spec.full_id for spec in problem.ranked_models]
-        workspace, argument = folders.workspace, problem.argument
-        read_locked_target(workspace, problem.name, target.path, models, argument=argument)
+        read_locked_target(workspace, problem.name, target.path, models, argument=problem.argument)
         click.echo(f"target: {file}")
     else:
-        done = len(scored_models(problem, folders.workspace))
+        done = len(scored_models(problem, workspace))
         click.echo(
             f"target: imported for {done} of {len(problem.ranked_models)} models "
             f"(tokenmart data import --problem {problem.argument})"
         )
 
 
-def _fetch_models(
-    problem: Problem, folders: ProblemFolders, chosen: list[ModelSpec], with_on_demand: bool
-) -> None:
-    done: set[tuple[object, str]] = set()
-    later = 0
-    for spec in chosen or problem.ranked_models:
-        checkpoint = (spec.source, spec.base or spec.full_id)
-        if spec.source.on_demand and not with_on_demand:
-            later += 1
-        elif checkpoint not in done:
-            done.add(checkpoint)
-            found = spec.locate(folders)
-            click.echo(
-                f"model: {checkpoint[1]} at {found.path} (revision {found.revision[:12]}; "
-                f"licence: {spec.licence})"
-            )
+def _fetch_models(folders: ProblemFolders, chosen: list[ModelSpec], with_on_demand: bool) -> None:
+    checkpoints = {(spec.source, spec.base or spec.full_id): spec for spec in reversed(chosen)}
+    later = [spec for spec in checkpoints.values() if spec.source.on_demand and not with_on_demand]
+    for (source, name), spec in reversed(checkpoints.items()):
+        if spec not in later:
+            found = source.locate(name, folders)
+            revision = f"revision {found.revision[:12]}; licence: {spec.licence}"
+            click.echo(f"model: {name} at {found.path} ({revision})")
     if later:
-        click.echo(f"models: {later} on the hub, fetched when needed (now: --only models)")
+        click.echo(f"models: {len(later)} on the hub, fetched when needed (now: --only models)")
 
 
 @data.command("import", short_help="Import scores or answers of another program.")
@@ -281,8 +230,7 @@ def import_(
 
     \b
     Formats of key text, for longppl_external; --model names the evaluator:
-      key-intervals   CSV, JSON lines or Parquet with document_sha256, char_start and char_end, or
-                      LongPPL's slice_<document>.txt
+      key-intervals   CSV, JSON lines or Parquet with document_sha256, char_start and char_end
 
     \b
     tokenmart data import --problem mine --model org/model --format items scores.csv

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -221,8 +221,6 @@ class ModelSpec(FileModel):
     A model `on_request` runs only if it is named; it is never ranked or submitted. `series` names
     its doses or checkpoints (`series_of`).
     """
-
-    may_be_huge: ClassVar[frozenset[str]] = frozenset({"parameters"})
 
     full_id: str = Field(
         pattern=FULL_ID,

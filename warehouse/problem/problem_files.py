@@ -9,16 +9,14 @@ from __future__ import annotations
 import shlex
 from abc import ABC
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, NoReturn, Protocol
 
-from warehouse.errors import OtherKindError, ProblemFileError, did_you_mean
+from warehouse.errors import OtherKindError, ProblemFileError
 from warehouse.file_model import FileModel
 from warehouse.files import storage_errors, write_whole
 from warehouse.paths import (
     Workspace,
-    list_problems,
     problem_record,
     problems_here,
     recorded_file,
@@ -135,39 +133,20 @@ def record_file(problem: Ranked, workspace: Workspace) -> None:
 
 
 def read_problem_file(name: str, workspace: Workspace) -> YamlTree:
-    """A problem file of any kind, parsed but not checked; its value is a mapping.
+    """A problem file of any kind, parsed but not checked.
 
     Raises:
-        ProblemFileError: missing, unreadable, or no mapping.
+        ProblemFileError: missing or unreadable.
     """
     path = problem_path(name, workspace)
-    if _is_file(path):
-        return with_keys(parse_yaml(path))
-    hint = did_you_mean(path.stem, list_problems(workspace))
-    if _is_file(here := Path(f"{name}.yml")):
-        hint = f"did you mean --problem {here}, in this folder? "
+    if path.is_file():
+        return parse_yaml(path)
+    hint = f"did you mean --problem {name}.yml? " if Path(f"{name}.yml").is_file() else ""
     raise ProblemFileError(
-        f"{str(path)[:300]}: no such problem file; {hint}{problems_here(workspace)}",
+        f"{path}: no such problem file; {hint}{problems_here(workspace)}",
         code="no-problem-file",
         where=name,
     )
-
-
-def with_keys(tree: YamlTree) -> YamlTree:
-    """The same tree, whose value is a mapping.
-
-    Raises:
-        ProblemFileError: it is none.
-    """
-    if not isinstance(tree.value, dict):
-        raise tree.error((), "expected keys such as name, models, probes", "no-keys")
-    return tree
-
-
-def _is_file(path: Path) -> bool:
-    with suppress(OSError):  # a name too long, say
-        return path.is_file()
-    return False
 
 
 class ProblemKind(ABC):
@@ -213,10 +192,7 @@ def problem_kind(name: str, tree: YamlTree, workspace: Workspace) -> ProblemKind
 
     Args:
         name: the value of `--problem`.
-        tree: the file, whose value is a mapping.
+        tree: the file.
     """
-    written: object = tree.value.get("kind")
-    if not isinstance(written, str):
-        return None
-    known = kinds(ProblemKind, "problem_kinds")
-    return known[written](name, tree, workspace) if written in known else None
+    kind = kinds(ProblemKind, "problem_kinds").get(str(tree.value.get("kind")))
+    return None if kind is None else kind(name, tree, workspace)

@@ -27,7 +27,6 @@ from warehouse.problem.problem_files import (
     paths_start,
     problem_kind,
     read_problem_file,
-    with_keys,
 )
 from warehouse.problem.yaml_file import YamlTree, check, parse_yaml
 from warehouse.sources import json_documents  # noqa: F401 - defines a kind
@@ -325,7 +324,7 @@ def checked_problem(tree: YamlTree, workspace: Workspace) -> Problem:
     Raises:
         ProblemFileError: see `load_problem`.
     """
-    raw = with_keys(tree).value
+    raw = tree.value
     if "models" in raw:
         raw = {**raw, "models": _with_values_of_bases(raw["models"], tree)}
     return check(Problem, raw, tree, folder=paths_start(tree.path, workspace))

@@ -8,6 +8,7 @@ verifier needs it without pyarrow, torch or dbt.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -119,8 +120,6 @@ def _unwrap(path: Path, content: Any) -> Any:
     """Step into a wrapper object: one that contains exactly one known key with a container."""
     if not isinstance(content, dict):
         return content
-    if content.get("lower_is_better") is True or content.get("higher_is_better") is False:
-        raise _refused(path, "states that lower scores are better; reverse their sign")
     held = [key for key in WRAPPER_KEYS if isinstance(content.get(key), dict | list)]
     if len(held) > 1:
         raise _refused(path, f"has scores under {' and '.join(held)}; keep one")
@@ -149,7 +148,6 @@ def _score(path: Path, model: str, value: Any) -> float:
         value = value.get(SCORE_KEY)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _refused(path, f"needs a number, found {kind(value)} {shown(value)}", shown(model))
-    try:
-        return float(value)
-    except OverflowError as error:
-        raise _refused(path, "has a number that is too large", shown(model)) from error
+    if not abs(value) <= sys.float_info.max:
+        raise _refused(path, f"needs a finite number, found {shown(value)}", shown(model))
+    return float(value)

@@ -216,7 +216,7 @@ def all_tables() -> dict[str, Table]:
     """The tables above, then those of plugins.
 
     Raises:
-        TokenmartError: a plugin can't be imported, or adds a table that can't have its name.
+        TokenmartError: a plugin adds a table that can't have its name.
     """
     others = added("tables")
     for name, table in others.items():

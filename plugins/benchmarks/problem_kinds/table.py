@@ -12,7 +12,7 @@ from plugins.benchmarks.scores.score_store import read_table, store_scores
 from plugins.benchmarks.scores.table_problem import TableProblem, checked_table
 from warehouse.errors import ProblemFileError
 from warehouse.paths import recorded_file
-from warehouse.problem.problem_files import ProblemKind, record_file, with_keys
+from warehouse.problem.problem_files import ProblemKind, record_file
 from warehouse.problem.yaml_file import parse_yaml
 from warehouse.terminal import counted
 
@@ -65,6 +65,6 @@ class TableKind(ProblemKind):
 
 def _is_table(path: Path) -> bool:
     try:
-        return bool(with_keys(parse_yaml(path)).value.get("kind") == TableKind.kind)
+        return bool(parse_yaml(path).value.get("kind") == TableKind.kind)
     except ProblemFileError:
         return True

@@ -44,8 +44,9 @@ REFUSED = [
     ('{"lab/a": null}', ': "lab/a"'),
     ('{"lab/a": [1]}', ': "lab/a"'),
     ('{"lab/a": {"score": 1}}', ': "lab/a"'),
-    ('{"lab/a": {"overall": NaN}}', ""),
-    ('{"lab/a": {"overall": 1e999}}', ""),
+    ('{"lab/a": {"overall": NaN}}', ': "lab/a"'),
+    ('{"lab/a": {"overall": 1e999}}', ': "lab/a"'),
+    ('{"lab/a": ' + "9" * 400 + "}", ': "lab/a"'),
     ('{"lab/a": 1, "lab/a": 2}', ""),
     ('[{"model": "lab/a"}]', ': "lab/a"'),
     ('[{"overall": 1}]', ": row 0"),
@@ -53,7 +54,6 @@ REFUSED = [
     ('[{"model": "a", "overall": 1}, {"model": "a", "overall": 1}]', ": row 1"),
     ('{"models": {"a": 1}, "scores": {"a": 2}}', ""),
     ("", ""),
-    ('{"scores": {"lab/a": 1}, "lower_is_better": true}', ""),
 ]
 """A file that isn't in an accepted format, and the place in it."""
 
