@@ -49,7 +49,7 @@ def judge_experts(
             files[expert.name] = read_expert(expert, problem, workspace)
         except TokenmartError as error:
             broken[expert.name] = error.message
-    findings = []
+    findings: list[Finding] = []
     for expert in experts:
         findings += _judge_statements(expert, problem)
         if reason := broken.get(expert.name) or broken.get(expert.base or ""):

@@ -15,7 +15,7 @@ import yaml
 from plugins.benchmarks.harness.tasks import EvalTask, load_tasks
 from plugins.merging.make import Plan, cost_of, environment
 from plugins.merging.problem import GIGABYTE, OVERALL
-from plugins.merging.tables.rankings import MERGE_RUNS, RANKING_COLUMNS
+from plugins.merging.tables import MERGE_RUNS, RANKING_COLUMNS
 from plugins.merging.watchdog import Cost, larger, run_within
 from warehouse.child_process import python_module
 from warehouse.errors import TokenmartError

@@ -61,7 +61,7 @@ class KitItem(BaseModel):
             raise ValueError("answer_choices is no Python list of texts") from error
         if not isinstance(choices, list) or len(choices) < 2:
             raise ValueError("answer_choices is no list of at least two texts")
-        if row.get("target") not in map(str, range(len(choices))):
+        if row.get("target") not in list(map(str, range(len(choices)))):
             raise ValueError(f"target {row.get('target')!r} is no index of a choice")
         return {**row, "answer_choices": tuple(map(str, choices))}
 

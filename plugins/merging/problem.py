@@ -16,7 +16,7 @@ from warehouse.errors import ProblemFileError, did_you_mean
 from warehouse.file_model import FileModel
 from warehouse.paths import Workspace
 from warehouse.problem.models import Source
-from warehouse.problem.problem_files import paths_start, read_problem_file
+from warehouse.problem.problem_files import ProblemKind, paths_start, read_problem_file
 from warehouse.problem.yaml_file import check
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
@@ -170,6 +170,17 @@ class MergeProblem(FileModel):
                 where=name,
             )
         return merges[name]
+
+
+class MergeKind(ProblemKind):
+    """Problem files of kind `merge`, which no command of the core uses."""
+
+    kind = "merge"
+    keys = MergeProblem
+    purpose = (
+        "models to merge (kind: merge), nothing to extract; use it with `tokenmart merge` and "
+        "`tokenmart rank`"
+    )
 
 
 def load_merge_problem(name: str, workspace: Workspace) -> MergeProblem:

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from plugins.benchmarks.scores.metric_directions import direction_of
 from plugins.merging.problem import OVERALL
-from plugins.merging.tables.rankings import RANKING_COLUMNS, RANKING_RESULTS
+from plugins.merging.tables import RANKING_COLUMNS, RANKING_RESULTS
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.store.parquet_files import write_table

@@ -16,7 +16,7 @@ from plugins.merging.competition.pairs import tested_pairs, with_ranks
 from plugins.merging.competition.ranking_table import read_ranking
 from plugins.merging.competition.relative import relative_rows
 from plugins.merging.problem import OVERALL, MergeProblem
-from plugins.merging.tables.rankings import MERGE_RUNS
+from plugins.merging.tables import MERGE_RUNS
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_read_only
