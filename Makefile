@@ -64,7 +64,7 @@ correlate: $(RUN)  ## rank metrics by correlation with the target
 report: $(RUN)  ## write the HTML report
 	$(TOKENMART) report --problem $(PROBLEM)
 
-sql: $(RUN)  ## SQL shell on tokens and metrics, read-only; or run QUERY='select …'
+sql: $(RUN)  ## run QUERY='select …' on tokens and metrics, read-only
 	@$(TOKENMART) sql $${QUERY:+"$$QUERY"}
 sql: export QUERY := $(value QUERY)
 
@@ -95,7 +95,7 @@ lint: $(READY)  ## ruff, mypy, sqlfluff
 	cd dbt_project && ../$(BIN)/sqlfluff lint --disable-progress-bar models tests ../plugins/*/dbt/models
 
 bench: $(READY)  ## measure the metric library (figures in benchmarks/RESULTS.md)
-	$(BIN)/python benchmarks/warehouse_scale.py
+	$(BIN)/python benchmarks/growth.py
 
 SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 

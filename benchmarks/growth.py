@@ -16,7 +16,9 @@ import json
 import math
 import os
 import shutil
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -24,7 +26,7 @@ from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import duckdb
@@ -33,9 +35,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
 from made_up_warehouse import Retrieval, Shape, Window, write_warehouse
 from marked_tables import RESULTS, machine, marked, replace_marked, table
-from warehouse_scale import Bench
 
 from warehouse.files import write_whole
+from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace, find_workspace
 from warehouse.sql.connection import connect_read_only
 
@@ -49,6 +51,57 @@ ROWS_A_MODEL = 2.0 * DOCUMENTS * TOKENS
 """About as many: each document whole and in windows, and the answers of a retrieval probe."""
 
 Figures = dict[str, float]
+
+
+class Measured(NamedTuple):
+    """What a command took: seconds, CPU seconds of all cores and peak resident bytes."""
+
+    seconds: float
+    cpu: float
+    peak: int
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A copy of the dbt project on made-up data."""
+
+    folder: Path
+
+    @property
+    def data(self) -> Path:
+        """Where the Parquet files are."""
+        return self.folder / "data"
+
+    @property
+    def project(self) -> Path:
+        """The copy of the dbt project."""
+        return self.folder / "dbt_project"
+
+    def run(self, memory: str) -> Measured:
+        """`dbt run` on the copy; ClickException when it fails."""
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            [*dbt_process.command(), "run", "--quiet"],
+            cwd=self.project,
+            env={
+                **os.environ,
+                "TOKENMART_HOME": str(self.folder),
+                "TOKENMART_DATA": str(self.data),
+                "TOKENMART_DATABASE": str(self.folder / "tokenmart.duckdb"),
+                "TOKENMART_MEMORY": memory,
+            },
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        if status:
+            raise click.ClickException(f"dbt failed with status {status}")
+        cpu = used.ru_utime + used.ru_stime
+        return Measured(time.perf_counter() - start, cpu, used.ru_maxrss * 1024)
+
+    def forget(self) -> None:
+        """Remove the database, and what dbt knows from parsing the project."""
+        for path in self.folder.glob("tokenmart.duckdb*"):
+            path.unlink()
+        shutil.rmtree(self.project / "target", ignore_errors=True)
 
 
 def shape_of(rows: int) -> Shape:
