@@ -318,8 +318,8 @@ def _gains(
     """Gain by position from one window condition; none where dbt hasn't paired the contexts."""
     try:
         rows = connection.execute(
-            "select condition, position, gain from context_pairs"
-            " where problem = ? and model_id = ? and doc_id = ? order by condition",
+            "select pair, position, short_nll - nll from fct_tokens where short_nll is not null"
+            " and problem = ? and model_id = ? and doc_id = ? order by pair",
             [problem, model_id, doc_id],
         ).fetchall()
     except duckdb.CatalogException:

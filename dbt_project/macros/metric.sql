@@ -140,35 +140,42 @@ where part.denominator != 0
 {%- endmacro %}
 
 {#-
-  Put variants into dbt's manifest (`config.meta.variants`), which is the catalogue; returns those
-  to compute. A metric with SQL of its own gives its file's hash as `code`: a part of the definition.
+  Put variants into dbt's manifest, which is the catalogue: the settings of each that differ from
+  `config.meta.defaults`. Returns those to compute, with all settings. A metric with SQL of its own
+  gives its file's hash as `code`: a part of the definition.
 -#}
 {% macro declare_variants(over, variants, grid={}, aggregations={}, settings={}, code='') -%}
-    {%- set least = {
+    {%- set known = {
         'numerator': none, 'denominator': 'count(*)', 'where': 'true', 'aggregation': 'micro',
         'transform': none, 'tokens': 'count(*)', 'min_tokens': 1, 'min_document_tokens': 1,
-        'over': over, 'core': true, 'code': code,
+        'over': over, 'core': false, 'code': code,
     } -%}
+    {%- set defaults = dict(known, **settings) -%}
     {%- set found = {} -%}
     {%- for core, group in [(false, grid), (true, variants)] -%}
         {%- for name, own in group.items() -%}
-            {%- set row = dict(dict(dict(least, **settings), **own), core=core) -%}
-            {%- for wrong in row.keys() | reject('in', least) -%}
-                {{ exceptions.raise_compiler_error('variant ' ~ name ~ ' has the setting ' ~ wrong
-                    ~ '; settings are ' ~ least.keys() | join(', ')) }}
-            {%- endfor -%}
-            {%- if row.aggregation not in ['micro', 'macro', 'weighted', 'median', 'q10', 'q90'] -%}
-                {{ exceptions.raise_compiler_error('variant ' ~ name ~ ' has the aggregation '
-                    ~ row.aggregation ~ '; write micro, macro, weighted, median, q10 or q90') }}
-            {%- endif -%}
-            {%- do found.update({name: row}) -%}
+            {%- do found.update({name: dict(own, core=true) if core else own}) -%}
             {%- for ending, aggregation in aggregations.items() if 'aggregation' not in own -%}
-                {%- set further = dict(row, aggregation=aggregation, core=false) -%}
-                {%- do found.update({name ~ ending: further}) -%}
+                {%- do found.update({name ~ ending: dict(own, aggregation=aggregation)}) -%}
             {%- endfor -%}
         {%- endfor -%}
     {%- endfor -%}
-    {%- do config(meta = {'metric': model.name, 'variants': found}) -%}
+    {%- set in_use = [] -%}
+    {%- for name, own in found.items() -%}
+        {%- set row = dict(dict(defaults, **own), variant=name) -%}
+        {%- for wrong in row.keys() | reject('in', known) | reject('eq', 'variant') -%}
+            {{ exceptions.raise_compiler_error('variant ' ~ name ~ ' has the setting ' ~ wrong
+                ~ '; settings are ' ~ known.keys() | join(', ')) }}
+        {%- endfor -%}
+        {%- if row.aggregation not in ['micro', 'macro', 'weighted', 'median', 'q10', 'q90'] -%}
+            {{ exceptions.raise_compiler_error('variant ' ~ name ~ ' has the aggregation '
+                ~ row.aggregation ~ '; write micro, macro, weighted, median, q10 or q90') }}
+        {%- endif -%}
+        {%- if is_in_use(model.name, row.core) -%}
+            {%- do in_use.append(row) -%}
+        {%- endif -%}
+    {%- endfor -%}
+    {%- do config(meta = {'metric': model.name, 'defaults': defaults, 'variants': found}) -%}
     {%- if execute and model.resource_type == 'model' -%}
         {%- for key in ['family', 'direction', 'needs'] | reject('in', model.config.meta) -%}
             {{ exceptions.raise_compiler_error(
@@ -180,10 +187,6 @@ where part.denominator != 0
                 "add ref('" ~ model.name ~ "') to the list in metric_documents.sql") }}
         {%- endif -%}
     {%- endif -%}
-    {%- set in_use = [] -%}
-    {%- for name, row in found.items() if is_in_use(model.name, row.core) -%}
-        {%- do in_use.append(dict(row, variant=name)) -%}
-    {%- endfor -%}
     {{- return(in_use) -}}
 {%- endmacro %}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import pytest
@@ -91,21 +90,15 @@ def test_token_text_and_snippet(built: Warehouse) -> None:
         assert snippet == f"{before}[{token}]{text[end : end + 10]}"
 
 
-def test_paired_tokens_are_the_context_pairs(built: Warehouse) -> None:
-    pairs = "select model_id, count(*), sum(short_context_tokens), round(sum(gain), 9) from"
-    found = built.rows(f"{pairs} paired_tokens('synthetic', 'window_64') group by all order by all")
-    assert found and found == built.rows(
-        f"{pairs} context_pairs where condition = 'window_64' group by all order by all"
+def test_paired_tokens_are_those_of_fct_tokens(built: Warehouse) -> None:
+    columns = "select model_id, count(*), sum(short_context_tokens)"
+    found = built.rows(
+        f"{columns}, round(sum(gain), 9) from paired_tokens('synthetic', 'window_64')"
+        " group by all order by all"
     )
-
-
-def test_gains_are_differences_of_log_probabilities(built: Warehouse) -> None:
-    assert math.isclose(
-        built.rows("select avg(gain) from context_pairs where condition = 'window_64'")[0][0],
-        built.rows(
-            "select avg(gain(logprob, short_logprob)) from context_pairs"
-            " where condition = 'window_64'"
-        )[0][0],
+    assert found and found == built.rows(
+        f"{columns}, round(sum(short_nll - nll), 9) from fct_tokens"
+        " where pair = 'window_64' and short_nll is not null group by all order by all"
     )
 
 

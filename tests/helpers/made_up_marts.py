@@ -236,6 +236,7 @@ class Marts:
                 "direction": "higher",
                 "admissible": True,
                 "needs": needs,
+                "defaults": {},
                 "variants": variants or {},
             }
             nodes[name] = {"resource_type": "model", "config": {"meta": meta}}

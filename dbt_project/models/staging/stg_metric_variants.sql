@@ -9,13 +9,16 @@ from (
     values
     (null, null, null, null, null, null, null, null, null, null, null, null)
     {%- for node in metric_nodes() %}
-    {%- for name, row in node.config.meta.variants.items() if is_in_use(node.name, row.core) %}
+    {%- for name, own in node.config.meta.variants.items() %}
+    {%- set row = dict(node.config.meta.defaults, **own) %}
+    {%- if is_in_use(node.name, row.core) %}
     , (
         {{ quoted(node.name) }}, {{ quoted(name) }}, {{ row.core }}, {{ quoted(row.aggregation) }},
         {{ quoted(row.transform) }}, {{ quoted(row.over) }}, {{ quoted(row.numerator) }},
         {{ quoted(row.denominator) }}, {{ quoted(row.where) }}, {{ row.min_tokens }},
         {{ quoted(row.tokens) }}, {{ quoted(local_md5(tojson(dict(row, core=true), sort_keys=true))) }}
     )
+    {%- endif %}
     {%- endfor %}
     {%- endfor %}
 ) as listed (

@@ -137,9 +137,9 @@ def synthetic(marts: Marts) -> tuple[Problem, Workspace]:
     with duckdb.connect(str(workspace.database)) as connection:
         connection.execute(
             f"""
-            create table context_pairs as
-            select f.problem, f.model_id, w.condition, f.doc_id, f.position,
-                f.logprob - w.logprob as gain
+            create table fct_tokens as
+            select f.problem, f.model_id, w.condition as pair, f.doc_id, f.position,
+                -f.logprob as nll, -w.logprob as short_nll
             from read_parquet('{tokens}', hive_partitioning = true) as f
             join read_parquet('{tokens}', hive_partitioning = true) as w
                 using (problem, model_id, doc_id, position)
