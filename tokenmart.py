@@ -57,20 +57,14 @@ if TYPE_CHECKING:
     from analysis.report.notebook import open as open
     from analysis.report.notebook import show as show
     from warehouse.sql.dataframes import cookbook as cookbook
-    from warehouse.sql.dataframes import metric_values as metric_values
     from warehouse.sql.dataframes import query as query
-    from warehouse.sql.dataframes import tokens as tokens
-    from warehouse.sql.session import Limits as Limits
 
 FUNCTIONS = {
-    "Limits": "warehouse.sql.session",
     "cookbook": "warehouse.sql.dataframes",
     "correlate": "analysis.ranking.ideas",
-    "metric_values": "warehouse.sql.dataframes",
     "open": "analysis.report.notebook",
     "query": "warehouse.sql.dataframes",
     "show": "analysis.report.notebook",
-    "tokens": "warehouse.sql.dataframes",
 }
 """Name that `import tokenmart` offers → the module that defines it."""
 

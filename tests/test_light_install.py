@@ -44,8 +44,8 @@ target: {kind: imported}
 
 NOTEBOOK = """
 import tokenmart as tm
-tokens = tm.tokens("synthetic", "lab--model-0", into="arrow")
-values = tm.metric_values("synthetic", "perplexity", "bits_per_byte")
+tokens = tm.query("from tokens where model_id = 'lab--model-0' and condition = 'full'")
+values = tm.query("from metric_values where metric = 'perplexity' and variant = 'bits_per_byte'")
 table = tm.query("select model_id, avg(nll) as nll from tokens where problem = $p group by all",
                  p="synthetic")
 rows = tm.query("select metric, count(value) as models from metric_values group by all")

@@ -27,7 +27,7 @@ from warehouse.options import problem_or_newest
 from warehouse.paths import find_workspace
 from warehouse.problem.spec import load_ranked
 from warehouse.sql.dataframes import Kind as TableKind
-from warehouse.sql.dataframes import check_kind, converted, query
+from warehouse.sql.dataframes import converted, query
 from warehouse.table_file import parse_row, read_rows
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ def idea_from_sql(sql: str, problem: Ranked, name: str) -> list[MetricRecord]:
             code="target-in-table",
             where="--sql",
         )
-    parameters = {"problem": problem.name} if re.search(r"\$problem\b", sql) else {}
-    found = query(sql, "arrow", None, **parameters).to_pylist()
+    parameters: dict[str, Any] = {"problem": problem.name} if re.search(r"\$problem\b", sql) else {}
+    found = query(sql, **parameters).to_pylist()
     return _ideas(_parsed(found, "--sql"), "--sql", problem, name, "sql", sql.strip())
 
 
@@ -161,7 +161,6 @@ def correlate(
             values for one model, or an unknown `into` or `better`.
         StorageError: the database or the record of metrics tested can't be read or written.
     """
-    check_kind(into)
     if better not in ("higher", "lower"):
         raise TokenmartError(
             f"better {better!r}: use 'higher' or 'lower'", code="bad-direction", where="better"

@@ -10,7 +10,7 @@ from made_up_warehouse import Shape, write_warehouse
 from sql_samples import ask
 
 from warehouse.paths import Workspace
-from warehouse.sql.session import Session
+from warehouse.sql.dataframes import query
 from warehouse.store.ledger import with_units
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import TOKENS
@@ -29,8 +29,7 @@ def made_up(workspace: Workspace) -> Workspace:
 
 def explain(workspace: Workspace, sql: str, analyze: bool = True, **parameters: str) -> str:
     question = f"explain {'analyze ' if analyze else ''}{sql}"
-    with Session(workspace) as session, session.ask(question, parameters) as result:
-        return "\n".join(row[1] for row in result.fetchall())
+    return "\n".join(query(question, **parameters)["explain_value"].to_pylist())
 
 
 def files_read(plan: str) -> int:

@@ -72,7 +72,7 @@ class Warehouse:
             parsed.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(PARSED, parsed)
         done = subprocess.run(
-            [*(dbt_process.command() or ()), *arguments],
+            [*dbt_process.command(), *arguments],
             cwd=self.project,
             env={
                 **os.environ,

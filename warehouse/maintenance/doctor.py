@@ -13,7 +13,6 @@ from typing import NamedTuple
 import psutil
 
 from warehouse.errors import first_line
-from warehouse.metrics import dbt_process
 from warehouse.paths import Workspace
 
 EXTRACTION_PACKAGES = ("torch", "transformers")
@@ -40,8 +39,6 @@ def examine(workspace: Workspace) -> list[Check]:
             needed = name in REQUIRED_PACKAGES
             hint = "" if needed else ": pip install 'tokenmart[extract]' to run models"
             checks.append(Check(name, f"not installed{hint}", needed))
-    if dbt_process.command() is None:
-        checks.append(Check("dbt", "the dbt program was not found; run make setup", True))
     if find_spec("torch") is not None:
         checks += devices()
     memory = psutil.virtual_memory()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from warehouse.errors import TokenmartError, did_you_mean
@@ -13,8 +12,6 @@ from warehouse.paths import Workspace
 from warehouse.terminal import counted
 
 if TYPE_CHECKING:
-    import duckdb
-
     from warehouse.problem.spec import Problem
 
 Row = dict[str, Any]
@@ -23,8 +20,6 @@ Row = dict[str, Any]
 def entries(
     workspace: Workspace,
     metric: str | None = None,
-    family: str | None = None,
-    admissible: bool = False,
     problem: Problem | None = None,
 ) -> list[Row]:
     """One row per metric and variant, built or not; core variants first.
@@ -33,7 +28,7 @@ def entries(
         problem: only variants that its probes allow, in every context, by their names there.
 
     Raises:
-        TokenmartError: dbt can't parse the metrics, or none is of this name, family and problem.
+        TokenmartError: dbt can't parse the metrics, or none is of this name and problem.
     """
     metrics = read_metrics(workspace)
     if metric is not None and metric not in metrics:
@@ -60,55 +55,41 @@ def entries(
         for shown in (
             [variant] if problem is None else in_contexts(variant, problem.suffixes(found.needs))
         )
-        if metric in (None, name) and family in (None, found.family)
-        if found.admissible or not admissible
+        if metric in (None, name)
     ]
     if not rows:
-        asked = [metric, family, "--admissible" if admissible else None]
-        probes = f"the probes of {problem.name} (docs/how_to/probes.md)" if problem else None
-        where = ", ".join(each for each in (*asked, probes) if each)
-        raise TokenmartError(f"metrics: none for {where}", code="no-metric", where=where)
+        raise TokenmartError(
+            f"metrics: the probes of the problem allow no {metric or 'metric'} "
+            "(docs/how_to/probes.md)",
+            code="no-metric",
+            where=metric,
+        )
     return sorted(rows, key=lambda row: not row["core"])
 
 
-@contextmanager
-def built_values(workspace: Workspace) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The built warehouse, read-only.
+def values(
+    workspace: Workspace, metric: str, variant: str, problem: str | None
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Names and rows of a variant's values, in any of its contexts.
 
     Raises:
-        TokenmartError: no metric has been built.
+        StorageError: nothing has been built, or another program writes.
     """
-    import duckdb
-
     from warehouse.sql.connection import connect_read_only
 
-    try:
-        with connect_read_only(workspace) as connection:
-            connection.execute("from metric_values limit 0")
-            yield connection
-    except duckdb.CatalogException as error:
-        raise TokenmartError(
-            "metrics: none has been built; run `tokenmart dbt build`", code="not-built"
-        ) from error
-
-
-def values(
-    connection: duckdb.DuckDBPyConnection, metric: str, variant: str | None, problem: str | None
-) -> list[Row]:
-    """Values of a metric for each problem, variant and model; a variant in any of its contexts."""
-    result = connection.execute(
-        """
-        select problem, variant, model_id, value, tokens, documents, reason
-        from metric_values
-        where metric = $metric
-            and coalesce($variant in (variant, split_part(variant, '@', 1)), true)
-            and coalesce(problem = $problem, true)
-        order by problem, variant, model_id
-        """,
-        {"metric": metric, "variant": variant, "problem": problem},
-    )
-    names = [column[0] for column in result.description or []]
-    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+    with connect_read_only(workspace) as connection:
+        result = connection.execute(
+            """
+            select problem, variant, model_id, value, tokens, documents, reason
+            from metric_values
+            where metric = $metric
+                and $variant in (variant, split_part(variant, '@', 1))
+                and coalesce(problem = $problem, true)
+            order by problem, variant, model_id
+            """,
+            {"metric": metric, "variant": variant, "problem": problem},
+        )
+        return [column[0] for column in result.description or []], result.fetchall()
 
 
 def list_metrics(rows: Sequence[Row]) -> Iterator[str]:
@@ -152,20 +133,6 @@ def describe(rows: Sequence[Row]) -> Iterator[str]:
     yield rows[0]["description"].strip() + "\n"
     for row in rows:
         yield f"{row['variant']}  {_settings(row)}"
-
-
-def ranges(values: Sequence[Row]) -> list[Row]:
-    """One row per problem and variant: how many models have a value, the lowest and the highest."""
-    found = []
-    for problem, variant in sorted({(each["problem"], each["variant"]) for each in values}):
-        own = [v for v in values if (v["problem"], v["variant"]) == (problem, variant)]
-        known = sorted((v["value"], v["model_id"]) for v in own if v["value"] is not None)
-        (low, lowest), (high, highest) = (known[0], known[-1]) if known else [(None, None)] * 2
-        found.append({
-            "problem": problem, "variant": variant, "models": len(own), "with_value": len(known),
-            "lowest": low, "lowest_model": lowest, "highest": high, "highest_model": highest,
-        })  # fmt: skip
-    return found
 
 
 def _settings(row: Row) -> str:

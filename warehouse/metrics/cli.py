@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 import click
 
@@ -20,19 +21,13 @@ def metrics() -> None:
 
 @metrics.command("list", short_help="List all metrics with their formula and direction.")
 @click.option("--metric", help="List the variants of this metric, with their formulas.")
-@click.option("--family", help="List only the metrics of this family.")
-@click.option(
-    "--admissible", is_flag=True, help="List only metrics that an official submission may use."
-)
 @click.option(
     "--problem",
     help="Name of the problem, or path of its .yml file: list every METRIC/VARIANT that its probes "
     "allow, built or not.",
 )
 @JSON
-def list_(
-    metric: str | None, family: str | None, admissible: bool, problem: str | None, as_json: bool
-) -> None:
+def list_(metric: str | None, problem: str | None, as_json: bool) -> None:
     """List all metrics with formula, direction and cautions.
 
     --metric lists the variants of one metric and their formulas. The list is that of the metrics'
@@ -45,14 +40,13 @@ def list_(
     tokenmart metrics list
     tokenmart metrics list --metric longppl
     tokenmart metrics list --problem no4k --metric retrieval_gain
-    tokenmart metrics list --admissible --json
     """
     from warehouse.metrics import catalog
     from warehouse.problem.spec import load_problem
 
     workspace = find_workspace()
     loaded = None if problem is None else load_problem(problem, workspace)
-    rows = catalog.entries(workspace, metric, family, admissible, loaded)
+    rows = catalog.entries(workspace, metric, loaded)
     if as_json:
         short = [{name: row[name] for name in row if name != "description"} for row in rows]
         click.echo(json.dumps(short, indent=2))
@@ -60,20 +54,18 @@ def list_(
         _print(catalog.list_variants(rows) if metric or problem else catalog.list_metrics(rows))
 
 
-@metrics.command(short_help="Show a metric's description, formula and values.")
+@metrics.command(short_help="Show a metric's description and formulas, and a variant's values.")
 @click.argument("name", metavar="METRIC[/VARIANT]")
 @ANY_PROBLEM
-@click.option("--values", "all_values", is_flag=True, help="Show every model's value.")
 @JSON
-def show(name: str, problem_name: str | None, all_values: bool, as_json: bool) -> None:
-    """Show a metric's description, formula and values.
+def show(name: str, problem_name: str | None, as_json: bool) -> None:
+    """Show a metric's description and the formula of each variant; of one variant also its values.
 
     Values need `tokenmart dbt build`; formulas don't. `tokenmart sql --name near_duplicates` lists
     variants that rank the models alike.
 
     \b
     tokenmart metrics show longppl
-    tokenmart metrics show longppl --values
     tokenmart metrics show longppl/alpha_2_beta_-2@window_4096 --problem no4k
     """
     from warehouse.metrics import catalog
@@ -81,8 +73,7 @@ def show(name: str, problem_name: str | None, all_values: bool, as_json: bool) -
     from warehouse.sql.output import print_table
 
     workspace = find_workspace()
-    metric, _, rest = name.partition("/")
-    variant = rest or None
+    metric, _, variant = name.partition("/")
     rows = catalog.entries(workspace, metric)
     if variant:
         rows = [row for row in rows if row["variant"] == variant.partition("@")[0]]
@@ -93,20 +84,18 @@ def show(name: str, problem_name: str | None, all_values: bool, as_json: bool) -
             code="unknown-variant",
             where=name,
         )
-    problem = problem_name and read_problem_file(problem_name, workspace).value.get("name")
-    values = []
-    if workspace.database.is_file():
-        with catalog.built_values(workspace) as connection:
-            values = catalog.values(connection, metric, variant, problem)
+    if not as_json:
+        _print(catalog.describe(rows))
+    names: list[str] = []
+    values: list[tuple[Any, ...]] = []
+    if variant and workspace.database.is_file():
+        problem = problem_name and read_problem_file(problem_name, workspace).value.get("name")
+        names, values = catalog.values(workspace, metric, variant, problem)
     if as_json:
-        click.echo(json.dumps({"catalog": rows, "values": values}, indent=2))
-        return
-    _print(catalog.describe(rows))
-    if not values:
-        click.echo("\nno values yet: run `tokenmart dbt build`", err=True)
-        return
-    shown = values if all_values or variant else catalog.ranges(values)
-    print_table(list(shown[0]), [tuple(row.values()) for row in shown], wide=False)
+        found = [dict(zip(names, row, strict=True)) for row in values]
+        click.echo(json.dumps({"catalog": rows, "values": found}, indent=2))
+    elif values:
+        print_table(names, values)
 
 
 @click.command(

@@ -12,7 +12,7 @@ from dbt_common.exceptions import DbtRuntimeError
 
 from warehouse.errors import StorageError, TokenmartError, first_line, visible
 from warehouse.paths import Workspace, find_workspace
-from warehouse.sql.connection import lock, no_locks
+from warehouse.sql.connection import lock
 from warehouse.sql.views import create_views
 from warehouse.store.built_from import write_states
 from warehouse.store.token_files import publish_all
@@ -34,8 +34,8 @@ class Plugin(BasePlugin):
         DuckDB reads from `STORAGE_VERSION` on.
 
         Raises:
-            DbtRuntimeError: another program has the file open (dbt's own error is a traceback for
-                each model).
+            DbtRuntimeError: another program has the file open, or it is none of DuckDB's (dbt's own
+                error is a traceback for each model).
         """
         workspace = find_workspace()
         path = workspace.database
@@ -45,10 +45,7 @@ class Plugin(BasePlugin):
             if path.is_file():
                 duckdb.connect(creds.path).close()
         except duckdb.IOException as error:
-            if (unlockable := no_locks(path, error)) is not None:
-                raise DbtRuntimeError(unlockable) from error
-            if "lock" in str(error):
-                raise DbtRuntimeError(first_line(error, 300)) from error
+            raise DbtRuntimeError(first_line(error, 300)) from error
 
     def configure_connection(self, conn: duckdb.DuckDBPyConnection) -> None:
         """Create the public views and macros, then lock: no model reads another file.
@@ -61,7 +58,6 @@ class Plugin(BasePlugin):
         workspace = find_workspace()
         _publish_finished(workspace)
         try:
-            _refuse_missing_data(conn, workspace)
             create_views(conn, workspace, every_byte=True)
             write_states(conn, workspace)
             conn.execute("set global parquet_metadata_cache = true")
@@ -77,20 +73,3 @@ def _publish_finished(workspace: Workspace) -> None:
             publish_all(store)
         except StorageError as error:  # another's folder: what is published can be read
             click.echo(visible(f"warning: {error.format_message()}"), err=True)
-
-
-def _refuse_missing_data(conn: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:
-    """Stop before good marts are replaced by empty ones, as when a disk isn't mounted."""
-    if next(workspace.tokens.glob("**/*.parquet"), None) is not None:
-        return
-    try:
-        query = "select count(*) from main.metric_values where tokens > 0"
-        ((values,),) = conn.execute(query).fetchall()
-    except duckdb.Error:  # never built
-        return
-    if values:
-        raise TokenmartError(
-            f"{workspace.tokens}: no token files, but {workspace.database} has {values} metric "
-            "values made from some; mount the disk or set TOKENMART_DATA to the folder that has "
-            "them, or delete the database to start again"
-        )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from warehouse.errors import TokenmartError
-from warehouse.metrics.dbt_process import start_dbt
+from warehouse.metrics.dbt_process import run_dbt
 from warehouse.paths import Workspace
 
 _SOURCES = ("models", "macros", "dbt_project.yml")
@@ -58,34 +58,22 @@ def read_metrics(workspace: Workspace) -> dict[str, Metric]:
     """All metrics of the project's files, by name.
 
     Raises:
-        TokenmartError: dbt can't parse the project, or a metric lacks an entry of `meta`.
+        TokenmartError: dbt can't parse the project.
     """
     found = {}
     for node in current_manifest(workspace)["nodes"].values():
         meta = node.get("config", {}).get("meta", {})
         if node.get("resource_type") == "model" and "metric" in meta:
-            name = str(meta["metric"])
-            for key, values in {
-                "family": (),
-                "direction": ("higher", "lower"),
-                "admissible": (True, False),
-                "needs": (),
-            }.items():
-                if key not in meta or (values and meta[key] not in values):
-                    raise TokenmartError(
-                        f"{name}: meta.{key} is {meta.get(key)!r}; write it in {name}.yml",
-                        code="metric-meta",
-                        where=f"{name}.{key}",
-                    )
+            name = meta["metric"]
             found[name] = Metric(
                 name,
-                str(meta["family"]),
+                meta["family"],
                 meta["direction"],
                 meta["admissible"],
-                str(meta["needs"]),
+                meta["needs"],
                 meta.get("caution"),
                 node.get("description", ""),
-                meta.get("variants", {}),
+                {name: {**meta["defaults"], **own} for name, own in meta["variants"].items()},
             )
     return dict(sorted(found.items()))
 
@@ -99,12 +87,12 @@ def current_manifest(workspace: Workspace) -> dict[str, Any]:
     """dbt's manifest of the project's files as they are; dbt parses them if one is newer.
 
     Raises:
-        TokenmartError: dbt isn't installed or can't parse the project.
+        TokenmartError: dbt can't parse the project.
     """
     path = manifest_path(workspace)
     if not path.is_file() or _latest(workspace.dbt_project) > path.stat().st_mtime:
         with tempfile.TemporaryFile() as log:
-            failed = start_dbt(("--quiet", "parse"), workspace, log)
+            failed = run_dbt(("--quiet", "parse"), workspace, log)
             log.seek(0)
             output = log.read().decode(errors="replace").strip()
         if failed:

@@ -1,1 +1,1 @@
-"""Questions in SQL: connections, public views, execution and export, shell, cookbook."""
+"""Questions in SQL: connections, public views, execution and export, cookbook."""

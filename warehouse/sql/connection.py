@@ -8,21 +8,19 @@ write one: `warehouse.sql.session` refuses the statements that do.
 from __future__ import annotations
 
 import glob
-import re
-import time
-from collections.abc import Callable
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import duckdb
 
-from warehouse.errors import StorageError, TokenmartError
+from warehouse.errors import StorageError, TokenmartError, first_line
 from warehouse.paths import Workspace
 from warehouse.sql.targets import create_target_views
 from warehouse.sql.views import create_views, metric_tables, quoted, quoted_name
 from warehouse.store.schema import all_tables
 
-PATIENCE_SECONDS = 3.0
 SETTINGS = (
     "TimeZone",
     "default_null_order",
@@ -40,10 +38,6 @@ _LOCKED_FROM_THE_START = {
     "python_enable_replacements": "false",
 }
 _SPILLED = "50GiB"
-_NO_LOCKS = re.compile(
-    r"Could not set lock on file .*: (Operation not supported|No locks available"
-    r"|Function not implemented)"
-)
 _SCHEMAS = ("main", "metrics", "intermediate", "staging")
 
 
@@ -60,7 +54,8 @@ def connect_read_only(workspace: Workspace) -> duckdb.DuckDBPyConnection:
     path = workspace.database
     if not path.is_file():
         raise StorageError(f"{path}: no warehouse yet; run `tokenmart dbt build`")
-    connection = _patiently(path, lambda: duckdb.connect(str(path), read_only=True))
+    with _opening(path):
+        connection = duckdb.connect(str(path), read_only=True)
     _search(connection, [(_catalog(path), schema) for schema in _SCHEMAS])
     return connection
 
@@ -72,30 +67,25 @@ def connect_for_queries(workspace: Workspace) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def connect_to_parquet(
-    workspace: Workspace, memory: str | None = None, *, targets: bool = False
-) -> duckdb.DuckDBPyConnection:
+def connect_to_parquet(workspace: Workspace, *, targets: bool = False) -> duckdb.DuckDBPyConnection:
     """An in-memory database with views over the Parquet files and the macros of the project.
 
-    They work before dbt was ever run, and while it runs.
+    They work before dbt was ever run, and while it runs. The memory limit is `TOKENMART_MEMORY`.
 
     Args:
-        memory: DuckDB's memory limit, such as `4GiB`; None for its own default.
         targets: also create the views of target scores (`warehouse.sql.targets`).
 
     Raises:
         TokenmartError: the memory limit is not a size.
         StorageError: a file of a table is damaged, foreign or in another's place.
     """
-    config: dict[str, Any] = dict(_LOCKED_FROM_THE_START)
-    if memory is not None:
-        config["memory_limit"] = memory
+    memory = os.environ.get("TOKENMART_MEMORY") or "5GiB"
     try:
-        connection = duckdb.connect(":memory:", config=config)
+        connection = duckdb.connect(
+            ":memory:", config={**_LOCKED_FROM_THE_START, "memory_limit": memory}
+        )
     except duckdb.Error as error:
-        raise TokenmartError(
-            f"--memory {memory}: not a size; give one such as 4GiB or 800MiB"
-        ) from error
+        raise TokenmartError(f"TOKENMART_MEMORY={memory}: {first_line(error)}") from error
     # days and hours are the same wherever a question is asked
     connection.execute("set global TimeZone = 'UTC'")
     connection.execute(f"set temp_directory = {quoted(workspace.cache / 'duckdb')}")
@@ -130,14 +120,11 @@ def lock(
         connection.execute(f"set global {name} = {value}")
 
 
-def attach_marts(
-    connection: duckdb.DuckDBPyConnection, workspace: Workspace, patience: float | None = None
-) -> None:
+def attach_marts(connection: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:
     """Make the tables dbt built usable by their plain names, read-only; none built: no change.
 
     Args:
         connection: one of `connect_to_parquet`; its own views come first.
-        patience: seconds to wait for a writer; None for `PATIENCE_SECONDS`.
 
     Raises:
         DatabaseBusyError: another program has the DuckDB file open for writing.
@@ -146,50 +133,26 @@ def attach_marts(
     path = workspace.database
     if not path.is_file():
         return
-    attach = f"attach {quoted(path)} (read_only)"
-    _patiently(path, lambda: connection.execute(attach), patience)
+    with _opening(path):
+        connection.execute(f"attach {quoted(path)} (read_only)")
     _search(connection, [("memory", "main"), *((_catalog(path), name) for name in _SCHEMAS)])
 
 
-def detach_marts(connection: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:
-    """Let go of the DuckDB file: while it is attached, dbt can't write it."""
-    _search(connection, [("memory", "main")])
-    catalogue = quoted_name(_catalog(workspace.database))
-    connection.execute(f"detach database if exists {catalogue}")
-
-
-def _patiently(
-    path: Path, connect: Callable[[], duckdb.DuckDBPyConnection], patience: float | None = None
-) -> duckdb.DuckDBPyConnection:
-    """Call `connect`, waiting a little while a writer holds the file."""
-    deadline = time.monotonic() + (PATIENCE_SECONDS if patience is None else patience)
-    while True:
-        try:
-            return connect()
-        except duckdb.Error as error:
-            message = str(error).splitlines()[0]
-            if (unlockable := no_locks(path, error)) is not None:
-                raise StorageError(unlockable) from error
-            if "lock" not in message:
-                raise StorageError(
-                    f"{path}: can't be opened ({message}); delete it and run `tokenmart dbt build`"
-                ) from error
-            if time.monotonic() > deadline:
-                raise DatabaseBusyError(
-                    f"{path}: another program writes it ({message})", where=path
-                ) from error
-        time.sleep(0.2)
-
-
-def no_locks(path: Path, error: duckdb.Error) -> str | None:
-    """What to do where a file system has no locks, by DuckDB's error; None for another error."""
-    found = _NO_LOCKS.search(str(error))
-    if found is None:
-        return None
-    return (
-        f"{path}: its file system can't lock files ({found[1].lower()}); set TOKENMART_DATABASE to "
-        "a file on a local disk"
-    )
+@contextmanager
+def _opening(path: Path) -> Iterator[None]:
+    """Name the file in DuckDB's error."""
+    try:
+        yield
+    except duckdb.Error as error:
+        message = first_line(error, 300)
+        if "lock" in message:
+            raise DatabaseBusyError(
+                f"{path}: open in another program ({message})", where=path
+            ) from error
+        raise StorageError(
+            f"{path}: can't be opened ({message}); delete it and run `tokenmart dbt build`",
+            where=path,
+        ) from error
 
 
 def _search(connection: duckdb.DuckDBPyConnection, places: list[tuple[str, str]]) -> None:

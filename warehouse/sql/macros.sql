@@ -1,7 +1,7 @@
 -- The field's terms as DuckDB macros, for ad-hoc queries here and in the database that dbt builds:
 --
 --     select model_id, ppl(logprob) from tokens where condition = 'full' group by all;
---     select token_text(doc_id, char_start, char_end, problem), gain from context_pairs limit 20;
+--     select token_text(doc_id, char_start, char_end, problem), gain from fct_tokens limit 20;
 --     select model_id, avg(gain) from paired_tokens('minilong', 'window_512') group by all;
 --
 -- DuckDB puts the arguments into a macro's text as they are written: a column `doc_id` of a user's

@@ -1,4 +1,4 @@
-"""Rows of a query on standard output or in a file: as a table, CSV, JSON, Parquet or Arrow."""
+"""Rows of a query on standard output or in a file: as a table, CSV, JSON or Parquet."""
 
 from __future__ import annotations
 
@@ -6,103 +6,51 @@ import csv
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from decimal import Decimal
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from warehouse.errors import TokenmartError, visible
+from warehouse.errors import visible
 from warehouse.files import replacing
+from warehouse.terminal import Column, print_columns, terminal_console
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from warehouse.sql.session import Rows
 
-    from warehouse.sql.session import Rows, Session, Value
-
-Format = Literal["table", "csv", "json", "parquet", "arrow"]
-
-
-def format_of(out: Path) -> Format:
-    """The format that a file's ending asks for.
-
-    Raises:
-        TokenmartError: no such ending.
-    """
-    formats: dict[str, Format] = {
-        ".csv": "csv", ".json": "json", ".parquet": "parquet", ".arrow": "arrow",
-    }  # fmt: skip
-    if out.suffix not in formats:
-        raise TokenmartError(
-            f"--out {out}: unknown ending {out.suffix!r}; use one of {', '.join(formats)}, or give "
-            "--format",
-            code="unknown-format",
-            where="--out",
-        )
-    return formats[out.suffix]
+Format = Literal["table", "csv", "json", "parquet"]
+LONGEST_TEXT = 60
+"""Characters of a text in a table, unless all are asked for."""
 
 
-def print_rows(
-    session: Session, sql: str, parameters: Mapping[str, Value], limit: int, wide: bool
-) -> None:
-    """Print the rows of the last statement as a table, at most `limit` of them (0 = all).
+def print_rows(rows: Rows, limit: int, wide: bool) -> None:
+    """Print rows as a table, at most `limit` of them (0 = all).
 
     Args:
-        wide: whether it may be wider than the terminal, with whole texts.
+        wide: whether texts are complete.
     """
-    with session.stream(sql, parameters) as rows:
-        if rows is None:
-            return
-        names = rows.schema.names
-        found = list(islice(_tuples(rows), limit + 1 if limit else None))
-    if names == ["explain_key", "explain_value"]:
+    found = list(islice(_tuples(rows), limit + 1 if limit else None))
+    if rows.schema.names == ["explain_key", "explain_value"]:
         print(*(visible(text) for _, text in found), sep="\n")
         return
-    print_table(names, found[:limit] if limit else found, wide)
+    print_table(rows.schema.names, found[:limit] if limit else found, wide)
     if limit and len(found) > limit:
         print(f"only {limit} rows shown; --limit 0 shows all, --out saves all", file=sys.stderr)
 
 
-def print_table(names: list[str], rows: list[tuple[Any, ...]], wide: bool) -> None:
-    """Print rows; numbers are aligned right, those with a fraction at six digits.
-
-    Too wide a table gets headings on several lines, then shorter texts (…).
-    """
-    from rich.console import Console
-
-    from warehouse.terminal import terminal_width
-
-    width = (None if wide else terminal_width()) or 100_000
-    console = Console(file=sys.stdout, width=width, highlight=False, color_system=None)
-    table = _table(names, rows)
-    if console.measure(table, options=console.options.update(width=100_000)).maximum > width:
-        table = _table([name.replace("_", "_\n") for name in names], rows)
-    console.print(table, crop=False)
-    if not rows:
-        print("(no rows)")
-
-
-def _table(names: list[str], rows: list[tuple[Any, ...]]) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+def print_table(names: list[str], rows: list[tuple[Any, ...]], wide: bool = False) -> None:
+    """Print rows; numbers are aligned right, those with a fraction at six digits."""
+    columns = []
     for place, name in enumerate(names):
         values = [row[place] for row in rows]
-        is_number = all(isinstance(value, int | float | Decimal | None) for value in values)
-        cells = max((len(_cell(value)) for value in values), default=0)
-        table.add_column(
-            Text(visible(name)),
-            justify="right" if rows and is_number else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            min_width=max(cells, *map(len, name.splitlines())) if is_number else min(cells, 12),
-        )
-    for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row))
-    return table
+        cells = [_cell(value, None if wide else LONGEST_TEXT) for value in values]
+        is_text = any(not isinstance(value, int | float | Decimal | None) for value in values)
+        columns.append(Column(visible(name), cells, text=is_text))
+    print_columns(terminal_console(), columns, wide=wide)
+    if not rows:
+        print("(no rows)")
 
 
 def _tuples(rows: Rows) -> Iterator[tuple[Any, ...]]:
@@ -111,7 +59,7 @@ def _tuples(rows: Rows) -> Iterator[tuple[Any, ...]]:
         yield from zip(*columns, strict=True)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, most: int | None) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -120,47 +68,26 @@ def _cell(value: Any) -> str:
         return str(int(value))
     if isinstance(value, float | Decimal):
         return f"{float(value):.6g}"
-    return visible(str(value)).replace("\n", "\\n").replace("\t", "\\t")
+    text = visible(str(value)).replace("\n", "\\n").replace("\t", "\\t")
+    return text if most is None or len(text) <= most else text[: most - 1] + "…"
 
 
-def write_rows(
-    session: Session,
-    sql: str,
-    parameters: Mapping[str, Value],
-    format_: Format,
-    out: Path | None,
-) -> bool:
-    """Write all rows of the last statement to a file that appears when it is complete.
+def write_rows(rows: Rows, format_: Format, out: Path | None) -> None:
+    """Write all rows to a file that appears when it is complete.
 
     Args:
         out: None for standard output.
 
-    Returns:
-        Whether the statement has rows; otherwise there is no file.
-
     Raises:
-        TokenmartError: see `Session.ask`.
         StorageError: the file can't be written.
     """
-    write = {"csv": _csv, "json": _json, "parquet": _parquet, "arrow": _arrow}[format_]
-    with session.stream(sql, parameters) as rows:
-        if rows is None:
-            return False
-        if out is None:
-            write(rows, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
-            return True
-        with replacing(out) as draft, draft.open("wb") as stream:
-            write(rows, stream)
-    return True
-
-
-def _arrow(rows: Rows, stream: BinaryIO) -> None:
-    import pyarrow as pa
-
-    with pa.ipc.new_file(stream, rows.schema) as sink:
-        for batch in rows.batches:
-            sink.write_batch(batch)
+    write = {"csv": _csv, "json": _json, "parquet": _parquet}[format_]
+    if out is None:
+        write(rows, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return
+    with replacing(out) as draft, draft.open("wb") as stream:
+        write(rows, stream)
 
 
 def _parquet(rows: Rows, stream: BinaryIO) -> None:

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.paths import Workspace
 from warehouse.plugins import folders
-from warehouse.store.schema import store_folders
 
 if TYPE_CHECKING:
     from warehouse.sql.session import Session, Value
 
 _PARAMETER = re.compile(r"-- param (\w+)(?: = (.*?))?(?:  -- (.*))?")
-_MOST = 20
-_MODELS = ("model", "model_a", "model_b")
-_LISTS_OF_MODELS = ("models", "downstream")
-"""Tables that have models without any answer or token, too."""
-_CONDITIONS = ("condition", "short", "with_document", "without_document")
 
 # The whole documents first: they are what the other conditions are compared with.
 _MODEL = """
@@ -91,11 +84,6 @@ class Query:
     parameters: tuple[Parameter, ...]
     sql: str
 
-    @property
-    def defaults(self) -> dict[str, Value]:
-        """The value of each parameter when none is given; None for those that are chosen."""
-        return {parameter.name: parameter.default for parameter in self.parameters}
-
 
 def parse_value(name: str, text: str) -> Value:
     """A parameter's value: a whole number, a number, or text; names are text, also `2024`."""
@@ -136,8 +124,6 @@ def _files() -> dict[str, Path]:
     found: dict[str, Path] = {}
     for top in (Path(__file__).parent, *folders()):
         for path in sorted((top / "cookbook").glob("*.sql")):
-            if path.stem in found:
-                raise TokenmartError(f"{path}: {found[path.stem]} has this name; rename one")
             found[path.stem] = path
     return found
 
@@ -154,8 +140,6 @@ def _read(path: Path) -> Query:
             parameters.append(Parameter(hit[1], default, hit[3] or ""))
         else:
             prose.append(line[2:].strip())
-    if not prose:
-        raise TokenmartError(f"{path}: must start with a comment line that says what it answers")
     return Query(path.stem, prose[0], tuple(parameters), sql)
 
 
@@ -172,85 +156,16 @@ def parameters_of(
 
     Returns:
         The values, and a note on those chosen; it is empty if all were given.
-
-    Raises:
-        TokenmartError: a value that nothing in the warehouse is called.
     """
-    check_problem(given, session.workspace)
-    values: dict[str, Value] = {**recipe.defaults, **given}
+    values: dict[str, Value] = {p.name: p.default for p in recipe.parameters}
+    values.update(given)
+    chosen = []
     for name, question in CHOICES.items():
-        if name not in values or name in given or values[name] is not None:
-            continue
-        known = {**values, name: None}
-        used = {key: known.get(key) for key in re.findall(r"\$(\w+)", question)}
-        with session.ask(question, used) as result:
-            rows = result.fetchall()
-        values[name] = rows[0][0] if rows else None
-    check_values(values, session.workspace)
-    return values, _note(recipe, given, values)
-
-
-def _note(recipe: Query, given: Mapping[str, Value], values: Mapping[str, Value]) -> str:
-    chosen = [
-        f"{name}={'(nothing extracted)' if values[name] is None else values[name]}"
-        for name, default in recipe.defaults.items()
-        if default is None and name in CHOICES and name not in given
-    ]
-    return f"{recipe.name}: {' '.join(chosen)}" if chosen else ""
-
-
-def check_problem(given: Mapping[str, Value], workspace: Workspace) -> None:
-    """Stop at a `problem` that nothing here is called, rather than answer with no rows.
-
-    Args:
-        workspace: the problems known are those of its data folder and its problem files.
-
-    Raises:
-        TokenmartError: no such problem; the message names the closest.
-    """
-    if "problem" in given:
-        files = {path.stem for path in workspace.problems.glob("*.yml")}
-        if given["problem"] not in files:
-            known = files | _stored(workspace, "problem=*")
-            _refuse_unknown("problem", given["problem"], known, "unknown-problem")
-
-
-def check_values(values: Mapping[str, Value], workspace: Workspace) -> None:
-    """Stop at a value that nothing here is called, rather than answer with no rows.
-
-    Args:
-        values: of a cookbook query's parameters: models, conditions and metric are looked up,
-            others and null are not.
-
-    Raises:
-        TokenmartError: such a value; the message has the closest, or what there is.
-    """
-    problem = "*" if values.get("problem") is None else str(values["problem"])
-    for name, value in values.items():
-        known: Iterable[str] = ()
-        if name in _MODELS:
-            known = _stored(workspace, f"problem={problem}/model_id=*", _LISTS_OF_MODELS)
-        elif name in _CONDITIONS:
-            known = _stored(workspace, f"problem={problem}/model_id=*/condition=*")
-        elif name == "metric":
-            known = workspace.metric_names
-        if known and value is not None:
-            _refuse_unknown(name, value, known, "unknown-value")
-
-
-def _refuse_unknown(name: str, value: Value, known: Iterable[str], code: str) -> None:
-    if str(value) not in known:
-        listed = sorted(known)
-        there = f"there are {', '.join(listed[:_MOST])}{', …' * (len(listed) > _MOST)}"
-        raise TokenmartError(
-            f"--param {name}={value}: not here; {did_you_mean(str(value), listed) or there}",
-            code=code,
-            where=f"--param {name}",
-        )
-
-
-def _stored(workspace: Workspace, pattern: str, except_: Sequence[str] = ()) -> set[str]:
-    """Values of the last key of a pattern of folders, in all tables of the store but these."""
-    tables = [table for table in store_folders(workspace) if table.name not in except_]
-    folders = {folder.name for table in tables for folder in table.glob(pattern)}
-    return {folder.partition("=")[2] for folder in folders}
+        if name in values and name not in given and values[name] is None:
+            used = {key: values.get(key) for key in re.findall(r"\$(\w+)", question)}
+            with session.stream(question, used) as rows:
+                batches = rows.batches if rows else ()
+                found = [value for batch in batches for value in batch[0].to_pylist()]
+            values[name] = found[0] if found else None
+            chosen.append(f"{name}={found[0] if found else '(nothing extracted)'}")
+    return values, f"{recipe.name}: {' '.join(chosen)}" if chosen else ""

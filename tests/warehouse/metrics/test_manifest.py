@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -52,27 +51,6 @@ def test_a_definition_is_that_of_its_variant_alone() -> None:
     assert one.definition("a") == both.definition("a") != other.definition("a")
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("direction", "up"), ("admissible", "yes"), ("family", None), ("needs", None)],
-)
-def test_a_wrong_or_missing_entry_of_meta_is_named(
-    marts: Marts, key: str, value: str | None
-) -> None:
-    marts.manifest({"good": []})
-    path = manifest_path(marts.workspace)
-    manifest = json.loads(path.read_text())
-    meta = manifest["nodes"]["model.tokenmart.good"]["config"]["meta"]
-    if value is None:
-        del meta[key]
-    else:
-        meta[key] = value
-    path.write_text(json.dumps(manifest))
-    with pytest.raises(TokenmartError) as caught:
-        read_metrics(marts.workspace)
-    assert (caught.value.code, caught.value.where) == ("metric-meta", f"good.{key}")
-
-
 def test_dbt_parses_what_is_newer_than_its_manifest(
     marts: Marts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +61,7 @@ def test_dbt_parses_what_is_newer_than_its_manifest(
         parsed.append(manifest_path(marts.workspace))
         return len(parsed) - 1  # the second time it fails
 
-    monkeypatch.setattr("warehouse.metrics.manifest.start_dbt", parse)
+    monkeypatch.setattr("warehouse.metrics.manifest.run_dbt", parse)
     assert current_manifest(marts.workspace)["nodes"] and not parsed
     model = marts.workspace.dbt_project / "models" / "metrics" / "new.sql"
     model.parent.mkdir(parents=True)

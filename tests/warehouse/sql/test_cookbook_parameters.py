@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from click.testing import CliRunner
 from made_up_warehouse import Shape, Window, write_warehouse
 from refusal import refuses
@@ -46,32 +45,11 @@ def test_the_problem_extracted_last_is_asked_about(filled: Workspace) -> None:
     assert pair.num_rows == 1
 
 
-@pytest.mark.parametrize(
-    ("value", "code", "where"),
-    [
-        ("model=god", "unknown-value", "--param model"),
-        ("short=window_51", "unknown-value", "--param short"),
-        ("problem=minilung", "unknown-problem", "--param problem"),
-        ("modell=good", "sql-parameters", "modell"),
-    ],
-)
-def test_a_value_that_nothing_is_called_is_refused(
-    filled: Workspace, value: str, code: str, where: str
-) -> None:
-    name, _, given = value.partition("=")
-    with refuses(code, where):
-        cookbook("top_gain_tokens", "arrow", **{name: given})
-    assert failure("--name", "top_gain_tokens", "--param", value)[0] == 1
+def test_a_parameter_that_a_query_does_not_have_is_refused(filled: Workspace) -> None:
+    with refuses("sql-parameters", "modell"):
+        cookbook("top_gain_tokens", "arrow", modell="good")
+    assert failure("--name", "top_gain_tokens", "--param", "modell=good")[0] == 1
 
 
 def test_a_query_with_nothing_to_choose_from_has_no_rows(workspace: Workspace) -> None:
     assert ask("--name", "top_gain_tokens") == []
-
-
-def test_a_problem_file_is_enough_to_be_asked_about(filled: Workspace) -> None:
-    (filled.problems / "no4k.yml").touch()
-    own = "select count(*) as n from tokens where problem = $problem"
-    assert ask(own, "--param", "problem=no4k") == [{"n": 0}]
-    assert ask(own, "--param", "problem=minilong") == [{"n": 32}]
-    with refuses("unknown-problem", "--param problem"):
-        query(own, problem="12")

@@ -17,7 +17,6 @@ from warehouse.errors import TokenmartError
 from warehouse.metrics.dbt_plugin import Plugin
 from warehouse.paths import Workspace
 from warehouse.sql.dataframes import query
-from warehouse.sql.session import Limits, OverTimeError
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM
 from warehouse.store.token_files import published_path
@@ -187,21 +186,14 @@ def test_nothing_is_written(places: dict[str, str], filled: Workspace, statement
     assert query("from metric_values").num_rows == 2
 
 
-def test_a_query_is_stopped_when_its_time_is_over(workspace: Workspace) -> None:
-    endless = (
-        "select count(*) from range(1000000000) a, range(1000000000) b where a.range = -b.range"
-    )
-    with pytest.raises(OverTimeError) as raised:
-        query(endless, "arrow", Limits(seconds=0.3))
-    assert raised.value.code == "sql-over-time"
-
-
-def test_memory_is_limited(workspace: Workspace) -> None:
+def test_memory_is_limited(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     greedy = "select length(string_agg(repeat('x', 1000000), '')) as n from range(200)"
+    monkeypatch.setenv("TOKENMART_MEMORY", "100MiB")
     with pytest.raises(TokenmartError) as raised:
-        query(greedy, "arrow", Limits(memory="100MiB"))
+        query(greedy)
     assert raised.value.code == "sql-error"
-    assert query(greedy, "arrow", Limits(memory="2GiB"))["n"][0].as_py() == 200_000_000
+    monkeypatch.setenv("TOKENMART_MEMORY", "2GiB")
+    assert query(greedy)["n"][0].as_py() == 200_000_000
 
 
 @pytest.mark.parametrize(

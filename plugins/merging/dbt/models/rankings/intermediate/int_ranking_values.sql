@@ -1,5 +1,8 @@
 with ranking_columns as (
-    select * from {{ source('rankings', 'ranking_columns') }}
+    select
+        *,
+        coalesce(eval_problem, problem) as scored_problem
+    from {{ ref('stg_ranking_columns') }}
 ),
 
 results as (
@@ -48,10 +51,10 @@ run_here as (
         item_metrics.weight
     from ranking_columns
     inner join item_metrics
-        on ranking_columns.problem = item_metrics.problem
+        on ranking_columns.scored_problem = item_metrics.problem
         and ranking_columns.condition = item_metrics.condition
         and ranking_columns.metric = item_metrics.metric
-        and item_metrics.filter = 'none'
+        and ranking_columns.filter = item_metrics.filter
 ),
 
 together as (

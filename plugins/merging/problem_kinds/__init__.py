@@ -1,0 +1,1 @@
+"""Problem files of kind `merge`."""

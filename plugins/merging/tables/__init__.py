@@ -1,0 +1,1 @@
+"""Tables of the store: rankings and merges."""
