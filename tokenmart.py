@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 OUR_PACKAGES = ("analysis", "extract", "plugins", "warehouse")
-_IS_PROGRAM = Path((sys.argv or [""])[0]).stem in ("tokenmart", "tokenmart-lm-eval")
+_IS_PROGRAM = Path((sys.argv or [""])[0]).stem == "tokenmart"
 
 
 def refuse_hidden_packages(names: Sequence[str]) -> None:

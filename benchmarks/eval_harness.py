@@ -128,13 +128,18 @@ def compare(model: str, folder: Path, pairs: int, scratch: Path) -> dict[str, An
     from harness_forms import FORMS, GROUP, results_of_harness
     from lm_eval.models.huggingface import HFLM
 
-    from plugins.benchmarks.cli.eval import prepare_run
+    from extract.planning.plan import plan_model
+    from plugins.benchmarks.cli.eval import selected
+    from plugins.benchmarks.harness.evaluation import EvalRun
     from plugins.benchmarks.harness.item_rows import item_rows
     from plugins.benchmarks.harness.stored_items import store_group, store_items
     from plugins.benchmarks.harness.tasks import load_tasks_and_groups
+    from warehouse.progress import no_progress
 
     started = time.process_time()
-    run = prepare_run("minilong", model, "cpu", "float32")
+    workspace, problem, selection = selected("minilong", (model,), "cpu", "float32")
+    plan = plan_model(selection, selection.models[0], [])
+    run = EvalRun(problem, selection, plan, workspace, no_progress)
     names = [*TASKS, *(f"form_{name}" for name in FORMS), GROUP[0]]
     tasks, groups = load_tasks_and_groups(names, [folder])
     keys = run.workspace, run.problem.name

@@ -106,7 +106,7 @@ def store_columns(round_: Round, problem: str, workspace: Workspace) -> list[str
         StorageError: the data folder can't be written.
     """
     for task in round_.tasks:
-        known = [METRIC] if task.task is None else list(task.task.aggregation())
+        known = list(task.task.aggregation())
         if METRIC not in known:
             raise TokenmartError(
                 f"task {task.name}: has no {METRIC}, by which a round ranks entries (its metrics: "

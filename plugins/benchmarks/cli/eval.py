@@ -66,17 +66,8 @@ if TYPE_CHECKING:
     "--apply-chat-template",
     "chat",
     is_flag=True,
-    help="Apply each model's own chat template to prompts, as the harness does.",
-)
-@click.option(
-    "--system-instruction", "system", help="System instruction at the beginning of every prompt."
-)
-@click.option(
-    "--fewshot-as-multiturn/--fewshot-as-one-turn",
-    "multiturn",
-    default=True,
-    show_default=True,
-    help="In a chat, make each few-shot example one turn, or all of them one text.",
+    help="Apply each model's own chat template to prompts, as the harness does; each few-shot "
+    "example is one turn.",
 )
 @click.option("--subject", help="Field of a document with its subject, for metrics by subject.")
 @click.option(
@@ -85,12 +76,11 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--too-long",
-    type=click.Choice(["cut", "harness", "skip", "fail"]),
+    type=click.Choice(["cut", "harness"]),
     default="cut",
     show_default=True,
     help="Items longer than the model's context: cut the prompt and keep BOS (a rolling "
-    "text is scored in windows, each after BOS), cut like the harness, which drops "
-    "BOS, skip the item, or fail.",
+    "text is scored in windows, each after BOS), or cut like the harness, which drops BOS.",
 )
 @DEVICE
 @DTYPE
@@ -105,8 +95,6 @@ def eval_command(
     fewshot_seed: int,
     limit: int | None,
     chat: bool,
-    system: str | None,
-    multiturn: bool,
     subject: str | None,
     cluster: str | None,
     too_long: TooLong,
@@ -128,14 +116,14 @@ def eval_command(
     tokenmart eval --problem minilong --tasks my_task --include-path tasks --apply-chat-template
     """
     from extract.failures import summary
-    from plugins.benchmarks.harness.chat import Chat, chat_of
+    from plugins.benchmarks.harness.chat import chat_of
     from plugins.benchmarks.harness.item_rows import item_rows
     from plugins.benchmarks.harness.stored_items import refuse_clashes, store_group, store_items
     from plugins.benchmarks.harness.tasks import in_chat, load_tasks_and_groups
     from warehouse.errors import UnitFailedError
     from warehouse.progress import progress_bar
 
-    workspace, problem, selection = _selected(problem_name, models, device, dtype, backend)
+    workspace, problem, selection = selected(problem_name, models, device, dtype, backend)
     wanted = [name for each in names for name in each.split(",") if name]
     with progress_bar(1, "steps") as progress:
         progress("loading the tasks", 0)
@@ -160,12 +148,10 @@ def eval_command(
 
     def tasks_of(plan: ModelPlan) -> tuple[list[EvalTask], str]:
         """The tasks as this model is asked, their requests stored; what prompts lack."""
-        asked = tasks
-        put = Chat(system)
-        if chat or system is not None:
-            if chat:
-                put = chat_of(plan.spec.full_id, plan.tokenizer.library, system, multiturn)
-            asked = [in_chat(task, put, limit) for task in tasks]
+        asked, note = tasks, ""
+        if chat:
+            put = chat_of(plan.spec.full_id, plan.tokenizer.library)
+            asked, note = [in_chat(task, put, limit) for task in tasks], put.note
             refuse_clashes(workspace, problem.name, ((each.name, each.condition) for each in asked))
         for task in asked:
             rows = items.get(task.condition)
@@ -177,7 +163,7 @@ def eval_command(
             condition = group.condition(by_task)
             store_group(workspace, problem.name, condition, group.rows(by_task))
             conditions.add(condition)
-        return asked, put.note
+        return asked, note
 
     started = time.monotonic()
     total = len(selection.models) * sum(len(task.units) for task in tasks)
@@ -271,30 +257,14 @@ def _run_model(
     return done, failures, notes
 
 
-def prepare_run(
-    problem_name: str, model: str, device: str, dtype: str, too_long: TooLong = "cut"
-) -> EvalRun:
-    """One model of a problem, ready to run tasks.
-
-    Raises:
-        TokenmartError: no such problem, model or device, or its files are missing.
-    """
-    from extract.planning.plan import plan_model
-    from plugins.benchmarks.harness.evaluation import EvalRun
-    from warehouse.progress import no_progress
-
-    workspace, problem, selection = _selected(problem_name, (model,), device, dtype)
-    plan = plan_model(selection, selection.models[0], [])
-    return EvalRun(problem, selection, plan, workspace, no_progress, too_long=too_long)
-
-
-def _selected(
+def selected(
     problem_name: str,
     models: tuple[str, ...],
     device: str,
     dtype: str,
     backend: str = "transformers",
 ) -> tuple[Workspace, Problem, Selection]:
+    """The workspace, the problem, and its selected models on a device."""
     from extract.devices import resolve_device
     from extract.planning.selection import select
     from warehouse.paths import find_workspace

@@ -14,15 +14,17 @@ Messages = list[dict[str, str]]
 
 
 @dataclass
-class ChatTemplate:
-    """A tokenizer's chat template.
+class Chat:
+    """A tokenizer's chat template; few-shot examples are messages of their own.
 
     Attributes:
         tokenizer: of transformers.
+        template: its text.
         without_system: number of prompts without a system message because the template refuses one.
     """
 
     tokenizer: Any
+    template: str
     without_system: int = 0
 
     def __call__(self, messages: Messages, add_generation_prompt: bool = True) -> str:
@@ -48,69 +50,35 @@ class ChatTemplate:
             )
         )
 
-
-@dataclass(frozen=True)
-class Chat:
-    """Format of a task's prompts.
-
-    Attributes:
-        system: an instruction before everything else.
-        multiturn: few-shot examples are messages of their own, not one text.
-        template: text of the chat template; None for plain prompts.
-        apply: function that applies the template to messages.
-    """
-
-    system: str | None = None
-    multiturn: bool = True
-    template: str | None = None
-    apply: ChatTemplate | None = None
-
     @property
     def ending(self) -> str:
-        """Part of the condition's name for the prompt format; empty for a plain prompt."""
-        if self.template is None and self.system is None:
-            return ""
-        parts = [self.template, self.system, self.multiturn and self.template is not None]
-        digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]
-        return f"-{'system' if self.template is None else 'chat'}{digest}"
+        """Part of the condition's name for the template (without an instruction, in turns)."""
+        digest = hashlib.sha256(json.dumps([self.template, None, True]).encode()).hexdigest()
+        return f"-chat{digest[:8]}"
 
     @property
     def note(self) -> str:
         """Note on what the template left out of prompts; empty if nothing."""
-        if self.apply is None or not self.apply.without_system:
+        if not self.without_system:
             return ""
-        count = counted(self.apply.without_system, "prompt")
+        count = counted(self.without_system, "prompt")
         return f"its chat template refuses a system turn, which {count} therefore lack"
 
-    @property
-    def building(self) -> dict[str, Any]:
-        """Arguments for the harness's `build_all_requests`."""
-        return {
-            "system_instruction": self.system,
-            "apply_chat_template": self.template is not None,
-            "fewshot_as_multiturn": self.multiturn and self.template is not None,
-            "chat_template": self.apply,
-        }
 
-
-def chat_of(model: str, tokenizer: Any, system: str | None = None, multiturn: bool = True) -> Chat:
+def chat_of(model: str, tokenizer: Any) -> Chat:
     """A model's chat template.
 
     Args:
         model: full id, for messages.
         tokenizer: of transformers.
-        system: an instruction before everything else.
-        multiturn: few-shot examples are messages of their own.
 
     Raises:
         TokenmartError: the tokenizer has no chat template, or several and none is the default.
     """
     try:
-        template = tokenizer.get_chat_template()
+        return Chat(tokenizer, str(tokenizer.get_chat_template()))
     except ValueError as error:
         raise TokenmartError(
             f"{model}: its tokenizer has no chat template, or none that is the default; leave "
             "--apply-chat-template out, or leave the model out with --model"
         ) from error
-
-    return Chat(system, multiturn, str(template), ChatTemplate(tokenizer))

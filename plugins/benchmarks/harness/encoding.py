@@ -24,13 +24,9 @@ from extract.tokenization import DocumentTokenizer
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request, span
 
-TooLong = Literal["cut", "harness", "skip", "fail"]
+TooLong = Literal["cut", "harness"]
 """Treatment of an item that is longer than the model's context; `harness` also cuts its BOS,
 and scores BOS behind BOS."""
-
-
-class TooLongError(TokenmartError):
-    """An item is longer than the model's context, and such items are skipped."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +82,7 @@ class PairEncoder:
     Args:
         tokenizer: the model's.
         longest: tokens of the model's context window.
-        too_long: cut the beginning of a longer text, skip its item, or fail.
+        too_long: whether the beginning of a longer text is cut behind or with its BOS.
 
     Raises:
         TokenmartError: the tokenizer has neither a BOS nor an end of text to begin with.
@@ -142,35 +138,16 @@ class PairEncoder:
                 "correct the task"
             )
         if len(tail) > self.longest:
-            message = f"a continuation of {len(tail)} tokens, the model reads {self.longest}"
-            if self.too_long == "skip":
-                raise TooLongError(message)
-            raise TokenmartError(f"{message}; shorten it, or use --too-long skip")
+            raise TokenmartError(
+                f"a continuation of {len(tail)} tokens, the model reads {self.longest}; shorten it"
+            )
         kept = self._cut(head, self.longest + 1 - len(tail))
         return Pair(kept, tail, behind, start[behind:], end[behind:])
 
     def _cut(self, ids: Ids, most: int) -> Ids:
-        """The last tokens of a prompt, after BOS if it begins with one.
-
-        Raises:
-            TooLongError: it is longer, and such items are to be skipped.
-            TokenmartError: it is longer, and that is an error.
-        """
-        if len(ids) <= most:
-            return ids
-        self._refuse_too_long(f"a prompt of {len(ids)} tokens, {most} are left for it")
-        return self._behind_bos(ids, len(ids) - most)
-
-    def _refuse_too_long(self, message: str) -> None:
-        message = f"{message} (the model reads {self.longest})"
-        if self.too_long == "skip":
-            raise TooLongError(message)
-        if self.too_long == "fail":
-            raise TokenmartError(f"{message}; use --too-long cut or skip, or shorten it")
-
-    def _behind_bos(self, ids: Ids, cut: int) -> Ids:
-        """Ids without the first `cut` tokens; a BOS is kept, and the tokens after it are cut."""
-        if not self._keeps_bos(ids):
+        """The last tokens of a prompt, after BOS if it begins with one that is kept."""
+        cut = max(0, len(ids) - most)
+        if not cut or not self._keeps_bos(ids):
             return ids[cut:]
         return np.concatenate([ids[:1], ids[cut + 1 :]])
 
@@ -185,15 +162,9 @@ class PairEncoder:
 
         If the text begins with BOS, every window does. BOS itself is scored only under the setting
         `harness`: the harness puts one BOS before the tokenizer's own.
-
-        Raises:
-            TooLongError: several windows, and such items are to be skipped.
-            TokenmartError: several windows, and that is an error.
         """
         ids, start, end = self._whole(text)
         begun = int(self.too_long != "harness" and ids[:1].tolist() == [self.prefix])
-        if len(ids) - begun > self.longest:
-            self._refuse_too_long(f"a text of {len(ids)} tokens")
         return [
             Pair(head, ids[first:stop], first, start[first:stop], end[first:stop])
             for head, first, stop in self._windows(ids, begun)
@@ -216,9 +187,7 @@ class PairEncoder:
         """A prompt to continue, cut so that the answer fits, and the number of tokens cut.
 
         Raises:
-            TooLongError: it is longer, and such items are to be skipped.
-            TokenmartError: the answer alone is longer than the model's context, or the prompt is
-                longer and this is an error.
+            TokenmartError: the answer alone is longer than the model's context.
         """
         room = self.longest - most_tokens
         if room < 1:

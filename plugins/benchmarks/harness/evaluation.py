@@ -67,21 +67,14 @@ class Shortened:
 
     Attributes:
         cut: number of items whose prompt lost its beginning.
-        skipped: number of items that were left out.
         most: largest number of tokens cut from a prompt.
     """
 
     cut: int
-    skipped: int
     most: int
 
     def __str__(self) -> str:
-        parts = []
-        if self.cut:
-            parts.append(f"{counted(self.cut, 'item')} lost up to {self.most:,} tokens")
-        if self.skipped:
-            parts.append(f"{counted(self.skipped, 'item')} skipped, metrics are of the others")
-        return "; ".join(parts)
+        return f"{counted(self.cut, 'item')} lost up to {self.most:,} tokens" if self.cut else ""
 
 
 @dataclass
@@ -230,7 +223,6 @@ class EvalRun:
                 "task": task.name,
                 "shots": task.shots,
                 "wrong": sorted(scored.wrong),
-                "skipped": sorted(scored.skipped),
                 "cut": scored.cut,
             },
             probe="eval",
@@ -256,7 +248,7 @@ class EvalRun:
         """The published responses of a task, unit by unit; unpublished units are left out.
 
         A unit that another process stored after this process published has no rows in the file
-        yet. Items that failed or were skipped have no responses.
+        yet. Items that failed have no responses.
 
         Raises:
             StorageError: the published file is damaged.
@@ -271,8 +263,7 @@ class EvalRun:
             if unit.number not in records:
                 continue
             record = records[unit.number]
-            params = json.loads(record.probe_params)
-            left_out = {*params["wrong"], *params["skipped"]}
+            left_out = set(json.loads(record.probe_params)["wrong"])
             first, last = np.searchsorted(doc_ids, [unit.number, unit.number + 1])
             found: list[Response | None] = []
             for segment, request in enumerate(unit.requests):
@@ -313,14 +304,11 @@ class EvalRun:
         """
         units = {unit.number: unit for unit in task.units}
         cut: dict[int, int] = {}
-        skipped = 0
         for number, record in self._published(task).items():
-            params = json.loads(record.probe_params)
-            skipped += len(params["skipped"])
-            for segment, tokens in params["cut"].items():
+            for segment, tokens in json.loads(record.probe_params)["cut"].items():
                 item = int(units[number].requests[int(segment)].instance.doc_id)
                 cut[item] = max(cut.get(item, 0), tokens)
-        return Shortened(len(cut), skipped, max(cut.values(), default=0))
+        return Shortened(len(cut), max(cut.values(), default=0))
 
     def store_answers(self, task: EvalTask) -> list[str]:
         """Write the generated texts after each filter, and the task's own metrics.
@@ -369,6 +357,4 @@ def _absent(task: EvalTask, published: Sequence[tuple[AnsweredUnit, UnitRecord]]
         return f"{named_items(sorted(wrong))} could not be scored"
     if len(published) < len(task.units):
         return f"{len(task.units) - len(published)} of {counted(len(task.units), 'unit')} missing"
-    if not any(response for each, _ in published for response in each.responses):
-        return "every item was skipped"
     return ""

@@ -95,7 +95,7 @@ def _described(task: Any, request: EvalRequest) -> tuple[str, dict[str, Any]]:
         "options": "{}",
     }
     if request.kind == "generate_until":
-        gold = [] if task is None else _gold_texts(task, request.instance.doc)
+        gold = _gold_texts(task, request.instance.doc)
         settings = {"generation": arguments[1], "exact_match": _matching(task)}
         columns |= {
             "gold": json.dumps(gold, ensure_ascii=False),
@@ -105,7 +105,7 @@ def _described(task: Any, request: EvalRequest) -> tuple[str, dict[str, Any]]:
     text = str(arguments[-1])
     columns |= {
         "continuation": text,
-        "is_gold": True if task is not None else None,
+        "is_gold": True,
         "options": json.dumps({"own_metrics": _counts_itself(task)}),
     }
     if kind == "loglikelihood_rolling":
@@ -136,8 +136,6 @@ def _counts_itself(task: Any) -> bool:
     """
     from lm_eval.api.task import ConfigurableTask, MultipleChoiceTask, PerplexityTask
 
-    if task is None:
-        return False
     if callable(task.get_config("process_results")) or getattr(task, "multiple_input", False):
         return True
     harness_s_own = {
@@ -174,7 +172,7 @@ _MATCHING = ("regexes_to_ignore", "ignore_case", "ignore_punctuation", "ignore_n
 def _matching(task: Any) -> dict[str, Any] | None:
     """Settings of the task's exact_match; None if it has none."""
     metrics = getattr(task, "_metric_fn_kwargs", {})
-    if task is not None and ("exact_match" not in metrics or _counts_itself(task)):
+    if "exact_match" not in metrics or _counts_itself(task):
         return None
     settings = metrics.get("exact_match") or {}
     return {name: settings[name] for name in _MATCHING if settings.get(name)}

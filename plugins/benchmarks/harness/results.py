@@ -131,8 +131,6 @@ def score_rows(
         absent: reason why responses are missing, empty if none are; if not empty, no metric has a
             value.
     """
-    if task.task is None:
-        return
     reason = absent
     if not reason and getattr(task.task, "UNSAFE_CODE", False):
         reason = "the task runs generated code, which the harness does on request only"

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from extract.backends.backend import Scored, Scorer
 from extract.unit_rows import columns_of_rows
-from plugins.benchmarks.harness.encoding import Pair, PairEncoder, TooLongError
+from plugins.benchmarks.harness.encoding import Pair, PairEncoder
 from plugins.benchmarks.harness.shared_prompts import requests_of
 from plugins.benchmarks.harness.tasks import EvalRequest, EvalUnit
 from warehouse.errors import TokenmartError
@@ -32,7 +32,6 @@ class ScoredRequests:
         requests: requests of the engine; a long text has several for one segment.
         results: results of these requests.
         wrong: item → reason why it can't be scored.
-        skipped: item → message on its length and the model's context.
         cut: position of a request in the unit → number of tokens cut from its prompt; for a text
             in several windows, number of tokens before the last window.
     """
@@ -41,7 +40,6 @@ class ScoredRequests:
     requests: list[Request]
     results: list[Scored]
     wrong: dict[int, str] = field(default_factory=dict)
-    skipped: dict[int, str] = field(default_factory=dict)
     cut: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -69,7 +67,7 @@ def score_unit(unit: EvalUnit, scorer: Scorer, encoder: PairEncoder) -> ScoredRe
         TokenmartError: the backend doesn't support a request.
         NonFiniteLogits: the model produced NaN or infinite logits.
     """
-    found = _Encoded({}, {}, {})
+    found = _Encoded({}, {})
     prompts = _prompts(unit, encoder, found)
     for segment, request in enumerate(unit.requests):
         with found.about(request):
@@ -82,7 +80,7 @@ def score_unit(unit: EvalUnit, scorer: Scorer, encoder: PairEncoder) -> ScoredRe
     cut = {segment: max(p.cut for p in pairs) for segment, pairs in found.pairs.items() if pairs}
     cut |= {segment: prompt.cut for segment, prompt in prompts.items()}
     _write(unit, scorer, encoder, prompts, found)
-    left = {s for s, r in enumerate(unit.requests) if _item(r) not in found.missing}
+    left = {s for s, r in enumerate(unit.requests) if _item(r) not in found.wrong}
     flat = [(s, pair) for s in sorted(found.pairs) if s in left for pair in found.pairs[s]]
     requests = requests_of(flat)
     results = list(scorer.score(requests)) if requests else []
@@ -94,7 +92,7 @@ def score_unit(unit: EvalUnit, scorer: Scorer, encoder: PairEncoder) -> ScoredRe
         )
         rows = columns_of_rows(unit.number, requests, results, start, end)
     cut = {segment: tokens for segment, tokens in cut.items() if tokens and segment in left}
-    return ScoredRequests(rows, requests, results, found.wrong, found.skipped, cut)
+    return ScoredRequests(rows, requests, results, found.wrong, cut)
 
 
 @dataclass
@@ -103,19 +101,12 @@ class _Encoded:
 
     pairs: dict[int, list[Pair]]
     wrong: dict[int, str]
-    skipped: dict[int, str]
-
-    @property
-    def missing(self) -> set[int]:
-        return {*self.wrong, *self.skipped}
 
     @contextmanager
     def about(self, request: EvalRequest) -> Iterator[None]:
         """Record a failed request under its item, and continue."""
         try:
             yield
-        except TooLongError as error:
-            self.skipped[_item(request)] = error.format_message()
         except TokenmartError as error:
             self.wrong.setdefault(_item(request), error.format_message())
 
@@ -139,7 +130,7 @@ def _prompts(unit: EvalUnit, encoder: PairEncoder, found: _Encoded) -> dict[int,
             most_tokens = int(_settings(request)["max_gen_toks"])
             with found.about(request):
                 prompts[segment] = _Prompt(*encoder.prompt(str(request.arguments[0]), most_tokens))
-    return {s: p for s, p in prompts.items() if _item(unit.requests[s]) not in found.missing}
+    return {s: p for s, p in prompts.items() if _item(unit.requests[s]) not in found.wrong}
 
 
 def _write(

@@ -79,7 +79,7 @@ class EvalTask:
         condition: partition key: name, number of few-shot examples, their seed, limit, and chat if
             there is one.
         shots: number of few-shot examples in a prompt.
-        task: the harness's own object; None if only the requests are known.
+        task: the harness's own object.
         units: by number.
         fewshot_seed: seed for drawing few-shot examples, if the task draws them.
     """
@@ -233,7 +233,7 @@ def _load(manager: Any, name: str) -> dict[str, Any]:
 
 
 def in_chat(task: EvalTask, chat: Chat, limit: int | None) -> EvalTask:
-    """The same task with its prompts in another format.
+    """The same task with its prompts in a chat template.
 
     Raises:
         TokenmartError: the requests can't be built so.
@@ -245,17 +245,21 @@ def in_chat(task: EvalTask, chat: Chat, limit: int | None) -> EvalTask:
 def _built(
     name: str, task: Any, shots: int | None, limit: int | None, seed: int, chat: Chat | None = None
 ) -> EvalTask:
-    put = chat or Chat()
     own = task.get_config("num_fewshot")
     count = int(own or 0) if shots is None or own == 0 else shots
     task.set_config(key="num_fewshot", value=count)
     task.set_fewshot_seed(seed=seed)
     try:
-        task.build_all_requests(limit=limit, **put.building)
+        task.build_all_requests(
+            limit=limit,
+            apply_chat_template=chat is not None,
+            fewshot_as_multiturn=chat is not None,
+            chat_template=chat,
+        )
     except Exception as error:  # for example a template that doesn't fit the data
         raise _unusable(name, "its requests can't be built", error) from error
     instances = [i for i in task.instances for _ in range(int(i.repeats or 1))]
-    condition = condition_of(name, run_of(count, limit, seed) + put.ending)
+    condition = condition_of(name, run_of(count, limit, seed) + (chat.ending if chat else ""))
     return EvalTask(name, condition, count, task, units_of(instances), seed)
 
 
