@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 from scipy.stats import pearsonr, rankdata
@@ -27,3 +29,10 @@ def order_agreement(one: dict[str, float], other: dict[str, float]) -> float:
     pairs = combinations(sorted(one.keys() & other.keys()), 2)
     found = [np.sign(one[a] - one[b]) * np.sign(other[a] - other[b]) for a, b in pairs]
     return float(np.mean([(1 + value) / 2 for value in found]))
+
+
+def site_query() -> str:
+    """The tutorial's program that converts the JSON of the competition's site."""
+    page = Path(__file__).parents[2] / "docs" / "tutorials" / "benchmarks_over_training.md"
+    (program,) = re.findall(r"```python\n(# site_scores.py.*?)```", page.read_text(), re.DOTALL)
+    return str(program)

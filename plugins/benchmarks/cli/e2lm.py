@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from analysis.options import RESAMPLES, SEED
-from plugins.benchmarks.e2lm.new_cli import new
+from plugins.benchmarks.e2lm.new_task import new
 from plugins.benchmarks.e2lm.outputs import WEIGHTS, as_text, say, workspace_for, write_out
 from plugins.benchmarks.items.curate_cli import curate
 from warehouse.options import FILE, FORCE_OTHER, JSON, WIDE
@@ -34,14 +33,7 @@ e2lm.add_command(curate)
 @click.option("--metric", help="Use only the scores of this metric; default: the only one.")
 @click.option("--model", help="Show only this model; the statistics use all models.")
 @WEIGHTS
-@click.option(
-    "--last-checkpoints",
-    default=10,
-    show_default=True,
-    type=click.IntRange(2),
-    help="Number of last checkpoints to measure the noise on.",
-)
-@click.option("--explain", is_flag=True, help="Print every row, definitions, reasons and notes.")
+@click.option("--explain", is_flag=True, help="Print every row, and the reasons of all statistics.")
 @JSON
 @click.option("--out", type=FILE, help="Also write JSON to this file.")
 @FORCE_OTHER
@@ -50,7 +42,6 @@ def score(
     metric: str | None,
     model: str | None,
     weights: tuple[float, float, float],
-    last_checkpoints: int,
     explain: bool,
     as_json: bool,
     out: Path | None,
@@ -73,10 +64,10 @@ def score(
     from warehouse.files import write_whole
 
     workspace = workspace_for(out, force, b'"autocorrelation"')
-    found = score_table(scores, workspace, model, weights, last_checkpoints, metric)
+    found = score_table(scores, workspace, model, weights, metric)
     text = as_text(found.entries)
+    say(found.notes)
     if as_json:
-        say(found.notes)
         click.echo(text)
     else:
         print_scores(found, explain)
@@ -95,13 +86,6 @@ def score(
     help="Write the table to this file.",
 )
 @click.option(
-    "--direction",
-    "directions",
-    multiple=True,
-    metavar="METRIC=higher|lower",
-    help="Which values of a metric are better, if its files don't state it; repeatable.",
-)
-@click.option(
     "--metric", help="Write only the scores of this metric, such as acc; default: of all metrics."
 )
 @FORCE_OTHER
@@ -109,7 +93,6 @@ def collect(
     results: tuple[Path, ...],
     out: Path,
     metric: str | None,
-    directions: tuple[str, ...],
     force: bool,
 ) -> None:
     """Convert result files of lm-evaluation-harness to a table.
@@ -124,59 +107,20 @@ def collect(
     tokenmart e2lm collect results --out scores.csv
     tokenmart e2lm collect results --metric acc --out acc.csv
     """
-    from plugins.benchmarks.refusal import unknown
     from plugins.benchmarks.scores.checkpoints import checkpoints
-    from plugins.benchmarks.scores.collected import as_csv
-    from plugins.benchmarks.scores.harness_results import read_results
+    from plugins.benchmarks.scores.harness_results import as_csv, read_results, table_rows
 
-    better = {}
-    for given in directions:
-        named, _, direction = given.rpartition("=")
-        if not named or direction not in ("higher", "lower"):
-            raise click.UsageError(f"--direction {given}: expected METRIC=higher or METRIC=lower")
-        better[named] = direction
     workspace_for(out, force, b"model,step,")
-    found = read_results(results)
-    known = {score.metric for score in found.scores}
-    known |= {name.partition(",")[0] for name in known}
-    for name in better.keys() - known:
-        raise unknown("--direction", name, sorted(known))
-    found = found.of_metric(metric)
+    scores, notes = read_results(results, metric)
     names = out.with_suffix(".names.csv")
-    at = checkpoints(names, found.parameters())
-    rows = found.rows(at, better, names)
-    say(found.notes)
-    used = {score.name for score in found.scores}
-    if stepless := sum(at[name].step is at[name].tokens is None for name in used):
+    at = checkpoints(names, {score.name: score.parameters for score in scores})
+    rows = table_rows(scores, at)
+    say(notes)
+    if stepless := sum(at[n].step is at[n].tokens is None for n in {s.name for s in scores}):
         say([f"{counted(stepless, 'checkpoint')} without step and tokens: write them in {names}"])
     models = {row["model"] for row in rows}
     size = f"{counted(len(rows), 'score')} of {counted(len(models), 'model')}"
     write_out(out, as_csv(rows), f" ({size}); checkpoints: {names}")
-
-
-@e2lm.command(short_help="List the signal statistics of a problem's benchmarks.")
-@click.option(
-    "--problem", required=True, help="Name of a problem of kind table, or path of its .yml file."
-)
-@click.option("--statistic", help="Only this one, such as decision_accuracy@5%; highest first.")
-@JSON
-def signal(problem: str, statistic: str | None, as_json: bool) -> None:
-    """List the signal statistics of a problem's benchmarks, in every scoring method.
-
-    \b
-    tokenmart e2lm signal --problem ladder --statistic decision_accuracy@5%
-    tokenmart e2lm signal --problem ladder --json
-    """
-    from plugins.benchmarks.e2lm.scores import problem_signal
-    from warehouse.paths import find_workspace
-    from warehouse.sql.output import print_table
-
-    rows = problem_signal(problem, find_workspace(), statistic)
-    if as_json:
-        click.echo(as_text(rows))
-    else:
-        names = ("benchmark", "metric", "model", "statistic", "value", "reason")
-        print_table(list(names), [tuple(row[name] for name in names) for row in rows], wide=False)
 
 
 @e2lm.command(short_help="Write an HTML page for a table of scores.")
@@ -208,15 +152,14 @@ def report(
     tokenmart e2lm report --scores scores.csv --out signal.html
     """
     from analysis.report.cli import OWN_PAGE
-    from plugins.benchmarks.page.curves import gather_page
-    from plugins.benchmarks.page.signal_page import signal_page
+    from plugins.benchmarks.page.signal_page import gather_page, signal_page
     from warehouse.progress import progress_bar
 
     if (problem is None) == (scores is None):
         raise click.UsageError("give either --problem or --scores")
     workspace = workspace_for(out, force, OWN_PAGE)
-    data, notes = gather_page(problem, scores, metric, workspace)
-    say(notes)
+    data = gather_page(problem, scores, metric, workspace)
+    say(data.notes)
     with progress_bar(len(data.curves) + 1, "figures") as progress:
         page = signal_page(data, progress)
     write_out(out, page, f" ({file_size(len(page.encode()))})")
@@ -231,16 +174,12 @@ def report(
     show_default=True,
     help="Name of a problem of kind table, or path of its .yml file; repeatable.",
 )
-@RESAMPLES
-@SEED
 @WIDE
 @JSON
 @click.option("--out", type=FILE, help="Also write JSON to this file.")
 @FORCE_OTHER
 def scoring_methods(
     problems: tuple[str, ...],
-    resamples: int,
-    seed: int,
     wide: bool,
     as_json: bool,
     out: Path | None,
@@ -261,7 +200,7 @@ def scoring_methods(
     from warehouse.files import write_whole
 
     workspace = workspace_for(out, force, b'"held_out"')
-    found = [compare_scoring_methods(name, workspace, seed, resamples) for name in problems]
+    found = [compare_scoring_methods(name, workspace) for name in problems]
     if as_json:
         click.echo(as_text(found))
     else:
@@ -283,27 +222,11 @@ def scoring_methods(
 )
 @click.option("--name", help="Name of the task, if the folder defines several.")
 @click.option("--metric", help="Metric of the submission; default: the task's first.")
-@click.option("--base", default="HEAD", show_default=True, help="Base commit of the patch.")
-@click.option("--onto", type=FILE, help="Another clone, to whose HEAD the patch must apply too.")
 @click.option("--python", help="Python that runs the harness; default: this one.")
 @click.option(
     "--limit",
     type=click.IntRange(1),
     help="Number of samples to run; the items of all samples are checked anyway.",
-)
-@click.option(
-    "--leaks-allowed",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="Number of prompts that may contain their answer as a word.",
-)
-@click.option(
-    "--seconds",
-    type=click.IntRange(1),
-    default=600,
-    show_default=True,
-    help="Time limit of the harness, in seconds.",
 )
 @FORCE_OTHER
 def package(
@@ -312,12 +235,8 @@ def package(
     out: Path,
     name: str | None,
     metric: str | None,
-    base: str,
-    onto: Path | None,
     python: str | None,
     limit: int | None,
-    leaks_allowed: int,
-    seconds: int,
     force: bool,
 ) -> None:
     """Check a task and write submission.zip: evaluation.patch and metadata.yaml.
@@ -333,29 +252,26 @@ def package(
     """
     import sys
 
-    from plugins.benchmarks.e2lm.package import Wish, judge_path
+    from plugins.benchmarks.e2lm.package import judge_path
     from plugins.benchmarks.e2lm.package import package as write_package
 
     workspace_for(out, force, b"evaluation.patch")
     workspace_for(judge_path(out), force, b"Question: ")
-    wish = Wish(
-        task=task,
-        harness=harness,
+    made = write_package(
+        task,
+        harness,
+        out,
+        lambda step: click.echo(f"{step} …", err=True),
         name=name,
         metric=metric,
-        base=base,
-        onto=onto,
         python=python or sys.executable,
         limit=limit,
-        leaks_allowed=leaks_allowed,
-        seconds=seconds,
     )
-    made = write_package(wish, out, lambda step: click.echo(f"{step} …", err=True))
     say(f"{path} is not tracked and left out of the patch" for path in made.patch.left_out)
     if made.unchecked:
         say([f"{made.unchecked} samples have no prompt to search for their answer"])
     click.echo(
-        f"written {out}: {made.task} by {made.metric}, {made.samples} samples, {made.leaks} leaks, "
+        f"written {out}: {made.task} by {made.metric}, {made.samples} samples, "
         f"patch of {len(made.patch.files)} files onto {made.patch.base[:12]}"
     )
     click.echo(

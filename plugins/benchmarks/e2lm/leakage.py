@@ -50,12 +50,10 @@ def leaking(items: Sequence[PromptedItem]) -> list[int]:
 
     A prompt that lists all choices doesn't count.
     """
-    found = []
-    for index, item in enumerate(items):
-        prompt = item.prompt
-        if prompt is None or not any(stands_in(answer, prompt) for answer in item.answers):
-            continue
-        if item.choices and all(stands_in(choice, prompt) for choice in item.choices):
-            continue
-        found.append(index)
-    return found
+    return [
+        index
+        for index, item in enumerate(items)
+        if item.prompt is not None
+        and any(stands_in(answer, item.prompt) for answer in item.answers)
+        and not (item.choices and all(stands_in(each, item.prompt) for each in item.choices))
+    ]

@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,6 +34,9 @@ from warehouse.files import write_whole
 FEWEST, MOST = 100, 15_000
 """Minimum and maximum number of samples in the competition's rules."""
 
+SECONDS = 600
+"""Time limit of the harness."""
+
 TOKEN = "HF_TOKEN"
 _TOKEN_NAMES = (TOKEN, "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
 
@@ -50,78 +52,62 @@ _FAILED = {
 class Packaged:
     """Contents of a submission.
 
-    leaks: number of samples whose prompt contains the answer. unchecked: number of samples without
-    a prompt. judged: the file of items for the judge.
+    unchecked: number of samples without a prompt to search for the answer. judged: the file of
+    items for the judge.
     """
 
     task: str
     metric: str
     patch: Patch
     samples: int
-    leaks: int
     unchecked: int
     judged: Path
 
 
-@dataclass(frozen=True)
-class Wish:
-    """The request to package a task.
-
-    task: its folder. harness: the clone. name: None for the only task. metric: None for its first
-    metric. base: base commit of the patch. onto: clean clone that it must apply to; None for the
-        harness at `base`.
-    python: Python that runs the harness. limit: number of samples to run; None for all.
-        leaks_allowed: number of prompts that may contain their answer.
-    seconds: time limit of the harness.
-    """
-
-    task: Path
-    harness: Path
-    name: str | None = None
-    metric: str | None = None
-    base: str = "HEAD"
-    onto: Path | None = None
-    python: str = sys.executable
-    limit: int | None = None
-    leaks_allowed: int = 0
-    seconds: int = 600
-
-
-def package(wish: Wish, out: Path, say: Callable[[str], None]) -> Packaged:
+def package(
+    task: Path,
+    harness: Path,
+    out: Path,
+    say: Callable[[str], None],
+    *,
+    name: str | None = None,
+    metric: str | None = None,
+    python: str = sys.executable,
+    limit: int | None = None,
+) -> Packaged:
     """Check a task in a clean clone and write `out`, which contains patch and metadata.
 
     A file next to it has 50 items in the format of the organisers' judge (`judge_path`).
 
     Args:
-        wish: the request.
+        task: its folder.
+        harness: the clone; the patch starts from its HEAD.
         out: the zip; readable by its owner only, because it contains the access token.
         say: called with the name of each step.
+        name: of the task; None for the only one in the folder.
+        metric: of the submission; None for the task's first.
+        python: runs the harness.
+        limit: number of samples to run; None for all.
 
     Raises:
         TokenmartError: a check fails, or the environment has no token.
     """
     token = os.environ.get(TOKEN, "").strip()
     if not token or not token.isprintable() or " " in token:
-        raise refused(
-            f"${TOKEN}",
-            f"{'not set' if not token else 'no token'}; the organisers read the submission with "
-            f"it: `export {TOKEN}=…`",
-            "no-token",
-        )
-    name = wish.name or _only_task(wish.task)
-    base = find_base(wish.harness, wish.base)
-    onto = wish.onto or wish.harness
-    revision = base if wish.onto is None else find_base(onto, "HEAD")
+        what = f"not set to a token; the organisers read the submission with it: `export {TOKEN}=…`"
+        raise refused(f"${TOKEN}", what, "no-token")
+    name = name or _only_task(task)
+    base = find_base(harness)
     with tempfile.TemporaryDirectory(prefix="tokenmart-e2lm-") as folder:
         scratch = Path(folder)
         say("making the patch")
-        patch = make_patch(wish.task, wish.harness, base, scratch)
-        refuse_secrets(patch, token)
+        patch = make_patch(task, harness, base, scratch)
         say(f"applying it to a clean clone ({len(patch.files)} files)")
-        clean = apply_cleanly(patch, onto, revision, scratch)
-        say(f"loading {name} there and running {wish.limit or 'all'} samples")
-        found = _run_harness(wish, clean, name, scratch, token, say)
-    metric, items, leaks = judge(name, wish, found)
+        clean = apply_cleanly(patch, harness, scratch)
+        refuse_secrets(patch, clean, token)
+        say(f"loading {name} there and running {limit or 'all'} samples")
+        found = _run_harness(python, clean, name, limit, scratch, token)
+    metric, items = judge(name, metric, found)
     metadata = yaml.safe_dump(
         {"task_name": name, "task_metric": metric, "hf_token": token}, sort_keys=False
     )
@@ -129,7 +115,7 @@ def package(wish: Wish, out: Path, say: Callable[[str], None]) -> Packaged:
     judged = judge_path(out)
     write_whole(judged, judged_items(items))
     unchecked = sum(item.prompt is None for item in items)
-    return Packaged(name, metric, patch, len(items), len(leaks), unchecked, judged)
+    return Packaged(name, metric, patch, len(items), unchecked, judged)
 
 
 def judge_path(out: Path) -> Path:
@@ -137,45 +123,34 @@ def judge_path(out: Path) -> Path:
     return out.with_name(f"{out.stem}_judge.txt")
 
 
-def judge(
-    name: str, wish: Wish, found: dict[str, Any]
-) -> tuple[str, list[PromptedItem], list[int]]:
-    """Metric, items and leaking items of a task that ran.
+def judge(name: str, metric: str | None, found: dict[str, Any]) -> tuple[str, list[PromptedItem]]:
+    """Metric and items of a task that ran.
 
     Args:
         name: name of the task.
-        wish: the request, with the metric and the number of leaks allowed.
+        metric: that of the submission; None for the task's first.
         found: result of `harness_check.check`.
 
     Raises:
         TokenmartError: too few or too many samples, an unknown metric, a metric without a number,
-            or too many leaks.
+            or prompts that contain their answer.
     """
     items = [
         PromptedItem(item["prompt"], tuple(item["answers"]), tuple(item["choices"]))
         for item in found["items"]
     ]
     if not FEWEST <= len(items) <= MOST:
-        raise refused(
-            name,
-            f"{len(items)} samples; the rules require {FEWEST} to {MOST:,}: "
-            f"{'add some' if len(items) < FEWEST else '`tokenmart e2lm curate` chooses some'}",
-            "number-of-samples",
-        )
-    metric = _metric(name, wish.metric, found["results"])
-    leaks = leaking(items)
-    if len(leaks) > wish.leaks_allowed:
+        what = f"{len(items)} samples; the rules require {FEWEST} to {MOST:,}"
+        raise refused(name, what, "number-of-samples")
+    chosen = _metric(name, metric, found["results"])
+    if leaks := leaking(items):
         shown = "; ".join(
             f"sample {at}: {items[at].answers[0].strip()!r} in {items[at].prompt!r}"[:160]
             for at in leaks[:3]
         )
-        raise refused(
-            name,
-            f"{len(leaks)} of {len(items)} prompts contain their answer as a word ({shown}); "
-            "reword them, or allow a number of them with --leaks-allowed",
-            "leaks",
-        )
-    return metric, items, leaks
+        what = f"{len(leaks)} of {len(items)} prompts contain their answer as a word ({shown})"
+        raise refused(name, what, "leaks")
+    return chosen, items
 
 
 def _only_task(folder: Path) -> str:
@@ -183,43 +158,14 @@ def _only_task(folder: Path) -> str:
     if len(names) != 1:
         raise refused(
             folder,
-            f"its YAML files define {', '.join(names) if names else 'no task'}; "
-            + ("name one with --name" if names else "add `task: NAME` to one"),
+            f"its YAML files define {', '.join(names) or 'no task'}; name one with --name",
             "several-tasks" if names else "no-task",
         )
     return names[0]
 
 
-HEARTBEAT_SECONDS = 15
-
-
-def _awaited(
-    done: subprocess.Popen[str], seconds: float, name: str, say: Callable[[str], None]
-) -> str:
-    """The errors that a program prints until it ends; `say` is called while it runs.
-
-    Raises:
-        TokenmartError: it runs longer than `seconds`, and is ended.
-    """
-    started = time.monotonic()
-    while True:
-        passed = time.monotonic() - started
-        try:
-            return done.communicate(timeout=max(0.1, min(HEARTBEAT_SECONDS, seconds - passed)))[1]
-        except subprocess.TimeoutExpired as error:
-            if time.monotonic() - started >= seconds:
-                done.kill()
-                done.communicate()
-                raise refused(
-                    name,
-                    f"the harness took over {seconds:g} s; lower --limit, or raise --seconds",
-                    "too-slow",
-                ) from error
-            say(f"running {name} for {time.monotonic() - started:.0f} s")
-
-
 def _run_harness(
-    wish: Wish, clean: Path, name: str, scratch: Path, token: str, say: Callable[[str], None]
+    python: str, clean: Path, name: str, limit: int | None, scratch: Path, token: str
 ) -> dict[str, Any]:
     """Findings of `harness_check` in the clean clone."""
     out = scratch / "found.json"
@@ -232,42 +178,32 @@ def _run_harness(
     }
     kept |= {"PYTHONPATH": str(clean), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        done = subprocess.Popen(
-            [wish.python, "-c", source, name, str(wish.limit or 0), str(out)],
+        done = subprocess.run(
+            [python, "-c", source, name, str(limit or 0), str(out)],
             cwd=clean,
             env=kept,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             text=True,
+            timeout=SECONDS,
+            check=False,
         )
     except FileNotFoundError as error:
-        raise refused(f"--python {wish.python}", "no such program", "no-python") from error
-    stderr = _awaited(done, wish.seconds, name, say)
+        raise refused(f"--python {python}", "no such program", "no-python") from error
+    except subprocess.TimeoutExpired as error:
+        what = f"the harness took over {SECONDS} s; run fewer samples with --limit"
+        raise refused(name, what, "too-slow") from error
     if not out.is_file():
-        last = (stderr.strip().splitlines() or ["no message"])[-1]
-        raise refused(
-            name, f"the harness ended without a result ({visible(last)[:300]})", "no-result"
-        )
+        last = visible((done.stderr.strip().splitlines() or ["no message"])[-1])[:300]
+        raise refused(name, f"the harness ended without a result ({last})", "no-result")
     found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
-    if found["failed"]:
+    if failed := found["failed"]:
         message = visible(" ".join(str(found["error"]).split()))[:300]
-        raise refused(
-            name,
-            f"lm-evaluation-harness {_FAILED[found['failed']]} ({message}); "
-            + (
-                "name with --python a Python that has the clone's own requirements; the "
-                "competition's clone (0.4.9) works with transformers 4.53"
-                if found["failed"] == "import"
-                else "correct the task, and try it with `lm_eval --model dummy`"
-            ),
-            f"harness-{found['failed']}",
-        )
+        remedy = "; name with --python one that the clone runs in" * (failed == "import")
+        what = f"lm-evaluation-harness {_FAILED[failed]} ({message}){remedy}"
+        raise refused(name, what, f"harness-{failed}")
     if not Path(found["harness"]).is_relative_to(clean.resolve()):
-        raise refused(
-            f"--python {wish.python}",
-            f"uses {found['harness']} and not the clone; name another",
-            "other-harness",
-        )
+        what = f"uses {found['harness']} and not the clone; name another"
+        raise refused(f"--python {python}", what, "other-harness")
     return found
 
 
@@ -285,12 +221,8 @@ def _metric(name: str, wanted: str | None, results: dict[str, Any]) -> str:
         raise unknown("--metric", chosen, values)
     value = values[chosen]
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise refused(
-            name,
-            f"{chosen} is {value!r} on the samples that were run, expected a finite number; "
-            "correct the metric",
-            "no-number",
-        )
+        what = f"{chosen} is {value!r} on the samples that were run, expected a finite number"
+        raise refused(name, what, "no-number")
     return chosen
 
 

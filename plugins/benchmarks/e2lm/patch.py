@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,13 +11,12 @@ import yaml
 
 from plugins.benchmarks.refusal import refused
 from warehouse.child_process import inherited
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, first_line
 from warehouse.files import read_text
 
 TASKS = Path("lm_eval/tasks")
 LARGEST_TASK = 32_000_000
 """Maximum size of a task's folder in bytes: ten times the size of 15,000 short questions."""
-_LARGEST_YAML = 1_000_000
 
 # independent of a user's or a clone's git configuration: prefixes, colours, context, length of ids
 _DIFF = (
@@ -27,8 +25,6 @@ _DIFF = (
 )  # fmt: skip
 _APPLY = ("apply", "--whitespace=nowarn")
 _CLONE = ("clone", "--quiet", "--shared", "--no-checkout", "--config", "core.autocrlf=false")
-
-_HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 _LEFT_OUT = ("__pycache__", ".git", ".DS_Store", ".ipynb_checkpoints")
 _SECRETS = {
@@ -46,13 +42,11 @@ _SECRETS = {
 class Patch:
     """A patch, and notes on it.
 
-    text: input of `git apply`. as_text: the same with binary files as text. files: the changed
-        paths. base: the base commit.
+    text: input of `git apply`. files: the changed paths. base: the base commit.
     left_out: untracked files of the clone that are not in the patch.
     """
 
     text: bytes
-    as_text: bytes
     files: tuple[str, ...]
     base: str
     left_out: tuple[str, ...]
@@ -62,7 +56,7 @@ def git(folder: Path, *arguments: str, given: bytes | None = None) -> bytes:
     """Output of a git command; hooks don't run.
 
     Raises:
-        TokenmartError: the command fails (with its last line), or git is missing.
+        TokenmartError: the command fails (with its first line), or git is missing.
     """
     try:
         done = subprocess.run(
@@ -81,23 +75,16 @@ def git(folder: Path, *arguments: str, given: bytes | None = None) -> bytes:
     return done.stdout
 
 
-def find_base(harness: Path, revision: str) -> str:
-    """The commit of a revision of a clone.
+def find_base(harness: Path) -> str:
+    """The commit that a clone of the harness is at.
 
     Raises:
-        TokenmartError: the folder is not a clone of the harness, or has no such revision.
+        TokenmartError: the folder is not a clone of the harness.
     """
-    if not harness.is_dir():
-        raise refused(harness, "no such folder; name a clone of lm-evaluation-harness", "no-clone")
-    top = Path(git(harness, "rev-parse", "--show-toplevel").decode().strip())
-    if top.resolve() != harness.resolve() or not (harness / TASKS).is_dir():
-        raise refused(
-            harness,
-            f"no clone of lm-evaluation-harness (no {TASKS} in it, or a folder within another "
-            "repository); name its top folder",
-            "no-clone",
-        )
-    return git(harness, "rev-parse", "--verify", f"{revision}^{{commit}}").decode().strip()
+    if not (harness / TASKS).is_dir() or not (harness / ".git").exists():
+        what = f"no clone of lm-evaluation-harness (no .git, or no {TASKS} in it)"
+        raise refused(harness, what, "no-clone")
+    return git(harness, "rev-parse", "--verify", "HEAD^{commit}").decode().strip()
 
 
 def task_files(task: Path) -> list[Path]:
@@ -114,25 +101,15 @@ def task_files(task: Path) -> list[Path]:
         if any(part in _LEFT_OUT for part in path.relative_to(task).parts):
             continue
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise refused(
-                path, "no plain file; a patch can't carry it, replace it", "no-plain-file"
-            )
-        if path.name != path.name.encode("utf-8", "ignore").decode():
-            raise refused(path, "its name is not UTF-8; rename it", "no-plain-file")
+            raise refused(path, "no plain file, and a patch can't contain it", "no-plain-file")
         if path.is_file():
             found.append(path)
     if not found:
         raise refused(task, "contains no file; put the task's YAML there", "no-folder")
-    sizes = {path: path.stat().st_size for path in found}
-    if (total := sum(sizes.values())) > LARGEST_TASK:
-        largest = max(found, key=sizes.__getitem__)
-        raise refused(
-            task,
-            f"{total / 1e6:,.0f} MB, of which {largest.name} has {sizes[largest] / 1e6:,.0f}; a "
-            f"patch may carry {LARGEST_TASK / 1e6:.0f} MB: move out of the folder what the task "
-            "doesn't read, or take fewer items",
-            "too-large",
-        )
+    total = sum(path.stat().st_size for path in found)
+    if total > LARGEST_TASK:
+        what = f"{total / 1e6:,.0f} MB; a patch may have {LARGEST_TASK / 1e6:.0f} MB"
+        raise refused(task, what, "too-large")
     return found
 
 
@@ -154,14 +131,12 @@ def task_names(task: Path) -> list[str]:
         if path.suffix not in (".yaml", ".yml"):
             continue
         try:
-            tree = yaml.load(read_text(path, _LARGEST_YAML), Loader=_AnyTag)
-        except RecursionError as error:
-            raise refused(path, "nested too deeply", "no-yaml") from error
-        except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2026-02-30
+            tree = yaml.load(read_text(path), Loader=_AnyTag)
+        # ValueError: a date such as 2026-02-30
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
             mark = getattr(error, "problem_mark", None)
-            what = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
             where = f"{path}:{mark.line + 1}" if mark else path
-            raise refused(where, f"not YAML ({what}); correct it", "no-yaml") from error
+            raise refused(where, f"not YAML ({first_line(error)})", "no-yaml") from error
         if isinstance(tree, dict):
             defined = tree.get("group") or tree.get("task")
             names += [defined] if isinstance(defined, str) else []
@@ -186,11 +161,8 @@ def make_patch(task: Path, harness: Path, base: str, scratch: Path) -> Patch:
     place = task.resolve().relative_to(harness.resolve()) if inside else TASKS / task.resolve().name
     listed = git(harness, "ls-tree", "-r", "--name-only", base, "--", f"{place}/")
     if not inside and listed:
-        raise refused(
-            harness,
-            f"has {place} already; rename the folder {task.name}, or name that one",
-            "taken",
-        )
+        what = f"has {place} already; rename the folder {task.name}, or name that one"
+        raise refused(harness, what, "taken")
     changes = git(harness, *_DIFF, base)
     git(scratch, *_CLONE, str(harness.resolve()), "build")
     build = scratch / "build"
@@ -207,7 +179,6 @@ def make_patch(task: Path, harness: Path, base: str, scratch: Path) -> Patch:
     untracked = git(harness, "ls-files", "--others", "--exclude-standard", "-z", "--", "lm_eval")
     return Patch(
         text=git(build, *_DIFF, "--cached", base),
-        as_text=git(build, *_DIFF, "--text", "--cached", base),
         files=tuple(filter(None, names)),
         base=base,
         left_out=tuple(
@@ -218,67 +189,41 @@ def make_patch(task: Path, harness: Path, base: str, scratch: Path) -> Patch:
     )
 
 
-def refuse_secrets(patch: Patch, token: str) -> None:
+def apply_cleanly(patch: Patch, harness: Path, scratch: Path) -> Path:
+    """A clean clone of the harness at the patch's base, with the patch applied.
+
+    Raises:
+        TokenmartError: the patch does not apply.
+    """
+    git(scratch, *_CLONE, str(harness.resolve()), "clean")
+    clean = scratch / "clean"
+    git(clean, "checkout", "--quiet", "--detach", patch.base)
+    git(clean, *_APPLY, "--index", "-", given=patch.text)
+    return clean
+
+
+def refuse_secrets(patch: Patch, clean: Path, token: str) -> None:
     """Refuse a patch that adds the access token, or a string like one, in any kind of file.
+
+    Args:
+        patch: the patch.
+        clean: a clone in which it is applied.
+        token: the access token.
 
     Raises:
         TokenmartError: the patch has one; the message has file and line, never the value.
     """
-    for file, number, raw in _added(patch.as_text):
-        line = raw.replace(b"\0", b"").decode(
-            "utf-8", "replace"
-        )  # without the zero bytes of UTF-16
-        what = "the token itself" if token and token in line else None
-        for name, pattern in _SECRETS.items():
-            what = what or (name if re.search(pattern, line) else None)
-        if what:
-            raise refused(
-                f"{file}:{number}",
-                f"contains {what}; remove it, and have it revoked if it was ever shared",
-                "secret",
-            )
-
-
-def _added(text: bytes) -> Iterator[tuple[str, int, bytes]]:
-    """File, line number and content of each line that a patch adds.
-
-    The header of a hunk has its length, so a line in it that looks like a header is content.
-    """
-    file, number, removed_left, added_left = "", 0, 0, 0
-    for line in text.split(b"\n"):
-        if removed_left or added_left:
-            kind = line[:1]  # an empty line has no leading space, if git is configured so
-            if kind == b"+":
-                yield file, number, line[1:]
-            if kind not in (b"+", b"\\"):
-                removed_left -= 1
-            if kind not in (b"-", b"\\"):
-                added_left -= 1
-                number += 1
-        elif line.startswith(b"+++ "):
-            file = line.decode("utf-8", "replace").removeprefix("+++ b/").rstrip("\t")
-        elif head := _HUNK.match(line):
-            removed, first, added = head.groups()
-            removed_left, added_left = int(removed or 1), int(added or 1)
-            number = int(first)
-
-
-def apply_cleanly(patch: Patch, onto: Path, revision: str, scratch: Path) -> Path:
-    """A clean clone with the patch applied.
-
-    Raises:
-        TokenmartError: the patch does not apply; the message has the first file.
-    """
-    git(scratch, *_CLONE, str(onto.resolve()), "clean")
-    clean = scratch / "clean"
-    git(clean, "checkout", "--quiet", "--detach", revision)
-    try:
-        git(clean, *_APPLY, "--index", "-", given=patch.text)
-    except TokenmartError as error:
-        raise refused(
-            onto,
-            f"the patch does not apply at {revision[:12]} ({error.format_message()}); rebase the "
-            f"task from {patch.base[:12]} onto that commit, or name another with --base or --onto",
-            "patch-does-not-apply",
-        ) from error
-    return clean
+    for name in filter(lambda each: (clean / each).is_file(), patch.files):
+        try:
+            before = set(git(clean, "show", f"{patch.base}:{name}").split(b"\n"))
+        except TokenmartError:  # a new file
+            before = set()
+        for number, raw in enumerate((clean / name).read_bytes().split(b"\n"), start=1):
+            if raw in before:
+                continue
+            # without the zero bytes of UTF-16
+            line = raw.replace(b"\0", b"").decode("utf-8", "replace")
+            kinds = [kind for kind, pattern in _SECRETS.items() if re.search(pattern, line)]
+            if token in line or kinds:
+                what = "the token itself" if token in line else kinds[0]
+                raise refused(f"{name}:{number}", f"contains {what}; remove it", "secret")

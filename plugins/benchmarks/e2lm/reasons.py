@@ -6,7 +6,7 @@ REASONS = {
     "few_early_checkpoints": "SQ needs 8 checkpoints in the early window",
     "constant_scores": "the score is the same at every early checkpoint",
     "constant_lags": "the score is constant over all early checkpoints but the first or last",
-    "few_checkpoints": "fewer checkpoints than the noise is measured on (--last-checkpoints)",
+    "few_checkpoints": "fewer checkpoints than the noise is measured on",
     "one_checkpoint": "only one checkpoint",
     "zero_mean": "the mean of the scores is 0",
     "no_standard_error": "the table has no standard errors",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,22 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plugins.benchmarks.e2lm.scores import open_scores
-from plugins.benchmarks.e2lm.site_scores import plain_table
 from plugins.benchmarks.model_sql import ModelSql
 from plugins.benchmarks.refusal import refused, unknown
 from plugins.benchmarks.schema import BENCHMARK_TABLES
 from plugins.benchmarks.scores.metric_directions import Direction
-from plugins.benchmarks.scores.score_table import (
-    direction_notes,
-    read_scores,
-    refuse_without_tokens,
-    tokens_notes,
-)
-from plugins.benchmarks.scores.table_notes import (
-    early_ends,
-    recipe_notes,
-    scale_notes,
-)
+from plugins.benchmarks.scores.score_table import read_scores, refuse_without_tokens
+from plugins.benchmarks.scores.table_notes import notes_on
 from warehouse.paths import Workspace
 from warehouse.terminal import listed
 
@@ -35,7 +24,6 @@ COLUMNS = ("model", "size", "arch", "tokens_bt", "benchmark", "score")
 EVERY_STEPS = 4000
 UNTIL_TOKENS = 206e9
 WEIGHTS = (0.5, 0.1, 0.4)
-LAST_CHECKPOINTS = 10
 
 _PROBLEM = "e2lm"
 _PHASE = 1_627_604
@@ -75,7 +63,6 @@ def score_table(
     workspace: Workspace,
     model: str | None = None,
     weights: tuple[float, float, float] = WEIGHTS,
-    last_checkpoints: int = LAST_CHECKPOINTS,
     metric: str | None = None,
 ) -> SignalScores:
     """Signal quality and the other statistics of `benchmark_signal` for each model and benchmark.
@@ -85,11 +72,10 @@ def score_table(
 
     Args:
         path: a table with the columns `COLUMNS`; `recipe` (science, web), `stderr` and the other
-            columns of a plain table are optional. Or the JSON of the competition's site.
+            columns of a plain table are optional.
         workspace: the checkout with the SQL models.
         model: return only this model; the statistics use all models.
         weights: of SQ, RC and CS in `weighted_score`.
-        last_checkpoints: number of last checkpoints for the noise.
         metric: use only the scores of this metric; None if the table has one metric.
 
     Raises:
@@ -99,10 +85,7 @@ def score_table(
         known = [name for (name,) in database.execute(_MODELS).fetchall()]
         if model is not None and model not in known:
             raise unknown("--model", model, known)
-        variables = {
-            "last_checkpoints": last_checkpoints,
-            **dict(zip(("weight_sq", "weight_rc", "weight_cs"), weights, strict=True)),
-        }
+        variables = dict(zip(("weight_sq", "weight_rc", "weight_cs"), weights, strict=True))
         signal = ModelSql(database, workspace, variables).build("benchmark_signal")
         rows = database.execute(
             f"""
@@ -133,9 +116,8 @@ def open_table(path: Path, metric: str | None = None) -> duckdb.DuckDBPyConnecti
     Raises:
         TokenmartError: the table is invalid, has no such metric, or has several without a choice.
     """
-    with plain_table(path) as table:
-        assumed: dict[str, Direction] = {}
-        scores = read_scores(table, assumed)
+    assumed: dict[str, Direction] = {}
+    scores = read_scores(path, assumed)
     metrics = sorted(set(scores["metric"].to_pylist()))
     if metric is not None:
         if metric not in metrics:
@@ -193,57 +175,19 @@ def _place_on_schedule(database: duckdb.DuckDBPyConnection) -> None:
 
 
 def table_notes(database: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
-    """Notes on a table whose series are built."""
-    return tuple(_notes(database))
-
-
-def _notes(database: duckdb.DuckDBPyConnection) -> Iterator[str]:
-    yield from direction_notes(dict(database.execute("from assumed_directions").fetchall()))
-    (most,) = database.execute("select max(tokens) from benchmark_scores").fetchall()[0]
-    yield from tokens_notes(most)
-    yield from recipe_notes(database, "benchmark_scores")
-    yield from scale_notes(database, "benchmark_scores")
+    """Notes on a table of `open_table`."""
+    assumed = dict(database.execute("from assumed_directions").fetchall())
+    notes = notes_on(database, "benchmark_scores", assumed)
     off_schedule = database.execute(
         "select distinct full_id from benchmark_scores where step is null order by all"
     ).fetchall()
-    if off_schedule:
-        yield (
-            f"{listed([model for (model,) in off_schedule])}: the checkpoints are not those of the "
-            f"competition's schedule; all up to {UNTIL_TOKENS / 1e9:g} billion tokens count as "
-            "early"
-        )
-    absent = database.execute(
-        """
-        select models.full_id, string_agg(benchmarks.benchmark, ', ' order by benchmark)
-        from (select distinct full_id from benchmark_scores) as models
-        cross join (select distinct benchmark from benchmark_scores) as benchmarks
-        anti join benchmark_scores using (full_id, benchmark)
-        group by models.full_id
-        order by models.full_id
-        """
-    ).fetchall()
-    for model, benchmarks in absent:
-        yield f"{model}: no score on {benchmarks}; there it is compared with no other model"
-    gaps = database.execute(
-        """
-        with counted as (
-            select full_id, benchmark, count(early_checkpoint) as found
-            from int_benchmark_series
-            group by full_id, benchmark
-        )
-        select full_id, string_agg(benchmark, ', ' order by benchmark), found, most
-        from (select *, max(found) over (partition by full_id) as most from counted)
-        where found < most
-        group by full_id, found, most
-        order by full_id, found
-        """
-    ).fetchall()
-    for model, benchmarks, found, most in gaps:
-        yield (
-            f"{model}: {found} of {most} early checkpoints of {benchmarks}; the others are missing "
-            "and left out"
-        )
-    yield from early_ends(database.table("benchmark_scores").to_arrow_table())
+    if not off_schedule:
+        return notes
+    return (
+        *notes,
+        f"{listed([model for (model,) in off_schedule])}: the checkpoints are not those of the "
+        f"competition's schedule; all up to {UNTIL_TOKENS / 1e9:g} billion tokens count as early",
+    )
 
 
 def _entries(rows: list[tuple[str, str, str, float | None, str | None]]) -> dict[str, Any]:

@@ -1,9 +1,8 @@
-"""Print signal scores: verdict, a table, and the notes that change what a reader would conclude."""
+"""Print signal scores: a table, and why values are missing or uncertain."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import fmean
 
 from plugins.benchmarks.e2lm.reasons import REASONS
 from plugins.benchmarks.e2lm.score import Entry, SignalScores
@@ -16,17 +15,10 @@ _COLUMNS = {
     "RC": "rc",
     "CS": "cs",
     "weighted": "weighted_score",
-    "decides": "decision_accuracy",
+    "decision\naccuracy": "decision_accuracy",
     "SNR": "snr",
 }
 """Heading → statistic."""
-_DEFINITIONS = (
-    "SQ: signal quality, whether early scores rise steadily. RC: whether later checkpoints rank "
-    "the runs as early ones do. CS: lead of runs on science data over runs on web data.",
-    "decides: share of pairs of runs that the last early checkpoint orders as the last one does. "
-    "SNR: spread of the final scores over the noise of the last checkpoints.",
-    "Formulas: docs/explanation/signal_of_benchmarks.md",
-)
 
 _Row = tuple[str, str, Entry]
 
@@ -36,7 +28,7 @@ def print_scores(found: SignalScores, explain: bool = False) -> None:
 
     Args:
         found: the statistics.
-        explain: print all rows, definitions, and every reason and note.
+        explain: print all rows, and the reasons of all statistics instead of those shown.
     """
     console = terminal_console()
     rows = [
@@ -44,77 +36,30 @@ def print_scores(found: SignalScores, explain: bool = False) -> None:
         for model, entries in found.entries.items()
         for benchmark, entry in entries.items()
     ]
-    ranked_by = "weighted_score" if any(_has(row, "weighted_score") for row in rows) else "sq"
-    rows.sort(key=lambda row: (not _has(row, ranked_by), -(row[2].get(ranked_by) or 0), row[:2]))
+    has_scores = any(entry["weighted_score"] is not None for *_, entry in rows)
+    by = "weighted_score" if has_scores else "sq"
+    rows.sort(key=lambda row: (row[2][by] is None, -(row[2][by] or 0), row[:2]))
     shown = rows if explain else rows[:MOST_ROWS]
-    print_notes(console, [_verdict(rows, ranked_by)])
-    columns = {
-        heading: [_number(entry.get(name)) for _, _, entry in shown]
-        for heading, name in _COLUMNS.items()
-        if any(_has(row, name) for row in rows)
-    }
-    print_columns(
-        console,
-        [
-            Column("model", [_cut(model, explain) for model, _, _ in shown], text=True),
-            Column("benchmark", [_cut(benchmark, explain) for _, benchmark, _ in shown], text=True),
-            *(Column(heading, values) for heading, values in columns.items()),
-        ],
-        wide=explain,
-    )
-    notes = [*_missing(rows), *_few_pairs(rows), *_tied(rows)]
-    if explain:
-        lines = [*_DEFINITIONS, *notes, *_every_reason(rows), *found.notes]
-    else:
-        lines = notes[:3]
-        more = [f"{len(rows) - len(shown)} more rows"] * (len(rows) > len(shown))
-        more += [f"{counted(len(found.notes), 'note')} on the table"] * bool(found.notes)
-        lines.append(f"--explain: {', '.join([*more, 'definitions, every reason'])}.")
-    print_notes(console, lines, "dim")
-
-
-def _verdict(rows: list[_Row], name: str) -> str:
-    """The benchmarks with the highest mean over models."""
-    found: dict[str, list[float]] = {}
-    for row in rows:
-        if _has(row, name):
-            found.setdefault(row[1], []).append(row[2][name])
-    means = sorted(((fmean(each), benchmark) for benchmark, each in found.items()), reverse=True)
-    heading = next(heading for heading, each in _COLUMNS.items() if each == name)
-    if not means:
-        return f"No {heading} of {counted(len(rows), 'row')}."
-    best = ", ".join(f"{benchmark} {mean:.3f}" for mean, benchmark in means[:3])
-    models = counted(len({row[0] for row in rows}), "model")
-    return f"Highest {heading}, mean over {models}: {best} (of {counted(len(means), 'benchmark')})."
-
-
-def _has(row: _Row, name: str) -> bool:
-    return row[2].get(name) is not None
-
-
-def _cut(name: str, explain: bool) -> str:
-    return name if explain or len(name) <= 20 else f"{name[:19]}…"
-
-
-def _missing(rows: list[_Row]) -> Iterator[str]:
-    """Columns without any value, and why the first row has none."""
-    empty: dict[str, list[str]] = {}
+    columns = [
+        Column("model", [model for model, _, _ in shown], text=True),
+        Column("benchmark", [benchmark for _, benchmark, _ in shown], text=True),
+    ]
     for heading, name in _COLUMNS.items():
-        if not any(_has(row, name) for row in rows):
-            empty.setdefault(rows[0][2]["reasons"].get(name, ""), []).append(heading)
-    if empty:
-        listed = (
-            f"{', '.join(names)} ({REASONS.get(code, code)})" for code, names in empty.items()
-        )
-        yield f"Undefined: {'; '.join(listed)}."
+        values = [entry.get(name) for *_, entry in shown]
+        columns.append(Column(heading, ["–" if v is None else f"{v:.3f}" for v in values]))
+    print_columns(console, columns, wide=explain)
+    notes = [*_few_pairs(rows), *_tied(rows), *_reasons(rows, explain)]
+    if more := len(rows) - len(shown):
+        notes.append(f"--explain: {counted(more, 'more row')}, reasons of all statistics.")
+    print_notes(console, notes, "dim")
 
 
 def _few_pairs(rows: list[_Row]) -> Iterator[str]:
     pairs = [row[2]["decision_pairs"] for row in rows if row[2].get("decision_pairs")]
     if pairs and min(pairs) < FEWEST_PAIRS:
         yield (
-            f"decides rests on {min(pairs):g} pairs of runs; with fewer than {FEWEST_PAIRS}, it is "
-            "mostly chance."
+            f"Decision accuracy of {min(pairs):g} pairs of runs: with fewer than {FEWEST_PAIRS}, "
+            "it is mostly chance."
         )
 
 
@@ -134,18 +79,14 @@ def _tied(rows: list[_Row]) -> Iterator[str]:
         )
 
 
-def _every_reason(rows: list[_Row]) -> Iterator[str]:
+def _reasons(rows: list[_Row], explain: bool) -> Iterator[str]:
     """Each reason with its statistics and the number of rows."""
     places: dict[str, dict[str, int]] = {}
     for _, _, entry in rows:
         for name, code in entry["reasons"].items():
-            places.setdefault(code, {}).setdefault(name, 0)
-            places[code][name] += 1
+            if explain or name in _COLUMNS.values():
+                places.setdefault(code, {}).setdefault(name, 0)
+                places[code][name] += 1
     for code, names in places.items():
-        yield f"{', '.join(names)}: {REASONS.get(code, code)} ({max(names.values())} rows)"
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:g}" if float(value).is_integer() else f"{value:.3f}"
+        count = counted(max(names.values()), "row")
+        yield f"{', '.join(names)}: {REASONS.get(code, code)} ({count})"

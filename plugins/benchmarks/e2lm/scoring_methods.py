@@ -26,9 +26,12 @@ from warehouse.paths import Workspace
 from warehouse.terminal import counted
 
 LEVEL = 0.95
+SEED, RESAMPLES = 0, 10_000
+"""Of the bootstrap."""
+
 FEWEST_UNITS = 6
-"""Fewest runs of an interval (fewest benchmarks of one over benchmarks alone): that from the
-smallest to the largest of 5 values covers their median with 1 - 2 / 2^5 = 94% at most."""
+"""Fewest runs of an interval: that from the smallest to the largest of 5 values covers their median
+with 1 - 2 / 2^5 = 94% at most."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,6 @@ class Decisions:
     agreement: `[methods, benchmarks, pairs]` in 0 … 1, NaN if a run has no score.
     first, second: `[pairs]` indices of the compared runs; runs: number of runs.
     related: `[pairs]`, whether both runs are of one family.
-    left_out: names of the table's `runs` (recipes, if sizes predict), `scoring_methods` and
-        `benchmarks` that are not compared.
     """
 
     methods: tuple[str, ...]
@@ -52,27 +53,25 @@ class Decisions:
     first: np.ndarray[Any, np.dtype[np.intp]]
     second: np.ndarray[Any, np.dtype[np.intp]]
     runs: int
-    left_out: dict[str, list[str]]
     related: Flags
 
 
 def compare_scoring_methods(
-    name: str, workspace: Workspace, seed: int, resamples: int
+    name: str, workspace: Workspace, resamples: int = RESAMPLES
 ) -> dict[str, Any]:
     """Compare the scoring methods of a table problem's benchmarks at its early stages.
 
     Args:
         name: name or path of a problem of kind `table` with a target.
         workspace: the checkout with problem files and SQL models.
-        seed: random seed of the bootstrap.
         resamples: number of resamples of each interval.
 
     Returns:
         JSON-ready: for each stage and scoring method, the decision accuracy with its interval over
         runs and benchmarks (None with fewer than `FEWEST_UNITS` runs, or if all decisions are right
-        or all wrong), the difference from the target's scoring method, the decision accuracy on
-        pairs of one family, signal quality and signal-to-noise ratio. For each stage, also the
-        decision accuracy of the scoring method that was chosen on the other benchmarks.
+        or all wrong), the difference from the target's scoring method, and the decision accuracy on
+        pairs of one family. For each stage, also the decision accuracy of the scoring method that
+        was chosen on the other benchmarks.
 
     Raises:
         TokenmartError: the problem is unknown or not a table, or has nothing to compare.
@@ -84,26 +83,22 @@ def compare_scoring_methods(
     brought = read_table(problem, workspace)
     with open_problem(problem.name, brought) as database:
         models = ModelSql(database, workspace)
-        pairs, signal = models.build("int_decision_pairs"), models.build("benchmark_signal")
+        pairs = models.build("int_decision_pairs")
         planned = models.build("int_planned_decisions")
         stages = [_share_name(share) for share in problem.predict.shares]
         stages += list(problem.predict.sizes)
         found = {stage: _decisions(database, pairs, planned, problem, stage) for stage in stages}
-        quality = {
-            stage: _quality(database, signal, decisions.benchmarks)
-            for stage, decisions in found.items()
-        }
     return {
         "problem": problem.name,
         "target": problem.target.metric,
         "final": problem.target.size or "final",
         "source": problem.table.source,
         "sha256": problem.table.sha256,
-        "seed": seed,
+        "seed": SEED,
         "resamples": resamples,
         "notes": list(brought.notes),
         "stages": [
-            _stage_record(stage, decisions, problem.target.metric, quality[stage], seed, resamples)
+            _stage_record(stage, decisions, problem.target.metric, resamples)
             for stage, decisions in found.items()
         ],
     }
@@ -158,13 +153,6 @@ def _decisions(
             "needed (a run without a checkpoint that early is left out)",
             "too-few-runs",
         )
-    everything = database.execute(
-        f"select distinct {'recipe' if target.size else 'model_id'}, benchmark, metric"
-        " from benchmark_scores where len($benchmarks) = 0"
-        " or benchmark in (select unnest($benchmarks))",
-        {"benchmarks": list(target.benchmarks)},
-    ).fetchall()
-    subjects = {row[0].replace("/", "--") for row in everything if row[0]}
     rows += (without := asked(planned))
     evaluated = len(methods)
     methods += sorted({row[0] for row in without if row[1] in benchmarks})
@@ -189,89 +177,8 @@ def _decisions(
         first=first,
         second=second,
         runs=len(runs),
-        left_out={
-            "runs": sorted(subjects.difference(runs)),
-            "scoring_methods": sorted({row[2] for row in everything}.difference(methods)),
-            "benchmarks": sorted({row[1] for row in everything}.difference(benchmarks)),
-        },
         related=kin[first] == kin[second],
     )
-
-
-@dataclass(frozen=True)
-class Quality:
-    """Signal of a scoring method: SQ `[runs, benchmarks]`, SNR `[benchmarks]`; NaN if undefined."""
-
-    sq: Floats
-    snr: Floats
-
-
-def _quality(
-    database: duckdb.DuckDBPyConnection, signal: str, benchmarks: tuple[str, ...]
-) -> dict[str, Quality]:
-    """Quality by scoring method, over all runs."""
-    rows = database.execute(
-        f"select metric, benchmark, coalesce(model, ''), value from {signal}"
-        " where statistic in ('sq', 'snr') and value is not null"
-        " and benchmark in (select unnest($benchmarks))",
-        {"benchmarks": list(benchmarks)},
-    ).fetchall()
-    runs = sorted({row[2] for row in rows if row[2]})
-    found: dict[str, Quality] = {}
-    for metric, benchmark, run, value in rows:
-        if metric not in found:
-            found[metric] = Quality(
-                np.full((len(runs), len(benchmarks)), np.nan), np.full(len(benchmarks), np.nan)
-            )
-        at = benchmarks.index(benchmark)
-        if run:
-            found[metric].sq[runs.index(run), at] = value
-        else:
-            found[metric].snr[at] = value
-    return found
-
-
-def _quality_record(
-    quality: Quality | None, decisions: Decisions, seed: int, resamples: int
-) -> dict[str, Any]:
-    """Mean SQ over runs and benchmarks, and median SNR over benchmarks.
-
-    The interval of SQ resamples runs and benchmarks, that of SNR benchmarks only, because
-    SNR contains the range over runs, which is smaller in every resample of runs.
-    """
-    record: dict[str, Any] = dict.fromkeys(("sq", "sq_interval", "snr", "snr_interval"))
-    if quality is None:
-        return record
-    generator = np.random.default_rng(seed)
-    count = len(decisions.benchmarks)
-    tasks = _draw(generator, count, resamples)
-    known = np.isfinite(quality.sq)
-    if known.any():
-        record["sq"] = _rounded(float(np.nanmean(quality.sq)))
-        runs = _draw(generator, len(quality.sq), resamples)
-        sums = ((runs @ np.nan_to_num(quality.sq)) * tasks).sum(axis=1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            means = sums / ((runs @ known) * tasks).sum(axis=1)
-        if len(quality.sq) >= FEWEST_UNITS:
-            record["sq_interval"] = _percentiles(means)
-    there = np.isfinite(quality.snr)
-    if there.any():
-        record["snr"] = _rounded(float(np.median(quality.snr[there])))
-        if count >= FEWEST_UNITS:
-            record["snr_interval"] = _percentiles(_medians(quality.snr[there], tasks[:, there]))
-    return record
-
-
-def _medians(values: Floats, counts: Floats) -> Floats:
-    """`[resamples]` medians of `[values]` with the weights `[resamples, values]`."""
-    order = np.argsort(values)
-    reached = np.cumsum(counts[:, order], axis=1)
-    half = reached[:, -1:] / 2
-    below = np.argmax(reached >= half, axis=1)
-    above = np.argmax(reached > half, axis=1)
-    medians: Floats = (values[order][below] + values[order][above]) / 2
-    medians[half[:, 0] == 0] = np.nan
-    return medians
 
 
 def _weighted(decisions: Decisions, runs: Floats, benchmarks: Floats) -> Floats:
@@ -299,11 +206,9 @@ def _stage_record(
     stage: str,
     decisions: Decisions,
     target: str,
-    quality: dict[str, Quality],
-    seed: int,
     resamples: int,
 ) -> dict[str, Any]:
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(SEED)
     drawn = _weighted(
         decisions,
         _draw(generator, decisions.runs, resamples),
@@ -329,7 +234,6 @@ def _stage_record(
             if enough and own is not None
             else None,
             "within_families": _mean(within[index]),
-            **_quality_record(quality.get(method), decisions, seed, resamples),
         }
         for index, method in enumerate(decisions.methods)
     ]
@@ -340,7 +244,6 @@ def _stage_record(
         "pairs": len(decisions.first),
         "pairs_within_families": int(decisions.related.sum()),
         "benchmarks": list(decisions.benchmarks),
-        "left_out": decisions.left_out,
         "scoring_methods": rows,
         "held_out": _held_out(decisions, own),
     }
@@ -374,8 +277,4 @@ def _percentiles(values: Floats) -> list[float]:
 def _mean(values: Floats) -> float | None:
     """The mean of what is known; None without any."""
     known = values[np.isfinite(values)]
-    return _rounded(known.mean()) if known.size else None
-
-
-def _rounded(value: float) -> float:
-    return round(float(value), 6)
+    return round(float(known.mean()), 6) if known.size else None

@@ -39,15 +39,13 @@ def print_scoring_methods(found: list[dict[str, Any]], wide: bool = False) -> No
                 Column(
                     "in family", [_value(r["within_families"], ".2f") for r in rows], extra=True
                 ),
-                Column("SQ", [_value(row["sq"], ".2f") for row in rows], extra=True),
-                Column("SNR", [_value(row["snr"], ".2f") for row in rows], extra=True),
                 Column(
                     "chosen", [f"{chosen.get(r['scoring_method'], 0)}×" for r in rows], extra=True
                 ),
             ]
             title = f"{problem['problem']}, {stage['stage']}"
             left_out = print_columns(console, columns, title, wide) or left_out
-            print_notes(console, [*_held_out(stage), *_left_out(stage), *_few(stage)], "dim")
+            print_notes(console, [*_held_out(stage), *_few(stage)], "dim")
         print_notes(console, [f"{problem['problem']}: {note}" for note in problem["notes"]], "dim")
     print_notes(console, left_out_notes(left_out), "dim")
 
@@ -62,17 +60,6 @@ def _held_out(stage: dict[str, Any]) -> Iterator[str]:
             "held out, the scoring method that is best on the other benchmarks: "
             f"{held_out['decision_accuracy']:.3f} (target's: {own})"
         )
-
-
-def _left_out(stage: dict[str, Any]) -> Iterator[str]:
-    """Numbers of runs, scoring methods and benchmarks that are not compared; the JSON has names."""
-    counts = [
-        f"{len(names)} {what.replace('_', ' ')}"
-        for what, names in stage["left_out"].items()
-        if names
-    ]
-    if counts:
-        yield f"not compared: {', '.join(counts)} (`left_out` in the JSON has their names)"
 
 
 def _few(stage: dict[str, Any]) -> Iterator[str]:

@@ -22,17 +22,9 @@ if TYPE_CHECKING:
 )
 @click.option("--metric", help="Scoring method, if the table has several.")
 @click.option(
-    "--method",
-    type=click.Choice(["signal", "rise"]),
-    default="signal",
-    show_default=True,
-    help="Selection method: signal (rise divided by noise) or rise (positive slope).",
-)
-@click.option(
     "--subject", "subjects", multiple=True, help="Use only items of this subject; repeatable."
 )
 @WEIGHTS
-@click.option("--compare", is_flag=True, help="Also evaluate the other selection method.")
 @click.option(
     "--fewest",
     type=click.IntRange(2),
@@ -55,13 +47,6 @@ if TYPE_CHECKING:
     help="Number of cross-validation folds over models.",
 )
 @click.option(
-    "--seed",
-    default=0,
-    show_default=True,
-    type=click.IntRange(0, 2**32 - 1),
-    help="Random seed of the random items that are compared with the chosen ones.",
-)
-@click.option(
     "--out", type=FILE, help="Write the chosen items and their statistics as JSON to this file."
 )
 @click.option(
@@ -76,14 +61,11 @@ if TYPE_CHECKING:
 def curate(
     items: Path,
     metric: str | None,
-    method: str,
     subjects: tuple[str, ...],
     weights: tuple[float, float, float],
-    compare: bool,
     fewest: int,
     most: int,
     folds: int,
-    seed: int,
     out: Path | None,
     task_items: Path | None,
     chosen_items: Path | None,
@@ -99,14 +81,13 @@ def curate(
 
     \b
     tokenmart e2lm curate --items item_scores.parquet --out chosen.json
-    tokenmart e2lm curate --items item_scores.parquet --compare
     tokenmart e2lm curate --items item_scores.parquet \\
         --task-items element_symbols/items.jsonl --chosen-items shorter/items.jsonl
     """
     from plugins.benchmarks.items.chosen_lines import chosen_lines
-    from plugins.benchmarks.items.curation import Choice, compare_methods, limit_note
+    from plugins.benchmarks.items.curation import Choice
     from plugins.benchmarks.items.curation import curate as choose
-    from plugins.benchmarks.items.curation_view import print_curation, print_methods
+    from plugins.benchmarks.items.curation_view import print_curation
     from plugins.benchmarks.items.item_scores import read_items
     from plugins.benchmarks.refusal import refused
     from warehouse.files import refuse_protected
@@ -120,17 +101,15 @@ def curate(
         refuse_protected(chosen_items, workspace, "--chosen-items", force=force)
     scores = read_items(items, metric)
     say(scores.notes)
-    choice = Choice(fewest, most, method, subjects, weights, folds)
-    found = choose(scores, workspace, choice, seed)
+    choice = Choice(fewest, most, subjects, weights, folds)
+    found = choose(scores, workspace, choice)
     if found["reason"]:
         say([found["reason"]])
-    if binding := limit_note(found, choice):
-        say([binding])
     print_curation(found)
-    if compare:
-        found["methods"] = compare_methods(scores, workspace, choice, seed)
-        print_methods(found["methods"])
-    click.echo(f"\nchosen: {len(found['items'])} of {found['of']} items")
+    click.echo(
+        f"\nchosen: {len(found['items'])} of {found['of']} items (without --fewest and --most: "
+        f"{found['unconstrained']})"
+    )
     if out is not None:
         write_out(out, as_text(found) + "\n")
     if task_items is not None and chosen_items is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,6 @@ FEWEST_CHECKPOINTS = 8
 """SQ is undefined for fewer checkpoints."""
 
 FOLDS = 5
-METHODS = ("signal", "rise")
-"""Selection methods: see item_signal.sql."""
 
 _HALF = 2 * FEWEST_CHECKPOINTS
 
@@ -31,21 +29,20 @@ _HALF = 2 * FEWEST_CHECKPOINTS
 class Choice:
     """Settings of the choice of items.
 
-    method: one of `METHODS`. fewest, most: limits on the number of chosen items. subjects: only
+    fewest, most: limits on the number of chosen items. subjects: only
     items of these subjects; all if empty. weights: of SQ, RC and CS; RC is not used, because it
     needs later checkpoints. folds: maximum number of cross-validation folds.
     """
 
     fewest: int
     most: int
-    method: str = "signal"
     subjects: tuple[str, ...] = ()
     weights: tuple[float, float, float] = WEIGHTS
     folds: int = FOLDS
 
 
-def curate(scores: ItemScores, workspace: Workspace, choice: Choice, seed: int) -> dict[str, Any]:
-    """Choose items by the method in `choice`, and evaluate the choice on held-out models.
+def curate(scores: ItemScores, workspace: Workspace, choice: Choice) -> dict[str, Any]:
+    """Choose items with signal (see item_signal.sql), and evaluate the choice on held-out models.
 
     The items are chosen on all models. The choice is evaluated by cross-validation in up to five
     folds: items are chosen on some models and evaluated on the others (and on the other half of
@@ -55,13 +52,12 @@ def curate(scores: ItemScores, workspace: Workspace, choice: Choice, seed: int) 
     Args:
         scores: scores of single items.
         workspace: the checkout with the SQL models.
-        choice: the method and its limits.
-        seed: random seed of the random items that are compared with the chosen ones.
+        choice: limits and weights.
 
     Returns:
         JSON-ready: `items` (the chosen ones, best first), `signal` of every item, `held_out` by
         statistic, `by_subject` and `by_length`, the settings, `unconstrained` (the number of items
-        that the method chooses without limits), and `reason` why SQ is undefined.
+        that is chosen without limits), and `reason` why SQ is undefined.
 
     Raises:
         TokenmartError: too few items, checkpoints or models, or a column is missing.
@@ -81,7 +77,6 @@ def curate(scores: ItemScores, workspace: Workspace, choice: Choice, seed: int) 
         "items": [row["item"] for row in chosen],
         "of": eligible,
         "unconstrained": signal[0]["unconstrained"],
-        "method": choice.method,
         "weights": dict(zip(("sq", "cs"), _weights(scores, choice), strict=True)),
         "models": len(scores.models),
         "folds": [fold.name for fold in folds],
@@ -89,7 +84,7 @@ def curate(scores: ItemScores, workspace: Workspace, choice: Choice, seed: int) 
         if fewest_checkpoints >= FEWEST_CHECKPOINTS
         else f"no SQ of {shortest}: {fewest_checkpoints} of at least {FEWEST_CHECKPOINTS} "
         "checkpoints",
-        "held_out": held_out(database, workspace, folds, seed, _weights(scores, choice)),
+        "held_out": held_out(database, workspace, folds, _weights(scores, choice)),
         "by_subject": _grouped(database, "subject"),
         "by_length": _grouped(
             database,
@@ -99,28 +94,6 @@ def curate(scores: ItemScores, workspace: Workspace, choice: Choice, seed: int) 
         ),
         "signal": signal,
     }
-
-
-def compare_methods(
-    scores: ItemScores, workspace: Workspace, choice: Choice, seed: int
-) -> dict[str, dict[str, Any]]:
-    """Method → statistic → held-out value."""
-    return {
-        method: curate(scores, workspace, replace(choice, method=method), seed)["held_out"]
-        for method in METHODS
-    }
-
-
-def limit_note(found: dict[str, Any], choice: Choice) -> str:
-    """A note if a limit on the number of items changes the choice; empty if none does."""
-    best, count = found["unconstrained"], len(found["items"])
-    if best == count:
-        return ""
-    option, what = ("--fewest", "added") if best < count else ("--most", "left out")
-    return (
-        f"{option} {choice.fewest if best < count else choice.most} decides the number of items: "
-        f"without it {best} are chosen, and {abs(count - best)} more are {what}"
-    )
 
 
 def has_both_recipes(scores: ItemScores) -> bool:
@@ -213,7 +186,6 @@ def _choose(
     )
     weight_sq, weight_cs = _weights(scores, choice)
     variables = {
-        "method": choice.method,
         "fewest_items": choice.fewest,
         "most_items": choice.most,
         "weight_sq": weight_sq,

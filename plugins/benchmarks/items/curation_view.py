@@ -57,27 +57,5 @@ def print_curation(found: dict[str, Any]) -> None:
         print_columns(console, columns)
 
 
-def print_methods(methods: dict[str, dict[str, Any]]) -> None:
-    """Print each method's chosen items on held-out models."""
-    first = next(iter(methods.values()))
-    columns = [
-        Column("method (held out)", ["all items", "random items", *methods], text=True),
-        *(
-            Column(
-                heading.replace(" ", "\n", 1),
-                [
-                    *(_number(first[name][key]) for key in ("all", "random")),
-                    *(_number(row[name]["chosen"]) for row in methods.values()),
-                ],
-            )
-            for name, heading in NAMES.items()
-            if any(row[name]["compared"] for row in methods.values())
-        ),
-    ]
-    console = terminal_console()
-    console.print()
-    print_columns(console, columns)
-
-
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"

@@ -37,7 +37,6 @@ def held_out(
     database: duckdb.DuckDBPyConnection,
     workspace: Workspace,
     folds: Sequence[Fold],
-    seed: int,
     weights: tuple[float, float],
 ) -> dict[str, dict[str, Any]]:
     """Statistics of all, random and chosen items, in sample and held out.
@@ -46,14 +45,13 @@ def held_out(
         database: contains `items`, and `signal_0` … of each fold.
         workspace: the checkout with the SQL models.
         folds: the folds of these tables.
-        seed: random seed of the random items.
         weights: of SQ and CS in `weighted`.
 
     Returns:
         Statistic → means over folds (and models) of the variants. `cs` and `weighted` are None
         without models of both recipes, `decision_accuracy` without two models in a fold.
     """
-    series = _series(database, folds, seed)
+    series = _series(database, folds)
     with open_scores("items", series, _facts()) as scores:
         models = ModelSql(scores, workspace)
         order, gap = models.build("int_series_order"), models.build("int_recipe_gap")
@@ -89,7 +87,7 @@ def _weighted(
     return found
 
 
-def _series(database: duckdb.DuckDBPyConnection, folds: Sequence[Fold], seed: int) -> pa.Table:
+def _series(database: duckdb.DuckDBPyConnection, folds: Sequence[Fold]) -> pa.Table:
     """Mean scores over training of each variant in each fold: benchmark `fold:place:variant`."""
     parts = []
     for number, fold in enumerate(folds):
@@ -108,7 +106,7 @@ def _series(database: duckdb.DuckDBPyConnection, folds: Sequence[Fold], seed: in
                     select
                         drawn.item,
                         coalesce(signal.is_chosen, false) as is_chosen,
-                        row_number() over (order by hash(drawn.item || '{seed}'), drawn.item)
+                        row_number() over (order by hash(drawn.item || '0'), drawn.item)
                         <= count(*) filter (where signal.is_chosen) over () as is_drawn
                     from (select distinct item from items) as drawn
                     left join signal_{number} as signal on drawn.item = signal.item

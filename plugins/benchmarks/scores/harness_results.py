@@ -1,13 +1,16 @@
-"""Scores in result files of lm-evaluation-harness (`results_<date>.json`).
+"""Scores in result files of lm-evaluation-harness (`results_<date>.json`), as a plain table.
 
 One file is one model, or one checkpoint of a run. Before 0.4.3 metrics have no direction.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +19,17 @@ from plugins.benchmarks.harness.imports.sample_files import (
     facts_of,
     part_of,
     run_name,
-    weights_of,
 )
 from plugins.benchmarks.json_files import parse_json
-from plugins.benchmarks.refusal import refused
-from plugins.benchmarks.scores.collected import Collected, Score
+from plugins.benchmarks.refusal import refused, unknown
+from plugins.benchmarks.scores.checkpoints import Checkpoint
 from warehouse.files import read_text
+
+FIELDS = (
+    *("model", "step", "tokens", "benchmark", "metric", "direction", "score", "stderr"),
+    *("parameters", "size", "architecture", "recipe"),
+)
+"""Columns of a row, named as in a plain table."""
 
 _NAMED = re.compile(r"results.*|.*_\d{4}-\d\d-\d\dT[\d.-]+")
 """Names of files of results: with `--output_path out.json` it is `out_<date>.json`."""
@@ -29,17 +37,43 @@ _NAMED = re.compile(r"results.*|.*_\d{4}-\d\d-\d\dT[\d.-]+")
 _COUNTS = {"alias", "name", "sample_len", "sample_count", "samples"}
 """Entries among the metrics of a task that are no metrics."""
 
+Row = dict[str, str | int | float | None]
 
-def read_results(paths: Sequence[Path]) -> Collected:
-    """The scores in result files; folders are searched at any depth.
+
+@dataclass(frozen=True)
+class Score:
+    """One number of a checkpoint.
+
+    name: of the checkpoint. direction: as its file states it. file, date, limit (of items, 0 for
+    all of them): where it is from.
+    """
+
+    name: str
+    benchmark: str
+    metric: str
+    direction: str | None
+    value: float
+    stderr: float | None
+    parameters: int | None
+    file: Path
+    date: float
+    limit: float
+
+
+def read_results(paths: Sequence[Path], metric: str | None = None) -> tuple[list[Score], list[str]]:
+    """The scores in result files, and notes; folders are searched at any depth.
 
     A benchmark is named with its few-shot examples (`arc_easy-0shot`), a metric with its filter
     unless that is `none` (`exact_match,strict-match`). Of several results for one checkpoint the
     latest counts, with a note; those of a part of the items never replace those of all.
 
+    Args:
+        paths: files and folders.
+        metric: only the scores of this metric; None for all.
+
     Raises:
         TokenmartError: a file is missing or is not a result file, a folder has no result file, two
-            results contradict each other, or there are no scores.
+            results of one date differ, or there are no scores.
     """
     files: set[Path] = set()
     for path in paths:
@@ -49,88 +83,51 @@ def read_results(paths: Sequence[Path]) -> Collected:
         if not found:
             raise refused(path, "no results_*.json in it", "no-results")
         files.update(found)
-    trees = {file: _tree(file) for file in sorted(files)}
     latest: dict[tuple[str, str, str], Score] = {}
     notes: list[str] = []
-    for file, tree in trees.items():
+    for file in sorted(files):
         try:
-            own = list(_scores(file, tree, notes))
+            own = list(_scores(file, _tree(file), notes))
         except (AttributeError, TypeError, ValueError) as error:
             raise refused(file, f"no result file ({error})", "no-results") from error
-        replaced: dict[str, str] = {}
+        replaced: dict[Path, Score] = {}
         for score in own:
             key = score.name, score.benchmark, score.metric
             before = latest.setdefault(key, score)
             if before is not score:
                 latest[key], gone = _of_two(before, score)
-                replaced[f"{gone.file}: {latest[key].file} has results of the same checkpoint"] = (
-                    f"{gone.metric} of {gone.benchmark}: {gone.value:g} and {latest[key].value:g}"
-                )
-        notes += [f"{why} ({values})" for why, values in replaced.items()]
-    _refuse_other_weights(latest.values())
-    notes += _other_versions(latest.values())
+                replaced[gone.file] = latest[key]
+        notes += [f"{gone}: {kept.file} counts, of {kept.name}" for gone, kept in replaced.items()]
     if not latest:
         raise refused(paths[0], "; ".join(["no score", *notes[:3]]), "no-score")
-    return Collected(list(latest.values()), notes)
+    known = sorted({score.metric for score in latest.values()})
+    if metric is not None and metric not in known:
+        raise unknown("--metric", metric, known)
+    return [score for score in latest.values() if metric in (None, score.metric)], notes
 
 
 def _of_two(one: Score, other: Score) -> tuple[Score, Score]:
     """Of two results of a checkpoint the one that counts, and the other.
 
     Raises:
-        TokenmartError: they are of two versions of a task or two limits, or it is unknown which of
-            them is the later.
+        TokenmartError: it is unknown which of them is the later.
     """
-    early, late = sorted((one, other), key=lambda each: each.date)
-    part, whole = sorted((one, other), key=lambda each: -each.limit)
-    if one.version == other.version or not (one.version and other.version):
-        if part.limit and not whole.limit:
-            return whole, part
-        if one.limit == other.limit and (early.date < late.date or early.value == late.value):
-            return late, early
-    raise refused(
-        one.file,
-        f"{other.file} has another {one.metric} of {one.benchmark} of {one.name} (values "
-        f"{one.value:g} and {other.value:g}, versions {one.version or '?'} and "
-        f"{other.version or '?'}, limits {one.limit:g} and {other.limit:g}); leave one out",
-        "two-results",
-    )
-
-
-def _refuse_other_weights(scores: Collection[Score]) -> None:
-    """Files of one name have one commit of weights, in whichever task."""
-    known: dict[str, Score] = {}
-    for score in scores:
-        if score.weights and known.setdefault(score.name, score).weights != score.weights:
-            first = known[score.name]
-            raise refused(
-                first.file,
-                f"{score.file} has the same name, {score.name}, and weights of another commit "
-                f"({first.weights} and {score.weights}); name the revision in its model_args",
-                "other-weights",
-            )
-
-
-def _other_versions(scores: Collection[Score]) -> Iterator[str]:
-    """Benchmarks of which results of several versions of the task are compared."""
-    versions: dict[str, set[str]] = {}
-    for score in scores:
-        versions.setdefault(score.benchmark, set()).add(score.version or "unknown")
-    for benchmark, found in versions.items():
-        if len(found) > 1:
-            yield f"{benchmark}: results of versions {', '.join(sorted(found))} of the task"
+    gone, kept = sorted((one, other), key=lambda each: (not each.limit, each.date))
+    if bool(gone.limit) == bool(kept.limit) and gone.date == kept.date and gone.value != kept.value:
+        what = (
+            f"{kept.file} has another {kept.metric} of {kept.benchmark} of {kept.name} "
+            f"({gone.value:g} and {kept.value:g}); leave one out"
+        )
+        raise refused(gone.file, what, "two-results")
+    return kept, gone
 
 
 def _tree(path: Path) -> dict[str, Any]:
     tree = parse_json(read_text(path), str(path)) if path.suffix == ".json" else None
     whole = isinstance(tree, dict) and isinstance(tree.get("results"), dict)
     if not whole or not isinstance(tree, dict) or not isinstance(tree.get("config"), dict):
-        raise refused(
-            path,
-            "no result file of lm-evaluation-harness; expected results_<date>.json with 'results' "
-            "and 'config' (samples: `tokenmart data import --format samples`)",
-            "no-results",
-        )
+        what = "no result file of lm-evaluation-harness; expected 'results' and 'config'"
+        raise refused(path, what, "no-results")
     if checkpoint_name(tree) is None:
         raise refused(path, "no model_name and no model in config.model_args", "no-model")
     return dict(tree)
@@ -163,8 +160,6 @@ def _scores(path: Path, tree: dict[str, Any], notes: list[str]) -> Iterator[Scor
                 file=path,
                 date=float(tree.get("date") or 0),
                 limit=limit,
-                version=str(part_of(tree, "versions", task) or ""),
-                weights=" ".join(sha for _, sha in weights_of(tree)),
                 name=checkpoint_name(tree) or "",
                 benchmark=f"{task}-{run}" if run else task,
                 metric=metric if chosen == "none" else key,
@@ -176,3 +171,32 @@ def _scores(path: Path, tree: dict[str, Any], notes: list[str]) -> Iterator[Scor
             )
     if left_out:
         notes.append(f"{path}: no finite number, left out: {', '.join(left_out[:5])}")
+
+
+def table_rows(scores: Sequence[Score], named: Mapping[str, Checkpoint]) -> list[Row]:
+    """The rows of a plain table, sorted; `named`: name → checkpoint.
+
+    A direction that one file states holds for the scores of the metric in files that state none.
+    """
+    stated = {score.metric: score.direction for score in scores if score.direction}
+    rows: list[Row] = [
+        {
+            **named[score.name].model_dump(exclude={"name"}),
+            "benchmark": score.benchmark,
+            "metric": score.metric,
+            "direction": score.direction or stated.get(score.metric),
+            "score": score.value,
+            "stderr": score.stderr,
+        }
+        for score in scores
+    ]
+    return sorted(rows, key=lambda row: [(row[n] is not None, row[n]) for n in FIELDS[:5]])
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """The plain table, as text."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

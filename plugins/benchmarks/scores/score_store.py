@@ -14,18 +14,8 @@ import pyarrow.compute as pc
 from plugins.benchmarks.refusal import refused
 from plugins.benchmarks.schema import BENCHMARK_SCORES, BENCHMARK_TABLES, MODEL_SCORES
 from plugins.benchmarks.scores.metric_directions import Direction
-from plugins.benchmarks.scores.score_table import (
-    direction_notes,
-    read_model_scores,
-    read_scores,
-    tokens_notes,
-)
-from plugins.benchmarks.scores.table_notes import (
-    early_ends,
-    family_notes,
-    recipe_notes,
-    scale_notes,
-)
+from plugins.benchmarks.scores.score_table import read_model_scores, read_scores
+from plugins.benchmarks.scores.table_notes import notes_on
 from plugins.benchmarks.scores.table_problem import TableProblem, TableTarget
 from warehouse.files import sha256_file, storage_errors
 from warehouse.paths import Workspace
@@ -80,12 +70,7 @@ def read_table(problem: TableProblem, workspace: Workspace) -> BroughtScores:
     scores = (read_model_scores if ranks_models else read_scores)(path, assumed)
     with duckdb.connect() as connection:
         connection.register("scores", scores)
-        notes = (*direction_notes(assumed), *scale_notes(connection, "scores"))
-        if not ranks_models:
-            notes += tokens_notes(pc.max(scores["tokens"]).as_py())
-            notes += recipe_notes(connection, "scores")
-            notes += () if target and target.size else family_notes(connection, "scores")
-            notes += early_ends(scores)
+        notes = notes_on(connection, "scores", assumed)
     kept = _predicting(path, problem, workspace, scores) if ranks_models else scores
     sizes = set() if ranks_models else set(scores["size"].to_pylist())
     if unknown := set(problem.predict.sizes) - sizes:

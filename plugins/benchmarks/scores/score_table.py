@@ -6,7 +6,7 @@ invalid row is refused; the error has the first one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -122,25 +122,6 @@ def read_model_scores(path: Path, assumed: dict[str, Direction] | None = None) -
             " from scores order by metric, benchmark, document, model_id"
         ).to_arrow_table()
         return table.cast(MODEL_SCORES)
-
-
-def direction_notes(assumed: Mapping[str, Direction]) -> tuple[str, ...]:
-    """A note on each metric whose direction is not in its table."""
-    return tuple(
-        f"{metric}: {direction} is taken as better, by name, because the table's column "
-        "'direction' is missing or empty; if that is wrong, fill it (higher or lower)"
-        for metric, direction in sorted(assumed.items())
-    )
-
-
-def tokens_notes(most: float | None) -> tuple[str, ...]:
-    """A note if `most` tokens of any checkpoint are so few that they may be billions."""
-    if not most or most >= FEWEST_TOKENS:
-        return ()
-    return (
-        f"tokens: {most:.15g} at most, taken as single tokens; if these are billions, name the "
-        "column 'tokens_bt'",
-    )
 
 
 def _load(

@@ -10,8 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from plugins.benchmarks.scores.checkpoints import checkpoints, stated
-from plugins.benchmarks.scores.collected import Row
-from plugins.benchmarks.scores.harness_results import read_results
+from plugins.benchmarks.scores.harness_results import Row, read_results, table_rows
 from plugins.benchmarks.scores.metric_directions import direction_of
 from plugins.benchmarks.scores.score_table import read_scores
 from tokenmart import cli
@@ -34,10 +33,10 @@ def written(folder: Path, name: str, values: dict[str, Any], **more: Any) -> Pat
     return path
 
 
-def rows(*files: Path, **directions: str) -> list[Row]:
-    found = read_results(files)
-    names = files[0].parent / "x.names.csv"
-    return found.rows(checkpoints(names, found.parameters()), directions, names)
+def rows(*files: Path) -> list[Row]:
+    scores, _ = read_results(files)
+    names = {score.name: score.parameters for score in scores}
+    return table_rows(scores, checkpoints(files[0].parent / "x.names.csv", names))
 
 
 def refused(*files: Path) -> tuple[str, str]:
@@ -136,8 +135,10 @@ def test_what_the_user_writes_into_the_table_of_checkpoints_counts(tmp_path: Pat
     ]
     assert names.read_text() == mine + '"n,dtype=float16",n,,,,,,\n'
     names.write_text(mine.replace("m,9,280", "m,8,240"))
-    done = collect(tmp_path / "a", "--out", out)
-    assert done.exit_code == 1 and str(names) in done.stderr
+    assert collect(tmp_path / "a", "--out", out).exit_code == 0
+    with pytest.raises(TokenmartError) as caught:
+        read_scores(out)
+    assert caught.value.code == "repeated"
     names.write_text(mine.replace("m,9,280", "m,nine,280"))
     with pytest.raises(TokenmartError) as caught:
         checkpoints(names, {"n": None})
@@ -171,31 +172,13 @@ def test_the_latest_counts_and_a_part_of_the_items_never_does(tmp_path: Path) ->
     whole = written(tmp_path, "m", {"acc,none": 0.5})
     some = written(tmp_path, "m", {"acc,none": 0.75}, date=2.0, config=part)
     assert [row["score"] for row in rows(whole, some)] == [0.5]
-    assert len(read_results([whole, some]).notes) == 2  # the limit, and what is replaced
+    assert len(read_results([whole, some])[1]) == 2  # the limit, and what is replaced
     later = written(tmp_path, "m", {"acc,none": 0.25}, date=3.0)
     assert [row["score"] for row in rows(tmp_path)] == [0.25]
     same = written(tmp_path, "m", {"acc,none": 0.25}, date=3.0)
     assert [row["score"] for row in rows(later, same)] == [0.25]
     other = written(tmp_path, "m", {"acc,none": 0.3}, date=3.0)
     assert refused(later, other)[0] == "two-results"
-    fewer = written(tmp_path, "m", {"acc,none": 0.3}, date=4.0, config={**part, "limit": 2})
-    assert refused(some, fewer)[0] == "two-results"
-
-
-def test_versions_and_commits_of_one_name_are_not_mixed(tmp_path: Path) -> None:
-    one = written(tmp_path, "m", {"acc,none": 0.5}, versions={"arc_easy": 1})
-    other = written(tmp_path, "m", {"acc,none": 0.25}, versions={"arc_easy": 2}, date=2.0)
-    assert refused(one, other)[0] == "two-results"
-    later = written(tmp_path, "m/step9", {"acc,none": 0.25}, versions={"arc_easy": 2})
-    (note,) = read_results([one, later]).notes
-    assert "versions 1, 2" in note
-    files = [
-        written(tmp_path / "w", "m", {f"{metric},none": 0.5}, date=date,
-                config={"model_args": {"pretrained": "m"}, "model_sha": sha})
-        for date, (metric, sha) in enumerate((("acc", "a" * 40), ("f1", "b" * 40), ("em", None)))
-    ]  # fmt: skip
-    assert refused(*files[:2])[0] == "other-weights"
-    assert len(rows(files[0], files[2])) == 2
 
 
 @pytest.mark.parametrize(
@@ -219,21 +202,18 @@ def test_results_in_a_chat_are_of_another_benchmark(tmp_path: Path) -> None:
     assert len(found) == 1 and str(next(iter(found))).startswith("arc_easy-0shot-chat")
 
 
-def test_directions_of_files_names_and_the_user(tmp_path: Path) -> None:
-    metrics = ("acc", "perplexity", "word_perplexity", "bits_per_byte", "ter")
-    values = {f"{name},none": 1.5 for name in metrics}
-    path = written(tmp_path, "m", values, higher_is_better={})
-    found = {row["metric"]: row["direction"] for row in rows(path)}
-    assert found == {name: "higher" if name == "acc" else "lower" for name in metrics}
-    unknown = written(tmp_path, "m", {"judge_points,none": 4.0})
-    assert refused(unknown) == ("unknown-direction", "judge_points")
-    assert [row["direction"] for row in rows(unknown, judge_points="lower")] == ["lower"]
-    low = written(tmp_path, "n", {"acc,none": 1.5}, higher_is_better={"arc_easy": {"acc": False}})
-    high = written(tmp_path, "o", {"acc,none": 1.5})
-    assert refused(low, high) == ("unknown-direction", "acc")
-    for words in (["--direction", "accc=lower"], ["--metric", "accc"]):
-        done = collect(high, "--out", tmp_path / "y.csv", *words)
-        assert done.exit_code == 1 and not (tmp_path / "y.csv").exists()
+def test_directions_are_those_of_the_files(tmp_path: Path) -> None:
+    old = written(tmp_path, "m", {"acc,none": 1.5, "ter,none": 1.5}, higher_is_better={})
+    new = written(tmp_path, "n", {"acc,none": 1.5}, higher_is_better={"arc_easy": {"acc": False}})
+    found = {(row["model"], row["metric"]): row["direction"] for row in rows(old, new)}
+    assert found == {("m", "acc"): "lower", ("n", "acc"): "lower", ("m", "ter"): None}
+    done = collect(new, "--out", tmp_path / "y.csv", "--metric", "accc")
+    assert done.exit_code == 1 and not (tmp_path / "y.csv").exists()
+    both = written(tmp_path, "o", {"acc,none": 1.5})
+    assert collect(new, both, "--out", tmp_path / "z.csv").exit_code == 0
+    with pytest.raises(TokenmartError) as caught:
+        read_scores(tmp_path / "z.csv")
+    assert caught.value.code == "contradiction"
 
 
 def test_directions_are_the_harness_s_own() -> None:
@@ -254,7 +234,6 @@ def test_what_is_no_finite_number_or_no_metric_is_left_out_and_named(tmp_path: P
     path = written(tmp_path, "m", values)
     path = path.rename(path.with_name("out_2026-01-02T03-04-05.678901.json"))
     (tmp_path / "samples.json").write_text("[]")
-    found = read_results([tmp_path])
-    assert [score.metric for score in found.scores] == ["acc"]
-    (note,) = found.notes
+    scores, (note,) = read_results([tmp_path])
+    assert [score.metric for score in scores] == ["acc"]
     assert all(f"{name} of arc_easy" in note for name in ("perplexity,none", "bleu,none", "mean"))

@@ -132,7 +132,7 @@ def test_a_metric_with_the_name_of_a_family_of_ours_is_refused(workspace: Worksp
 def test_commands_about_training_refuse_models(workspace: Workspace) -> None:
     write(workspace)
     with pytest.raises(TokenmartError) as caught:
-        compare_scoring_methods("papers", workspace, 0, 10)
+        compare_scoring_methods("papers", workspace, 10)
     assert caught.value.code == "other-problem"
 
 

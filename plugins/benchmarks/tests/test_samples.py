@@ -49,7 +49,7 @@ def generation(number: int, answer: str, **more: Any) -> dict[str, Any]:
     asked = {"gen_args_0": {"arg_0": "3 + 4 =", "arg_1": {"until": ["\n"]}}}
     return {
         "doc_id": number, "doc": {}, "target": "7", "arguments": asked, "resps": [[answer]],
-        "filtered_resps": [answer], **more,
+        "filtered_resps": [answer], "metrics": [], **more,
     }  # fmt: skip
 
 
@@ -155,19 +155,10 @@ def test_a_task_that_counts_shares_states_no_right_choice(tmp_path: Path) -> Non
     assert found == [(None, {"own_metrics": True})] * 2
 
 
-def as_before_0_4_7(line: dict[str, Any]) -> dict[str, Any]:
-    """The same sample with lists of arguments, numbers, and no names of filter and metrics."""
-    asked = [list(each.values()) for each in line["arguments"].values()]
-    answers = [[float(number), greedy == "True"] for number, greedy in line["filtered_resps"]]
-    kept = {key: value for key, value in line.items() if key not in ("filter", "metrics")}
-    return {**kept, "arguments": asked, "filtered_resps": answers}
-
-
-@pytest.mark.parametrize("older", [True, False])
 @pytest.mark.parametrize("keeps_delimiter", [True, False])
 @pytest.mark.parametrize("logged", [("acc",), ("acc_mutual_info",), ()])
 def test_mutual_information_of_every_version(
-    tmp_path: Path, older: bool, keeps_delimiter: bool, logged: tuple[str, ...]
+    tmp_path: Path, keeps_delimiter: bool, logged: tuple[str, ...]
 ) -> None:
     """Up to 0.4.8 the requests without a prompt have no delimiter: they are no further choices."""
     generator = np.random.default_rng(0)
@@ -183,8 +174,7 @@ def test_mutual_information_of_every_version(
         choices = [(f"{item}?", f" {text}") for text in texts]
         choices += [("", f" {text}" if keeps_delimiter else text) for text in texts]
         metrics = {name: own[name] for name in logged}
-        line = sample(item, gold, [float(s) for s in row], choices, **metrics)
-        lines.append(as_before_0_4_7(line) if older else line)
+        lines.append(sample(item, gold, [float(s) for s in row], choices, **metrics))
     path = write(tmp_path, *lines)
     assert {tuple(each.metrics) for each in read_samples(path)} == {logged}
     rows = requests(path)
@@ -196,7 +186,7 @@ def test_mutual_information_of_every_version(
         of_item = [each for each in rows if each.item == item]
         assert [each.loglikelihood for each in of_item] == list(found[[0, 3, 1, 4, 2, 5]])
         assert [each.choice for each in of_item if each.is_gold] == [item % 3] * 2
-        kept = texts if not keeps_delimiter else [text.strip() for text in texts]
+        kept = [text.strip() for text in texts]
         assert [each.reference for each in of_item if not each.unconditional] == kept
 
 
@@ -256,13 +246,13 @@ def answers_of(workspace: Workspace) -> list[tuple[Any, ...]]:
         ).fetchall()
 
 
-def of_version(folder: Path, items: int, version: Any, best: float = -1) -> Path:
-    """Items whose choice 0 is right, and the version of their task."""
+def of_items(folder: Path, items: int, best: float = -1) -> Path:
+    """Items whose choice 0 is right."""
     lines = [
         sample(n, "0", [best, -2], [(f"{n}?", " a"), (f"{n}?", " b")], acc=1.0)
         for n in range(items)
     ]
-    return write(folder, *lines, versions={"qa": version})
+    return write(folder, *lines, model_name="m")
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -271,36 +261,27 @@ def test_no_import_replaces_or_joins_what_differs_in_other_models(
 ) -> None:
     """The requests are the same for all models: other requests would orphan their answers."""
     condition = "qa-0shot-samples"
-    bring(workspace, of_version(tmp_path / "a", 40, 1.0))
-    fewer = of_version(tmp_path / "b", 12, 1.0)
+    bring(workspace, of_items(tmp_path / "a", 40))
+    fewer = of_items(tmp_path / "b", 12)
     assert refused(workspace, fewer, model="b", force=force) == ("other-requests", condition)
-    later = of_version(tmp_path / "c", 40, 2.0)
-    assert refused(workspace, later, model="b", force=force) == ("other-version", condition)
     assert answers_of(workspace) == [("a", 80, -1.0)]
-    bring(workspace, of_version(tmp_path / "d", 40, None), model="b")  # it may be the same
+    bring(workspace, of_items(tmp_path / "d", 40), model="b")
     assert answers_of(workspace) == [("a", 80, -1.0), ("b", 80, -1.0)]
 
 
 def test_a_model_s_own_result_is_replaced_with_force(workspace: Workspace, tmp_path: Path) -> None:
     for _ in range(2):  # the same files change nothing
-        bring(workspace, of_version(tmp_path, 2, 1))
-    other_result = ("other-result", "qa-0shot-samples")
-    assert refused(workspace, of_version(tmp_path, 2, 2)) == other_result
-    path = of_version(tmp_path, 2, 1, best=-0.5)
-    assert refused(workspace, path) == other_result
+        bring(workspace, of_items(tmp_path, 2))
+    path = of_items(tmp_path, 2, best=-0.5)
+    assert refused(workspace, path) == ("other-result", "qa-0shot-samples")
     assert answers_of(workspace) == [("a", 4, -1.0)]
     bring(workspace, path, force=True)
     assert answers_of(workspace) == [("a", 4, -0.5)]
 
 
-def test_files_of_two_models_or_twice_one_task_are_refused(
-    workspace: Workspace, tmp_path: Path
-) -> None:
-    line, other = (sample(n, "0", [-1, -2], NLI[:2], acc=1.0) for n in (0, 1))
-    one = write(tmp_path / "a", line, model_name="m")
-    two = write(tmp_path / "b", other, model_name="n")
-    assert refused(workspace, one, two) == ("several-runs", str(one))
-    two = write(tmp_path / "b", other, model_name="m")
+def test_files_of_one_task_are_refused(workspace: Workspace, tmp_path: Path) -> None:
+    line = sample(0, "0", [-1, -2], NLI[:2], acc=1.0)
+    one, two = (write(tmp_path / name, line, model_name="m") for name in "ab")
     assert refused(workspace, one, two) == ("task-twice", str(two))
 
 

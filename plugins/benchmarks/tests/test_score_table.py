@@ -10,8 +10,7 @@ import duckdb
 import pytest
 
 from plugins.benchmarks.schema import BENCHMARK_SCORES
-from plugins.benchmarks.scores.score_table import read_model_scores, read_scores, tokens_notes
-from plugins.benchmarks.scores.table_notes import recipe_notes
+from plugins.benchmarks.scores.score_table import read_model_scores, read_scores
 from warehouse.errors import TokenmartError
 
 HEADER = "model,size,arch,tokens_bt,benchmark,score"
@@ -133,30 +132,6 @@ def test_files_that_are_no_table_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(TokenmartError) as caught:
         read_scores(written(tmp_path, HEADER))
     assert caught.value.code == "no-row"
-
-
-def test_so_few_tokens_that_they_may_be_billions_have_a_note() -> None:
-    assert len(tokens_notes(350.0)) == 1
-    assert tokens_notes(350e9) == tokens_notes(None) == ()
-
-
-def test_runs_that_are_averaged_are_named(tmp_path: Path) -> None:
-    """Seeds of one recipe and size count as one in comparisons of sizes, and all pairs in CS."""
-    header = "model,size,arch,recipe,tokens_bt,benchmark,score"
-
-    def notes(*runs: str) -> tuple[str, ...]:
-        scores = read_scores(written(tmp_path, header, *(f"{run},1,q,0.5" for run in runs)))
-        with duckdb.connect() as connection:
-            connection.register("scores", scores)
-            return recipe_notes(connection, "scores")
-
-    one = ("a,1b,x,c4", "b,4b,x,c4")
-    assert notes(*one) == notes("a,1b,x,c4", "b,1b,x,c4") == ()
-    (note,) = notes(*one, "c,1b,x,c4", "d,1b,x,c4")
-    assert "c4" in note and "3" in note
-    assert notes("a,1b,x,web", "b,1b,x,science") == ()
-    (note,) = notes("a,1b,x,web", "b,1b,x,science", "c,1b,x,science")
-    assert "2 science" in note and "1 web" in note
 
 
 def test_the_query_on_measured_scores_writes_a_table(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from plugins.benchmarks.e2lm.scores import open_problem
 from plugins.benchmarks.e2lm.scoring_methods import compare_scoring_methods
 from plugins.benchmarks.model_sql import ModelSql
-from plugins.benchmarks.page.curves import gather_page
+from plugins.benchmarks.page.signal_page import gather_page
 from plugins.benchmarks.scores.score_store import read_table, store_scores
 from plugins.benchmarks.scores.table_problem import TableProblem, find_table
 from tokenmart import cli
@@ -236,8 +236,8 @@ def over_training(first: int = 1) -> list[str]:
 
 
 def test_runs_without_size_have_a_line_each(workspace: Workspace) -> None:
-    data, _ = gather_page(write(workspace, RUNS, over_training()), None, None, workspace)
-    assert data.shown_runs == ("m0", "m1", "m2", "m3")
+    data = gather_page(write(workspace, RUNS, over_training()), None, None, workspace)
+    assert data.runs == ["m0", "m1", "m2", "m3"]
 
 
 def noted(workspace: Workspace, rows: list[str]) -> list[str]:
@@ -273,24 +273,15 @@ def test_fractions_beside_percent_are_noted(workspace: Workspace) -> None:
         assert note.startswith("q, acc: ") and f" {run} " in note
 
 
-def test_recipes_taken_as_families_are_noted(workspace: Workspace) -> None:
-    rows = over_training()
-    of_recipe = [f"{rows[0]},recipe", *(f"{row},{'ab'[row < 'm2']}" for row in rows[1:])]
-    (note,) = noted(workspace, of_recipe)
-    assert note.startswith("family: ")
-    own = [f"{of_recipe[0]},family", *(f"{row},{row[:2]}" for row in of_recipe[1:])]
-    assert noted(workspace, own) == []
-
-
 def compared(workspace: Workspace, rows: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The stage of scoring-methods, and its first scoring method."""
     write(workspace, RUNS, rows)
-    (stage,) = compare_scoring_methods("runs", workspace, 0, 100)["stages"]
+    (stage,) = compare_scoring_methods("runs", workspace, 100)["stages"]
     return stage, stage["scoring_methods"][0]
 
 
 def test_an_interval_needs_six_runs_and_two_orders(workspace: Workspace) -> None:
-    """Resamples of decisions that are all right are all equal; SNR takes six benchmarks."""
+    """Resamples of decisions that are all right are all equal."""
     without = [row for row in over_training() if not row.startswith("m1,1,")]
     five = [*over_training(), "m4,1,q,acc,0.0", "m4,8,q,acc,0.99"]
     six = [*five, "m5,1,q,acc,0.05", "m5,8,q,acc,1.0"]
@@ -303,7 +294,7 @@ def test_an_interval_needs_six_runs_and_two_orders(workspace: Workspace) -> None
         (right, 15, (False, True)),
     ):
         stage, row = compared(workspace, rows)
-        assert stage["pairs"] == pairs and row["snr_interval"] is None
+        assert stage["pairs"] == pairs
         found = tuple(row[name] is not None for name in ("interval", "minus_target_interval"))
         assert found == intervals
 
@@ -322,7 +313,7 @@ def test_a_stage_without_the_target_s_scoring_method_has_no_difference(
     stage, row = compared(workspace, lines)
     assert (row["scoring_method"], row["minus_target"]) == ("bpb", None)
     assert stage["held_out"]["target_scoring_method"] is None
-    words = ["e2lm", "scoring-methods", "--problem", "runs", "--resamples", "100"]
+    words = ["e2lm", "scoring-methods", "--problem", "runs"]
     assert CliRunner().invoke(cli, words).exit_code == 0
 
 
@@ -363,7 +354,7 @@ def test_runs_with_steps_only_have_no_planned_tokens(workspace: Workspace) -> No
 def test_a_stage_before_the_first_checkpoint_is_named(workspace: Workspace) -> None:
     write(workspace, RUNS, over_training(first=2))
     with pytest.raises(TokenmartError) as caught:
-        compare_scoring_methods("runs", workspace, 0, 100)
+        compare_scoring_methods("runs", workspace, 100)
     assert (caught.value.code, caught.value.where) == ("too-few-runs", "15%")
 
 
@@ -427,13 +418,3 @@ def find_own(name: str, workspace: Workspace) -> TableProblem:
     found = find_table(name, workspace)
     assert found is not None
     return found
-
-
-def test_statistics_of_a_problem_are_listed_the_highest_first(workspace: Workspace) -> None:
-    command = ["e2lm", "signal", "--problem", write(workspace), "--statistic"]
-    done = CliRunner().invoke(cli, [*command, "decision_accuracy@small>large", "--json"])
-    rows = json.loads(done.stdout)
-    assert [(row["benchmark"], row["value"]) for row in rows] == [("q", 1.0), ("r", 1.0)]
-    done = CliRunner().invoke(cli, [*command, "snrr"], standalone_mode=False)
-    assert isinstance(done.exception, TokenmartError)
-    assert (done.exception.code, done.exception.where) == ("unknown-statistic", "--statistic")

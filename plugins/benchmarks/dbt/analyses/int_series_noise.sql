@@ -28,18 +28,18 @@ select
     benchmark,
     metric,
     any_value(checkpoints) as checkpoints,
-    {{ var('last_checkpoints', 10) }} as wanted_checkpoints,
+    10 as wanted_checkpoints,
     arg_max(score, checkpoint) as final_score,
     avg(abs(rise)) as total_variation,
     avg(sign(rise)) as rise_balance,
     stddev_pop(score) filter (
-        where checkpoint >= checkpoints - {{ var('last_checkpoints', 10) }}
+        where checkpoint >= checkpoints - 10
     ) as noise_sd,
     avg(score) filter (
-        where checkpoint >= checkpoints - {{ var('last_checkpoints', 10) }}
+        where checkpoint >= checkpoints - 10
     ) as last_mean,
     avg(stderr) filter (
-        where checkpoint >= checkpoints - {{ var('last_checkpoints', 10) }}
+        where checkpoint >= checkpoints - 10
     ) as sampling_error
 from steps
 group by problem, model_id, benchmark, metric

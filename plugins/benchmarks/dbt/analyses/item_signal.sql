@@ -8,16 +8,11 @@
 --   size and architecture (shape) at the same progress.
 -- effect: rise and gap, each in standard deviations over items, added with the weights of SQ and CS.
 --
--- Methods of choosing:
--- signal: a test of independent items has the signal-to-noise ratio
---   sum(effect) / sqrt(sum(noise_variance)). The set of items with the highest ratio is the set whose
---   effect / noise_variance is above a threshold, so only the first n items in this order are
---   compared. Few checkpoints estimate the noise variance of an item poorly, so the mean over all
---   items is added to each (steady_variance).
--- rise: all items with a positive slope.
--- unconstrained: number of items that the method chooses without a minimum and maximum.
-
-{% set method = var('method', 'signal') %}
+-- A test of independent items has the signal-to-noise ratio sum(effect) / sqrt(sum(noise_variance)).
+-- The set of items with the highest ratio is the set whose effect / noise_variance is above a
+-- threshold, so only the first n items in this order are compared. Few checkpoints estimate the noise
+-- variance of an item poorly, so the mean over all items is added to each (steady_variance).
+-- unconstrained: number of items that are chosen without a minimum and maximum.
 
 with steps as (
     select
@@ -86,7 +81,7 @@ ordered as (
 numbered as (
     select
         *,
-        row_number() over (order by {{ 'merit' if method == 'signal' else 'rise' }} desc nulls last, item asc) as place
+        row_number() over (order by merit desc nulls last, item asc) as place
     from ordered
 ),
 
@@ -100,15 +95,10 @@ prefixes as (
 
 wanted as (
     select
-        {% if method == 'signal' %}
-            arg_max(place, prefix_snr) as unconstrained,
-            arg_max(place, prefix_snr) filter (
-                where place between {{ var('fewest_items', 100) }} and {{ var('most_items', 15000) }}
-            ) as size,
-        {% else %}
-            count(*) filter (where rise > 0) as unconstrained,
-            count(*) filter (where rise > 0) as size,
-        {% endif %}
+        arg_max(place, prefix_snr) as unconstrained,
+        arg_max(place, prefix_snr) filter (
+            where place between {{ var('fewest_items', 100) }} and {{ var('most_items', 15000) }}
+        ) as size,
         count(*) as items
     from prefixes
 ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 from plugins.benchmarks.harness.aggregation import AGGREGATIONS, pairs_of
 from plugins.benchmarks.harness.imports.sample_files import RunFacts, Sample
@@ -55,34 +55,27 @@ def logged_scores(samples: Sequence[Sample], facts: RunFacts) -> Iterator[dict[s
             "better": None if better is None else "higher" if better else "lower",
         }
         whole = facts.values.get(f"{metric},{filter_name}")
+        is_number = isinstance(whole, int | float) and math.isfinite(whole)
         aggregation = AGGREGATIONS[_AGGREGATION.get(metric, "mean")]
         total, pairs = pairs_of(aggregation, [value for _, value in values])
-        known = whole is not None or metric in _AGGREGATION
-        fits = (
-            total is not None
-            and known
-            and (not _is_finite(whole) or math.isclose(total, whole, rel_tol=1e-6, abs_tol=1e-9))
+        fits = total is not None and (
+            math.isclose(total, whole, rel_tol=1e-6, abs_tol=1e-9)
+            if is_number
+            else whole is None and metric in _AGGREGATION
         )
-        if metric == "acc" and _is_finite(whole) and total is not None and not fits:
-            raise refused(
-                samples[0].place,
+        if metric == "acc" and is_number and total is not None and not fits:
+            what = (
                 f"the mean acc of the samples is {total:g}, in the file of results next to them "
-                f"{whole:g}: they are of different runs",
-                "other-run",
+                f"{whole:g}: they are of different runs"
             )
-        if _is_finite(whole):
+            raise refused(samples[0].place, what, "other-run")
+        if is_number:
             yield {**row, "value": float(whole), "items": len(values)}
         elif whole is not None:
             yield {**row, "reason": f"its value is {whole!r}"[:120] + ", not one finite number"}
         elif not fits:
             yield {**row, "reason": NO_RESULTS}
-        if fits and (whole is None or _is_finite(whole)):
+        if fits:
             for (item, _), (number, weight) in zip(values, pairs, strict=True):
                 own = {"value": number, "weight": weight, "aggregate": aggregation[0]}
                 yield {**row, "item": item, **own}
-
-
-def _is_finite(value: Any) -> TypeGuard[float]:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return math.isfinite(value)

@@ -1,7 +1,6 @@
 """Read samples of lm-evaluation-harness (`--log_samples`), and results next to them.
 
-A line is one document after one answer filter (since 0.4.3). Before 0.4.7 a sample has no list of
-its metrics and no name of its filter: where a document has several, they are numbered.
+A line is one document after one answer filter (since 0.4.7).
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,14 +21,6 @@ _NAME = re.compile(
     r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d{2}-\d{2}T\d{2}[-:]\d{2}[-:]\d{2}(\.\d+)?))?"
     r"\.jsonl"
 )
-_NO_METRICS = {
-    *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
-    *("doc_hash", "prompt_hash", "target_hash"),
-}
-"""Keys of a sample that are no metrics."""
-
-_WEIGHTS = ("model_sha", "peft_sha", "delta_sha")
-"""Entries of a file of results with the commit of the weights, empty for a local folder."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +32,12 @@ class RunFacts:
         chat: hash of the chat template, system instruction and turns; empty for plain prompts.
         values: `metric,filter` → value of the task, without standard errors.
         better: metric → whether higher values are better.
-        version: of the task; None if unknown.
     """
 
     shots: int | None = None
     chat: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
     better: Mapping[str, bool] = field(default_factory=dict)
-    version: str | None = None
 
 
 def task_of(path: Path) -> str:
@@ -60,12 +48,7 @@ def task_of(path: Path) -> str:
     """
     name = _NAME.fullmatch(path.name)
     if name is None:
-        raise refused(
-            path,
-            "expected samples_<task>_<date>.jsonl of --log_samples, decompressed; "
-            "`tokenmart e2lm collect` reads results_<date>.json",
-            "no-samples",
-        )
+        raise refused(path, "expected samples_<task>_<date>.jsonl of --log_samples", "no-samples")
     return name["task"]
 
 
@@ -81,16 +64,16 @@ class Sample:
     @property
     def metrics(self) -> dict[str, Any]:
         """The metrics that the harness logged."""
-        listed = self.content.get("metrics")
-        names = [n for n in self.content if n not in _NO_METRICS] if listed is None else listed
-        return {str(name): self.content[name] for name in names if name in self.content}
+        return {
+            str(name): self.content[name]
+            for name in self.content["metrics"]
+            if name in self.content
+        }
 
     @property
     def arguments(self) -> list[list[Any]]:
         """Of each request: prompt and continuation, prompt and settings, or a text alone."""
-        given = self.content["arguments"]
-        requests = given.values() if isinstance(given, dict) else given
-        return [list(r.values()) if isinstance(r, dict) else list(r) for r in requests]
+        return [list(request.values()) for request in self.content["arguments"].values()]
 
 
 def read_samples(path: Path) -> Iterator[Sample]:
@@ -99,19 +82,17 @@ def read_samples(path: Path) -> Iterator[Sample]:
     Raises:
         TokenmartError: the file can't be read, or a line is not a sample.
     """
-    seen: Counter[int] = Counter()
     for place, line in text_lines(path):
         content = parse_json(line, place)
         item = content.get("doc_id") if isinstance(content, dict) else None
-        if type(item) is not int or not 0 <= item < 2**31:
-            raise refused(
-                place,
-                "expected a sample of lm-evaluation-harness with doc_id, its document's number",
-                "no-sample",
-            )
-        seen[item] += 1
-        unnamed = "none" if seen[item] == 1 else f"filter-{seen[item]}"
-        yield Sample(place, item, str(content.get("filter", unnamed)), content)
+        if (
+            type(item) is not int
+            or not 0 <= item < 2**31
+            or not {"filter", "metrics"} <= {*content}
+        ):
+            what = "no sample of lm-evaluation-harness 0.4.7 or later (doc_id, filter, metrics)"
+            raise refused(place, what, "no-sample")
+        yield Sample(place, item, str(content["filter"]), content)
 
 
 def run_name(shots: int | None, chat: str) -> str:
@@ -125,49 +106,31 @@ def run_name(shots: int | None, chat: str) -> str:
     return "-".join([*known, *([f"chat{chat}"] if chat else [])])
 
 
-def results_beside(path: Path) -> tuple[Path, dict[str, Any]] | None:
-    """The `results_<date>.json` next to samples and its content; None where there is none.
+def facts_beside(path: Path, task: str) -> RunFacts:
+    """Facts about a run, from the `results_<date>.json` next to its samples, if there is one.
 
     Raises:
         TokenmartError: that file can't be read.
     """
     name = _NAME.fullmatch(path.name)
-    if name is None or not name["date"]:
-        return None
     # `--output_path out.json` writes out_<date>.json
-    beside = [
-        each
-        for each in sorted(path.parent.glob("*.json"))
-        if each.name.endswith(f"_{name['date']}.json")
-    ]
-    if not beside:
-        return None
-    if len(beside) > 1:
-        raise refused(path, f"{beside[0].name} and {beside[1].name} have its date", "two-results")
-    (results,) = beside
-    tree = parse_json(read_text(results), str(results))
-    return (results, tree) if isinstance(tree, dict) else None
-
-
-def facts_beside(path: Path, task: str) -> RunFacts:
-    """Facts about a run, from the `results_<date>.json` next to its samples.
-
-    Raises:
-        TokenmartError: that file can't be read.
-    """
-    found = results_beside(path)
-    return RunFacts() if found is None else facts_of(found[1], task)
+    for results in sorted(path.parent.glob("*.json")):
+        if name and name["date"] and results.name.endswith(f"_{name['date']}.json"):
+            tree = parse_json(read_text(results), str(results))
+            return facts_of(tree, task) if isinstance(tree, dict) else RunFacts()
+    return RunFacts()
 
 
 def facts_of(results: Mapping[str, Any], task: str) -> RunFacts:
     """Facts about a task's run in the content of a file of results."""
-    shots, better = (part_of(results, name, task) for name in ("n-shot", "higher_is_better"))
+    shots, better, values = (
+        part_of(results, name, task) for name in ("n-shot", "higher_is_better", "results")
+    )
     put = [results.get(key) for key in ("chat_template_sha", "system_instruction_sha")]
     chat = ""
     if any(put):
         parts = json.dumps([*put, bool(results.get("fewshot_as_multiturn"))])
         chat = hashlib.sha256(parts.encode()).hexdigest()[:8]
-    values, version = (part_of(results, name, task) for name in ("results", "versions"))
     return RunFacts(
         shots=shots if isinstance(shots, int) else None,
         chat=chat,
@@ -177,23 +140,7 @@ def facts_of(results: Mapping[str, Any], task: str) -> RunFacts:
             if "," in key and not key.partition(",")[0].endswith("_stderr")
         },
         better=better if isinstance(better, dict) else {},
-        version=None if version is None else str(version),
     )
-
-
-def model_of(path: Path) -> str | None:
-    """Checkpoint and commit of the weights that the file of results next to samples names.
-
-    None where there is no such file.
-
-    Raises:
-        TokenmartError: that file can't be read.
-    """
-    found = results_beside(path)
-    name = None if found is None else checkpoint_name(found[1])
-    if found is None or name is None:
-        return None
-    return " ".join([name, *(sha for _, sha in weights_of(found[1]))])
 
 
 _NAMES = ("peft", "delta", "pretrained", "model", "path", "engine")
@@ -216,40 +163,27 @@ def checkpoint_name(results: Mapping[str, Any]) -> str | None:
     backend, its settings of generation and its seeds are equal. None where nothing
     names a model.
     """
-    arguments = _arguments(results)
-    stated = results.get("model_name")
-    name = stated if isinstance(stated, str) and stated else None
-    name = name or next((arguments[key] for key in _NAMES if arguments.get(key)), None)
-    if not name:
-        return None
-    # the name itself stands in the arguments, too
-    others = [f"{key}={value}" for key, value in sorted(arguments.items()) if value != name]
-    return ",".join([name.rstrip("/"), *others])
-
-
-def _arguments(results: Mapping[str, Any]) -> dict[str, str]:
-    """All arguments of a run that distinguish checkpoints, without defaults."""
     config = results.get("config")
     config = config if isinstance(config, dict) else {}
     given = config.get("model_args")
     if isinstance(given, str):
         given = dict(part.split("=", 1) for part in given.split(",") if "=" in part)
-    found = {str(k): str(v) for k, v in given.items()} if isinstance(given, Mapping) else {}
+    arguments = given if isinstance(given, Mapping) else {}
+    arguments = {str(key).strip(): str(value).strip() for key, value in arguments.items()}
+    stated = results.get("model_name")
+    name = stated if isinstance(stated, str) and stated else None
+    name = name or next((arguments[key] for key in _NAMES if arguments.get(key)), None)
+    if not name:
+        return None
     backend = str(config.get("model") or "hf")
     if not backend.startswith(("hf", "huggingface")):
-        found["backend"] = backend
+        arguments["backend"] = backend
     for key, default in _SETTINGS.items():
         if config.get(key) not in (None, default, {}):
-            found[key] = str(config[key])
-    return {key.strip(): value.strip() for key, value in found.items()}
-
-
-def weights_of(results: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Commits of a model's weights that a file of results states; none for a local folder."""
-    config = results.get("config")
-    own = config if isinstance(config, dict) else {}
-    shas = {key: own.get(key) or results.get(key) for key in _WEIGHTS}
-    return tuple((key, str(sha)) for key, sha in shas.items() if sha)
+            arguments[key] = str(config[key])
+    # the name itself stands in the arguments, too
+    others = [f"{key}={value}" for key, value in sorted(arguments.items()) if value != name]
+    return ",".join([name.rstrip("/"), *others])
 
 
 def part_of(results: Mapping[str, Any], name: str, task: str) -> Any:

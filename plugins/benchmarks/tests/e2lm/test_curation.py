@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from plugins.benchmarks.items.chosen_lines import chosen_lines
-from plugins.benchmarks.items.curation import Choice, compare_methods, limit_note
+from plugins.benchmarks.items.curation import Choice
 from plugins.benchmarks.items.curation import curate as choose
 from plugins.benchmarks.items.item_scores import ItemScores, read_items
 from tokenmart import cli
@@ -30,7 +30,7 @@ RISING = 60
 
 
 def curate(scores: ItemScores, fewest: int, most: int, **choice: Any) -> dict[str, Any]:
-    return choose(scores, WORKSPACE, Choice(fewest, most, **choice), seed=0)
+    return choose(scores, WORKSPACE, Choice(fewest, most, **choice))
 
 
 def simulate(rising: int, noise: int, models: int = 4, checkpoints: int = 14) -> list[list[Any]]:
@@ -251,31 +251,21 @@ def test_gaps_and_decisions_are_those_of_numpy(recipes: Path) -> None:
     assert found["held_out"]["decision_accuracy"]["all"] == pytest.approx(np.mean(agreed))
 
 
-def test_the_other_method_and_the_subjects(recipes: Path) -> None:
-    scores = read_items(recipes, None)
-    rising = curate(scores, 10, 110, method="rise")
-    assert all(row["rise"] > 0 for row in rising["signal"] if row["is_chosen"])
-    science = curate(scores, 10, 39, method="rise", subjects=("science",))
+def test_items_of_a_subject_are_chosen(recipes: Path) -> None:
+    science = curate(read_items(recipes, None), 10, 39, subjects=("science",))
     assert kinds_of(science) == {"science"} and science["of"] == 40
-    methods = compare_methods(scores, WORKSPACE, Choice(10, 110), 0)
-    assert list(methods) == ["signal", "rise"]
-    assert methods["rise"] == rising["held_out"]
 
 
-def test_a_limit_that_decides_the_choice_is_stated(tmp_path: Path) -> None:
+def test_what_is_chosen_without_limits_is_counted(tmp_path: Path) -> None:
     """40 items rise, 80 are noise: at least 100 items take 60 without signal."""
     scores = read_items(write(tmp_path / "items.csv", simulate(40, 80)), None)
-    free = Choice(10, 110)
     found = curate(scores, 10, 110)
     best = found["unconstrained"]
-    assert best == len(found["items"]) and limit_note(found, free) == ""
-    rises = {f"q{item}" for item in range(40)}
-    assert rises <= set(found["items"]) and best < 50
-    for limits, more in (((100, 110), 100 - best), ((10, 20), best - 20)):
+    assert {f"q{item}" for item in range(40)} <= set(found["items"])
+    assert best == len(found["items"]) < 50
+    for limits, count in (((100, 110), 100), ((10, 20), 20)):
         bound = curate(scores, *limits)
-        assert (bound["unconstrained"], len(bound["items"])) == (best, limits[more == best - 20])
-        note = limit_note(bound, Choice(*limits))
-        assert f" {best} " in note and f" {more} " in note
+        assert (bound["unconstrained"], len(bound["items"])) == (best, count)
 
 
 def test_what_is_missing_or_contradicts_itself_is_refused(recipes: Path, tmp_path: Path) -> None:
@@ -299,11 +289,8 @@ def test_the_command_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         done = CliRunner().invoke(cli, shlex.split(line))
         assert done.exit_code == 0, done.output
     assert len(json.loads(Path("chosen.json").read_text())["items"]) == 100
-    words = [*shlex.split(line), "--method", "rise", "--folds", "2", "--compare"]
-    assert CliRunner().invoke(cli, words).exit_code == 0
-    found = json.loads(Path("chosen.json").read_text())
-    assert (found["method"], len(found["folds"])) == ("rise", 2)
-    assert found["methods"]["rise"] == found["held_out"]
+    assert CliRunner().invoke(cli, [*shlex.split(line), "--folds", "2"]).exit_code == 0
+    assert len(json.loads(Path("chosen.json").read_text())["folds"]) == 2
 
 
 def test_scores_of_which_lower_is_better_are_not_chosen_from(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ from click.testing import CliRunner, Result
 from plugins.benchmarks.e2lm.harness_check import check
 from plugins.benchmarks.e2lm.judge_file import judged_items
 from plugins.benchmarks.e2lm.leakage import PromptedItem, leaking, stands_in
-from plugins.benchmarks.e2lm.new_task import KINDS, WorkedExamples, new_task
-from plugins.benchmarks.e2lm.package import Wish, judge
+from plugins.benchmarks.e2lm.new_task import KINDS, new_task
+from plugins.benchmarks.e2lm.package import judge
 from plugins.benchmarks.e2lm.package import package as write_package
 from plugins.benchmarks.e2lm.patch import (
     apply_cleanly,
@@ -71,7 +70,7 @@ def package(task: Path, harness: Path, out: Path, *more: str) -> Result:
 def refused(task: Path, harness: Path, out: Path, **more: Any) -> tuple[str, str]:
     """Code and place of the error of a packaging, which writes no zip."""
     with pytest.raises(TokenmartError) as caught:
-        write_package(Wish(task, harness, **more), out, lambda step: None)
+        write_package(task, harness, out, lambda step: None, **more)
     assert not out.exists() and TOKEN not in caught.value.message
     return caught.value.code, caught.value.where
 
@@ -91,10 +90,6 @@ def test_hostile_yaml_has_a_place(task: Path, text: str, line: str) -> None:
     with pytest.raises(TokenmartError) as caught:
         task_names(task)
     assert (caught.value.code, caught.value.where) == ("no-yaml", f"{task / 'two.yaml'}{line}")
-    assert "\n" not in caught.value.message
-    (task / "two.yaml").write_text("#" * 1_100_000)
-    with pytest.raises(TokenmartError):
-        task_names(task)
 
 
 def test_a_byte_order_mark_before_yaml_is_left_out(task: Path) -> None:
@@ -108,7 +103,7 @@ def test_a_folder_that_no_patch_can_carry_is_refused_before_it_is_read(
     with (task / "cache.bin").open("wb") as file:
         file.truncate(60_000_000)
     with pytest.raises(TokenmartError) as caught:
-        make_patch(task, clone, find_base(clone, "HEAD"), tmp_path)
+        make_patch(task, clone, find_base(clone), tmp_path)
     assert (caught.value.code, caught.value.where) == ("too-large", str(task))
 
 
@@ -120,14 +115,14 @@ def test_a_patch_adds_the_task_and_the_changes_of_the_clone(
     (task / "__pycache__").mkdir()
     (task / "__pycache__/x.pyc").write_bytes(b"\0")
     (task / "figure.bin").write_bytes(bytes(range(256)))
-    patch = make_patch(task, clone, find_base(clone, "HEAD"), tmp_path)
+    patch = make_patch(task, clone, find_base(clone), tmp_path)
     names = ["elements.yaml", "elements_items.py", "figure.bin", "items.jsonl"]
     assert list(patch.files) == [
         "lm_eval/metrics.py",
         *(f"lm_eval/tasks/elements/{name}" for name in names),
     ]
     assert patch.left_out == ("lm_eval/notes.py",)
-    clean = apply_cleanly(patch, clone, patch.base, tmp_path)
+    clean = apply_cleanly(patch, clone, tmp_path)
     assert (clean / "lm_eval/metrics.py").read_text() == "A = 2\n"
     for name in names:
         made = clean / "lm_eval/tasks/elements" / name
@@ -141,7 +136,7 @@ def test_a_patch_does_not_depend_on_git_settings(
     clone: Path, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (clone / "lm_eval/metrics.py").write_text("A = 2  \n")
-    base = find_base(clone, "HEAD")
+    base = find_base(clone)
     patches = []
     for name in ("plain", "told"):
         home = tmp_path / name
@@ -153,33 +148,18 @@ def test_a_patch_does_not_depend_on_git_settings(
                 "[apply]\nwhitespace = error\n[core]\nautocrlf = true\nabbrev = 6\n"
             )
         patch = make_patch(task, clone, base, home / "scratch")
-        apply_cleanly(patch, clone, base, home / "scratch")
+        apply_cleanly(patch, clone, home / "scratch")
         patches.append(patch)
     assert patches[0] == patches[1] and b"+++ b/lm_eval/metrics.py" in patches[0].text
 
 
 def test_a_task_inside_the_clone_is_not_moved(clone: Path, tmp_path: Path) -> None:
     new_task("elements", "cloze", clone / "lm_eval/tasks/group")
-    patch = make_patch(
-        clone / "lm_eval/tasks/group/elements", clone, find_base(clone, "HEAD"), tmp_path
-    )
+    patch = make_patch(clone / "lm_eval/tasks/group/elements", clone, find_base(clone), tmp_path)
     assert {Path(name).parent.as_posix() for name in patch.files} == {
         "lm_eval/tasks/group/elements"
     }
     assert patch.left_out == ()
-
-
-def test_a_patch_that_does_not_apply(clone: Path, task: Path, tmp_path: Path, token: str) -> None:
-    official = tmp_path / "official"
-    shutil.copytree(clone, official)
-    (official / "lm_eval/metrics.py").write_text("B = 7\n")
-    git(official, "add", "-A")
-    git(official, *COMMIT)
-    (clone / "lm_eval/metrics.py").write_text("A = 2\n")
-    found = refused(task, clone, tmp_path / "s.zip", onto=official)
-    assert found == ("patch-does-not-apply", str(official))
-    done = package(task, clone, tmp_path / "s.zip", "--onto", str(official), "--base", "HEAD")
-    assert done.exit_code == 1 and str(official) in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -213,9 +193,9 @@ def test_no_token_leaves_in_a_file_of_any_form(
     clone: Path, task: Path, tmp_path: Path, token: str, content: bytes
 ) -> None:
     (task / "extra.bin").write_bytes(content)
-    patch = make_patch(task, clone, find_base(clone, "HEAD"), tmp_path)
+    patch = make_patch(task, clone, find_base(clone), tmp_path)
     with pytest.raises(TokenmartError) as caught:
-        refuse_secrets(patch, token)
+        refuse_secrets(patch, apply_cleanly(patch, clone, tmp_path), token)
     assert caught.value.code == "secret"
     assert caught.value.where.startswith("lm_eval/tasks/elements/extra.bin:")
     assert token not in caught.value.message
@@ -228,7 +208,8 @@ def test_a_secret_that_the_harness_has_already_is_not_the_patch_s(
     git(clone, "add", "-A")
     git(clone, *COMMIT)
     (clone / "lm_eval/api.py").write_text(f"a = 2\nb = '{token}'\n")
-    refuse_secrets(make_patch(task, clone, find_base(clone, "HEAD"), tmp_path), token)
+    patch = make_patch(task, clone, find_base(clone), tmp_path)
+    refuse_secrets(patch, apply_cleanly(patch, clone, tmp_path), token)
 
 
 def test_broken_folders_and_clones(
@@ -241,7 +222,6 @@ def test_broken_folders_and_clones(
     assert refused(tmp_path / "none", clone, out) == ("no-folder", str(tmp_path / "none"))
     empty = repository(tmp_path / "plain", {"a.txt": "a"})
     assert refused(task, empty, out) == ("no-clone", str(empty))
-    assert refused(task, clone, out, base="v9") == ("git-failed", str(clone))
     (task / "elements.yaml").write_text("task: a\nx: !function y.z\n")
     (task / "second.yaml").write_text("task: b\n")
     assert task_names(task) == ["a", "b"]
@@ -308,39 +288,24 @@ def test_items_of_a_new_task(tmp_path: Path, kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_worked_examples_of_a_new_task(tmp_path: Path, kind: Any) -> None:
-    """No example is an item, the seed decides which are, and prompts have them in one form."""
+    """No example is an item, and prompts have the first ones."""
     pytest.importorskip("lm_eval")
     from plugins.benchmarks.harness.tasks import load_tasks_and_groups
 
-    def prompts(name: str, seed: int = 1234) -> tuple[str, list[str]]:
-        ((task,), _) = load_tasks_and_groups([name], [tmp_path / name], limit=3, fewshot_seed=seed)
-        asked = [request.arguments for unit in task.units for request in unit.requests]
-        return task.condition, [prompt for prompt, *_ in asked]
-
-    drawn = set()
-    for seed in (0, 1):
-        examples = WorkedExamples(2, "first_n", seed)
-        *_, worked, items = new_task(f"first_{seed}", kind, tmp_path, examples)
-        rows = [[json.loads(line) for line in file.read_text().splitlines()]
-                for file in (worked, items)]  # fmt: skip
-        assert [len(each) for each in rows] == [18, 100]
-        questions = [[row["question"] for row in each] for each in rows]
-        assert not set(questions[0]) & set(questions[1])
-        drawn.add(tuple(questions[0]))
-        condition, asked = prompts(f"first_{seed}")
-        assert condition == f"first_{seed}-2shot-first3"
-        for prompt in asked:
-            first, second, question = prompt.split("\n\n")
-            for example, row in zip((first, second), rows[0], strict=False):
-                answer = row["choices"][row["gold"]] if "gold" in row else row["answer"]
-                assert example == f"{row['question']} {answer}"
-            assert question in questions[1]
-    assert len(drawn) == 2
-    new_task("drawn", kind, tmp_path, WorkedExamples(2, "random", 0))
-    condition, asked = prompts("drawn", seed=7)
-    assert condition == "drawn-2shot-seed7-first3" and asked == prompts("drawn", seed=7)[1]
-    assert asked != prompts("drawn")[1]
-    assert len({prompt.split("\n\n")[0] for prompt in asked}) > 1
+    *_, worked, items = new_task("first", kind, tmp_path, 2)
+    rows = [[json.loads(line) for line in file.read_text().splitlines()]
+            for file in (worked, items)]  # fmt: skip
+    assert [len(each) for each in rows] == [18, 100]
+    questions = [[row["question"] for row in each] for each in rows]
+    assert not set(questions[0]) & set(questions[1])
+    ((task,), _) = load_tasks_and_groups(["first"], [tmp_path / "first"], limit=3)
+    assert task.condition == "first-2shot-first3"
+    for request in (request for unit in task.units for request in unit.requests):
+        first, second, question = request.arguments[0].split("\n\n")
+        for example, row in zip((first, second), rows[0], strict=False):
+            answer = row["choices"][row["gold"]] if "gold" in row else row["answer"]
+            assert example == f"{row['question']} {answer}"
+        assert question in questions[1]
 
 
 def test_items_for_the_judge() -> None:
@@ -379,18 +344,18 @@ def test_what_ran_and_is_no_submission(
     found: dict[str, Any], metric: str | None, code: str
 ) -> None:
     with pytest.raises(TokenmartError) as caught:
-        judge("t", Wish(Path(), Path(), metric=metric), found)
+        judge("t", metric, found)
     assert caught.value.code == code
 
 
-def test_leaks_are_shown_and_may_be_allowed() -> None:
+def test_a_leak_is_refused() -> None:
     found = ran()
     leak = {"prompt": "Take this one:", "answers": ["this"], "choices": ["this", "that"]}
     found["items"][3] = leak
     with pytest.raises(TokenmartError) as caught:
-        judge("t", Wish(Path(), Path()), found)
+        judge("t", None, found)
     assert caught.value.code == "leaks"
-    assert judge("t", Wish(Path(), Path(), leaks_allowed=1), found)[::2] == ("acc", [3])
+    assert judge("t", None, ran())[0] == "acc"
 
 
 def test_without_a_harness_the_check_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

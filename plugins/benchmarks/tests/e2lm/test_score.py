@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import re
 from collections.abc import Callable
 from itertools import permutations, product
@@ -16,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from signal_oracle import autocorrelation, monotonicity, order_agreement
+from signal_oracle import autocorrelation, monotonicity, order_agreement, site_query
 
 from plugins.benchmarks.e2lm.reasons import REASONS
 from plugins.benchmarks.e2lm.score import COLUMNS, score_table
@@ -232,7 +231,6 @@ def test_a_missing_checkpoint_and_another_schedule(write: Write) -> None:
     path.write_text("\n".join(line for line in lines if missing not in line))
     found = score_table(path, WORKSPACE)
     assert found.entries["m0"]["noise"]["early_checkpoints"] == 13
-    assert len(found.notes) == 2
     rising = [float(k) for k in range(1, 11)]
     found = score_table(write({("m", "q"): rising}, [3.0 * k for k in range(1, 11)]), WORKSPACE)
     assert found.entries["m"]["q"]["early_checkpoints"] == 10
@@ -350,12 +348,6 @@ def test_a_value_that_is_undefined_has_a_code(
     assert entry[statistic] is None and entry["reasons"][statistic] == reason
 
 
-def test_a_model_without_a_benchmark_is_named(write: Write) -> None:
-    rows = {("m0", "q"): [0.1, 0.2], ("m0", "r"): [0.1, 0.2], ("m1", "q"): [0.1, 0.3]}
-    notes = score_table(write(rows, EARLY[:2]), WORKSPACE).notes
-    assert [note for note in notes if "m1" in note and " r" in note]
-
-
 @pytest.mark.parametrize("weights", ["1,2", "a,b,c", "1,-1,0", "nan,0,0"])
 def test_wrong_weights(write: Write, weights: str) -> None:
     path = str(write(made_up(1), EARLY))
@@ -369,32 +361,22 @@ def test_an_unknown_model_names_the_closest(write: Write) -> None:
     assert caught.value.code == "unknown-model"
 
 
-def test_the_json_of_the_site_is_the_same_table(write: Write, tmp_path: Path) -> None:
+def test_the_query_of_the_tutorial_converts_the_json_of_the_site(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = {(f"dense-{size}-arch1", "q"): [0.1 + 0.01 * k for k in range(14)] for size in "13"}
-    columns = {
-        model: {"iteration": list(range(14)), "gtokens": EARLY, benchmark: scores}
+    columns: dict[str, dict[str, list[Any]]] = {
+        model: {"iteration": list(range(14)), "gtokens": EARLY, benchmark: scores, "r": [None] * 14}
         for (model, benchmark), scores in table.items()
     }
-    path = tmp_path / "site.json"
-    path.write_text(json.dumps({"metadata": {"metrics": ["q"]}, "data": columns}))
+    site = {"metadata": {"metrics": ["q", "r"]}, "data": columns}
+    (tmp_path / "plot-data-combined-all.json").write_text(json.dumps(site))
+    monkeypatch.chdir(tmp_path)
+    exec(site_query(), {})
     assert (
-        score_table(path, WORKSPACE).entries == score_table(write(table, EARLY), WORKSPACE).entries
+        score_table(tmp_path / "site_scores.csv", WORKSPACE).entries
+        == score_table(write(table, EARLY), WORKSPACE).entries
     )
-    broken = (
-        ([0.1], "site-columns", str(path)),
-        ([math.nan] * 14, "finite-number", f"{path}: row 1: score"),
-    )
-    for scores, code, where in broken:
-        columns["dense-1-arch1"]["q"] = scores
-        path.write_text(json.dumps({"metadata": {"metrics": ["q"]}, "data": columns}))
-        assert refused(path) == (code, where)
-    for model in ([1], {"gtokens": None, "q": [0.1]}):
-        path.write_text(json.dumps({"metadata": {"metrics": ["q"]}, "data": {"m": model}}))
-        assert refused(path) == ("site-columns", str(path))
-    path.write_text("[1]")
-    assert refused(path) == ("no-site-json", str(path))
-    path.write_text("[" * 200_000)
-    assert refused(path)[1].startswith(str(path))
 
 
 def refused(path: Path) -> tuple[str, str]:

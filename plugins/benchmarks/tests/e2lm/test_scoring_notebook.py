@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from signal_oracle import site_query
 
 from plugins.benchmarks.e2lm.score import SignalScores, open_table, score_table
 from plugins.benchmarks.model_sql import ModelSql
@@ -71,12 +72,23 @@ def official() -> Windows:
 
 
 @pytest.fixture(scope="module")
-def ours() -> SignalScores:
-    return score_table(SCORES, WORKSPACE)
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site's scores as a plain table, by the query of the tutorial."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "plot-data-combined-all.json").symlink_to(SCORES.resolve())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        exec(site_query(), {})
+    return folder / "site_scores.csv"
 
 
-def test_the_early_windows_are_the_notebooks(official: Windows) -> None:
-    with open_table(SCORES) as database:
+@pytest.fixture(scope="module")
+def ours(table: Path) -> SignalScores:
+    return score_table(table, WORKSPACE)
+
+
+def test_the_early_windows_are_the_notebooks(official: Windows, table: Path) -> None:
+    with open_table(table) as database:
         series = ModelSql(database, WORKSPACE).build("int_benchmark_series")
         rows = database.execute(
             f"select full_id, benchmark, list(score order by early_checkpoint) from {series}"

@@ -11,8 +11,8 @@ import pytest
 from browser import evaluate
 from click.testing import CliRunner, Result
 
-from plugins.benchmarks.page.curves import gather_page
-from plugins.benchmarks.page.signal_data import SignalData
+from plugins.benchmarks.e2lm.reasons import REASONS
+from plugins.benchmarks.page.signal_page import SignalData, gather_page
 from tokenmart import cli
 from warehouse.errors import TokenmartError
 from warehouse.paths import find_workspace
@@ -23,7 +23,7 @@ TOKENS = [4.194304, 10.110550016, *(4.665546069333 + 16.777216 * k for k in rang
 
 
 def data_of(path: Path) -> SignalData:
-    return gather_page(None, path, None, WORKSPACE)[0]
+    return gather_page(None, path, None, WORKSPACE)
 
 
 def invoke(scores: Path, out: Path, *more: str) -> Result:
@@ -57,22 +57,22 @@ def page(scores: Path) -> Path:
 
 def test_data_of_the_page(scores: Path) -> None:
     data = data_of(scores)
-    assert (data.runs, data.banded, data.unit) == (6, (6, 18), "tokens")
-    assert data.shown_runs == tuple(f"m{number}" for number in range(6))
-    assert [curves.benchmark for curves in data.curves] == ["constant", "rises<b>", "wavers"]
-    rises = next(row for row in data.rows if row.benchmark == BENCHMARKS[0])
-    assert rises.statistics["sq"].value == pytest.approx(1)
-    assert rises.statistics["decision_accuracy"].value == 1
-    assert rises.statistics["decision_pairs"].value == 15
-    (last,) = [p for p in data.curves[1].points if p.run == "m5" and p.progress > 235e9]
-    assert last.score == pytest.approx(0.2 + 0.04 * 15)
-    assert last.error == pytest.approx(1.959964 * 0.01)
-    half = {cell.row: (cell.value, cell.pairs) for cell in data.decisions if cell.stage == "50%"}
-    assert half["rises<b>"] == (1.0, 15)
-    accuracy = [row.statistics["decision_accuracy"].value or 0 for row in data.rows]
+    assert (data.all_runs, data.unit) == (6, "tokens")
+    assert data.runs == [f"m{number}" for number in range(6)]
+    assert list(data.curves) == ["constant", "rises<b>", "wavers"]
+    rises = next(row for row in data.signal if row["benchmark"] == BENCHMARKS[0])
+    assert rises["sq"] == pytest.approx(1) and rises["sq_range"] == pytest.approx([1, 1])
+    assert (rises["decision_accuracy"], rises["decision_pairs"]) == (1, 15)
+    points = data.curves["rises<b>"]
+    (last,) = [p for p in points if p["run"] == "m5" and p["progress"] > 235e9]
+    assert last["score"] == pytest.approx(0.2 + 0.04 * 15)
+    assert last["error"] == pytest.approx(1.959964 * 0.01)
+    half = {each["benchmark"]: each for each in data.decisions if each["stage"] == "50%"}
+    assert (half["rises<b>"]["agreement"], half["rises<b>"]["pairs"]) == (1.0, 15)
+    accuracy = [row["decision_accuracy"] or 0 for row in data.signal]
     assert accuracy == sorted(accuracy, reverse=True)
-    constant = next(row for row in data.rows if row.benchmark == "constant")
-    assert constant.statistics["sq"].value is None and constant.statistics["sq"].reason
+    constant = next(row for row in data.signal if row["benchmark"] == "constant")
+    assert constant["sq"] is None and data.reasons["sq"] == [REASONS["constant_scores"]]
 
 
 def test_the_page_needs_no_network_and_escapes_names(page: Path) -> None:
@@ -121,10 +121,10 @@ def test_a_decision_accuracy_on_few_pairs_is_not_shown(scores: Path, tmp_path: P
     header, *lines = scores.read_text().splitlines()
     kept = [line for line in lines if not re.match("m[45]", line)]
     data = data_of(table(tmp_path / "few.csv", header, kept))
-    assert data.decisions == ()
-    assert all(row.statistics["decision_pairs"].value == 6 for row in data.rows)
-    assert all(row.statistics["decision_accuracy"].value is None for row in data.rows)
-    assert [row.benchmark for row in data.rows] == ["constant", "rises<b>", "wavers"]
+    assert data.decisions == []
+    assert all(row["decision_pairs"] == 6 for row in data.signal)
+    assert all(row["decision_accuracy"] is None for row in data.signal)
+    assert [row["benchmark"] for row in data.signal] == ["constant", "rises<b>", "wavers"]
 
 
 def test_runs_with_lines_are_one_of_each_size_architecture_and_recipe(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_runs_with_lines_are_one_of_each_size_architecture_and_recipe(tmp_path: 
     ]
     header = "model,size,arch,recipe,tokens_bt,benchmark,score"
     data = data_of(table(tmp_path / "recipes.csv", header, rows))
-    assert (data.runs, data.shown_runs) == (4, ("science-long", "web-long"))
+    assert (data.all_runs, data.runs) == (4, ["science-long", "web-long"])
 
 
 @pytest.mark.parametrize("places", [(4, 8), (8,)])
@@ -144,6 +144,6 @@ def test_short_runs_have_a_page(tmp_path: Path, places: tuple[int, ...]) -> None
     header = "model,size,arch,tokens_bt,benchmark,score"
     rows = [f"m{n},1b,a,{tokens},only,0.{n}{tokens}" for n in (1, 2) for tokens in places]
     data = data_of(table(tmp_path / "short.csv", header, rows))
-    assert data.decisions == ()
-    assert all(row.statistics["decision_accuracy"].reason for row in data.rows)
-    assert [row.statistics["sq"].value for row in data.rows] == [None]
+    assert data.decisions == []
+    assert "decision_accuracy" in data.reasons
+    assert [row["sq"] for row in data.signal] == [None]
