@@ -51,13 +51,6 @@ if TYPE_CHECKING:
     help="Number of few-shot examples in a prompt, instead of the task's own number.",
 )
 @click.option(
-    "--fewshot-seed",
-    type=click.IntRange(0),
-    default=1234,
-    show_default=True,
-    help="Random seed of few-shot examples, if the task draws them.",
-)
-@click.option(
     "--limit",
     type=click.IntRange(1),
     help="Use only the first N documents of each task; stored separately from complete runs.",
@@ -92,7 +85,6 @@ def eval_command(
     include_path: tuple[Path, ...],
     models: tuple[str, ...],
     shots: int | None,
-    fewshot_seed: int,
     limit: int | None,
     chat: bool,
     subject: str | None,
@@ -127,9 +119,7 @@ def eval_command(
     wanted = [name for each in names for name in each.split(",") if name]
     with progress_bar(1, "steps") as progress:
         progress("loading the tasks", 0)
-        tasks, groups = load_tasks_and_groups(
-            wanted, include_path, shots=shots, limit=limit, fewshot_seed=fewshot_seed
-        )
+        tasks, groups = load_tasks_and_groups(wanted, include_path, shots=shots, limit=limit)
         refuse_clashes(workspace, problem.name, ((each.name, each.condition) for each in tasks))
         items = {task.condition: item_rows(task, subject, cluster) for task in tasks}
     if dry_run:

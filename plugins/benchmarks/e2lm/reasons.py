@@ -7,7 +7,6 @@ REASONS = {
     "constant_scores": "the score is the same at every early checkpoint",
     "constant_lags": "the score is constant over all early checkpoints but the first or last",
     "few_checkpoints": "fewer checkpoints than the noise is measured on",
-    "one_checkpoint": "only one checkpoint",
     "zero_mean": "the mean of the scores is 0",
     "no_standard_error": "the table has no standard errors",
     "no_noise": "the last checkpoints are equal",
@@ -22,10 +21,6 @@ REASONS = {
     "no_pairs": "no two runs have a score at both stages",
     "no_pair_of_recipes": "no early checkpoint is shared by runs of one size and architecture with "
     "the recipes science and web",
-    "no_tokens": "the table has steps, no tokens",
-    "one_shared_checkpoint": "the runs share only one checkpoint",
-    "other_ends": "the runs don't end at one checkpoint that they share",
-    "still_changes": "the ranking still changes in the last part of training",
     "no_sq": "SQ is undefined; --weights 0,A,B leaves it out",
     "no_rc": "RC is undefined; --weights A,0,B leaves it out",
     "no_cs": "CS is undefined; --weights A,B,0 leaves it out",

@@ -97,7 +97,7 @@ def score_table(
             select runs.model, benchmark, statistic, value, reason
             from {signal} as signal
             inner join runs using (benchmark)
-            where coalesce(signal.model, runs.model) = runs.model and not contains(statistic, '@')
+            where coalesce(signal.model, runs.model) = runs.model
             order by all
             """,
             {"model": model},

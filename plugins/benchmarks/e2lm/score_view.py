@@ -66,7 +66,7 @@ def _few_pairs(rows: list[_Row]) -> Iterator[str]:
 def _tied(rows: list[_Row]) -> Iterator[str]:
     """How much SQ depends on the order of equal scores."""
     ranges = [
-        (entry["sq_high"] - entry["sq_low"], model, benchmark, entry)
+        (entry["sq"] - entry["sq_low"], model, benchmark, entry)
         for model, benchmark, entry in rows
         if entry.get("sq_low") is not None and f"{entry['sq_low']:.4f}" != f"{entry['sq']:.4f}"
     ]
@@ -75,7 +75,7 @@ def _tied(rows: list[_Row]) -> Iterator[str]:
         yield (
             f"SQ of {counted(len(ranges), 'row')} depends on the order of equal scores, which "
             f"numpy's sort leaves open; shown is the highest. Most: {model}, {benchmark}, "
-            f"{entry['sq_low']:.4f} to {entry['sq_high']:.4f}."
+            f"{entry['sq_low']:.4f} to {entry['sq']:.4f}."
         )
 
 

@@ -76,12 +76,11 @@ class EvalTask:
 
     Attributes:
         name: as in the harness.
-        condition: partition key: name, number of few-shot examples, their seed, limit, and chat if
-            there is one.
+        condition: partition key: name, number of few-shot examples, limit, and chat if there is
+            one.
         shots: number of few-shot examples in a prompt.
         task: the harness's own object.
         units: by number.
-        fewshot_seed: seed for drawing few-shot examples, if the task draws them.
     """
 
     name: str
@@ -89,7 +88,6 @@ class EvalTask:
     shots: int
     task: Any
     units: tuple[EvalUnit, ...]
-    fewshot_seed: int = FEWSHOT_SEED
 
 
 def units_of(instances: Sequence[Any]) -> tuple[EvalUnit, ...]:
@@ -104,12 +102,6 @@ def units_of(instances: Sequence[Any]) -> tuple[EvalUnit, ...]:
         EvalUnit(number, tuple(sorted(requests, key=lambda r: (r.instance.doc_id, r.instance.idx))))
         for number, requests in sorted(grouped.items())
     )
-
-
-def run_of(shots: int, limit: int | None = None, seed: int = FEWSHOT_SEED) -> str:
-    """Settings of a task's run in its condition: limit, and seed of the few-shot examples."""
-    seeded = f"-seed{seed}" if shots and seed != FEWSHOT_SEED else ""
-    return f"{shots}shot{seeded}" + (f"-first{limit}" if limit else "")
 
 
 @contextmanager
@@ -184,11 +176,8 @@ def load_tasks_and_groups(
     *,
     shots: int | None = None,
     limit: int | None = None,
-    fewshot_seed: int = FEWSHOT_SEED,
 ) -> tuple[list[EvalTask], list[EvalGroup]]:
     """Like `load_tasks`, and also return the groups that average their tasks.
-
-    `fewshot_seed` is the seed of tasks that draw their few-shot examples (`sampler: default`).
 
     Raises:
         TokenmartError: no such task, or it can't be loaded; the message states which.
@@ -196,14 +185,14 @@ def load_tasks_and_groups(
     with quiet_harness():
         manager = task_manager(names, include_path)
         random.seed(0)
-        np.random.seed(fewshot_seed)  # noqa: NPY002  what tasks of the harness draw from
+        np.random.seed(FEWSHOT_SEED)  # noqa: NPY002  what tasks of the harness draw from
         tasks: dict[str, Any] = {}
         groups: dict[str, Any] = {}
         for name in names:
             found = _load(manager, name)
             tasks.update(found["tasks"])
             groups.update(found.get("groups") or {})
-        built = [_built(name, task, shots, limit, fewshot_seed) for name, task in tasks.items()]
+        built = [_built(name, task, shots, limit) for name, task in tasks.items()]
     return built, [_group(group) for group in groups.values() if group.has_aggregation]
 
 
@@ -239,16 +228,16 @@ def in_chat(task: EvalTask, chat: Chat, limit: int | None) -> EvalTask:
         TokenmartError: the requests can't be built so.
     """
     with quiet_harness():
-        return _built(task.name, task.task, task.shots, limit, task.fewshot_seed, chat)
+        return _built(task.name, task.task, task.shots, limit, chat)
 
 
 def _built(
-    name: str, task: Any, shots: int | None, limit: int | None, seed: int, chat: Chat | None = None
+    name: str, task: Any, shots: int | None, limit: int | None, chat: Chat | None = None
 ) -> EvalTask:
     own = task.get_config("num_fewshot")
     count = int(own or 0) if shots is None or own == 0 else shots
     task.set_config(key="num_fewshot", value=count)
-    task.set_fewshot_seed(seed=seed)
+    task.set_fewshot_seed(seed=FEWSHOT_SEED)
     try:
         task.build_all_requests(
             limit=limit,
@@ -259,8 +248,9 @@ def _built(
     except Exception as error:  # for example a template that doesn't fit the data
         raise _unusable(name, "its requests can't be built", error) from error
     instances = [i for i in task.instances for _ in range(int(i.repeats or 1))]
-    condition = condition_of(name, run_of(count, limit, seed) + (chat.ending if chat else ""))
-    return EvalTask(name, condition, count, task, units_of(instances), seed)
+    run = f"{count}shot" + (f"-first{limit}" if limit else "") + (chat.ending if chat else "")
+    condition = condition_of(name, run)
+    return EvalTask(name, condition, count, task, units_of(instances))
 
 
 def _unusable(name: str, what: str, error: Exception) -> TokenmartError:

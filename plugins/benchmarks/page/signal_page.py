@@ -37,7 +37,7 @@ PANEL = (290, 170)
 
 STATISTICS = (
     *("decision_accuracy", "decision_pairs", "sq", "monotonicity", "autocorrelation", "snr"),
-    *("noise_sd", "sampling_error", "rc", "earliest_share_95"),
+    *("noise_sd", "sampling_error", "rc"),
 )
 
 Row = dict[str, Any]

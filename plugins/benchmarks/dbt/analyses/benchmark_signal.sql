@@ -28,10 +28,6 @@ recipe_gap as (
     select * from {{ ref('int_recipe_gap') }}
 ),
 
-final_ranking as (
-    select * from {{ ref('int_final_ranking') }}
-),
-
 models as (
     select distinct
         problem,
@@ -65,8 +61,7 @@ run_noise as (
         case
             when checkpoints >= wanted_checkpoints then noise_sd / nullif(abs(last_mean), 0)
         end as noise_relative,
-        case when checkpoints < wanted_checkpoints then 'few_checkpoints' end as noise_reason,
-        case when checkpoints < 2 then 'one_checkpoint' end as step_reason
+        case when checkpoints < wanted_checkpoints then 'few_checkpoints' end as noise_reason
     from noise
 ),
 
@@ -86,9 +81,6 @@ of_order as (
         ('monotonicity', one.monotonicity, one.order_reason),
         ('autocorrelation', one.autocorrelation, one.lag_reason),
         ('sq_low', one.sq_low, one.lag_reason),
-        ('sq_high', one.sq_high, one.lag_reason),
-        ('sq_average_ranks', one.sq_average_ranks, one.lag_reason),
-        ('monotonicity_average_ranks', one.monotonicity_average_ranks, one.order_reason),
         ('early_checkpoints', cast(one.checkpoints as double), null)
     ) as named (statistic, value, reason)
 ),
@@ -115,9 +107,7 @@ of_noise as (
             'sampling_error',
             one.sampling_error,
             coalesce(one.noise_reason, 'no_standard_error')
-        ),
-        ('total_variation', one.total_variation, one.step_reason),
-        ('rise_balance', one.rise_balance, one.step_reason)
+        )
     ) as named (statistic, value, reason)
 ),
 
@@ -205,8 +195,8 @@ measured as (
         problem,
         benchmark,
         metric,
-        unnest(['rc', 'rc_last_early', 'rc_last']) as statistic,
-        unnest([rc, rc_last_early, rc_last]) as value
+        'rc' as statistic,
+        rc as value
     from consistency
     union all by name
     select
@@ -216,8 +206,6 @@ measured as (
         'cs' as statistic,
         cs as value
     from recipe_gap
-    union all by name
-    select * from final_ranking
     union all by name
     select
         problem,
@@ -237,8 +225,6 @@ expected as (
         named.statistic,
         case
             when named.of_several and explained.runs < 2 then 'one_run'
-            when starts_with(named.statistic, 'earliest_share') and explained.runs_over_training < 2
-                then 'few_runs_over_training'
             else named.reason
         end as reason
     from explained
@@ -256,12 +242,7 @@ expected as (
             end
         ),
         ('rc', false, coalesce(explained.window_reason, 'no_shared_checkpoints')),
-        ('rc_last_early', false, coalesce(explained.window_reason, 'no_shared_checkpoints')),
-        ('rc_last', false, coalesce(explained.window_reason, 'no_shared_checkpoints')),
         ('cs', false, 'no_pair_of_recipes'),
-        ('earliest_tokens', true, 'other_ends'),
-        ('earliest_share', false, 'still_changes'),
-        ('earliest_share_95', false, 'still_changes'),
         ('decision_accuracy', true, coalesce(explained.window_reason, 'no_pairs')),
         ('decision_pairs', true, coalesce(explained.window_reason, 'no_pairs'))
     ) as named (statistic, of_several, reason)
@@ -269,8 +250,7 @@ expected as (
 
 of_benchmarks as (
     select
-        expected.* exclude (reason),
-        coalesce(measured.reason, expected.reason) as reason,
+        expected.*,
         measured.value
     from expected
     left join measured
@@ -278,24 +258,6 @@ of_benchmarks as (
         and expected.benchmark = measured.benchmark
         and expected.metric = measured.metric
         and expected.statistic = measured.statistic
-),
-
-staged_decisions as (
-    select
-        problem,
-        benchmark,
-        metric,
-        concat(
-            case when metric = later_metric then '' else 'target_' end,
-            unnest(['decision_accuracy', 'decision_pairs']),
-            case kind
-                when 'share' then concat('@', stage)
-                when 'size' then concat('@', stage, '>', later_stage)
-            end
-        ) as statistic,
-        unnest([agreement, pairs]) as value
-    from decisions
-    where kind != 'early' or metric != later_metric
 ),
 
 -- E2LM's score of a run on a benchmark; a component without weight may be undefined
@@ -355,8 +317,6 @@ all_statistics as (
     select * from weighted
     union all by name
     select * from of_benchmarks
-    union all by name
-    select * from staged_decisions
 )
 
 select

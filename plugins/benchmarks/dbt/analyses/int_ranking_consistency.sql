@@ -15,10 +15,7 @@ runs as (
         benchmark,
         metric,
         max(progress) filter (where early_checkpoint is not null) as early_end,
-        avg(oriented) filter (where early_checkpoint is not null) as early_mean,
-        arg_max(oriented, checkpoint) filter (where early_checkpoint is not null) as early_last,
-        arg_max(oriented, checkpoint) as last_score,
-        max(progress) as last_progress
+        avg(oriented) filter (where early_checkpoint is not null) as early_mean
     from series
     group by problem, model_id, benchmark, metric
 ),
@@ -34,10 +31,7 @@ placed as (
         series.oriented,
         series.early_checkpoint is not null as is_early,
         coalesce(series.progress > runs.early_end, false) as is_later,
-        runs.early_mean,
-        runs.early_last,
-        runs.last_score,
-        runs.last_progress
+        runs.early_mean
     from series
     inner join runs
         on series.problem = runs.problem
@@ -59,10 +53,7 @@ shared as (
         one.is_early and other.is_early as is_early,
         one.is_later and other.is_later as is_later,
         coalesce(one.window_end, -1) = coalesce(other.window_end, -1) as is_one_window,
-        one.early_mean - other.early_mean as early_mean_lead,
-        one.early_last - other.early_last as early_last_lead,
-        one.last_score - other.last_score as last_lead,
-        greatest(one.last_progress, other.last_progress) as last_progress
+        one.early_mean - other.early_mean as early_mean_lead
     from placed as one
     inner join placed as other
         on one.problem = other.problem
@@ -82,19 +73,7 @@ leads as (
         case
             when is_one_window then avg(oriented - other_oriented) filter (where is_early)
             else any_value(early_mean_lead)
-        end as early_mean_lead,
-        case
-            when is_one_window
-                then arg_max(oriented - other_oriented, progress) filter (where is_early)
-            else any_value(early_last_lead)
-        end as early_last_lead,
-        case
-            when is_one_window then arg_max(oriented - other_oriented, progress)
-            else any_value(last_lead)
-        end as last_lead,
-        case
-            when is_one_window then max(progress) else any_value(last_progress)
-        end as last_progress
+        end as early_mean_lead
     from shared
     group by problem, benchmark, metric, model_id, other_id, is_one_window
 ),
@@ -105,17 +84,12 @@ pairs as (
         shared.benchmark,
         shared.metric,
         shared.progress,
-        shared.progress = leads.last_progress as is_last,
         -- beyond are the last bits of sums, which must not break ties
         (
             1
             + sign(shared.oriented - shared.other_oriented)
             * sign(round(leads.early_mean_lead, 10))
-        ) / 2 as with_early_mean,
-        (1 + sign(shared.oriented - shared.other_oriented) * sign(leads.early_last_lead))
-        / 2 as with_early_last,
-        (1 + sign(shared.oriented - shared.other_oriented) * sign(leads.last_lead))
-        / 2 as with_last
+        ) / 2 as agreement
     from shared
     inner join leads
         on shared.problem = leads.problem
@@ -132,10 +106,7 @@ checkpoints as (
         benchmark,
         metric,
         progress,
-        avg(with_early_mean) as with_early_mean,
-        avg(with_early_last) as with_early_last,
-        -- the last checkpoint agrees with itself
-        avg(with_last) filter (where not is_last) as with_last
+        avg(agreement) as agreement
     from pairs
     group by problem, benchmark, metric, progress
 )
@@ -145,8 +116,6 @@ select
     benchmark,
     metric,
     count(*) as later_checkpoints,
-    avg(with_early_mean) as rc,
-    avg(with_early_last) as rc_last_early,
-    avg(with_last) as rc_last
+    avg(agreement) as rc
 from checkpoints
 group by problem, benchmark, metric

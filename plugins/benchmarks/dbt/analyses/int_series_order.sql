@@ -21,12 +21,7 @@ early as (
         row_number() over (
             partition by problem, model_id, benchmark, metric
             order by oriented asc, early_checkpoint desc
-        ) - 1 as reversed_rank,
-        rank() over (
-            partition by problem, model_id, benchmark, metric
-            order by oriented
-        ) - 1 as lowest_rank,
-        count(*) over (partition by problem, model_id, benchmark, metric, oriented) as equals
+        ) - 1 as reversed_rank
     from series
     where early_checkpoint is not null
 ),
@@ -40,7 +35,6 @@ monotonicity as (
         any_value(n) as n,
         min(oriented) = max(oriented) as is_constant,
         sum((early_checkpoint - ordinal_rank) ** 2) as squares,
-        sum((early_checkpoint - (lowest_rank + (equals - 1) / 2)) ** 2) as average_rank_squares,
         -- of all orders of equal scores the one above gives the highest monotonicity, and the
         -- opposite one the lowest: they are sorted alike, and against each other
         sum((early_checkpoint - reversed_rank) ** 2) as reversed_squares
@@ -95,7 +89,6 @@ judged as (
         every_series.*,
         coalesce(monotonicity.n, 0) as checkpoints,
         monotonicity.squares,
-        monotonicity.average_rank_squares,
         monotonicity.reversed_squares,
         autocorrelation.autocorrelation,
         case
@@ -130,12 +123,6 @@ measured as (
         case
             when order_reason is null
                 then greatest(
-                        0, 1 - 6 * average_rank_squares / (checkpoints * (checkpoints ** 2 - 1))
-                    )
-        end as monotonicity_average_ranks,
-        case
-            when order_reason is null
-                then greatest(
                         0, 1 - 6 * reversed_squares / (checkpoints * (checkpoints ** 2 - 1))
                     )
         end as monotonicity_low,
@@ -155,12 +142,9 @@ select
     checkpoints,
     cast(monotonicity as double) as monotonicity,
     cast(monotonicity_low as double) as monotonicity_low,
-    cast(monotonicity_average_ranks as double) as monotonicity_average_ranks,
     cast(autocorrelation as double) as autocorrelation,
     cast((monotonicity + autocorrelation) / 2 as double) as sq,
     cast((monotonicity_low + autocorrelation) / 2 as double) as sq_low,
-    cast((monotonicity + autocorrelation) / 2 as double) as sq_high,
-    cast((monotonicity_average_ranks + autocorrelation) / 2 as double) as sq_average_ranks,
     order_reason,
     lag_reason
 from measured

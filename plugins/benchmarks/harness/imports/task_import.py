@@ -37,7 +37,7 @@ class LoggedRequest:
         request_type: as in lm-evaluation-harness.
         context: the prompt.
         continuation: the scored text after the prompt; empty for a generation.
-        reference: the choice or text without white space before it; of a generation, a right answer.
+        reference: the choice or text without white space before it; of a generation, an answer.
         choice: number of the choice, from 0.
         unconditional: whether the choice was scored without its prompt.
         is_gold: whether the choice is right, None if unknown.

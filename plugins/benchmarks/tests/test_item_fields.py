@@ -1,0 +1,22 @@
+"""Fields of a task's documents: subject, and the text that items share."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from plugins.benchmarks.harness.item_rows import CLUSTER_FIELDS, _field
+from warehouse.errors import TokenmartError
+
+
+@pytest.mark.parametrize(
+    ("named", "found"), [(None, "a passage"), ("section", "7"), ("empty", None)]
+)
+def test_clusters_of_a_named_field(named: str | None, found: str | None) -> None:
+    """`eval --cluster FIELD`: by default the first of the usual names."""
+    doc = {"question": "?", "section": 7, "passage": "a passage", "story": "another", "empty": ""}
+    task = SimpleNamespace(name="made")
+    assert _field(task, doc, named, CLUSTER_FIELDS, "--cluster") == found
+    with pytest.raises(TokenmartError):
+        _field(task, {"question": "?"}, "passage", (), "--cluster")
