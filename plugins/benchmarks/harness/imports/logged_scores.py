@@ -55,27 +55,27 @@ def logged_scores(samples: Sequence[Sample], facts: RunFacts) -> Iterator[dict[s
             "better": None if better is None else "higher" if better else "lower",
         }
         whole = facts.values.get(f"{metric},{filter_name}")
-        is_number = isinstance(whole, int | float) and math.isfinite(whole)
+        number = float(whole) if isinstance(whole, int | float) and math.isfinite(whole) else None
         aggregation = AGGREGATIONS[_AGGREGATION.get(metric, "mean")]
         total, pairs = pairs_of(aggregation, [value for _, value in values])
         fits = total is not None and (
-            math.isclose(total, whole, rel_tol=1e-6, abs_tol=1e-9)
-            if is_number
-            else whole is None and metric in _AGGREGATION
+            whole is None and metric in _AGGREGATION
+            if number is None
+            else math.isclose(total, number, rel_tol=1e-6, abs_tol=1e-9)
         )
-        if metric == "acc" and is_number and total is not None and not fits:
+        if metric == "acc" and number is not None and total is not None and not fits:
             what = (
                 f"the mean acc of the samples is {total:g}, in the file of results next to them "
-                f"{whole:g}: they are of different runs"
+                f"{number:g}: they are of different runs"
             )
             raise refused(samples[0].place, what, "other-run")
-        if is_number:
-            yield {**row, "value": float(whole), "items": len(values)}
+        if number is not None:
+            yield {**row, "value": number, "items": len(values)}
         elif whole is not None:
             yield {**row, "reason": f"its value is {whole!r}"[:120] + ", not one finite number"}
         elif not fits:
             yield {**row, "reason": NO_RESULTS}
         if fits:
-            for (item, _), (number, weight) in zip(values, pairs, strict=True):
-                own = {"value": number, "weight": weight, "aggregate": aggregation[0]}
+            for (item, _), (own_value, weight) in zip(values, pairs, strict=True):
+                own = {"value": own_value, "weight": weight, "aggregate": aggregation[0]}
                 yield {**row, "item": item, **own}
