@@ -131,6 +131,7 @@ def compare(model: str, folder: Path, pairs: int, scratch: Path) -> dict[str, An
     from extract.planning.plan import plan_model
     from plugins.benchmarks.cli.eval import selected
     from plugins.benchmarks.harness.evaluation import EvalRun
+    from plugins.benchmarks.harness.groups import group_rows
     from plugins.benchmarks.harness.item_rows import item_rows
     from plugins.benchmarks.harness.stored_items import store_group, store_items
     from plugins.benchmarks.harness.tasks import load_tasks_and_groups
@@ -147,7 +148,7 @@ def compare(model: str, folder: Path, pairs: int, scratch: Path) -> dict[str, An
         store_items(*keys, task.condition, item_rows(task))
     conditions = {task.name: task.condition for task in tasks}
     for group in groups:
-        store_group(*keys, group.condition(conditions), group.rows(conditions))
+        store_group(*keys, *group_rows(group, conditions))
     _ = run.scorer  # loaded and checked before the clock starts
     harness = HFLM(
         pretrained=str(run.plan.checkpoint.folder), device="cpu", dtype="float32", batch_size=BATCH

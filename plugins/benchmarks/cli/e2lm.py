@@ -244,19 +244,16 @@ def package(
     Checks in a clean clone: the patch applies, the task loads and runs, every item has a right
     answer among its choices, the metric is a number, there are 100 to 15,000 samples, no prompt
     contains its answer as a word, and the patch contains no secret. The organisers' access token
-    comes from $HF_TOKEN and is written to the zip only. submission_judge.txt next to the zip has 50
-    random items in the format of the organisers' judge.
+    comes from $HF_TOKEN and is written to the zip only.
 
     \b
     tokenmart e2lm package --task element_symbols --harness lm-evaluation-harness
     """
     import sys
 
-    from plugins.benchmarks.e2lm.package import judge_path
     from plugins.benchmarks.e2lm.package import package as write_package
 
     workspace_for(out, force, b"evaluation.patch")
-    workspace_for(judge_path(out), force, b"Question: ")
     made = write_package(
         task,
         harness,
@@ -273,7 +270,4 @@ def package(
     click.echo(
         f"written {out}: {made.task} by {made.metric}, {made.samples} samples, "
         f"patch of {len(made.patch.files)} files onto {made.patch.base[:12]}"
-    )
-    click.echo(
-        f"written {made.judged}: 50 items in the format of the judge of scientific alignment"
     )

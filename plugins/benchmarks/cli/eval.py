@@ -109,6 +109,7 @@ def eval_command(
     """
     from extract.failures import summary
     from plugins.benchmarks.harness.chat import chat_of
+    from plugins.benchmarks.harness.groups import group_rows
     from plugins.benchmarks.harness.item_rows import item_rows
     from plugins.benchmarks.harness.stored_items import refuse_clashes, store_group, store_items
     from plugins.benchmarks.harness.tasks import in_chat, load_tasks_and_groups
@@ -150,8 +151,8 @@ def eval_command(
             conditions.add(task.condition)
         by_task = {task.name: task.condition for task in asked}
         for group in groups:
-            condition = group.condition(by_task)
-            store_group(workspace, problem.name, condition, group.rows(by_task))
+            condition, members = group_rows(group, by_task)
+            store_group(workspace, problem.name, condition, members)
             conditions.add(condition)
         return asked, note
 
@@ -192,7 +193,7 @@ def _next_step(problem: str, conditions: Collection[str]) -> str:
     return (
         "next: tokenmart dbt run --select tag:benchmarks && "
         "tokenmart sql \"from eval_metrics where part = 'all' "
-        f"and problem = '{problem}' and condition in ({names})\""
+        f"and problem = '{problem}' and condition in ({names}) order by all\""
     )
 
 
@@ -225,7 +226,7 @@ def _run_model(
             for task in tasks:
                 run.run(task)
                 notes += [f"{spec.full_id}, {task.name}: {why}" for why in run.store_answers(task)]
-                if shortened := str(run.shortened(task)):
+                if shortened := run.shortened(task):
                     notes.append(
                         f"{spec.full_id}, {task.name}: longer than the {run.encoder.longest} "
                         f"tokens that the model reads: {shortened} (see --too-long)"

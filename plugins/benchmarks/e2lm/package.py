@@ -17,7 +17,6 @@ from typing import Any
 
 import yaml
 
-from plugins.benchmarks.e2lm.judge_file import judged_items
 from plugins.benchmarks.e2lm.leakage import PromptedItem, leaking
 from plugins.benchmarks.e2lm.patch import (
     Patch,
@@ -52,8 +51,7 @@ _FAILED = {
 class Packaged:
     """Contents of a submission.
 
-    unchecked: number of samples without a prompt to search for the answer. judged: the file of
-    items for the judge.
+    unchecked: number of samples without a prompt to search for the answer.
     """
 
     task: str
@@ -61,7 +59,6 @@ class Packaged:
     patch: Patch
     samples: int
     unchecked: int
-    judged: Path
 
 
 def package(
@@ -76,8 +73,6 @@ def package(
     limit: int | None = None,
 ) -> Packaged:
     """Check a task in a clean clone and write `out`, which contains patch and metadata.
-
-    A file next to it has 50 items in the format of the organisers' judge (`judge_path`).
 
     Args:
         task: its folder.
@@ -112,15 +107,8 @@ def package(
         {"task_name": name, "task_metric": metric, "hf_token": token}, sort_keys=False
     )
     _write_zip(out, {"evaluation.patch": patch.text, "metadata.yaml": metadata.encode()})
-    judged = judge_path(out)
-    write_whole(judged, judged_items(items))
     unchecked = sum(item.prompt is None for item in items)
-    return Packaged(name, metric, patch, len(items), unchecked, judged)
-
-
-def judge_path(out: Path) -> Path:
-    """Path of the items for the judge of a submission."""
-    return out.with_name(f"{out.stem}_judge.txt")
+    return Packaged(name, metric, patch, len(items), unchecked)
 
 
 def judge(name: str, metric: str | None, found: dict[str, Any]) -> tuple[str, list[PromptedItem]]:

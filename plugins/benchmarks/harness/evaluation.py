@@ -61,22 +61,6 @@ INPUT_VERSION = 3
 PUBLISH_SECONDS = 120.0
 
 
-@dataclass(frozen=True)
-class Shortened:
-    """Items of a task that are longer than a model's context.
-
-    Attributes:
-        cut: number of items whose prompt lost its beginning.
-        most: largest number of tokens cut from a prompt.
-    """
-
-    cut: int
-    most: int
-
-    def __str__(self) -> str:
-        return f"{counted(self.cut, 'item')} lost up to {self.most:,} tokens" if self.cut else ""
-
-
 @dataclass
 class EvalRun:
     """One model on the tasks of a problem.
@@ -296,8 +280,8 @@ class EvalRun:
             if unit.number in ledger and ledger[unit.number].fingerprint == self._fingerprint(unit)
         }
 
-    def shortened(self, task: EvalTask) -> Shortened:
-        """Items of all published units that are longer than the model's context.
+    def shortened(self, task: EvalTask) -> str:
+        """Number of items whose prompt lost its beginning, in all published units; empty for none.
 
         Raises:
             StorageError: the published file is damaged.
@@ -308,7 +292,7 @@ class EvalRun:
             for segment, tokens in json.loads(record.probe_params)["cut"].items():
                 item = int(units[number].requests[int(segment)].instance.doc_id)
                 cut[item] = max(cut.get(item, 0), tokens)
-        return Shortened(len(cut), max(cut.values(), default=0))
+        return f"{counted(len(cut), 'item')} lost up to {max(cut.values()):,} tokens" if cut else ""
 
     def store_answers(self, task: EvalTask) -> list[str]:
         """Write the generated texts after each filter, and the task's own metrics.

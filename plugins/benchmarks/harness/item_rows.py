@@ -96,10 +96,9 @@ def _described(task: Any, request: EvalRequest) -> tuple[str, dict[str, Any]]:
     }
     if request.kind == "generate_until":
         gold = _gold_texts(task, request.instance.doc)
-        settings = {"generation": arguments[1], "exact_match": _matching(task)}
         columns |= {
             "gold": json.dumps(gold, ensure_ascii=False),
-            "options": json.dumps(settings, default=str),
+            "options": json.dumps({"generation": arguments[1]}, default=str),
         }
         return (gold[0] if gold else ""), columns
     text = str(arguments[-1])
@@ -164,15 +163,3 @@ def _gold_texts(task: Any, doc: Any) -> list[str]:
     if getattr(task.config, "doc_to_choice", None) is not None:
         gold = task.doc_to_choice(doc)[gold]
     return [str(each) for each in gold] if isinstance(gold, list) else [str(gold)]
-
-
-_MATCHING = ("regexes_to_ignore", "ignore_case", "ignore_punctuation", "ignore_numbers")
-
-
-def _matching(task: Any) -> dict[str, Any] | None:
-    """Settings of the task's exact_match; None if it has none."""
-    metrics = getattr(task, "_metric_fn_kwargs", {})
-    if "exact_match" not in metrics or _counts_itself(task):
-        return None
-    settings = metrics.get("exact_match") or {}
-    return {name: settings[name] for name in _MATCHING if settings.get(name)}

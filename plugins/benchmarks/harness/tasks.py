@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from plugins.benchmarks.harness.chat import Chat
-from plugins.benchmarks.harness.groups import Average, EvalGroup
 from plugins.benchmarks.harness.stored_items import UNIT_ITEMS, condition_of
 from plugins.benchmarks.refusal import refused
 from warehouse.errors import TokenmartError, did_you_mean
@@ -148,13 +147,18 @@ def _is_file(name: str) -> bool:
     return Path(name).suffix in (".yaml", ".yml")
 
 
-def load_tasks(
+def load_tasks(names: Sequence[str], include_path: Sequence[Path] = ()) -> list[EvalTask]:
+    """The tasks of `load_tasks_and_groups`."""
+    return load_tasks_and_groups(names, include_path)[0]
+
+
+def load_tasks_and_groups(
     names: Sequence[str],
     include_path: Sequence[Path] = (),
     *,
     shots: int | None = None,
     limit: int | None = None,
-) -> list[EvalTask]:
+) -> tuple[list[EvalTask], list[Any]]:
     """Load tasks, groups or paths of YAML files, and build all their requests.
 
     Args:
@@ -164,20 +168,8 @@ def load_tasks(
             definition keeps none, as in the harness.
         limit: only the first documents of each task.
 
-    Raises:
-        TokenmartError: no such task, or it can't be loaded; the message states which.
-    """
-    return load_tasks_and_groups(names, include_path, shots=shots, limit=limit)[0]
-
-
-def load_tasks_and_groups(
-    names: Sequence[str],
-    include_path: Sequence[Path] = (),
-    *,
-    shots: int | None = None,
-    limit: int | None = None,
-) -> tuple[list[EvalTask], list[EvalGroup]]:
-    """Like `load_tasks`, and also return the groups that average their tasks.
+    Returns:
+        The tasks, and the harness's objects of the groups that average them.
 
     Raises:
         TokenmartError: no such task, or it can't be loaded; the message states which.
@@ -193,17 +185,7 @@ def load_tasks_and_groups(
             tasks.update(found["tasks"])
             groups.update(found.get("groups") or {})
         built = [_built(name, task, shots, limit) for name, task in tasks.items()]
-    return built, [_group(group) for group in groups.values() if group.has_aggregation]
-
-
-def _group(group: Any) -> EvalGroup:
-    averages = [
-        Average(each.metric, name, bool(each.weight_by_size))
-        for each in group.aggregate_metric_list
-        for name in each.filter_list or [None]
-    ]
-    names = tuple(str(task.task_name) for task in group.get_all_tasks())
-    return EvalGroup(str(group.name), names, tuple(averages))
+    return built, [group for group in groups.values() if group.has_aggregation]
 
 
 def _load(manager: Any, name: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from plugins.benchmarks.e2lm.outputs import WEIGHTS, as_text, say, workspace_for
 from warehouse.options import FILE, FORCE_OTHER
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -40,13 +41,6 @@ if TYPE_CHECKING:
     help="Maximum number of items.",
 )
 @click.option(
-    "--folds",
-    type=click.IntRange(2),
-    default=5,
-    show_default=True,
-    help="Number of cross-validation folds over models.",
-)
-@click.option(
     "--out", type=FILE, help="Write the chosen items and their statistics as JSON to this file."
 )
 @click.option(
@@ -65,7 +59,6 @@ def curate(
     weights: tuple[float, float, float],
     fewest: int,
     most: int,
-    folds: int,
     out: Path | None,
     task_items: Path | None,
     chosen_items: Path | None,
@@ -84,7 +77,6 @@ def curate(
     tokenmart e2lm curate --items item_scores.parquet \\
         --task-items element_symbols/items.jsonl --chosen-items shorter/items.jsonl
     """
-    from plugins.benchmarks.items.chosen_lines import chosen_lines
     from plugins.benchmarks.items.curation import Choice
     from plugins.benchmarks.items.curation import curate as choose
     from plugins.benchmarks.items.curation_view import print_curation
@@ -101,7 +93,7 @@ def curate(
         refuse_protected(chosen_items, workspace, "--chosen-items", force=force)
     scores = read_items(items, metric)
     say(scores.notes)
-    choice = Choice(fewest, most, subjects, weights, folds)
+    choice = Choice(fewest, most, subjects, weights)
     found = choose(scores, workspace, choice)
     if found["reason"]:
         say([found["reason"]])
@@ -114,3 +106,25 @@ def curate(
         write_out(out, as_text(found) + "\n")
     if task_items is not None and chosen_items is not None:
         write_out(chosen_items, chosen_lines(task_items, found["items"]))
+
+
+def chosen_lines(path: Path, items: Sequence[str]) -> str:
+    """The lines of the chosen items, in the file's order.
+
+    Args:
+        path: the task's items.jsonl; its first line is item 0.
+        items: numbers of items.
+
+    Raises:
+        TokenmartError: the file can't be read, or an item has no line.
+    """
+    from plugins.benchmarks.json_files import text_lines
+    from plugins.benchmarks.refusal import refused
+
+    lines = dict(enumerate(line.rstrip("\r\n") for _, line in text_lines(path)))
+    numbers = {int(item) if item.isascii() and item.isdecimal() else -1: item for item in items}
+    for number, item in numbers.items():
+        if number not in lines:
+            what = f"no line for item {item!r}, only for items 0 to {len(lines) - 1}"
+            raise refused(path, what, "no-line")
+    return "".join(f"{lines[number]}\n" for number in sorted(numbers))

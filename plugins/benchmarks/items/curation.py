@@ -21,6 +21,7 @@ FEWEST_CHECKPOINTS = 8
 """SQ is undefined for fewer checkpoints."""
 
 FOLDS = 5
+"""Maximum number of cross-validation folds."""
 
 _HALF = 2 * FEWEST_CHECKPOINTS
 
@@ -31,14 +32,13 @@ class Choice:
 
     fewest, most: limits on the number of chosen items. subjects: only
     items of these subjects; all if empty. weights: of SQ, RC and CS; RC is not used, because it
-    needs later checkpoints. folds: maximum number of cross-validation folds.
+    needs later checkpoints.
     """
 
     fewest: int
     most: int
     subjects: tuple[str, ...] = ()
     weights: tuple[float, float, float] = WEIGHTS
-    folds: int = FOLDS
 
 
 def curate(scores: ItemScores, workspace: Workspace, choice: Choice) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def curate(scores: ItemScores, workspace: Workspace, choice: Choice) -> dict[str
     if fewest_checkpoints < 2:
         what = f"{shortest} has 1 checkpoint, so no rise; leave the model out, or add checkpoints"
         raise refused(scores.path, what, "too-few-checkpoints")
-    folds = _folds(scores, choice.folds)
+    folds = _folds(scores)
     signal = _choose(scores, workspace, choice, "true", "signal_all")
     for number, fold in enumerate(folds):
         _choose(scores, workspace, choice, fold.chosen_on, f"signal_{number}")
@@ -139,7 +139,7 @@ def _eligible(scores: ItemScores, choice: Choice) -> int:
     return count
 
 
-def _folds(scores: ItemScores, most: int) -> list[Fold]:
+def _folds(scores: ItemScores) -> list[Fold]:
     """Folds in which each model (or shape, if recipes are compared) is held out once.
 
     If each model has 16 checkpoints, half of them are held out too.
@@ -158,7 +158,7 @@ def _folds(scores: ItemScores, most: int) -> list[Fold]:
                 "too-few-models",
             )
         return [Fold("odd checkpoints", even, odd), Fold("even checkpoints", odd, even)]
-    count = min(most, len(units))
+    count = min(FOLDS, len(units))
     folds = []
     for number in range(count):
         out = units[number::count]

@@ -171,25 +171,20 @@ def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> 
 
 def _refuse_other_directions(brought: BroughtScores, workspace: Workspace, problem: str) -> None:
     """The catalogue has one direction for each metric, whichever problem has it."""
-    better = _directions(brought.scores)
+
+    def directions(scores: pa.Table) -> dict[str, str]:
+        rows = scores.select(["metric", "direction"]).to_pylist()
+        return {row["metric"]: row["direction"] for row in rows}
+
+    better = directions(brought.scores)
     for place in ("benchmark_scores", "model_scores"):
         for path in sorted((workspace.store / place).glob("problem=*/scores.parquet")):
             other = path.parent.name.partition("=")[2]
-            known = _directions(read_parquet(path, ["metric", "direction"]))
+            known = directions(read_parquet(path, ["metric", "direction"]))
             for metric, direction in known.items():
                 if other != problem and better.get(metric, direction) != direction:
-                    raise refused(
-                        metric,
-                        f"{better[metric]} is better here, {direction} in problem {other}; give it "
-                        "another name in one of the two tables",
-                        "other-direction",
-                    )
-
-
-def _directions(scores: pa.Table) -> dict[str, str]:
-    """Metric → which of its values are better, one for all rows of a table."""
-    rows = scores.group_by(["metric", "direction"]).aggregate([]).to_pylist()
-    return {row["metric"]: row["direction"] for row in rows}
+                    what = f"{better[metric]} is better here, {direction} in problem {other}"
+                    raise refused(metric, f"{what}; rename one of the two", "other-direction")
 
 
 def _without_later(brought: BroughtScores) -> pa.Table:
@@ -237,86 +232,66 @@ def _without_later(brought: BroughtScores) -> pa.Table:
 def _target(
     file: Path, scores: pa.Table, target: TableTarget, ranks_models: bool
 ) -> dict[str, pa.Table]:
-    """Items of the downstream table by ranked entry: one per benchmark.
+    """Items of the downstream table by ranked entry, those that have every benchmark.
 
-    Its last score; of recipes the mean over their runs; of models the mean over its documents.
+    One per benchmark: its last score; of recipes the mean over their runs; of models the mean over
+    its documents.
     """
-    ranked = "recipe" if target.size else "full_id"
     at = "0" if ranks_models else "coalesce(tokens, step, 0)"
     with duckdb.connect() as connection:
         connection.register("scores", scores)
         rows = connection.execute(
             f"""
-            with chosen as (
-                select {ranked} as ranked, model_id, benchmark, score, {at} as progress
+            with last as (
+                select {"recipe" if target.size else "full_id"} as ranked, *
                 from scores
                 where metric = $metric
                     and (len($benchmarks) = 0 or benchmark in (select unnest($benchmarks)))
                     and {"size = $size" if target.size else "$size is null"}
-            ),
-
-            last as (
-                select * from chosen
-                qualify progress = max(progress) over (partition by model_id, benchmark)
+                qualify {at} = max({at}) over (partition by model_id, benchmark)
             )
 
-            select ranked, benchmark, avg(score)
+            select ranked, benchmark, avg(score), any_value(direction)
             from last
             where ranked is not null
-            group by all
+            group by ranked, benchmark
             order by all
             """,
             {"metric": target.metric, "size": target.size, "benchmarks": list(target.benchmarks)},
         ).fetchall()
-    return _target_items(file, scores, target, rows)
-
-
-def _target_items(
-    file: Path,
-    scores: pa.Table,
-    target: TableTarget,
-    rows: list[tuple[str, str, float]],
-) -> dict[str, pa.Table]:
-    """Items of the downstream table; `rows`: ranked entry, benchmark and score."""
-    directions = scores.filter(pc.equal(scores["metric"], target.metric))["direction"]
-    if "lower" in directions.to_pylist():
+    if "lower" in {row[3] for row in rows}:
         raise refused(file, f"target.metric: lower {target.metric} is better", "lower-target")
-    known = {benchmark for _, benchmark, _ in rows}
-    for name in target.benchmarks or ([] if rows else ["any benchmark"]):
-        if name not in known:
-            metrics = ", ".join(sorted(set(scores["metric"].to_pylist())))
-            what = f"no {target.metric} of {name} to predict (its metrics: {metrics})"
-            raise refused(file, what, "no-target")
+    missing = sorted(set(target.benchmarks).difference(row[1] for row in rows))
+    if missing or not rows:
+        metrics = ", ".join(sorted(set(scores["metric"].to_pylist())))
+        named = ", ".join(missing) or "any benchmark"
+        what = f"no {target.metric} of {named} to predict (its metrics: {metrics})"
+        raise refused(file, what, "no-target")
     items: dict[str, list[dict[str, object]]] = {}
-    for name, benchmark, score in rows:
-        items.setdefault(name, []).append(
-            {"task": benchmark, "item": 0, "cluster": 0, "score": score}
-        )
+    for name, benchmark, score, _ in rows:
+        item = {"task": benchmark, "item": 0, "cluster": 0, "score": score}
+        items.setdefault(name, []).append(item)
     whole = max(map(len, items.values()))
-    kept = [name for name, found in items.items() if len(found) == whole]
-    column = "model" if target.size is None else "recipe"
+    kept = {name: found for name, found in items.items() if len(found) == whole}
+    _refuse_names(file, kept)
     return {
-        folder: pa.Table.from_pylist(items[name], DOWNSTREAM)
-        for name, folder in _folders(file, column, kept).items()
+        name.replace("/", "--"): pa.Table.from_pylist(found, DOWNSTREAM)
+        for name, found in kept.items()
     }
 
 
-def _folders(file: Path, column: str, names: Iterable[str]) -> dict[str, str]:
-    """Partition key of each ranked entry's name.
+def _refuse_names(file: Path, names: Iterable[str]) -> None:
+    """Stop at a name of a ranked entry that can't be a partition's folder.
 
     Raises:
-        TokenmartError: a name is not valid for a folder, or two names are equal, also on a disk
-            that ignores case.
+        TokenmartError: it is not valid for a folder, or two are equal, also on a disk that ignores
+            case.
     """
     seen: dict[str, str] = {}
-    folders = {}
     for name in names:
         if wrong := _NO_FOLDER.search(name):
-            why = f"it has {wrong[0]!r}" if name else "it is empty"
-            raise refused(file, f"{column} {name!r} can't name a folder ({why})", "no-folder")
-        folders[name] = name.replace("/", "--")
-        other = seen.setdefault(folders[name].casefold(), name)
-        if other != name:
-            what = f"{column} {other!r} and {name!r} would share the folder {folders[name]!r}"
+            what = f"{name!r} can't name a folder (it has {wrong[0]!r})"
             raise refused(file, what, "no-folder")
-    return folders
+        other = seen.setdefault(name.replace("/", "--").casefold(), name)
+        if other != name:
+            raise refused(file, f"{other!r} and {name!r} would share a folder", "no-folder")

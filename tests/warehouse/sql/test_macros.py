@@ -3,8 +3,6 @@ problems the warehouse holds."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from sql_samples import ask, failure, fill, tokens, unit
 
@@ -16,10 +14,6 @@ from warehouse.store.schema import TOKENS
 from warehouse.store.token_files import published_path
 
 OTHER = ["ABCDEFGH", "12345678"]
-OF_BENCHMARKS = pytest.mark.skipif(
-    not (Path(__file__).parents[3] / "plugins" / "benchmarks").is_dir(),
-    reason="a macro of the plugin benchmarks",
-)
 
 
 @pytest.fixture
@@ -124,12 +118,6 @@ NAMES = ["x", "y", "own", "other", "kept", "numbers", "left_numbers", "logprobs"
         ("bits_per_byte(-{name} * ln(2), {name})", 1.0),
         ("gain(any_value({name}), any_value({name}))", 0.0),
         ("list_ranks(list({name} order by {name}))", [1.0, 2.0, 3.0]),
-        pytest.param("min(without_matches({name}::varchar, ['2', '3']))", "", marks=OF_BENCHMARKS),
-        pytest.param(
-            """min(as_compared('A' || {name}, '{{"ignore_case": true}}'))""",
-            "a1",
-            marks=OF_BENCHMARKS,
-        ),
     ],
 )
 def test_a_column_may_have_any_name(

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from plugins.benchmarks.items.chosen_lines import chosen_lines
+from plugins.benchmarks.items.curate_cli import chosen_lines
 from plugins.benchmarks.items.curation import Choice
 from plugins.benchmarks.items.curation import curate as choose
 from plugins.benchmarks.items.item_scores import ItemScores, read_items
@@ -289,8 +289,6 @@ def test_the_command_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         done = CliRunner().invoke(cli, shlex.split(line))
         assert done.exit_code == 0, done.output
     assert len(json.loads(Path("chosen.json").read_text())["items"]) == 100
-    assert CliRunner().invoke(cli, [*shlex.split(line), "--folds", "2"]).exit_code == 0
-    assert len(json.loads(Path("chosen.json").read_text())["folds"]) == 2
 
 
 def test_scores_of_which_lower_is_better_are_not_chosen_from(tmp_path: Path) -> None:
@@ -310,8 +308,8 @@ def test_steps_and_tokens_have_one_order(tmp_path: Path) -> None:
 def test_chosen_items_keep_their_lines_and_order(tmp_path: Path) -> None:
     path = tmp_path / "items.jsonl"
     path.write_bytes("\ufeff".encode() + b'{"q": "a\\u2028"}\r\n\n{"q": "b"}\r\n{"q":  "c"}')
-    assert chosen_lines(path, ["2", 0]) == '{"q": "a\\u2028"}\n{"q":  "c"}\n'
-    for item in (3, "task/1", "-1", "٣"):
+    assert chosen_lines(path, ["2", "0"]) == '{"q": "a\\u2028"}\n{"q":  "c"}\n'
+    for item in ("3", "task/1", "-1", "٣"):
         with pytest.raises(TokenmartError) as caught:
             chosen_lines(path, [item])
         assert (caught.value.code, caught.value.where) == ("no-line", str(path))

@@ -128,8 +128,6 @@ def test_all_kinds_are_packaged_and_run_by_the_harness_itself(
         assert done.exit_code == 0, done.output
         assert token not in done.output
         assert out.stat().st_mode & 0o077 == 0
-        judged = (tmp_path / f"{kind}_judge.txt").read_text("utf-8").strip().split("\n\n")
-        assert len(judged) == 50 and all(" Answer: " in item for item in judged)
         with zipfile.ZipFile(out) as archive:
             assert sorted(archive.namelist()) == ["evaluation.patch", "metadata.yaml"]
             metadata = yaml.safe_load(archive.read("metadata.yaml"))
@@ -199,6 +197,9 @@ def test_other_kinds_run_and_broken_tasks_are_named(mine: Path, tmp_path: Path) 
     new_task("no_json", "multiple-choice", tasks)
     with (tasks / "no_json" / "items.jsonl").open("a") as file:
         file.write("\n{question: 1}\n")
+    new_task("no_index", "multiple-choice", tasks)
+    with (tasks / "no_index" / "items.jsonl").open("a") as file:
+        file.write('{"question": "Which?", "choices": ["a", "b"], "gold": "b"}\n')
     broken = tasks / "no_metric" / "no_metric.yaml"
     broken.write_text(broken.read_text().replace("metric: acc", "metric: !function no_metric.x"))
     script = (
@@ -209,7 +210,7 @@ def test_other_kinds_run_and_broken_tasks_are_named(mine: Path, tmp_path: Path) 
         "print(json.dumps({n: check(n, 5) for n in sys.argv[1:]}, default=str))"
     )
     names = ["multiple_choice", "cloze", "no_field", "no_metric", "none"]
-    names += ["no_gold", "no_answer", "no_json"]
+    names += ["no_gold", "no_answer", "no_json", "no_index"]
     done = subprocess.run(
         [sys.executable, "-c", script, *names],
         cwd=mine, capture_output=True, text=True, check=False, timeout=200,
@@ -227,7 +228,8 @@ def test_other_kinds_run_and_broken_tasks_are_named(mine: Path, tmp_path: Path) 
     for name in ("no_gold", "no_answer"):
         assert found[name]["failed"] == "items"
         assert re.findall(r"sample (\d+)", found[name]["error"]) == ["118", "119"]
-    assert found["no_json"]["failed"] == "load" and "line 120" in found["no_json"]["error"]
+    for name, line in (("no_json", 120), ("no_index", 119)):
+        assert found[name]["failed"] == "load" and f"line {line}" in found[name]["error"]
 
 
 def test_the_hint_of_a_new_task_is_a_command_that_runs(source: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from plugins.benchmarks.e2lm.harness_check import check
-from plugins.benchmarks.e2lm.judge_file import judged_items
 from plugins.benchmarks.e2lm.leakage import PromptedItem, leaking, stands_in
 from plugins.benchmarks.e2lm.new_task import KINDS, new_task
 from plugins.benchmarks.e2lm.package import judge
@@ -306,22 +304,6 @@ def test_worked_examples_of_a_new_task(tmp_path: Path, kind: Any) -> None:
             answer = row["choices"][row["gold"]] if "gold" in row else row["answer"]
             assert example == f"{row['question']} {answer}"
         assert question in questions[1]
-
-
-def test_items_for_the_judge() -> None:
-    items = [
-        PromptedItem(f"Question: How many is {number}?\nAnswer:", (f" {number}",), ("1", "2"))
-        for number in range(120)
-    ]
-    lines = judged_items(items).strip().split("\n\n")
-    assert len(set(lines)) == 50 and judged_items(items) == judged_items(list(items))
-    for line in lines:
-        found = re.fullmatch(r"Question: How many is (\d+)\? Answer: (\d+)", line)
-        assert found and found[1] == found[2]
-    assert judged_items([PromptedItem(None, ("a text",)), PromptedItem("Sky?", ("blue", "b"))]) in (
-        "a text\n\nQuestion: Sky? Answer: blue\n",
-        "Question: Sky? Answer: blue\n\na text\n",
-    )
 
 
 def ran(count: int = 100, **results: Any) -> dict[str, Any]:

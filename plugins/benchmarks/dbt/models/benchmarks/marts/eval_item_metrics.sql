@@ -2,10 +2,6 @@ with measures as (
     select * from {{ ref('int_eval_measures') }}
 ),
 
-matches as (
-    select * from {{ ref('int_eval_matches') }}
-),
-
 items as (
     select * from {{ ref('stg_eval_items') }}
 ),
@@ -48,26 +44,6 @@ described as (
     group by problem, condition, item
 ),
 
-together as (
-    select
-        problem,
-        model_id,
-        condition,
-        item,
-        'none' as filter,
-        measure,
-        normalisation,
-        value,
-        backend
-    from measures
-    union all by name
-    select
-        *,
-        'match' as measure,
-        'text' as normalisation
-    from matches
-),
-
 own_items as (
     select * from scores
     where item is not null
@@ -86,34 +62,34 @@ own_metrics as (
 
 ours as (
     select
-        together.problem,
-        together.model_id,
-        together.condition,
-        together.item,
-        together.filter,
+        measures.problem,
+        measures.model_id,
+        measures.condition,
+        measures.item,
+        'none' as filter,
         catalog.metric,
-        cast(together.value as double) as value,  -- noqa: RF04
+        cast(measures.value as double) as value,  -- noqa: RF04
         case catalog.weighted_by
             when 'bytes' then described.answer_bytes
             when 'words' then described.answer_words
             else 1
         end as weight,
         catalog.aggregate,
-        together.backend
-    from together
+        measures.backend
+    from measures
     inner join described
-        on together.problem = described.problem
-        and together.condition = described.condition
-        and together.item = described.item
+        on measures.problem = described.problem
+        and measures.condition = described.condition
+        and measures.item = described.item
     inner join catalog
         on described.request_type = catalog.request_type
-        and together.measure = catalog.measure
-        and together.normalisation = catalog.normalisation
+        and measures.measure = catalog.measure
+        and measures.normalisation = catalog.normalisation
     anti join own_metrics
-        on together.problem = own_metrics.problem
-        and together.model_id = own_metrics.model_id
-        and together.condition = own_metrics.condition
-        and together.filter = own_metrics.filter
+        on measures.problem = own_metrics.problem
+        and measures.model_id = own_metrics.model_id
+        and measures.condition = own_metrics.condition
+        and own_metrics.filter = 'none'
         and catalog.metric = own_metrics.metric
     where not (described.has_own_metrics and catalog.origin = 'harness')
 ),

@@ -21,8 +21,7 @@ with measures as (
         ('loglik', 'higher', 'mean', '{} of the right choice, nats'),
         ('bits', 'lower', 'mean', '-{} / ln 2'),
         ('greedy', 'higher', 'mean', 'each token of the continuation is the top-1 token'),
-        ('nll', 'lower', 'exp', 'exp(-{})'),
-        ('match', 'higher', 'mean', 'the answer after the filter equals a right one')
+        ('nll', 'lower', 'exp', 'exp(-{})')
     )
 ),
 
@@ -38,8 +37,7 @@ normalisations as (
         ('token', 'll / tokens'),
         ('word', 'll / words'),
         ('mutual_information', 'll - ll without the prompt'),
-        ('unconditional', 'll without the prompt'),
-        ('text', '')
+        ('unconditional', 'll without the prompt')
     )
 ),
 
@@ -97,10 +95,6 @@ metrics as (
             ('byte_perplexity', 'nll', 'byte', 'bytes', 'harness'),
             ('bits_per_byte', 'bits', 'byte', 'bytes', 'harness')
         ]) as metric
-    union all
-    select
-        'generate_until' as request_type,
-        ('exact_match', 'match', 'text', 'item', 'harness') as metric
 ),
 
 eval_metric_catalog as (
