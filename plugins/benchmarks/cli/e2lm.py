@@ -35,8 +35,6 @@ e2lm.add_command(curate)
 @WEIGHTS
 @click.option("--explain", is_flag=True, help="Print every row, and the reasons of all statistics.")
 @JSON
-@click.option("--out", type=FILE, help="Also write JSON to this file.")
-@FORCE_OTHER
 def score(
     scores: Path,
     metric: str | None,
@@ -44,8 +42,6 @@ def score(
     weights: tuple[float, float, float],
     explain: bool,
     as_json: bool,
-    out: Path | None,
-    force: bool,
 ) -> None:
     """Score benchmarks as the E2LM competition does, from a plain table.
 
@@ -56,24 +52,19 @@ def score(
     a reason code where a statistic is undefined.
 
     \b
-    tokenmart e2lm score --scores scores.csv --out signal.json
-    tokenmart e2lm score --scores scores.csv --metric acc --model dense-1b-arch1 --weights 1,0,0
+    tokenmart e2lm score --scores scores.csv --json
+    tokenmart e2lm score --scores scores.csv --metric acc --model dense-1b-arch1 --weights 1 0 0
     """
     from plugins.benchmarks.e2lm.score import score_table
     from plugins.benchmarks.e2lm.score_view import print_scores
-    from warehouse.files import write_whole
+    from warehouse.paths import find_workspace
 
-    workspace = workspace_for(out, force, b'"autocorrelation"')
-    found = score_table(scores, workspace, model, weights, metric)
-    text = as_text(found.entries)
+    found = score_table(scores, find_workspace(), model, weights, metric)
     say(found.notes)
     if as_json:
-        click.echo(text)
+        click.echo(as_text(found.entries))
     else:
         print_scores(found, explain)
-    if out is not None:
-        write_whole(out, text + "\n")
-        click.echo(f"written {out} ({counted(len(found.entries), 'model')})", err=as_json)
 
 
 @e2lm.command(short_help="Convert result files of the harness to a table.")
@@ -176,14 +167,10 @@ def report(
 )
 @WIDE
 @JSON
-@click.option("--out", type=FILE, help="Also write JSON to this file.")
-@FORCE_OTHER
 def scoring_methods(
     problems: tuple[str, ...],
     wide: bool,
     as_json: bool,
-    out: Path | None,
-    force: bool,
 ) -> None:
     """Compare scoring methods by decision accuracy.
 
@@ -193,21 +180,17 @@ def scoring_methods(
 
     \b
     tokenmart e2lm scoring-methods --problem ladder
-    tokenmart e2lm scoring-methods --out scoring_methods.json
+    tokenmart e2lm scoring-methods --json
     """
     from plugins.benchmarks.e2lm.scoring_methods import compare_scoring_methods
     from plugins.benchmarks.e2lm.scoring_methods_view import print_scoring_methods
-    from warehouse.files import write_whole
+    from warehouse.paths import find_workspace
 
-    workspace = workspace_for(out, force, b'"held_out"')
-    found = [compare_scoring_methods(name, workspace) for name in problems]
+    found = [compare_scoring_methods(name, find_workspace()) for name in problems]
     if as_json:
         click.echo(as_text(found))
     else:
         print_scoring_methods(found, wide)
-    if out is not None:
-        write_whole(out, as_text(found) + "\n")
-        click.echo(f"written {out}", err=as_json)
 
 
 @e2lm.command(short_help="Check a task and write submission.zip.")

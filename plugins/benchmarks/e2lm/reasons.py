@@ -22,7 +22,7 @@ REASONS = {
     "no_pair_of_recipes": "no early checkpoint is shared by runs of one size and architecture with "
     "the recipes science and web",
     "no_sq": "SQ is undefined",
-    "no_rc": "RC is undefined; --weights A,0,B leaves it out",
-    "no_cs": "CS is undefined; --weights A,B,0 leaves it out",
+    "no_rc": "RC is undefined; --weights A 0 B leaves it out",
+    "no_cs": "CS is undefined; --weights A B 0 leaves it out",
 }
 """Code → words."""

@@ -97,36 +97,21 @@ def read_items(path: Path, metric: str | None) -> ItemScores:
     database.register("read", as_table(rows, pa.schema(list(_TYPES.items()))))
     database.execute(
         """
-        create table given as
+        create table scores as
+        select *, coalesce(tokens, step) as progress, concat_ws(' ', size, architecture) as shape
         from read
         where metric is not distinct from $metric
         """,
         {"metric": chosen},
     )
-    refuse_two_orders(database, path, "given")
+    refuse_two_orders(database, path, "scores")
     several = database.execute(
-        "select max(row), model from given group by model"
+        "select max(row), model from scores group by model"
         " having count(distinct (recipe, size, architecture)) > 1 order by 1 limit 1"
     ).fetchone()
     if several:
         what = f"{several[1]} has several recipes, sizes or architectures"
         raise refused_row(path, several[0], what, "contradiction")
-    database.execute(
-        """
-        create table scores as
-        select
-            row,
-            model,
-            coalesce(tokens, step) as progress,
-            item,
-            score,
-            subject,
-            characters,
-            recipe,
-            concat_ws(' ', size, architecture) as shape
-        from given
-        """
-    )
     refuse_repeated(database, path, "scores", ("model", "item", "progress"))
     return _complete(database, path, chosen)
 

@@ -247,9 +247,9 @@ def test_cs_needs_both_recipes(tmp_path: Path, recipe: str) -> None:
     assert entry["cs"] is None and entry["reasons"]["cs"] == "no_pair_of_recipes"
 
 
-def test_the_command_writes_what_it_prints(write: Write, tmp_path: Path) -> None:
-    path, out = write(made_up(2), EARLY + LATER), tmp_path / "signal.json"
-    arguments = ["e2lm", "score", "--scores", str(path), "--weights", "1,0,0"]
+def test_the_command_prints_a_table_or_json(write: Write) -> None:
+    path = write(made_up(2), EARLY + LATER)
+    arguments = ["e2lm", "score", "--scores", str(path), "--weights", "1", "0", "0"]
     printed = CliRunner().invoke(cli, [*arguments, "--model", "m1", "--json"])
     assert printed.exit_code == 0, printed.output
     entries: dict[str, Any] = json.loads(printed.stdout)
@@ -259,13 +259,6 @@ def test_the_command_writes_what_it_prints(write: Write, tmp_path: Path) -> None
         shown = CliRunner().invoke(cli, [*arguments, "--model", "m1", *more])
         assert shown.exit_code == 0, shown.output
         assert f"{entries['m1']['smooth']['sq']:.3f}" in shown.stdout
-    for _ in range(2):  # its own result may be replaced
-        done = CliRunner().invoke(cli, [*arguments, "--out", str(out)])
-        assert done.exit_code == 0, done.output
-    assert json.loads(out.read_text())["m1"] == entries["m1"]
-    out.write_text("mine")
-    refused = CliRunner().invoke(cli, [*arguments, "--out", str(out)])
-    assert refused.exit_code == 1 and out.read_text() == "mine"
 
 
 def test_every_reason_code_has_words() -> None:
@@ -295,10 +288,12 @@ def test_a_value_that_is_undefined_has_a_code(
     assert entry[statistic] is None and entry["reasons"][statistic] == reason
 
 
-@pytest.mark.parametrize("weights", ["1,2", "a,b,c", "1,-1,0", "nan,0,0"])
+@pytest.mark.parametrize("weights", ["1 2", "a b c", "1 -1 0"])
 def test_wrong_weights(write: Write, weights: str) -> None:
     path = str(write(made_up(1), EARLY))
-    done = CliRunner().invoke(cli, ["e2lm", "score", "--scores", path, "--weights", weights])
+    done = CliRunner().invoke(
+        cli, ["e2lm", "score", "--scores", path, "--weights", *weights.split()]
+    )
     assert done.exit_code == 2
 
 
