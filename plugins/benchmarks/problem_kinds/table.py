@@ -7,9 +7,14 @@ from pathlib import Path
 import click
 
 from plugins.benchmarks.e2lm.outputs import say
-from plugins.benchmarks.scores.ranked_table import BUILD, RankedTable, ranked_table, stored_scores
 from plugins.benchmarks.scores.score_store import read_table, store_scores
-from plugins.benchmarks.scores.table_problem import TableProblem, checked_table
+from plugins.benchmarks.scores.table_problem import (
+    BUILD,
+    TableProblem,
+    checked_table,
+    ranked_table,
+    stored_scores,
+)
 from warehouse.errors import ProblemFileError
 from warehouse.paths import recorded_file
 from warehouse.problem.problem_files import ProblemKind, record_file
@@ -27,7 +32,7 @@ class TableKind(ProblemKind):
         f"`{BUILD}`, `tokenmart correlate`, `select` or `report`"
     )
 
-    def ranked(self) -> RankedTable:
+    def ranked(self) -> TableProblem:
         """The problem with the runs that its stored table ranks.
 
         Raises:
@@ -52,7 +57,7 @@ class TableKind(ProblemKind):
         store_scores(brought, self.workspace, problem.name)
         recorded = recorded_file(problem.name, self.workspace)
         if recorded is None or _is_table(recorded):  # a file with documents keeps its name
-            record_file(ranked_table(problem, self.workspace), self.workspace)
+            record_file(problem, self.workspace)
         scores = brought.scores
         say(brought.notes)
         runs, benchmarks = (len(scores[name].unique()) for name in ("model_id", "benchmark"))

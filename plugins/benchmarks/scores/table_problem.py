@@ -7,15 +7,22 @@ metrics predict the score of another metric.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
+from plugins.benchmarks.refusal import refused
 from warehouse.file_model import FileModel
 from warehouse.paths import Workspace
 from warehouse.problem.problem_files import paths_start, read_problem_file
 from warehouse.problem.yaml_file import YamlTree, check
+from warehouse.store.parquet_files import read_table
+
+BUILD = "tokenmart dbt run --select 'fqn:*'"
+"""The command that builds scores of tables and their metrics."""
 
 
 class ScoreFile(FileModel):
@@ -86,6 +93,21 @@ class TableTarget(FileModel):
     size: str | None = None
 
 
+@dataclass(frozen=True)
+class ScoredRun:
+    """One ranked entry of a table problem: a run, a recipe (if sizes are compared), or a model."""
+
+    full_id: str
+    family: str
+    parameters: int | None
+    on_request: bool = False
+
+    @property
+    def model_id(self) -> str:
+        """The partition key: the full id with `/` replaced."""
+        return self.full_id.replace("/", "--")
+
+
 class TableProblem(FileModel):
     """A table of scores, its early scores as metrics and its final scores as target."""
 
@@ -99,6 +121,7 @@ class TableProblem(FileModel):
     target: TableTarget | None = None
     baseline: str = ""
     _argument: str = PrivateAttr(default="")
+    _ranked: tuple[ScoredRun, ...] = PrivateAttr(default=())
 
     @property
     def argument(self) -> str:
@@ -120,15 +143,19 @@ class TableProblem(FileModel):
         return self
 
     @property
-    def sizes(self) -> tuple[str, ...]:
-        """The sizes at which a recipe must have been trained to be ranked; empty for runs."""
-        last = (self.target.size,) if self.target and self.target.size else ()
-        return (*self.predict.sizes, *last)
+    def ranked_models(self) -> Sequence[ScoredRun]:
+        """What `ranked_table` found in its stored table."""
+        return self._ranked
 
     @property
-    def command(self) -> str:
-        """The command that fetches its scores."""
-        return f"tokenmart data fetch --problem {self.argument}"
+    def marts(self) -> tuple[str, ...]:
+        """dbt models that its metrics are read from; `dbt run` alone leaves out the first two."""
+        return ("early_scores", "model_score_values", "metric_values")
+
+    @property
+    def build(self) -> str:
+        """The command that builds them."""
+        return BUILD
 
 
 def checked_table(name: str, tree: YamlTree, workspace: Workspace) -> TableProblem:
@@ -157,3 +184,41 @@ def find_table(name: str, workspace: Workspace) -> TableProblem | None:
     if tree.value.get("kind") != "table":
         return None
     return checked_table(name, tree, workspace)
+
+
+def stored_scores(workspace: Workspace, problem: str) -> Path | None:
+    """The scores of a problem in the data folder; None before they are downloaded."""
+    for place in (workspace.store / "benchmark_scores", workspace.store / "model_scores"):
+        path = place / f"problem={problem}" / "scores.parquet"
+        if path.is_file():
+            return path
+    return None
+
+
+def ranked_table(problem: TableProblem, workspace: Workspace) -> TableProblem:
+    """The problem with what its stored table ranks, by name: runs, models, or recipes.
+
+    Recipes are ranked if sizes are compared: those that have a run of each size.
+
+    Raises:
+        TokenmartError: its table has not been fetched.
+    """
+    scores = stored_scores(workspace, problem.name)
+    if scores is None:
+        fetch = f"tokenmart data fetch --problem {problem.argument}"
+        what = f"its scores are not in the data folder yet; run `{fetch}` and `{BUILD}`"
+        raise refused(problem.argument, what, "not-fetched")
+    size = problem.target.size if problem.target else None
+    sizes = (*problem.predict.sizes, *([size] if size else []))
+    columns = ["full_id", "family", "parameters", *(["size", "recipe"] if sizes else [])]
+    rows = read_table(scores, columns).group_by(columns).aggregate([]).to_pylist()
+    if sizes:
+        trained = [{row["recipe"] for row in rows if row["size"] == each} for each in sizes]
+        recipes = sorted(set.intersection(*trained) - {None})
+        problem._ranked = tuple(ScoredRun(recipe, recipe, None) for recipe in recipes)
+    else:
+        runs = sorted(rows, key=lambda row: str(row["full_id"]))
+        problem._ranked = tuple(
+            ScoredRun(row["full_id"], row["family"], row["parameters"]) for row in runs
+        )
+    return problem
