@@ -56,59 +56,40 @@ windows as (
 run_noise as (
     select
         * exclude (noise_sd, sampling_error),
-        case when checkpoints >= wanted_checkpoints then noise_sd end as noise_sd,
-        case when checkpoints >= wanted_checkpoints then sampling_error end as sampling_error,
-        case
-            when checkpoints >= wanted_checkpoints then noise_sd / nullif(abs(last_mean), 0)
-        end as noise_relative,
-        case when checkpoints < wanted_checkpoints then 'few_checkpoints' end as noise_reason
+        if(checkpoints >= 10, noise_sd, null) as noise_sd,
+        if(checkpoints >= 10, sampling_error, null) as sampling_error,
+        if(checkpoints >= 10, noise_sd / nullif(abs(last_mean), 0), null) as noise_relative,
+        if(checkpoints < 10, 'few_checkpoints', null) as noise_reason
     from noise
 ),
 
 of_order as (
     select
-        one.problem,
-        one.model_id,
-        one.benchmark,
-        one.metric,
-        named.statistic,
-        named.value,
-        named.reason
-    from series_order as one
-    cross join lateral (
-        values
-        ('sq', one.sq, one.lag_reason),
-        ('monotonicity', one.monotonicity, one.order_reason),
-        ('autocorrelation', one.autocorrelation, one.lag_reason),
-        ('sq_low', one.sq_low, one.lag_reason),
-        ('early_checkpoints', cast(one.checkpoints as double), null)
-    ) as named (statistic, value, reason)
+        problem,
+        model_id,
+        benchmark,
+        metric,
+        unnest(['sq', 'sq_low', 'monotonicity', 'autocorrelation', 'early_checkpoints'])
+            as statistic,
+        unnest([sq, sq_low, monotonicity, autocorrelation, checkpoints]) as value,
+        unnest([lag_reason, lag_reason, order_reason, lag_reason, null]) as reason
+    from series_order
 ),
 
 of_noise as (
     select
-        one.problem,
-        one.model_id,
-        one.benchmark,
-        one.metric,
-        named.statistic,
-        named.value,
-        named.reason
-    from run_noise as one
-    cross join lateral (
-        values
-        ('noise_sd', one.noise_sd, one.noise_reason),
-        (
-            'noise_relative',
-            one.noise_relative,
-            coalesce(one.noise_reason, 'zero_mean')
-        ),
-        (
-            'sampling_error',
-            one.sampling_error,
-            coalesce(one.noise_reason, 'no_standard_error')
-        )
-    ) as named (statistic, value, reason)
+        problem,
+        model_id,
+        benchmark,
+        metric,
+        unnest(['noise_sd', 'noise_relative', 'sampling_error']) as statistic,
+        unnest([noise_sd, noise_relative, sampling_error]) as value,
+        unnest([
+            noise_reason,
+            coalesce(noise_reason, 'zero_mean'),
+            coalesce(noise_reason, 'no_standard_error')
+        ]) as reason
+    from run_noise
 ),
 
 -- all runs of a problem together
@@ -123,7 +104,6 @@ spread as (
         count(*) filter (where windows.has_early) as runs_early,
         count(*) filter (where windows.has_both) as runs_both,
         max(run_noise.checkpoints) as most_checkpoints,
-        any_value(run_noise.wanted_checkpoints) as wanted_checkpoints,
         case
             when count(*) > 1
                 then
@@ -143,9 +123,7 @@ spread as (
 explained as (
     select
         *,
-        if(
-            most_checkpoints >= wanted_checkpoints, 'zero_mean', 'few_checkpoints'
-        ) as noise_reason,
+        if(most_checkpoints >= 10, 'zero_mean', 'few_checkpoints') as noise_reason,
         case
             when runs_over_training < 2 then 'few_runs_over_training'
             when runs_early < 2 then 'few_runs_early'

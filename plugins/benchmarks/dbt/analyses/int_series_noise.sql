@@ -10,7 +10,6 @@ select
     benchmark,
     metric,
     any_value(checkpoints) as checkpoints,
-    10 as wanted_checkpoints,
     arg_max(score, checkpoint) as final_score,
     stddev_pop(score) filter (where checkpoint >= checkpoints - 10) as noise_sd,
     avg(score) filter (where checkpoint >= checkpoints - 10) as last_mean,
