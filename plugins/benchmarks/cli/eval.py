@@ -111,7 +111,7 @@ def eval_command(
     from plugins.benchmarks.harness.chat import chat_of
     from plugins.benchmarks.harness.groups import group_rows
     from plugins.benchmarks.harness.item_rows import item_rows
-    from plugins.benchmarks.harness.stored_items import refuse_clashes, store_group, store_items
+    from plugins.benchmarks.harness.stored_items import store_group, store_items
     from plugins.benchmarks.harness.tasks import in_chat, load_tasks_and_groups
     from warehouse.errors import UnitFailedError
     from warehouse.progress import progress_bar
@@ -121,7 +121,6 @@ def eval_command(
     with progress_bar(1, "steps") as progress:
         progress("loading the tasks", 0)
         tasks, groups = load_tasks_and_groups(wanted, include_path, shots=shots, limit=limit)
-        refuse_clashes(workspace, problem.name, ((each.name, each.condition) for each in tasks))
         items = {task.condition: item_rows(task, subject, cluster) for task in tasks}
     if dry_run:
         for task in tasks:
@@ -143,7 +142,6 @@ def eval_command(
         if chat:
             put = chat_of(plan.spec.full_id, plan.tokenizer.library)
             asked, note = [in_chat(task, put, limit) for task in tasks], put.note
-            refuse_clashes(workspace, problem.name, ((each.name, each.condition) for each in asked))
         for task in asked:
             rows = items.get(task.condition)
             rows = item_rows(task, subject, cluster) if rows is None else rows

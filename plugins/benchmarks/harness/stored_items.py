@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 
 import pyarrow as pa
 
-from plugins.benchmarks.refusal import refused
 from warehouse.errors import StorageError
 from warehouse.paths import Workspace
 from warehouse.store.parquet_files import read_table, write_table
@@ -21,32 +19,6 @@ def condition_of(task: str, ending: str) -> str:
     """Partition key of a task: its name, valid for a folder, and the settings of the run."""
     name = re.sub(r"[^A-Za-z0-9._+-]+", "-", task).strip("-.") or "task"
     return f"{name}-{ending}"
-
-
-def refuse_clashes(workspace: Workspace, problem: str, tasks: Iterable[tuple[str, str]]) -> None:
-    """Refuse a task that would share a folder with another or a stored task.
-
-    Args:
-        workspace: the checkout.
-        problem: name of the problem.
-        tasks: name and partition key of each.
-
-    Raises:
-        TokenmartError: names that differ only in characters a folder can't have.
-    """
-    seen: dict[str, str] = {}
-    for name, condition in tasks:
-        folder = condition.casefold()  # some disks ignore case
-        if folder not in seen:
-            rows = stored_items(workspace, problem, condition)
-            seen[folder] = str(rows["task"][0]) if rows else name
-        if seen[folder] != name:
-            raise refused(
-                condition,
-                f"tasks {seen[folder]!r} and {name!r} would share this folder; keep them in two "
-                "problems, or rename one",
-                "shared-folder",
-            )
 
 
 def lengths_of(reference: str) -> dict[str, int]:

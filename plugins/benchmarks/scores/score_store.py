@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -273,25 +272,11 @@ def _target(
         items.setdefault(name, []).append(item)
     whole = max(map(len, items.values()))
     kept = {name: found for name, found in items.items() if len(found) == whole}
-    _refuse_names(file, kept)
+    for name in kept:
+        if wrong := _NO_FOLDER.search(name):
+            what = f"{name!r} can't name a folder (it has {wrong[0]!r})"
+            raise refused(file, what, "no-folder")
     return {
         name.replace("/", "--"): pa.Table.from_pylist(found, DOWNSTREAM)
         for name, found in kept.items()
     }
-
-
-def _refuse_names(file: Path, names: Iterable[str]) -> None:
-    """Stop at a name of a ranked entry that can't be a partition's folder.
-
-    Raises:
-        TokenmartError: it is not valid for a folder, or two are equal, also on a disk that ignores
-            case.
-    """
-    seen: dict[str, str] = {}
-    for name in names:
-        if wrong := _NO_FOLDER.search(name):
-            what = f"{name!r} can't name a folder (it has {wrong[0]!r})"
-            raise refused(file, what, "no-folder")
-        other = seen.setdefault(name.replace("/", "--").casefold(), name)
-        if other != name:
-            raise refused(file, f"{other!r} and {name!r} would share a folder", "no-folder")

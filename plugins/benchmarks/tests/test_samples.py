@@ -285,27 +285,6 @@ def test_files_of_one_task_are_refused(workspace: Workspace, tmp_path: Path) -> 
     assert refused(workspace, one, two) == ("task-twice", str(two))
 
 
-@pytest.mark.parametrize(("first", "second"), [("a b", "a-b"), ("ARC", "arc"), (".x", "x")])
-def test_tasks_that_would_share_a_folder_are_refused(
-    workspace: Workspace, tmp_path: Path, first: str, second: str
-) -> None:
-    """In one import, and when the other was imported before; some disks ignore case."""
-    line = sample(0, "0", [-1, -2], NLI[:2], acc=1.0)
-    files = []
-    for number, name in enumerate((first, second)):
-        (tmp_path / str(number)).mkdir()
-        path = tmp_path / str(number) / f"samples_{name}_{DATE}.jsonl"
-        files.append(path)
-        path.write_text(json.dumps(line))
-    assert refused(workspace, *files)[0] == "shared-folder"
-    assert not (workspace.store / "eval_items").exists()
-    if first.casefold() == second.casefold():
-        return
-    bring(workspace, files[0])
-    for force in (False, True):
-        assert refused(workspace, files[1], force=force)[0] == "shared-folder"
-
-
 def own_scores(
     workspace: Workspace, path: Path
 ) -> dict[tuple[str, str, int | None], tuple[Any, ...]]:

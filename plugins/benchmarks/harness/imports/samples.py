@@ -11,8 +11,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
-
 from plugins.benchmarks.harness.imports.logged_scores import logged_scores
 from plugins.benchmarks.harness.imports.sample_files import (
     Sample,
@@ -22,11 +20,9 @@ from plugins.benchmarks.harness.imports.sample_files import (
     task_of,
 )
 from plugins.benchmarks.harness.imports.task_import import LoggedRequest, TaskImport, task_import
-from plugins.benchmarks.harness.stored_items import condition_of, refuse_clashes
+from plugins.benchmarks.harness.stored_items import condition_of
 from plugins.benchmarks.refusal import refused
-from warehouse.errors import visible
 from warehouse.importers.importer import Destination, StoringImporter, refuse_missing_or_twice
-from warehouse.terminal import counted
 
 ROUNDING = 1e-3
 """Largest accepted log-probability above 0; sums in half precision can exceed 0."""
@@ -71,9 +67,7 @@ class HarnessSamples(StoringImporter):
             keys = to.problem, to.model_id, condition
             scores = list(logged_scores(samples, facts))
             found[task, condition] = task_import(keys, task, facts.shots, requests, scores)
-            refuse_clashes(to.workspace, to.problem, found)
             counts[task] = counts.get(task, 0) + len({each.item for each in requests})
-            _note_without_gold(file, requests)
         for each in found.values():
             each.refuse_conflicts(to.workspace, force=to.force)
         for each in found.values():
@@ -112,17 +106,6 @@ def read_requests(path: Path, task: str, samples: Sequence[Sample]) -> list[Logg
     if not requests:
         raise refused(path, "contains no sample", "no-answer")
     return sorted(requests, key=lambda each: (each.item, each.choice, each.unconditional))
-
-
-def _note_without_gold(file: Path, requests: Sequence[LoggedRequest]) -> None:
-    """A note on items without a right choice."""
-    right: dict[int, set[bool | None]] = {}
-    for each in requests:
-        if each.request_type == "multiple_choice":
-            right.setdefault(each.item, set()).add(each.is_gold)
-    if count := sum(found == {False} for found in right.values()):
-        note = f"note: {file}: {count} of {counted(len(right), 'item')} have no right choice"
-        click.echo(visible(note), err=True)
 
 
 def _log_likelihoods(sample: Sample, count: int) -> list[tuple[float, bool]]:
