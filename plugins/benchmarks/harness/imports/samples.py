@@ -22,7 +22,7 @@ from plugins.benchmarks.harness.imports.sample_files import (
 from plugins.benchmarks.harness.imports.task_import import LoggedRequest, TaskImport, task_import
 from plugins.benchmarks.harness.stored_items import condition_of
 from plugins.benchmarks.refusal import refused
-from warehouse.importers.importer import Destination, StoringImporter, refuse_missing_or_twice
+from warehouse.importers.importer import Destination, StoringImporter
 
 ROUNDING = 1e-3
 """Largest accepted log-probability above 0; sums in half precision can exceed 0."""
@@ -52,7 +52,6 @@ class HarnessSamples(StoringImporter):
                 conflicts with a stored result: see `TaskImport.refuse_conflicts`.
             StorageError: the disk is full or the folder can't be written.
         """
-        refuse_missing_or_twice(files)
         found: dict[tuple[str, str], TaskImport] = {}
         counts: dict[str, int] = {}
         for file in files:
