@@ -54,17 +54,15 @@ from warehouse.plugins import added, each_of  # noqa: E402
 
 if TYPE_CHECKING:
     from analysis.ranking.ideas import correlate as correlate
-    from analysis.report.notebook import open as open
-    from analysis.report.notebook import show as show
+    from analysis.report.shading import show as show
     from warehouse.sql.dataframes import cookbook as cookbook
     from warehouse.sql.dataframes import query as query
 
 FUNCTIONS = {
     "cookbook": "warehouse.sql.dataframes",
     "correlate": "analysis.ranking.ideas",
-    "open": "analysis.report.notebook",
     "query": "warehouse.sql.dataframes",
-    "show": "analysis.report.notebook",
+    "show": "analysis.report.shading",
 }
 """Name that `import tokenmart` offers → the module that defines it."""
 

@@ -8,9 +8,7 @@ from typing import Any
 
 import jinja2
 
-from analysis.statistics import formats
-from analysis.statistics.correlations import Interval
-from analysis.statistics.formats import unsigned
+from analysis.statistics.formats import signed, span, unsigned
 
 
 def environment(*packages: str, escape_html: bool) -> jinja2.Environment:
@@ -33,41 +31,14 @@ def environment(*packages: str, escape_html: bool) -> jinja2.Environment:
     return found
 
 
-def signed(value: float, digits: int = 2) -> str:
-    """With its sign, a true minus; a dash where undefined."""
-    return formats.signed(value, digits).replace("-", "−")
-
-
 def plain(value: float, digits: int = 2) -> str:
-    """Without a sign unless it is negative, then a true minus."""
-    return f"{value:.{digits}f}".replace("-", "−")
+    """Without a sign unless it is negative."""
+    return f"{value:.{digits}f}"
 
 
 def digits(value: float) -> str:
-    """Four significant digits, a true minus."""
-    return f"{value:.4g}".replace("-", "−")
-
-
-def span(interval: Interval) -> str:
-    """Both ends of an interval."""
-    return formats.span(interval, "undefined").replace("-", "−")
-
-
-def share(value: float) -> str:
-    """A share of 1 as whole percent."""
-    return f"{value:.0%}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds, minutes or hours, whichever reads best."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def thousands(value: int) -> str:
-    """A count with separators."""
-    return f"{value:,}"
+    """Four significant digits."""
+    return f"{value:.4g}"
 
 
 def joints(name: str) -> list[str]:
@@ -75,7 +46,13 @@ def joints(name: str) -> list[str]:
     return re.split(r"(?<=/)|(?=@)", name)
 
 
-_FILTERS = (
-    signed, unsigned, plain, digits, span, share, duration, thousands, joints,
-)  # fmt: skip
-FILTERS: dict[str, Callable[..., Any]] = {each.__name__: each for each in _FILTERS}
+def _true_minus(write: Callable[..., str]) -> Callable[..., str]:
+    return lambda *arguments: write(*arguments).replace("-", "−")
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    **{each.__name__: _true_minus(each) for each in (signed, span, unsigned, plain, digits)},
+    "share": "{:.0%}".format,
+    "thousands": "{:,}".format,
+    "joints": joints,
+}

@@ -8,11 +8,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from rich.console import Console
 from sql_samples import unit
 
-from analysis.report.shading import print_view
-from analysis.report.viewer import ScoredText, Segment, View
 from tokenmart import cli, main
 from warehouse.errors import visible
 from warehouse.paths import Workspace
@@ -99,16 +96,3 @@ def test_the_list_of_queries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.setattr("warehouse.sql.queries.folders", lambda: (tmp_path,))
     shown = CliRunner().invoke(cli, ["sql", "--list"]).output
     assert harmless(shown) and shown.count("\\x1b[2J") == 3
-
-
-def test_a_document_in_the_viewer() -> None:
-    text = f"a{EVIL}[red]b[/red]:smile:"
-    last = Segment(len(text) - 1, len(text), -8.0, 1.0, 1, None, 1, 0)
-    view = View("p", 0, f"[bold]{EVIL}", 0, text, (ScoredText(f"[link]{EVIL}", (last,), None),))
-    console = Console(width=400, force_terminal=False)
-    with console.capture() as capture:
-        print_view(console, view, "logprob")
-    shown = capture.get()
-    assert harmless(shown)
-    for each in (f"a{SHOWN}[red]b[/red]:smile:", f"[bold]{SHOWN}", f"[link]{SHOWN}"):
-        assert each in shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,11 +12,7 @@ from analysis.options import RESAMPLES, SEED
 from warehouse.options import FILE, JSON, LAST_PROBLEM, WIDE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from analysis.ranking.metric_table import Direction
-    from analysis.ranking.results import RankedMetric, Ranking
-    from warehouse.paths import Workspace
 
 METRIC = click.option(
     "--metric",
@@ -28,12 +24,8 @@ METRIC = click.option(
 TOP = click.option(
     "--top",
     type=click.IntRange(1),
-    help="Number of rows to show (default: 10, fewer where lines don't suffice); with "
-    "`correlate --json`, of rows that get bootstrap intervals (default: the best and the "
-    "baseline).",
-)
-EXPLAIN = click.option(
-    "--explain", is_flag=True, help="Also print definitions of columns and all notes."
+    help="Number of rows to show (default: 8); with `correlate --json`, of rows that get bootstrap "
+    "intervals (default: the best and the baseline).",
 )
 
 
@@ -42,7 +34,6 @@ EXPLAIN = click.option(
 @METRIC
 @TOP
 @WIDE
-@EXPLAIN
 @click.option(
     "--sql",
     metavar="TEXT",
@@ -75,7 +66,6 @@ def correlate(
     metrics: tuple[str, ...],
     top: int | None,
     wide: bool,
-    explain: bool,
     sql: str | None,
     values: Path | None,
     name: str,
@@ -99,11 +89,13 @@ def correlate(
         select model_id, avg(nll) as value from tokens
         where problem = 'minilong' and condition = 'full' and position > 1000 group by model_id"
     """
-    from analysis.ranking.loading import load_table, record_tested
-    from analysis.ranking.results import rank_metrics
+    from analysis.ranking.loading import load_table, parts_reader, record_tested
+    from analysis.ranking.record import ranking_record
+    from analysis.ranking.results import details_of, rank_metrics
     from analysis.ranking.view import print_ranking
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
+    from warehouse.progress import progress_bar
 
     if sql is not None and values is not None:
         raise click.UsageError("give one of: --sql, --values")
@@ -122,13 +114,19 @@ def correlate(
     ranking = rank_metrics(table, seed, resamples)
     rows = ranking.shown(metrics)
     if as_json:
-        record = _detailed_record(ranking, rows, top, workspace)
+        variants = [row for row in rows if row.column.kind == "variant"]
+        wanted = [row for row in rows if row.column.kind != "variant"] + variants[: top or 1]
+        wanted += [row for row in rows if row is ranking.baseline and row not in wanted]
+        with progress_bar(len(wanted), "variants", len(wanted)) as progress:
+            columns = [row.column for row in wanted]
+            details = details_of(ranking, columns, parts_reader(workspace, table), progress)
+            record = ranking_record(ranking, rows, details)
         record_tested(table, workspace)
         click.echo(json.dumps(record, indent=2, allow_nan=False))
     else:
         record_tested(table, workspace)
         follow = f"`tokenmart select --problem {table.option}`"
-        print_ranking(ranking, rows, top, follow, wide=wide, explain=explain)
+        print_ranking(ranking, rows, top, follow, wide=wide)
 
 
 @click.command()
@@ -136,7 +134,6 @@ def correlate(
 @METRIC
 @TOP
 @WIDE
-@EXPLAIN
 @click.option(
     "--splits",
     default=500,
@@ -152,7 +149,6 @@ def select(
     metrics: tuple[str, ...],
     top: int | None,
     wide: bool,
-    explain: bool,
     splits: int,
     seed: int,
     unofficial: bool,
@@ -194,23 +190,4 @@ def select(
             "on models without labels, `tokenmart preregister --problem PROBLEM --metric "
             f"{best.column.name}`"
         )
-    print_ranking(ranking, rows, top, follow, choosing=True, wide=wide, explain=explain)
-
-
-def _detailed_record(
-    ranking: Ranking, rows: Sequence[RankedMetric], top: int | None, workspace: Workspace
-) -> dict[str, Any]:
-    """The record of these rows; ideas, the baseline and the first `top` get bootstrap intervals."""
-    from analysis.ranking.loading import parts_reader
-    from analysis.ranking.record import ranking_record
-    from analysis.ranking.results import detailed
-    from warehouse.progress import progress_bar
-
-    variants = [row for row in rows if row.column.kind == "variant"]
-    wanted = [*(row for row in rows if row.column.kind != "variant"), *variants[: top or 1]]
-    wanted += [row for row in rows if ranking.baseline and row.column is ranking.baseline.column]
-    columns = list({id(row.column): row.column for row in wanted}.values())
-    with progress_bar(len(columns), "variants", len(columns)) as progress:
-        found = detailed(ranking, columns, parts_reader(workspace, ranking.table), progress)
-    of_column = {id(row.column): row for row in found.rows}
-    return ranking_record(found, [of_column[id(row.column)] for row in rows])
+    print_ranking(ranking, rows, top, follow, choosing=True, wide=wide)

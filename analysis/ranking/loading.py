@@ -16,7 +16,7 @@ import numpy as np
 from analysis.preregistration.entries import preregistered_metrics
 from analysis.ranking.metric_table import Direction, MetricColumn, MetricTable, Model, PartsOf
 from analysis.statistics.correlations import Floats, without_rounding
-from analysis.statistics.document_noise import MINIMUM_DOCUMENTS, Aggregation, DocumentParts
+from analysis.statistics.document_noise import Aggregation, DocumentParts
 from warehouse.errors import TokenmartError
 from warehouse.metrics.tested_metrics import built_metrics, record_metrics, tested_besides
 from warehouse.problem.models import series_of
@@ -29,10 +29,7 @@ from warehouse.store.built_from import changed_since_build
 if TYPE_CHECKING:
     from warehouse.metrics.tested_metrics import MetricRecord
     from warehouse.paths import Workspace
-    from warehouse.problem.problem_files import Ranked, RankedModel
-
-_TURNED: dict[Aggregation, Aggregation] = {"q10": "q90", "q90": "q10"}
-"""The same documents once values are negated: the highest decile becomes the lowest."""
+    from warehouse.problem.problem_files import Ranked
 
 _CATALOGUE = """
     select
@@ -106,13 +103,14 @@ def load_table(
             "select distinct dtype, model_id from units where problem = ? and status = 'done'",
             [problem.name],
         ).fetchall()
-        units = connection.execute(
-            "select model_id, count(*) from units where problem = ? and status = 'done' group by 1",
-            [problem.name],
-        ).fetchall()
-        lengths = lengths_read(connection, problem)
-    if outdated := outdated_note(problem, workspace):
-        click.echo(f"note: {outdated}", err=True)
+        lengths = connection.execute(_LENGTHS, [problem.name]).fetchall()
+    outdated = changed_since_build(workspace, problem.name, problem.marts)
+    if outdated:
+        click.echo(
+            f"note: files of {problem.name} changed after the last build of the database; "
+            f"`{problem.build}` computes the metrics from them",
+            err=True,
+        )
     scores, source = load_target(problem, workspace)
     models = tuple(
         Model(spec.model_id, spec.full_id, spec.family, spec.parameters, series_of(spec))
@@ -166,20 +164,18 @@ def load_table(
         problem=problem.name,
         models=models,
         target=without_rounding(np.array([scores[model.model_id] for model in models])),
-        columns=(*(_column_of_try(idea, models, None) for idea in ideas), *columns),
+        columns=(*(_column_of_record(idea, models, None) for idea in ideas), *columns),
         without_target=tuple(m.full_id for m in problem.ranked_models if m.model_id not in scores),
         target_source=source,
-        dtypes=models_by(formats, models),
-        lengths=models_by(lengths, models),
-        outdated=bool(outdated),
+        dtypes=_models_by(formats, models),
+        lengths=_models_by(lengths, models),
+        outdated=outdated,
         tried=tuple(
-            _column_of_try(entry, models, of_metric.get(entry.metric)) for entry in besides
+            _column_of_record(entry, models, of_metric.get(entry.metric)) for entry in besides
         ),
         present=present,
         registered=registered,
         baseline=problem.baseline,
-        extracted=frozenset(model_id for model_id, _ in units),
-        even=len({count for _, count in units}) == 1,
         argument=problem.argument,
         build=problem.build,
     )
@@ -208,31 +204,15 @@ def record_tested(table: MetricTable, workspace: Workspace) -> None:
     record_metrics(workspace, table.problem, table.present)
 
 
-def lengths_read(connection: duckdb.DuckDBPyConnection, problem: Ranked) -> list[tuple[int, str]]:
-    """Numbers of tokens read of the first document that was cut at different lengths, by model."""
-    return connection.execute(_LENGTHS, [problem.name]).fetchall()
-
-
-def outdated_note(problem: Ranked, workspace: Workspace) -> str:
-    """A sentence if files of the problem changed after the metrics were built; else empty."""
-    if not changed_since_build(workspace, problem.name, problem.marts):
-        return ""
-    return (
-        f"files of {problem.name} changed after the last build of the database; `{problem.build}` "
-        "computes the metrics from them"
-    )
-
-
-def models_by(
-    facts: Sequence[tuple[Any, str]], models: Sequence[Model | RankedModel]
+def _models_by(
+    facts: Sequence[tuple[Any, str]], models: Sequence[Model]
 ) -> dict[Any, tuple[str, ...]]:
     """Facts about models by id → the full ids of these models that each is true of."""
-    found: dict[Any, tuple[str, ...]] = {}
-    for fact in sorted({fact for fact, _ in facts}):
-        of_fact = tuple(model.full_id for model in models if (fact, model.model_id) in facts)
-        if of_fact:
-            found[fact] = of_fact
-    return found
+    found: dict[Any, list[str]] = {}
+    for model in models:
+        for fact in sorted(fact for fact, model_id in facts if model_id == model.model_id):
+            found.setdefault(fact, []).append(model.full_id)
+    return {fact: tuple(found[fact]) for fact in sorted(found)}
 
 
 def records(
@@ -244,24 +224,21 @@ def records(
     return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
-def _column_of_try(entry: MetricRecord, models: Sequence[Model], row: Any) -> MetricColumn:
+def _column_of_record(entry: MetricRecord, models: Sequence[Model], row: Any) -> MetricColumn:
     """The column of an idea, or of a variant of an earlier build; `row`: its metric's, if known."""
     variant = entry.kind == "variant"
+    direction = row["direction"] if variant and row else entry.direction
     return MetricColumn(
         metric=entry.metric,
         variant=entry.variant,
         family=entry.kind,
         parameters={},
-        direction=row["direction"] if variant and row else _direction(entry),
+        direction="lower" if direction == "lower" else "higher",
         admissible=variant and (row is None or row["admissible"]),
         formula=entry.definition,
         values=np.array([entry.values.get(model.model_id, math.nan) for model in models]),
         kind=entry.kind,
     )
-
-
-def _direction(entry: MetricRecord) -> Direction:
-    return "lower" if entry.direction == "lower" else "higher"
 
 
 def remedy_without_target(problem: Ranked) -> str:
@@ -325,40 +302,32 @@ def _scores_sha256(rows: Sequence[tuple[Any, ...]]) -> str:
 
 
 def parts_reader(workspace: Workspace, table: MetricTable) -> PartsOf:
-    """A function from a column to its parts.
+    """A function from a column to its oriented parts.
 
-    It gives None for ideas, whose numbers have no documents, for variants of one document, and
-    where no build has made `metric_parts`.
+    It gives None for ideas, whose numbers have no documents, for variants of one document or that
+    are a quantile of documents, and where no build has made `metric_parts`.
     """
+    models = {model.model_id: place for place, model in enumerate(table.models)}
 
     def read(column: MetricColumn) -> DocumentParts | None:
-        if column.kind != "variant":
+        aggregation = column.parameters.get("aggregation", "micro")
+        if column.kind != "variant" or aggregation not in get_args(Aggregation):
             return None
-        asked = [table.problem, column.metric, column.variant]
         with connect_read_only(workspace) as connection:
             try:
-                rows = connection.execute(_PARTS, asked).fetchall()
+                key = [table.problem, column.metric, column.variant]
+                rows = connection.execute(_PARTS, key).fetchall()
             except duckdb.CatalogException:
                 return None
-        return _parts(table, column, rows)
+        documents = {doc_id: place for place, doc_id in enumerate(sorted({row[1] for row in rows}))}
+        if len(documents) < 2:
+            return None
+        parts = np.full((3, len(models), len(documents)), np.nan)
+        for model_id, doc_id, *values in rows:
+            if model_id in models:
+                parts[:, models[model_id], documents[doc_id]] = np.array(values, float)  # None: NaN
+        if column.direction == "lower":
+            parts[0] *= -1
+        return DocumentParts(parts, aggregation)
 
     return read
-
-
-def _parts(
-    table: MetricTable, column: MetricColumn, rows: list[tuple[Any, ...]]
-) -> DocumentParts | None:
-    """Rows of the mart as oriented parts; None for fewer than two documents."""
-    aggregation = column.parameters.get("aggregation", "micro")
-    documents = {doc_id: place for place, doc_id in enumerate(sorted({row[1] for row in rows}))}
-    if len(documents) < MINIMUM_DOCUMENTS or aggregation not in get_args(Aggregation):
-        return None
-    models = {model.model_id: place for place, model in enumerate(table.models)}
-    parts = np.full((3, len(models), len(documents)), np.nan)
-    for model_id, doc_id, *values in rows:
-        if model_id in models:
-            parts[:, models[model_id], documents[doc_id]] = np.array(values, float)  # None: NaN
-    if column.direction == "lower":
-        parts[0] *= -1
-        aggregation = _TURNED.get(aggregation, aggregation)
-    return DocumentParts(parts, aggregation)

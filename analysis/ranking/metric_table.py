@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,14 +12,10 @@ import numpy as np
 from analysis.statistics.correlations import Flags, Floats, without_rounding
 from analysis.statistics.document_noise import DocumentParts
 from warehouse.errors import TokenmartError, did_you_mean
-from warehouse.terminal import counted, listed
 
 if TYPE_CHECKING:
     from analysis.preregistration.entries import PreregisteredMetric
     from warehouse.metrics.tested_metrics import Kind, MetricRecord
-
-NAMED_MODELS = 3
-"""Number of models that a message names; the others are counted."""
 
 Direction = Literal["higher", "lower"]
 
@@ -92,8 +88,6 @@ class MetricTable:
     registered: preregistered metrics.
     baseline: name of the column that the others are compared with; empty for perplexity.
     without_target: full ids of the problem's models that have none (yet).
-    extracted: ids of the models of which tokens are here.
-    even: whether there are as many units of each of them.
     argument: the value of `--problem`, where it isn't the problem's name.
     build: the command that builds its metrics.
     target_source: where the target came from, for the record.
@@ -116,8 +110,6 @@ class MetricTable:
     tried: tuple[MetricColumn, ...] = ()
     registered: tuple[PreregisteredMetric, ...] = ()
     baseline: str = ""
-    extracted: frozenset[str] = frozenset()
-    even: bool = False
     argument: str = ""
     build: str = "tokenmart dbt build"
 
@@ -125,15 +117,6 @@ class MetricTable:
     def option(self) -> str:
         """The value of `--problem` that selects this problem, for commands in messages."""
         return self.argument or self.problem
-
-    @property
-    def remedy(self) -> str:
-        """What completes its values, or why nothing does; a table of scores has no tokens."""
-        if self.extracted and self.even:
-            return "all their units are extracted: other documents have no such tokens for them"
-        command = "extract" if self.extracted else "data fetch"
-        table = "" if self.extracted else "add the missing scores to its table, then "
-        return f"{table}run `tokenmart {command} --problem {self.option}` and `{self.build}`"
 
     @property
     def everything(self) -> tuple[MetricColumn, ...]:
@@ -152,44 +135,20 @@ class MetricTable:
             "ideas": ideas,
         }
 
-    @property
-    def tries_text(self) -> str:
-        """The number of metrics tested, in words."""
-        count = self.tested
-        parts = [
-            counted(count[name], noun) + origin
-            for name, noun, origin in (
-                ("variants_of_this_build", "variant", " of this build"),
-                ("variants_of_earlier_builds", "variant", " of earlier builds"),
-                ("ideas", "idea", ""),
-            )
-            if count[name]
-        ]
-        return f"{count['all']} metrics tested ({', '.join(parts)})"
-
     def named(self, metrics: Sequence[str]) -> tuple[MetricColumn, ...]:
         """The columns of these METRICs or METRIC/VARIANTs, to be shown; all when none is named.
 
         Raises:
             TokenmartError: no such metric or variant.
         """
-        known = {column.metric for column in self.columns}
-        names = {column.name for column in self.columns}
+        known = {name for column in self.columns for name in (column.metric, column.name)}
         for given in metrics:
-            metric = given.partition("/")[0]
-            if metric not in known:
+            if given not in known:
+                metric = any(column.metric == given.partition("/")[0] for column in self.columns)
                 raise TokenmartError(
-                    f"--metric {given}: no such metric for {self.problem}; "
-                    f"{did_you_mean(metric, known)}there are {', '.join(sorted(known))}",
-                    code="unknown-metric",
-                    where=given,
-                )
-            if "/" in given and given not in names:
-                own = sorted(c.variant for c in self.columns if c.metric == metric)
-                raise TokenmartError(
-                    f"--metric {given}: no such variant for {self.problem}; "
-                    f"{did_you_mean(given, names)}{metric} has {', '.join(own)}",
-                    code="unknown-variant",
+                    f"--metric {given}: no such metric or variant of {self.problem}; "
+                    f"{did_you_mean(given, known)}see `tokenmart metrics list`",
+                    code="unknown-variant" if metric else "unknown-metric",
                     where=given,
                 )
         return tuple(
@@ -265,10 +224,3 @@ class MetricTable:
         }
         most = max(counts.values(), default=0)
         return {full_id: count for full_id, count in counts.items() if count < most}
-
-
-def fewer_text(column: MetricColumn, fewer: Mapping[str, int]) -> str:
-    """`MetricTable.fewer_documents` in words."""
-    most = max(column.documents, default=0)
-    named = [f"{full_id} {count} of {most}" for full_id, count in fewer.items()]
-    return listed(named, NAMED_MODELS, "model")

@@ -6,18 +6,20 @@ The keys are described in docs/explanation/statistics.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from analysis.statistics.correlations import number
 
 if TYPE_CHECKING:
-    from analysis.ranking.results import RankedMetric, Ranking
+    from analysis.ranking.results import Details, RankedMetric, Ranking
 
 
-def ranking_record(ranking: Ranking, rows: Sequence[RankedMetric]) -> dict[str, Any]:
-    """The ranking with these rows."""
+def ranking_record(
+    ranking: Ranking, rows: Sequence[RankedMetric], details: Mapping[int, Details] | None = None
+) -> dict[str, Any]:
+    """The ranking with these rows, and what `details_of` found of them."""
     table, decisions = ranking.table, ranking.decisions
     full_ids = [model.full_id for model in table.models]
     candidates = {id(row.column) for row in ranking.candidates}
@@ -56,7 +58,10 @@ def ranking_record(ranking: Ranking, rows: Sequence[RankedMetric]) -> dict[str, 
         "noise_ceiling_pearson": number(ranking.noise_ceiling),
         "seed": ranking.seed,
         "resamples": ranking.resamples,
-        "rows": [row_record(row) | _details(row, full_ids) for row in rows],
+        "rows": [
+            row_record(row) | _details(row, full_ids, (details or {}).get(id(row.column)))
+            for row in rows
+        ],
     }
 
 
@@ -83,12 +88,11 @@ def row_record(row: RankedMetric) -> dict[str, Any]:
         "minus_baseline": number(row.minus_baseline),
         "p_beats_baseline": number(row.p_beats_baseline),
         "partial_given_log_parameters": number(row.partial),
-        "new_family": row.new_family.record,
         "models_with_fewer_documents": row.fewer,
     }
 
 
-def _details(row: RankedMetric, models: list[str]) -> dict[str, Any]:
+def _details(row: RankedMetric, models: list[str], details: Details | None) -> dict[str, Any]:
     """What a row has in addition: of ideas, of documents and of the bootstrap."""
     record: dict[str, Any] = {"models_without_value": list(compress(models, ~row.column.present))}
     if row.column.kind != "variant":
@@ -97,32 +101,24 @@ def _details(row: RankedMetric, models: list[str]) -> dict[str, Any]:
             "values": dict(zip(models, map(number, row.column.values), strict=True)),
             "alike": {other.name: number(rho) for other, rho in row.alike},
         }
-    if noise := row.documents:
+    if details is None:
+        return record
+    if noise := details.documents:
         record |= {
             "documents": noise.documents,
-            "spearman_ci95_new_documents": noise.new_documents.record,
-            "spearman_ci95_new_documents_and_models": noise.new_documents_and_models.record,
+            "spearman_ci95_new_documents": noise.interval.record,
             "reliability_over_documents": number(noise.reliability),
-            "soft_pairwise_accuracy": number(noise.soft_pairs),
         }
-        if pairs := noise.pairs:
-            record["pairs"] = {
-                "told_apart": pairs.told_apart,
-                "tossups": pairs.tossups,
-                "ties": pairs.ties,
-                "accuracy_of_those_told_apart": number(pairs.accuracy),
-            }
-    if found := row.coefficients:
-        record |= {
-            "spearman_ci95": found.spearman.percentile.record,
-            "spearman_ci95_bca": found.spearman.bca.record,
-            "pearson": number(found.pearson),
-            "kendall": number(found.kendall),
-            "skipped_spearman": number(found.skipped_spearman.value),
-            "skipped_spearman_ci95": found.skipped_spearman.percentile.record,
-            "skipped_spearman_ci95_bca": found.skipped_spearman.bca.record,
-            "skipped_kept": found.skipped.kept,
-            "projection_skipped_spearman": number(found.projection.value),
-            "projection_skipped_kept": found.projection.kept,
-        }
-    return record
+    found = details.coefficients
+    return record | {
+        "spearman_ci95": found.spearman.percentile.record,
+        "spearman_ci95_bca": found.spearman.bca.record,
+        "pearson": number(found.pearson),
+        "kendall": number(found.kendall),
+        "skipped_spearman": number(found.skipped_spearman.value),
+        "skipped_spearman_ci95": found.skipped_spearman.percentile.record,
+        "skipped_spearman_ci95_bca": found.skipped_spearman.bca.record,
+        "skipped_kept": found.skipped.kept,
+        "projection_skipped_spearman": number(found.projection.value),
+        "projection_skipped_kept": found.projection.kept,
+    }

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from analysis.ranking.metric_table import MetricColumn, MetricTable
-from analysis.statistics.correlations import Interval, number, without_rounding
+from analysis.statistics.correlations import Floats, number, spearman, without_rounding
 from analysis.statistics.decisions import Decisions, decide
-from analysis.statistics.lead import Lead, lead_over
+from analysis.statistics.simultaneous import lead_p
 
 if TYPE_CHECKING:
     from analysis.preregistration.entries import PreregisteredMetric
@@ -29,44 +29,38 @@ Code = Literal[
 changed: the definition did since; the others as `decisions.Verdict`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RegisteredResult:
     """One preregistered metric against the target, with the sign it was registered with.
 
-    rho: Spearman, positive in the registered direction; NaN without a value for every model.
-    interval: of rho; within_rho, within_interval: within families. All belong to the decision.
-    p: one-sided, adjusted for all metrics registered for the problem, the smaller one of the two.
-    models: behind rho.
+    decisions: on all metrics registered at its level; this one is the metric `place` of them.
+    values: `[models]`, oriented as registered, NaN where missing.
     unscored: how many of the registered models have no target score: a part of them, a demo for
         instance, is not what was registered.
-    lead: over the baseline; None without one, or where the metric is the baseline.
-    baseline: its name, empty without.
     fewer: full id → documents, of the models whose value rests on fewer than that of another.
+    lead: as JSON-ready values, how far rho is above that of the baseline, with its one-sided p;
+        None without a baseline, or where the metric is the baseline.
     """
 
     prediction: PreregisteredMetric
     code: Code
-    rho: float
-    interval: Interval
-    within_rho: float
-    within_interval: Interval
-    evidence: tuple[str, ...]
-    p: float
-    models: int
+    decisions: Decisions
+    place: int
+    values: Floats
     unscored: int
-    lead: Lead | None
-    baseline: str
     fewer: dict[str, int]
+    lead: dict[str, Any] | None
 
     @property
-    def holds(self) -> bool:
-        """Whether it may be called confirmed."""
-        return self.code == "confirmed"
+    def rho(self) -> float:
+        """Spearman, positive in the registered direction; NaN without a value for every model."""
+        complete = np.isfinite(self.values).all()
+        return float(self.decisions.overall.rho[self.place]) if complete else math.nan
 
     @property
     def record(self) -> dict[str, Any]:
         """The result as JSON-ready values."""
-        entry = self.prediction.entry
+        entry, within = self.prediction.entry, self.decisions.within
         return {
             "metric": self.prediction.metric.name,
             "direction": self.prediction.metric.direction,
@@ -78,14 +72,14 @@ class RegisteredResult:
             "models_with_fewer_documents": self.fewer,
             "code": self.code,
             "spearman": number(self.rho),
-            "spearman_ci": self.interval.record,
-            "spearman_within_families": number(self.within_rho),
-            "spearman_within_families_ci": self.within_interval.record,
-            "evidence": list(self.evidence),
-            "p_one_sided": number(self.p),
+            "spearman_ci": self.decisions.overall.interval(self.place).record,
+            "spearman_within_families": number(float(within.rho[self.place])),
+            "spearman_within_families_ci": within.interval(self.place).record,
+            "evidence": list(self.decisions.evidence(self.place)),
+            "p_one_sided": number(self.decisions.p(self.place)),
             "level": entry.level,
-            "holds": self.holds,
-            "minus_baseline": self.lead.record if self.lead else None,
+            "holds": self.code == "confirmed",
+            "minus_baseline": self.lead,
         }
 
 
@@ -103,46 +97,38 @@ def registered_results(
     of_level: dict[float, Decisions] = {}
     results = []
     for place, (prediction, column) in enumerate(zip(table.registered, found, strict=True)):
-        level = prediction.entry.level
-        if level not in of_level:
-            of_level[level] = decide(
-                *(
-                    values,
-                    table.target,
-                    table.families,
-                    table.groupings,
-                    prediction.entry.seed,
-                    level,
-                )
-            )
-        decisions, own = of_level[level], values[place]
-        lead = None
-        if np.isfinite(own).all() and baseline is not None and baseline is not column:
-            lead = lead_over(
-                *(own, baseline.oriented, table.target, table.families, table.series),
-                prediction.entry.seed,
-            )
-        unscored = sum(m.full_id in table.without_target for m in prediction.entry.models)
+        entry = prediction.entry
+        if entry.level not in of_level:
+            groups = (table.families, table.groupings)
+            of_level[entry.level] = decide(values, table.target, *groups, entry.seed, entry.level)
         fewer = table.fewer_documents(column) if column else {}
-        known = bool(np.isfinite(own).all())
+        unscored = sum(m.full_id in table.without_target for m in entry.models)
         results.append(
             RegisteredResult(
                 prediction=prediction,
-                code=_code(prediction, unscored, fewer, decisions, place),
-                rho=float(decisions.overall.rho[place]) if known else math.nan,
-                interval=decisions.overall.interval(place),
-                within_rho=float(decisions.within.rho[place]),
-                within_interval=decisions.within.interval(place),
-                evidence=decisions.evidence(place),
-                p=decisions.p(place),
-                models=len(table.models),
+                code=_code(prediction, unscored, fewer, of_level[entry.level], place),
+                decisions=of_level[entry.level],
+                place=place,
+                values=values[place],
                 unscored=unscored,
-                lead=lead,
-                baseline="" if baseline is None else baseline.name,
                 fewer=fewer,
+                lead=None if baseline is column else _lead(values[place], baseline, table),
             )
         )
     return tuple(results)
+
+
+def _lead(values: Floats, baseline: MetricColumn | None, table: MetricTable) -> Any:
+    if baseline is None or not np.isfinite(values).all():
+        return None
+    other = baseline.oriented
+    p, within = lead_p(values, other, table.target, table.families, table.series)
+    return {
+        "baseline": baseline.name,
+        "value": number(spearman(values, table.target) - spearman(other, table.target)),
+        "p_one_sided": number(p),
+        "p_within_families": within,
+    }
 
 
 def _code(

@@ -8,8 +8,8 @@ have a value for every model. Only they may be chosen.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import compress
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from analysis.ranking.registered import RegisteredResult, registered_results
 from analysis.statistics.correlations import Interval, partial_spearman, spearman
 from analysis.statistics.decisions import Decisions, Verdict, decide
 from analysis.statistics.document_noise import DocumentNoise, document_noise, noise_ceiling
-from analysis.statistics.families import MINIMUM_MODELS, NewFamily, new_family
+from analysis.statistics.families import MINIMUM_MODELS
 from analysis.statistics.resampling import (
     DEFAULT_RESAMPLES,
     ChoiceProcedure,
@@ -56,9 +56,7 @@ class RankedMetric:
     minus_baseline: rho minus that of the baseline; p_beats_baseline: one-sided, adjusted for all
         complete columns. NaN for others, and where the models are too few for any claim.
     partial: Spearman given log parameters.
-    new_family: expected rho in another family, its interval allowing for the choice.
     alike: the columns with the most similar ranking (Spearman, with its sign); of ideas only.
-    coefficients, documents: with bootstrap intervals, where these were asked for.
     """
 
     column: MetricColumn
@@ -75,10 +73,7 @@ class RankedMetric:
     minus_baseline: float
     p_beats_baseline: float
     partial: float
-    new_family: NewFamily
     alike: tuple[tuple[MetricColumn, float], ...] = ()
-    coefficients: Correlations | None = None
-    documents: DocumentNoise | None = None
 
     @property
     def n(self) -> int:
@@ -89,6 +84,14 @@ class RankedMetric:
     def tracks(self) -> bool:
         """Whether it tracks the target."""
         return self.verdict == "tracks"
+
+
+@dataclass(frozen=True)
+class Details:
+    """Of one metric, with bootstrap intervals; documents: None where there are none to resample."""
+
+    coefficients: Correlations
+    documents: DocumentNoise | None
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,7 @@ def rank_metrics(
     Args:
         table: of the problem.
         seed: of all that is drawn.
-        resamples: of the intervals that `detailed` adds.
+        resamples: of the intervals of `details_of`.
         splits: random splits that estimate what the choice is worth; none with 0.
         unofficial: let variants compete that need a second model.
     """
@@ -187,7 +190,6 @@ def rank_metrics(
     base = default_baseline(complete, table.baseline)
     comparable = bool(np.ptp(table.target) > 0) and not decisions.too_few
     near, gaps = _compared(table, candidates, complete, base, comparable)
-    critical = decisions.overall.critical
     rows = []
     for place, column in enumerate(table.columns):
         x, y = column.oriented[column.present], table.target[column.present]
@@ -210,12 +212,6 @@ def rank_metrics(
                 minus_baseline=minus,
                 p_beats_baseline=p_beats,
                 partial=_partial(table, column),
-                new_family=new_family(
-                    *(x, y),
-                    list(compress(table.families, column.present)),
-                    list(compress(table.own_series, column.present)),
-                    critical,
-                ),
                 alike=() if column.kind == "variant" else _most_alike(column, table),
             )
         )
@@ -245,46 +241,32 @@ def rank_metrics(
     )
 
 
-def detailed(
+def details_of(
     ranking: Ranking,
-    columns: Collection[MetricColumn],
+    columns: Iterable[MetricColumn],
     parts_of: PartsOf | None = None,
     progress: Progress = no_progress,
-) -> Ranking:
-    """The ranking with every coefficient and bootstrap intervals for the rows of some columns.
+) -> dict[int, Details]:
+    """Every coefficient, with bootstrap intervals, of some columns; by id() of the column.
 
     Args:
-        ranking: without them.
-        columns: of the table.
-        parts_of: reads a column's documents; None for no intervals over documents.
+        ranking: of these columns, too.
+        columns: those whose correlation is defined are in the result.
+        parts_of: reads a column's documents; None for no interval over documents.
         progress: called for each column.
     """
-    table, wanted = ranking.table, {id(column) for column in columns}
-
-    def with_details(row: RankedMetric) -> RankedMetric:
-        column = row.column
-        if id(column) not in wanted or math.isnan(row.rho):
-            return row
-        x, y = column.oriented[column.present], table.target[column.present]
-        parts = parts_of(column) if parts_of else None
-        noise = None
-        if parts is not None:
-            noise = document_noise(
-                *(parts, column.oriented, table.target, table.target_errors, table.series),
-                ranking.seed,
-            )
-        found = Correlations(x, y, ranking.seed, ranking.resamples)
+    found = {}
+    for column in columns:
+        x, y = column.oriented[column.present], ranking.table.target[column.present]
+        if not math.isnan(spearman(x, y)):
+            parts = parts_of(column) if parts_of else None
+            noise = None
+            if parts is not None:
+                noise = document_noise(parts, column.oriented, ranking.table.target, ranking.seed)
+            coefficients = Correlations(x, y, ranking.seed, ranking.resamples)
+            found[id(column)] = Details(coefficients, noise)
         progress(f"bootstrap: {column.metric}", 1, 1.0)
-        return replace(row, coefficients=found, documents=noise)
-
-    rows = tuple(map(with_details, ranking.rows))
-    of_column = {id(row.column): row for row in rows}
-    return replace(
-        ranking,
-        rows=rows,
-        candidates=tuple(of_column[id(row.column)] for row in ranking.candidates),
-        baseline=ranking.baseline and of_column[id(ranking.baseline.column)],
-    )
+    return found
 
 
 def default_baseline(columns: Sequence[MetricColumn], named: str = "") -> MetricColumn | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import NamedTuple
 
-from analysis.ranking.metric_table import NAMED_MODELS, MetricColumn, fewer_text
+from analysis.ranking.metric_table import MetricColumn
 from analysis.ranking.registered import Code, RegisteredResult
 from analysis.ranking.results import LEAD_LEVEL, RankedMetric, Ranking
 from analysis.statistics.families import MINIMUM_MODELS
@@ -25,13 +25,11 @@ from warehouse.terminal import (
 NAMED = 3
 """Number of metrics that are named; the rest is counted."""
 
-ROWS = 10
+ROWS = 8
 """Of the table, unless --top is given."""
 
-MOST_LINES = 25
-"""Of the terminal, unless more is asked for."""
-
 MOST_NOTES = 3
+"""Unless --wide is given."""
 
 FEW_TOKENS = 100
 """Below, a mean of per-token values has a standard error of a tenth of their spread or more."""
@@ -131,18 +129,20 @@ def registered_text(result: RegisteredResult) -> str:
     if reason := REASONS.get(result.code):
         detail = f" ({result.prediction.changed[0]})" if result.code == "changed" else ""
         return f"{name}: {reason}{detail}."
-    ruling = "confirmed" if result.holds else "not confirmed"
-    share = f"{100 * (1 - entry.level):g}% CI"
-    text = f"{name}: {ruling}, rho {signed(result.rho)} ({share} {span(result.interval)}"
-    if not math.isnan(result.within_rho):
-        text += f"; within families {signed(result.within_rho)}, {span(result.within_interval)}"
-    text += f"; n = {result.models}), one-sided p {result.p:.4f}, level {entry.level:g}"
-    if (lead := result.lead) is not None:
-        text += f"; rho minus that of {result.baseline} {signed(lead.value)} ("
-        if math.isnan(lead.p):
-            text += f"{lead.series} series are too few for a CI or a p)"
-        else:
-            text += f"95% CI {span(lead.interval, 'none')}; one-sided p {lead.p:.4f})"
+    decisions, place = result.decisions, result.place
+    overall, within = decisions.overall, decisions.within
+    text = (
+        f"{name}: {result.code.replace('-', ' ')}, rho {signed(result.rho)} "
+        f"({100 * (1 - entry.level):g}% CI {span(overall.interval(place))}"
+    )
+    if within.tested[place]:
+        text += f"; within families {signed(float(within.rho[place]))}, "
+        text += span(within.interval(place))
+    text += f"; n = {result.values.size}), one-sided p {decisions.p(place):.4f}"
+    text += f", level {entry.level:g}"
+    if lead := result.lead:
+        p = "–" if lead["p_one_sided"] is None else f"{lead['p_one_sided']:.4f}"
+        text += f"; rho minus that of {lead['baseline']} {lead['value']:+.2f} (one-sided p {p})"
     return f"{text}."
 
 
@@ -164,28 +164,30 @@ def notes(ranking: Ranking, rows: Sequence[RankedMetric]) -> dict[str, str]:
 
     different-lengths: of documents that were cut. uneven-documents: a value rests on fewer than
     that of another model. missing-models: a metric that would track the target lacks a model.
-    few-tokens: fewer than `FEW_TOKENS`. different-dtypes: number formats. without-target: models
-    that were extracted. `alike METRIC`: the variants that rank the models most like an idea.
+    few-tokens: fewer than `FEW_TOKENS`. different-dtypes: number formats. `alike METRIC`: the
+    variants that rank the models most like an idea.
     """
     table = ranking.table
     shown = {id(row.column) for row in rows}
     uneven = [r for r in ranking.rows if r.fewer and (id(r.column) in shown or r.evidence)]
     lacking = [r for r in ranking.rows if r.verdict == "missing-models" and r.evidence]
     few = [row for row in rows if 0 < fewest_tokens(row.column) < FEW_TOKENS]
-    unscored = [m for m in table.without_target if m.replace("/", "--") in table.extracted]
     found = {}
     if len(table.lengths) > 1:
-        found["different-lengths"] = lengths_note(table.lengths, table.option)
+        parts = [f"{length:,} for {listed(ids, 1)}" for length, ids in table.lengths.items()]
+        found["different-lengths"] = (
+            f"documents were cut at different lengths (of one, the tokens read are "
+            f"{', '.join(parts)}): run `tokenmart extract` with one --max-tokens for all"
+        )
     if uneven:
-        fewer = fewer_text(uneven[0].column, uneven[0].fewer)
+        fewer = [f"{full_id} {count}" for full_id, count in uneven[0].fewer.items()]
         found["uneven-documents"] = (
-            f"{_first(uneven)} compares models on different documents ({fewer}): {table.remedy}"
+            f"{_first(uneven)} compares models on different documents ({listed(fewer)}, of "
+            f"{max(uneven[0].column.documents)})"
         )
     if lacking:
         missing = counted(len(table.models) - lacking[0].n, "model")
-        found["missing-models"] = (
-            f"{_first(lacking)} isn't claimed (no value for {missing}): {table.remedy}"
-        )
+        found["missing-models"] = f"{_first(lacking)} isn't claimed: no value for {missing}"
     if few:
         least = min(few, key=lambda row: fewest_tokens(row.column))
         found["few-tokens"] = (
@@ -193,11 +195,8 @@ def notes(ranking: Ranking, rows: Sequence[RankedMetric]) -> dict[str, str]:
             f"({least.column.name}: {fewest_tokens(least.column)})"
         )
     if len(table.dtypes) > 1:
-        parts = (f"{len(ids)} in {dtype}" for dtype, ids in table.dtypes.items())
+        parts = [f"{len(ids)} in {dtype}" for dtype, ids in table.dtypes.items()]
         found["different-dtypes"] = f"models were run in {', '.join(parts)}"
-    if unscored:
-        named = listed(unscored, NAMED_MODELS)
-        found["without-target"] = f"extracted, without a target score: {named}"
     for row in rows:
         if row.alike:
             alike = ", ".join(f"{other.name} ({signed(rho, 3)})" for other, rho in row.alike)
@@ -218,16 +217,6 @@ def _first(rows: Sequence[RankedMetric]) -> str:
 def fewest_tokens(column: MetricColumn) -> int:
     """Tokens behind the value of the model that has fewest; 0 where none are counted."""
     return min(compress(column.tokens, column.present), default=0)
-
-
-def lengths_note(lengths: Mapping[int, Sequence[str]], problem: str) -> str:
-    """That models read different `lengths` (tokens → models) of a cut document."""
-    parts = (f"{length:,} for {listed(ids, 1)}" for length, ids in lengths.items())
-    return (
-        "documents were cut at different lengths (of one, the tokens read are "
-        f"{', '.join(parts)}): run `tokenmart extract --problem {problem}` with one --max-tokens "
-        "for all"
-    )
 
 
 class Cells(NamedTuple):
@@ -256,25 +245,6 @@ _CELLS = (
 )
 _BEST = Cells("best?", lambda row: "maybe" if row.near_best else "no")
 
-EXPLANATION = (
-    "rho: Spearman over the models; 'lower is better' metrics are negated first, so + means that "
-    "the metric behaves as its catalogue entry expects. n: models with a value.",
-    "95% CI, p adj.: simultaneous for all metrics tested (now and earlier), so valid for a chosen "
-    "one; the CI excludes 0 exactly where p is below .05. The upper end of the best metric is that "
-    "of a single metric, as selection only raises its rho.",
-    "A metric tracks the target when its CI over all models or within families is above 0: each "
-    "errs in at most 2.5% of studies if the labels of families are right.",
-    "Null distribution: the target in random order, and drawn with groups of models (family, "
-    "series, developer) that share 50% or 90% of the variance; the largest p counts.",
-    "within: rho of the ranks less their family means. best? maybe: not distinguishable from the "
-    "candidate with the largest rho (95%).",
-    "- base: rho minus that of the baseline; p: one-sided, adjusted for all complete rows. "
-    "| size: partial correlation given log parameters. tokens: of the model with fewest.",
-    "† not admissible for an official submission: needs a second model, or is an idea. "
-    "* preregistered. = baseline.",
-    "Formulas, assumptions and simulated error rates: docs/explanation/statistics.md.",
-)
-
 
 def print_ranking(
     ranking: Ranking,
@@ -283,47 +253,31 @@ def print_ranking(
     next_command: str,
     choosing: bool = False,
     wide: bool = False,
-    explain: bool = False,
 ) -> None:
-    """Print the conclusion, the first rows and the gravest notes; all notes with `explain`.
+    """Print the conclusion, the first rows and the gravest notes.
 
     Args:
         ranking: all of it.
         rows: of the table; the first `top` are printed, ideas, preregistered metrics and the
             baseline in any case.
-        top: how many; None for `ROWS`, fewer where the lines of a terminal don't suffice.
+        top: how many; None for `ROWS`.
         next_command: a line.
         choosing: whether the table is about the choice of a metric.
-        wide: all columns, and no limit on the lines.
-        explain: definitions of columns, all notes, and no limit on the lines.
+        wide: all columns and all notes.
     """
     console = terminal_console()
+    shown = leading(ranking, rows, top or ROWS)
     cells = [*_CELLS[:4], *([_BEST] if choosing else []), *_CELLS[4:]]
-    for count in range(top or ROWS, 0, -1):
-        shown = leading(ranking, rows, count)
-        if explain:
-            lines = [*full_notes(ranking), *EXPLANATION]
-        else:
-            choice = choice_notes(ranking)[:1] if choosing else []
-            lines = [*notes(ranking, shown).values(), *choice][:MOST_NOTES]
-        with console.capture() as capture:
-            print_notes(console, answer_lines(ranking), "bold")
-            console.print()
-            columns = [Column("metric/variant", [_name(ranking, r) for r in shown], text=True)]
-            columns += [
-                Column(c.heading, [c.cell(row) for row in shown], extra=c.extra) for c in cells
-            ]
-            print_columns(console, columns, wide=wide)
-            print_notes(console, lines, "dim")
-            if len(shown) < len(rows):
-                more = f"{len(shown)} of {len(rows)} rows (--top, --wide, --explain). "
-            else:
-                more = "" if wide and explain else "More: --wide, --explain. "
-            print_notes(console, [f"{more}Next: {next_command}"])
-        text = capture.get()
-        if top or wide or explain or len(text.splitlines()) <= MOST_LINES:
-            break
-    console.file.write(text)
+    columns = [Column("metric/variant", [_name(ranking, row) for row in shown], text=True)]
+    columns += [Column(c.heading, [c.cell(row) for row in shown], extra=c.extra) for c in cells]
+    print_notes(console, answer_lines(ranking), "bold")
+    console.print()
+    print_columns(console, columns, wide=wide)
+    choice = choice_notes(ranking)[:1] if choosing else []
+    few = [*notes(ranking, shown).values(), *choice][:MOST_NOTES]
+    print_notes(console, full_notes(ranking) if wide else few, "dim")
+    count = f"{len(shown)} of {len(rows)} rows (--top, --wide). "
+    print_notes(console, [f"{count}Next: {next_command}"])
 
 
 def _name(ranking: Ranking, row: RankedMetric) -> str:
@@ -354,7 +308,8 @@ def tested_text(ranking: Ranking) -> str:
     table, decisions = ranking.table, ranking.decisions
     text = (
         f"{len(table.models)} models, {len(set(table.families))} families, "
-        f"{_counted_series(ranking)}, {len(set(table.developers))} developers; {table.tries_text}"
+        f"{_counted_series(ranking)}, {len(set(table.developers))} developers; "
+        f"{len(table.everything)} metrics tested"
     )
     if untested := len(table.everything) - decisions.tested:
         text += f", {untested} without p (constant, or values for too few models)"
@@ -377,13 +332,6 @@ def choice_notes(ranking: Ranking) -> list[str]:
             f"({counted(choice.splits, 'split')})"
             if choice.splits
             else "choosing on a part of the families: too few families to hold some out"
-        )
-    if (best := ranking.best) is not None and not math.isnan(best.new_family.value):
-        found = best.new_family
-        lines.append(
-            f"{best.column.name}: expected rho in a new family {signed(found.value, 3)}, 95% CI "
-            f"{span(found.interval, 'none')}; the {len(ranking.table.models)} models are worth "
-            f"{found.worth:.1f} independent ones"
         )
     if not math.isnan(ranking.noise_ceiling):
         lines.append(

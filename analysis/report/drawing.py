@@ -1,7 +1,7 @@
 """Pages as Jinja templates, and charts as SVG in the colours of the page.
 
 A chart names its colours by CSS variables (`INK`, `CATEGORIES` …), which each page defines for the
-light and the dark theme; files get the light one. The category colours differ in lightness as well
+light and the dark theme. The category colours differ in lightness as well
 as hue, so that colour-blind readers can distinguish them.
 """
 
@@ -78,39 +78,9 @@ def page_svg(chart: Chart, title: str) -> Markup:
         chart: the figure.
         title: what screen readers read before its marks.
     """
+    import vl_convert
+
+    spec = {**json.loads(chart.to_json()), "config": _CONFIG, "padding": 4}
+    svg: str = vl_convert.vegalite_to_svg(spec, vl_version="5.20")
     frame = Markup('<div class="figure" role="group" aria-label="{}">{}</div>')
-    return frame.format(title, Markup(_svg(_spec(chart))))
-
-
-def file_svg(chart: Chart) -> str:
-    """A self-contained SVG in the light theme, transparent."""
-    return _svg(_light(chart))
-
-
-def file_png(chart: Chart) -> bytes:
-    """A PNG at twice the size, in the light theme on white."""
-    import vl_convert
-
-    spec = _light(chart)
-    spec["config"]["background"] = "#ffffff"
-    data: bytes = vl_convert.vegalite_to_png(spec, vl_version="5.20", scale=2)
-    return data
-
-
-def _spec(chart: Chart) -> dict[str, Any]:
-    return {**json.loads(chart.to_json()), "config": dict(_CONFIG), "padding": 4}
-
-
-def _light(chart: Chart) -> dict[str, Any]:
-    text = json.dumps(_spec(chart))
-    for name, variable in _VARIABLES.items():
-        text = text.replace(variable, COLOURS[name][0])
-    found: dict[str, Any] = json.loads(text)
-    return found
-
-
-def _svg(spec: dict[str, Any]) -> str:
-    import vl_convert
-
-    text: str = vl_convert.vegalite_to_svg(spec, vl_version="5.20")
-    return text
+    return frame.format(title, Markup(svg))

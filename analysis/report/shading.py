@@ -1,21 +1,24 @@
-"""A view of tokens with each one shaded by a measure: on a page, in a notebook, in the terminal."""
+"""A view of tokens with each one shaded by a measure: on a page or, by `tm.show`, in a notebook.
+
+import tokenmart as tm
+
+tm.show("0", "smollm2-135m", "gemma3-270m", measure="gain")
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, get_args
 
 from markupsafe import Markup, escape
 
 from analysis.report.drawing import html_pages
-from analysis.report.viewer import ScoredText, Segment, View
-from warehouse.errors import visible
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
+from analysis.report.viewer import ScoredText, Segment, View, load_view
+from warehouse.errors import TokenmartError, visible
+from warehouse.options import problem_or_newest
+from warehouse.paths import find_workspace
+from warehouse.problem.spec import load_problem
 
 Measure = Literal["logprob", "gain", "rank"]
 
@@ -24,8 +27,7 @@ LEGENDS: dict[Measure, str] = {
     "gain": "gain: blue where the far context helped, orange where it hurt (up to 3 nats)",
     "rank": "rank: stronger colour is larger (1 to 1000)",
 }
-_WARM, _COOL = (214, 82, 20), (11, 98, 168)
-_STEPS = 8
+SHOWN_CHARACTERS = 3000
 
 
 def intensity(segment: Segment, measure: Measure) -> float | None:
@@ -53,6 +55,46 @@ class ShownTokens:
     def __repr__(self) -> str:
         lines = [self.view.title, *(headline(scores) for scores in self.view.scored)]
         return "\n".join(map(visible, lines))
+
+
+def show(
+    document: str | int,
+    model: str,
+    other: str | None = None,
+    *,
+    problem: str | None = None,
+    measure: Measure = "logprob",
+    condition: str | None = None,
+    start: int = 0,
+    characters: int | None = SHOWN_CHARACTERS,
+) -> ShownTokens:
+    """Show a document with every token shaded, for one model or two side by side.
+
+    Args:
+        document: id or name.
+        model: its id, full id or the end of it.
+        other: a second model.
+        problem: name or path of a problem file; None for the problem that was extracted last.
+        measure: what the shading shows: `logprob`, `gain` (of the context before a window) or
+            `rank`.
+        condition: window condition that the gain is relative to; None for the first.
+        start: first character.
+        characters: how many; None for all.
+
+    Raises:
+        TokenmartError: no such problem, document, model or measure, or nothing was extracted.
+    """
+    if measure not in get_args(Measure):
+        raise TokenmartError(
+            f"measure {measure!r}: use {', '.join(get_args(Measure))}",
+            code="unknown-measure",
+            where="measure",
+        )
+    workspace = find_workspace()
+    chosen = load_problem(problem_or_newest(problem, workspace), workspace)
+    models = [model] if other is None else [model, other]
+    view = load_view(chosen, workspace, str(document), models, start, characters, condition)
+    return ShownTokens(view, measure)
 
 
 def view_page(view: View, measure: Measure) -> str:
@@ -108,48 +150,6 @@ def _facts(segment: Segment) -> str:
         f"entropy {entropy}, gain {gain}, position {segment.position}"
     )
     return text if segment.tokens == 1 else f"{text}, {segment.tokens} tokens"
-
-
-def print_view(console: Console, view: View, measure: Measure) -> None:
-    """Print each model's text under its name."""
-    from rich.text import Text
-
-    console.print(Text(visible(view.title)), style="bold")
-    console.print(Text(visible(f"{view.extent}.")), style="dim")
-    if view.warning:
-        console.print(Text(visible(f"warning: {view.warning}")), style="bold")
-    console.print(LEGENDS[measure], style="dim", highlight=False)
-    for scores in view.scored:
-        console.print()
-        console.print(Text(visible(headline(scores))), style="bold")
-        console.print(shaded(view, scores, measure))
-
-
-def shaded(view: View, scores: ScoredText, measure: Measure) -> Text:
-    """The text with a background per segment; key tokens are underlined."""
-    from rich.text import Text
-
-    characters = [visible(character) for character in view.text]
-    text = Text("".join(characters))
-    places = list(accumulate(map(len, characters), initial=0))
-    for segment in scores.segments:
-        first, last = (
-            places[min(max(place - view.start, 0), len(characters))]
-            for place in (segment.start, segment.end)
-        )
-        if segment.is_key:
-            text.stylize("underline bold", first, last)
-        strength = intensity(segment, measure) or 0.0
-        level = round(abs(strength) * _STEPS) / _STEPS
-        if level > 0:
-            text.stylize(_style(level, strength < 0), first, last)
-    return text
-
-
-def _style(level: float, cool: bool) -> str:
-    red, green, blue = (round(255 - level * (255 - c)) for c in (_COOL if cool else _WARM))
-    ink = "white" if level > 0.55 else "black"
-    return f"{ink} on rgb({red},{green},{blue})"
 
 
 def headline(scores: ScoredText) -> str:

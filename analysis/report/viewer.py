@@ -104,11 +104,6 @@ class View:
         return f"{self.name} (document {self.doc_id} of {self.problem})"
 
     @property
-    def has_gain(self) -> bool:
-        """Whether a gain was measured for a model."""
-        return any(scores.gain_condition is not None for scores in self.scored)
-
-    @property
     def extent(self) -> str:
         """How much of the document is shown, and how much of it each model read."""
         end = self.start + len(self.text)
@@ -209,12 +204,6 @@ def example_view(
         if error.code in ("nothing-extracted", "unknown-document"):
             return None
         raise
-
-
-def first_shaded(view: View) -> int:
-    """The first character of a token that has a gain; the view's first where none has."""
-    segments = (segment for scores in view.scored for segment in scores.segments)
-    return min((s.start for s in segments if s.gain is not None), default=view.start)
 
 
 def merge(tokens: Iterable[Segment]) -> list[Segment]:

@@ -92,6 +92,19 @@ def unit_ranks(values: Floats, keep: Flags) -> Floats:
     return np.asarray(centred / np.where(length > 0, length, np.nan))
 
 
+def unit_ranks_within(values: Floats, families: Indices | None) -> Floats:
+    """`[rows, n]` centred ranks of unit length, less their family means; NaN where constant."""
+    ranks: Floats = rankdata(values, axis=1)
+    if families is None:
+        ranks = ranks - ranks.mean(axis=1, keepdims=True)
+    else:
+        sizes = np.bincount(families)
+        member = (np.arange(sizes.size)[:, None] == families) / sizes[:, None]
+        ranks = ranks - (ranks @ member.T)[:, families]
+    length = np.linalg.norm(ranks, axis=1, keepdims=True)
+    return np.asarray(ranks / np.where(length > 1e-9, length, math.nan))
+
+
 def pearson_rows(x: Floats, y: Floats, keep: Flags | None = None) -> Floats:
     """`[rows]` Pearson's r of `[rows, points]` over each row's kept points; NaN where undefined."""
     weights = np.ones(x.shape) if keep is None else keep.astype(np.float64)

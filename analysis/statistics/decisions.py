@@ -30,7 +30,7 @@ level (5%).
 
 **Too few.** Nothing is claimed where no metric could be: when a metric in perfect agreement with
 the target had an adjusted p above the level, or when whole series and families have so few orders
-(`permutations.orders`) that no exact permutation test reaches the level.
+(`families.orders`) that no exact permutation test reaches the level.
 
 What holds in simulation, and what doesn't: benchmarks/inference_simulation.py.
 """
@@ -45,11 +45,24 @@ from itertools import permutations
 from typing import Literal
 
 import numpy as np
-from scipy.stats import rankdata
 
-from analysis.statistics.correlations import Flags, Floats, Indices, Interval, codes
-from analysis.statistics.families import MINIMUM_MODELS, TWO_SIDED, design_effects, half_swap
-from analysis.statistics.permutations import exchangeable_strata, orders, permuted_indices
+from analysis.statistics.correlations import (
+    Flags,
+    Floats,
+    Indices,
+    Interval,
+    codes,
+    unit_ranks_within,
+)
+from analysis.statistics.families import (
+    MINIMUM_MODELS,
+    TWO_SIDED,
+    design_effects,
+    exchangeable_strata,
+    half_swap,
+    orders,
+    permuted_indices,
+)
 
 LEVEL = 0.05
 """Share of studies with a false claim that is accepted."""
@@ -385,16 +398,3 @@ def statistics(x: Floats, y: Floats, groupings: Sequence[Indices], freedom: int)
     z = np.arctanh(bounded)
     error = np.sqrt(effect * ((1.0 + bounded**2 / 2.0) / (freedom - 3.0)))
     return Statistics(rho, z, error, effect, z / error)
-
-
-def unit_ranks_within(values: Floats, families: Indices | None) -> Floats:
-    """`[rows, n]` centred ranks of unit length, less their family means; NaN where constant."""
-    ranks: Floats = rankdata(values, axis=1)
-    if families is None:
-        ranks = ranks - ranks.mean(axis=1, keepdims=True)
-    else:
-        sizes = np.bincount(families)
-        member = (np.arange(sizes.size)[:, None] == families) / sizes[:, None]
-        ranks = ranks - (ranks @ member.T)[:, families]
-    length = np.linalg.norm(ranks, axis=1, keepdims=True)
-    return np.asarray(ranks / np.where(length > _ROUNDING, length, math.nan))

@@ -26,7 +26,6 @@ import scipy.stats
 from analysis.statistics.correlations import (
     Flags,
     Floats,
-    Indices,
     Interval,
     codes,
     kendall,
@@ -161,52 +160,6 @@ def bootstrap(
         Interval(*bounds["percentile"], "percentile", undefined),
         Interval(*bounds["BCa"], "bca", undefined),
     )
-
-
-def draw(
-    points: int, resamples: int, seed: int, clusters: Sequence[str] | None = None
-) -> list[Indices]:
-    """Draw resamples of n points with replacement, seeded with numpy's default generator.
-
-    Args:
-        points: n.
-        resamples: how many to draw.
-        seed: of the draws.
-        clusters: one label per point; when given, whole clusters are drawn, as many as there
-            are, so that resamples differ in size.
-
-    Returns:
-        Indices `[rows, size]`, one array for each size of a resample.
-    """
-    generator = np.random.default_rng(seed)
-    if clusters is None:
-        return [generator.integers(0, points, size=(resamples, points))]
-    labels = sorted(set(clusters))
-    members = [np.flatnonzero([label == c for c in clusters]) for label in labels]
-    chosen = generator.integers(0, len(labels), size=(resamples, len(labels)))
-    by_size: dict[int, list[Indices]] = {}
-    for row in chosen:
-        index = np.concatenate([members[cluster] for cluster in row])
-        by_size.setdefault(index.size, []).append(index)
-    return [np.stack(by_size[size]) for size in sorted(by_size)]
-
-
-def replicate(statistic: Statistic, x: Floats, y: Floats, draws: list[Indices]) -> Floats:
-    """The statistic on every resample, `[resamples]`, NaN where undefined."""
-    parts = [
-        statistic(x[rows], y[rows])
-        for group in draws
-        for rows in np.array_split(group, math.ceil(len(group) / _ROWS_AT_ONCE))
-    ]
-    return np.concatenate(parts)
-
-
-def percentile_interval(replicates: Floats) -> Interval:
-    """95% interval between the outer quantiles of the defined replicates."""
-    defined = replicates[~np.isnan(replicates)]
-    low, high = np.quantile(defined, (0.025, 0.975)) if defined.size else (math.nan, math.nan)
-    undefined = int(replicates.size - defined.size)
-    return Interval(float(low), float(high), "percentile", undefined)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,9 @@ LEVEL = 0.95
 SHRINKAGE = 0.85
 DRAWS = 10_000
 SET_DRAWS = 2000
+MINIMUM_SERIES = 5
+"""With fewer, the correlation within series can't be estimated."""
+
 _DRAWS_AT_ONCE = 1000
 _SMALL = 1e-9
 
@@ -61,11 +64,6 @@ class JointErrors:
     z: Floats
     error: Floats
     factors: Floats
-
-    @property
-    def tested(self) -> Flags:
-        """`[K]`, whether a metric has a correlation that counts."""
-        return np.isfinite(self.rho)
 
 
 def joint_errors(
@@ -131,17 +129,51 @@ def p_above(errors: JointErrors, other: int) -> Floats:
     return result
 
 
-def difference_of_z(errors: JointErrors, one: int, other: int) -> tuple[float, float]:
-    """z of one metric minus that of another, and its standard error.
+def lead_p(
+    metric: Floats,
+    baseline: Floats,
+    target: Floats,
+    families: Sequence[Hashable],
+    series: Sequence[Hashable],
+) -> tuple[float, bool]:
+    """One-sided p that a metric doesn't lead a baseline, both named beforehand.
+
+    Of the difference of z over all models or within families, whichever has the smaller standard
+    error. That over all models is widened by the design effect of families and series; that within
+    families costs one model a family.
+
+    Args:
+        metric: `[n]`, oriented, complete.
+        baseline: `[n]`, likewise.
+        target: `[n]`.
+        families: of each model.
+        series: of each model; each is of one family.
+
+    Returns:
+        p, NaN below `MINIMUM_SERIES` series; and whether it is of the difference within families.
+    """
+    if len(set(series)) < MINIMUM_SERIES:
+        return math.nan, False
+    both = np.stack([metric, baseline])
+    overall = _difference_of_z(joint_errors(both, target, [families, series]))
+    inside = _difference_of_z(joint_errors(both, target, [series], families))
+    within = inside[1] < overall[1]
+    gap, error = inside if within else overall
+    if math.isnan(gap):
+        return math.nan, False
+    # two with equal rankings have a difference without error
+    return (NormalDist().cdf(-gap / error) if error > 0 else 1.0), within
+
+
+def _difference_of_z(errors: JointErrors) -> tuple[float, float]:
+    """z of the first of two metrics minus that of the second, and its standard error.
 
     The error is 0 if both rankings are equal; both are NaN where one isn't tested.
     """
-    if not (errors.tested[one] and errors.tested[other]):
+    if not np.isfinite(errors.rho).all():
         return math.nan, math.nan
-    rows = np.array([other, one])
-    scaled = errors.factors[rows] * errors.error[rows, None]
-    _, spread = _paired(errors.z[rows], scaled, np.array([0]))
-    return float(errors.z[one] - errors.z[other]), float(spread[0, 1])
+    _, spread = _paired(errors.z, errors.factors * errors.error[:, None], np.array([1]))
+    return float(errors.z[0] - errors.z[1]), float(spread[0, 0])
 
 
 def _paired(z: Floats, scaled: Floats, rows: Indices | None = None) -> tuple[Floats, Floats]:

@@ -185,5 +185,5 @@ def test_documents_are_metrics_and_parts_of_the_mean(
     assert (rho["web/good"], rho["web/bad"]) == (1.0, -1.0)
     assert rows_of["web"]["documents"] == 3
     assert "reliability_over_documents" in rows_of["web"]
-    assert rows_of["web"]["spearman_ci95_new_documents_and_models"] is not None
+    assert rows_of["web"]["spearman_ci95_new_documents"] is not None
     assert "documents" not in rows_of["web/good"]

@@ -10,10 +10,9 @@ import pytest
 from analysis.ranking.loading import parts_reader
 from analysis.ranking.metric_table import MetricColumn, MetricTable, Model
 from analysis.statistics.correlations import spearman
-from analysis.statistics.document_noise import Aggregation, DocumentParts, document_noise
+from analysis.statistics.document_noise import Aggregation
 
 MODELS, DOCUMENTS = 9, 12
-QUANTILES = {"median": 0.5, "q10": 0.1, "q90": 0.9}
 
 
 def value(numerator, denominator, weight, aggregation):
@@ -23,9 +22,7 @@ def value(numerator, denominator, weight, aggregation):
         return numerator.sum(axis=1) / denominator.sum(axis=1)
     if aggregation == "weighted":
         return (ratio * weight).sum(axis=1) / weight.sum(axis=1)
-    if aggregation == "macro":
-        return ratio.mean(axis=1)
-    return np.quantile(ratio, QUANTILES[aggregation], axis=1)
+    return ratio.mean(axis=1)
 
 
 @pytest.mark.parametrize("direction", ["higher", "lower"])
@@ -66,30 +63,3 @@ def test_all_documents_give_the_correlation_of_the_column(marts, aggregation, di
     whole = parts.values(np.ones((1, DOCUMENTS)))[0]
     assert whole == pytest.approx(column.oriented)
     assert spearman(whole, target) == pytest.approx(spearman(column.oriented, target))
-
-
-def test_models_of_a_series_are_drawn_as_wholes():
-    """Four copies of each of nine models: as a series they are worth no more than one of them."""
-    generator = np.random.default_rng(4)
-    target = generator.normal(size=MODELS)
-    parts = target[:, None] + generator.normal(scale=2, size=(MODELS, DOCUMENTS))
-
-    def width(copies, kinds):
-        models = tuple(Model(f"m{n}", f"a/m{n}", "f", None, kind) for n, kind in enumerate(kinds))
-        values = parts.mean(axis=1)[copies]
-        column = MetricColumn("made_up", "a", "f", {}, "higher", True, "", values)
-        table = MetricTable("p", models, target[copies], (column,), (), {}, {})
-        ones = np.ones((len(copies), DOCUMENTS))
-        own = DocumentParts(np.stack([parts[copies], ones, ones]))
-        found = document_noise(
-            own, column.oriented, table.target, table.target_errors, table.series, seed=0
-        )
-        assert found is not None
-        both = found.new_documents_and_models
-        return both.high - both.low
-
-    once = width(np.arange(MODELS), [""] * MODELS)
-    many = np.repeat(np.arange(MODELS), 4)
-    series = width(many, [f"kind {n}" for n in many])
-    apart = width(many, [""] * many.size)
-    assert series == pytest.approx(once, rel=0.1) and apart < 0.75 * once

@@ -63,20 +63,6 @@ def test_developers_are_read_from_the_ids():
     assert replace(made, models=alone).developers == ("f0", "f1", "f2")
 
 
-def test_what_completes_a_table_of_scores_is_no_extraction() -> None:
-    """`tokenmart extract` refuses a problem of kind `table`, of which no tokens are stored."""
-    table = MetricTable("mine", (), np.zeros(0), (), (), {}, {}, argument="my/mine.yml")
-    assert table.remedy == (
-        "add the missing scores to its table, then run `tokenmart data fetch --problem "
-        "my/mine.yml` and `tokenmart dbt build`"
-    )
-    extracted = replace(table, extracted=frozenset({"m"}))
-    assert extracted.remedy == (
-        "run `tokenmart extract --problem my/mine.yml` and `tokenmart dbt build`"
-    )
-    assert "tokenmart" not in replace(extracted, even=True).remedy
-
-
 def test_rows_of_too_few_models_come_last() -> None:
     """Their correlation isn't shown: four models in the target's order are no evidence."""
     target = np.arange(9.0)

@@ -1,4 +1,4 @@
-"""Shaded tokens: segments, the terminal, the page in a real browser, and notebooks."""
+"""Shaded tokens: segments, the page in a real browser, and notebooks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from browser import evaluate
 from click.testing import CliRunner, Result
 from made_up_marts import Marts
 from made_up_warehouse import Shape, Window, write_warehouse
-from rich.console import Console
 
 import tokenmart as tm
 from analysis.report import cli
-from analysis.report.notebook import OpenedWorkspace
-from analysis.report.shading import Measure, intensity, print_view, shaded, view_page
-from analysis.report.viewer import ScoredText, Segment, View, first_shaded, load_view, merge
+from analysis.report.shading import Measure, intensity, view_page
+from analysis.report.viewer import ScoredText, Segment, View, load_view, merge
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem, load_problem
@@ -74,17 +72,6 @@ def test_key_tokens_are_longppls() -> None:
     assert not segment(0, 1, logprob=-2.1, gain=2.1).is_key
     assert not segment(0, 1, logprob=-1.9, gain=1.9).is_key
     assert not segment(0, 1, logprob=-1.9).is_key
-
-
-def test_the_terminal_shows_every_character_once(view: View) -> None:
-    console = Console(width=200, force_terminal=False)
-    with console.capture() as capture:
-        print_view(console, view, "logprob")
-    assert capture.get().count("second & line") == 2
-    text = shaded(view, view.scored[0], "gain")
-    assert text.plain == TEXT
-    bold = {(span.start, span.end) for span in text.spans if "bold" in str(span.style)}
-    assert bold == {(6, 15)}
 
 
 def test_the_page_has_every_character_once_as_text(view: View) -> None:
@@ -184,10 +171,7 @@ def show(*arguments: object) -> Result:
     return CliRunner().invoke(cli.show, [*base, *map(str, arguments)])
 
 
-def test_the_command_prints_and_writes(
-    synthetic: tuple[Problem, Workspace], tmp_path: Path
-) -> None:
-    assert show("--model", "model-1", "--characters", 80).exit_code == 0
+def test_the_command_writes(synthetic: tuple[Problem, Workspace], tmp_path: Path) -> None:
     out = tmp_path / "pages" / "show.html"
     assert show("--measure", "gain", "--out", out).exit_code == 0
     assert out.read_text().startswith("<!doctype html>")
@@ -196,25 +180,8 @@ def test_the_command_prints_and_writes(
     assert show("--out", kept).exit_code == 1 and kept.read_bytes() == before
 
 
-def test_the_terminal_opens_at_the_first_token_that_has_a_gain(
-    synthetic: tuple[Problem, Workspace],
-) -> None:
-    whole = load_view(*synthetic, "0", ["model-0"])
-    first = first_shaded(whole)
-    gains = [segment.start for segment in whole.scored[0].segments if segment.gain is not None]
-    assert 0 < first == min(gains)
-    shown = show("--characters", 9, "--measure", "gain").stdout
-    start = max(0, first - cli.CHARACTERS_BEFORE)
-    assert " ".join(whole.text[start : start + 9].split()) in " ".join(shown.split())
-
-
 def test_a_notebook(synthetic: tuple[Problem, Workspace]) -> None:
     problem, workspace = synthetic
-    opened = tm.open(workspace.root)
-    count = tm.query("select count(*) as n from tokens")["n"][0].as_py()
-    found = {"problem": "synthetic", "models": 2, "documents": 2, "tokens": count}
-    assert opened == OpenedWorkspace(workspace.root, [found])
-    assert "<td>synthetic</td><td>2</td>" in opened._repr_html_()
     shown = tm.show(1, "model-0", "model-1", measure="gain", characters=60)
     assert shown.view == load_view(problem, workspace, "1", ["model-0", "model-1"], 0, 60)
     assert shown._repr_html_().count("<pre>") == 2 and "<html" not in shown._repr_html_()

@@ -1,4 +1,4 @@
-"""Two dependent correlations: the paired bootstrap over series, and the difference of z."""
+"""Two dependent correlations: the difference of z."""
 
 from __future__ import annotations
 
@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from analysis.statistics.lead import (
-    MINIMUM_SERIES_OF_P,
-    lead_over,
-    lead_p,
-)
-from analysis.statistics.resampling import LEAST_DRAWN
+from analysis.statistics.simultaneous import MINIMUM_SERIES, lead_p
 
 ALONE = [str(model) for model in range(17)]
 
@@ -23,23 +18,6 @@ def columns(seed, good=1.0, n=17):
     target = generator.normal(size=n)
     metric = good * target + generator.normal(size=n)
     return metric, generator.normal(size=n), target
-
-
-def test_the_lead_is_of_spearmans_and_agrees_with_a_plain_loop():
-    metric, baseline, target = columns(0)
-    found = lead_over(metric, baseline, target, ALONE, ALONE, 0, 4000)
-
-    def lead(rows):
-        one, other = (scipy.stats.spearmanr(x[rows], target[rows])[0] for x in (metric, baseline))
-        return one - other
-
-    assert found.value == pytest.approx(lead(np.arange(17))) and found.series == 17
-    generator = np.random.default_rng(5)
-    plain = np.array([lead(generator.integers(0, 17, 17)) for _ in range(1000)])
-    low, high = np.quantile(plain, [0.025, 0.975])
-    # 1,000 draws: the ends vary by some hundredths
-    assert found.interval.low == pytest.approx(low, abs=0.08)
-    assert found.interval.high == pytest.approx(high, abs=0.08)
 
 
 def test_the_p_is_that_of_olkin_and_siotanis_difference_of_dependent_z():
@@ -55,8 +33,8 @@ def test_the_p_is_that_of_olkin_and_siotanis_difference_of_dependent_z():
     v, w = (1 + r**2 / 2) / 14, (1 + s**2 / 2) / 14
     error = math.sqrt(v + w - 2 * likeness * math.sqrt(v * w))
     expected = scipy.stats.norm.sf((math.atanh(r) - math.atanh(s)) / error)
-    found = lead_over(metric, baseline, target, ALONE, ALONE, 0, 100)
-    assert found.p == pytest.approx(expected, abs=1e-9) and not found.within
+    found, within = lead_p(metric, baseline, target, ALONE, ALONE)
+    assert found == pytest.approx(expected, abs=1e-9) and not within
 
 
 def test_a_difference_inside_families_counts_where_families_share_levels():
@@ -64,40 +42,21 @@ def test_a_difference_inside_families_counts_where_families_share_levels():
     generator = np.random.default_rng(1)
     own, level = generator.normal(size=(3, 17)), 3 * generator.normal(size=(3, 4))
     target, noise, other = own + level[:, places]
-    found = lead_over(target + noise / 3, other, target, places.tolist(), ALONE, 0, 100)
-    assert found.within
+    assert lead_p(target + noise / 3, other, target, places.tolist(), ALONE)[1]
 
 
 def test_a_much_better_metric_leads_and_a_copy_does_not():
     metric, baseline, target = columns(2, good=20.0)
-    assert lead_over(metric, baseline, target, ALONE, ALONE, 0).p < 0.05
-    copy = lead_over(2 * baseline, baseline, target, ALONE, ALONE, 0)
-    assert copy.value == 0.0 and copy.p == 1.0
+    assert lead_p(metric, baseline, target, ALONE, ALONE)[0] < 0.05
+    assert lead_p(2 * baseline, baseline, target, ALONE, ALONE)[0] == 1.0
 
 
-def test_series_are_drawn_as_wholes():
-    """Eight exact copies of each model: as wholes they are worth no more than one of each."""
-    metric, baseline, target = columns(3, n=12)
-    labels = [str(place) for place in range(12)]
-    once = lead_over(metric, baseline, target, labels, labels, 0, 3000)
-    many = np.repeat(np.arange(12), 8)
-    copied = [labels[place] for place in many]
-    whole = lead_over(metric[many], baseline[many], target[many], copied, copied, 0, 3000)
-    each = [str(place) for place in range(96)]
-    apart = lead_over(metric[many], baseline[many], target[many], each, each, 0, 3000)
-    width, whole_width, apart_width = (
-        lead.interval.high - lead.interval.low for lead in (once, whole, apart)
-    )
-    assert whole_width == pytest.approx(width, rel=0.1) and apart_width < width / 2
-
-
-def test_too_few_series_have_no_interval_and_fewer_no_p():
+def test_too_few_series_have_no_p():
     metric, baseline, target = columns(3, good=20.0, n=21)
-    for count, has_p in ((LEAST_DRAWN - 1, True), (MINIMUM_SERIES_OF_P - 1, False)):
+    for count, has_p in ((MINIMUM_SERIES, True), (MINIMUM_SERIES - 1, False)):
         series = [str(place % count) for place in range(21)]
-        found = lead_over(metric, baseline, target, ["one"] * 21, series, 0)
-        assert found.value > 0 and math.isnan(found.interval.low)
-        assert math.isnan(found.p) is not has_p
+        p, _ = lead_p(metric, baseline, target, ["one"] * 21, series)
+        assert math.isnan(p) is not has_p
 
 
 FAMILIES = np.repeat(np.arange(4), [9, 5, 2, 1])

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from analysis.statistics.permutations import exchangeable_strata, orders, permuted_indices
+from analysis.statistics.families import exchangeable_strata, orders, permuted_indices
 
 
 def test_strata_stay_in_their_places():
