@@ -12,13 +12,7 @@ from oracle import needs_min_cov_det
 from sklearn.covariance import MinCovDet
 
 from analysis.statistics.correlations import kendall, pearson, spearman, spearman_rows
-from analysis.statistics.resampling import (
-    Correlations,
-    bootstrap,
-    draw,
-    percentile_interval,
-    replicate,
-)
+from analysis.statistics.resampling import Correlations, bootstrap
 from analysis.statistics.skipped import mcd_skipped_rows
 
 
@@ -59,9 +53,9 @@ def test_coefficients_are_those_of_scipy_to_the_last_digit(data):
 @needs_min_cov_det
 def test_replicates_equal_a_plain_loop_of_scikit_learn_fits(data):
     x, y = data
-    draws = draw(17, 120, seed=5)
-    fast = replicate(lambda a, b: mcd_skipped_rows(a, b, 0), x, y, draws)
-    for value, index in zip(fast, draws[0], strict=True):
+    draws = np.random.default_rng(5).integers(0, 17, size=(120, 17))
+    fast = mcd_skipped_rows(x[draws], y[draws], 0)
+    for value, index in zip(fast, draws, strict=True):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fitted = MinCovDet(random_state=0).fit(np.column_stack([x[index], y[index]]))
@@ -72,10 +66,7 @@ def test_replicates_equal_a_plain_loop_of_scikit_learn_fits(data):
 
 def test_same_seed_same_interval_other_seed_other_interval(data):
     x, y = data
-    first, again, other = (
-        percentile_interval(replicate(spearman_rows, x, y, draw(17, 500, seed)))
-        for seed in (3, 3, 4)
-    )
+    first, again, other = (Correlations(x, y, seed, 500).spearman for seed in (3, 3, 4))
     assert first == again
     assert first != other
 
@@ -83,18 +74,13 @@ def test_same_seed_same_interval_other_seed_other_interval(data):
 def test_degenerate_resamples_are_counted_not_hidden():
     x = np.array([0.0] * 7 + [1.0])
     y = np.arange(8.0)
-    replicates = replicate(spearman_rows, x, y, draw(8, 2000, seed=0))
-    interval = percentile_interval(replicates)
-    whole = bootstrap(spearman(x, y), spearman_rows, x, y, 0, 2000).percentile
-    assert whole == interval
+    interval = bootstrap(spearman(x, y), spearman_rows, x, y, 0, 2000).percentile
     expected = 0.875**8
     assert interval.degenerate / 2000 == pytest.approx(expected, abs=0.05)
     assert not math.isnan(interval.low)
 
 
 def test_nothing_defined_gives_no_interval():
-    interval = percentile_interval(np.full(10, np.nan))
-    assert math.isnan(interval.low) and interval.degenerate == 10
     constant = bootstrap(math.nan, spearman_rows, np.ones(9), np.arange(9.0), 0, 100)
     assert math.isnan(constant.bca.low) and constant.percentile.degenerate == 100
 
@@ -112,21 +98,3 @@ def test_a_perfect_correlation_has_an_interval_of_one_point():
     found = Correlations(np.arange(9.0), np.arange(9.0) ** 3, 0, 200).spearman
     ends = [found.bca.low, found.bca.high, found.percentile.low, found.percentile.high]
     assert ends == pytest.approx([1.0] * 4, abs=1e-12)
-
-
-def test_clusters_are_drawn_whole():
-    families = ["a"] * 5 + ["b"] * 2 + ["c"]
-    draws = draw(8, 300, seed=0, clusters=families)
-    assert sum(len(group) for group in draws) == 300
-    for group in draws:
-        for row in group:
-            counts = np.bincount(row, minlength=8)
-            assert len(set(counts[:5])) == 1
-            assert counts[5] == counts[6]
-            assert counts[0] + counts[5] + counts[7] == 3
-
-
-def test_clusters_of_one_are_the_plain_bootstrap():
-    labels = [f"m{index:02d}" for index in range(17)]
-    plain, clustered = draw(17, 50, seed=9), draw(17, 50, seed=9, clusters=labels)
-    np.testing.assert_array_equal(plain[0], clustered[0])
