@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from analysis.options import SEED
-from warehouse.errors import TokenmartError, visible
+from warehouse.errors import visible
 from warehouse.options import JSON, LAST_PROBLEM
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def preregister(
         shown = [
             register(
                 *(workspace, loaded, metrics, level, seed, labels_known, supersedes, reason),
-                confirm=lambda entry: None if yes else _ask(entry),
+                confirm=(lambda entry: None) if yes else _ask,
             )
         ]
     else:
@@ -115,18 +114,6 @@ def preregister(
 
 
 def _ask(entry: Entry) -> None:
-    """Show what would be registered permanently, and ask for confirmation.
-
-    Raises:
-        TokenmartError: there is no terminal to answer on.
-        Abort: the answer is no.
-    """
+    """Show what would be registered permanently; aborts unless the answer is yes."""
     what = f"{entry.names}; level {entry.level:g}, {len(entry.models)} models of {entry.problem}"
-    if not sys.stdin.isatty():
-        raise TokenmartError(
-            f"preregister: an entry is never removed: {what}; nothing was registered, add --yes",
-            code="not-confirmed",
-            where="--yes",
-        )
-    click.echo(visible(f"to be registered, never to be removed: {what}"), err=True)
-    click.confirm("register it?", abort=True, err=True)
+    click.confirm(visible(f"Register {what}? An entry is never removed"), abort=True, err=True)

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.errors import TokenmartError
 from warehouse.metrics.manifest import in_contexts, read_metrics
 from warehouse.paths import Workspace
-from warehouse.terminal import listed
 
 if TYPE_CHECKING:
     from warehouse.problem.spec import Problem
@@ -54,50 +53,32 @@ def define(workspace: Workspace, problem: Problem, text: str) -> RegisteredMetri
     """
     name, _, wanted = text.partition(":")
     metric, _, variant = name.partition("/")
-    families = read_metrics(workspace)
-    family = families.get(metric)
-    if family is None:
-        raise _refused(
-            "unknown-metric",
-            text,
-            f"no metric {metric!r}; {did_you_mean(metric, families)}",
-            problem,
-        )
-    if not family.admissible:
-        raise _refused(
-            "not-admissible",
-            text,
-            f"{metric} is not admissible, it needs a second model; ",
-            problem,
-        )
-    contexts = problem.suffixes(family.needs)
-    known = [each for base in family.variants for each in in_contexts(base, contexts)]
-    if variant not in known:
-        base = variant.partition("@")[0]
-        meant = [f"{metric}/{each}" for each in known if each.partition("@")[0] == base]
-        what = (
-            f"problem {problem.name} has {listed(meant or known) or f'no {family.needs} probe'}; "
-        )
-        code = "unknown-variant" if contexts else "missing-probe"
-        raise _refused(code, text, what, problem)
-    direction = wanted or family.direction
-    if direction not in ("higher", "lower"):
-        raise _refused(
-            "bad-direction", text, f"the direction is {name}:higher or {name}:lower; ", problem
-        )
+    family = read_metrics(workspace).get(metric)
+    contexts = problem.suffixes(family.needs) if family else ()
+    known = (
+        [each for base in family.variants for each in in_contexts(base, contexts)] if family else []
+    )
+    direction = wanted or (family.direction if family else "")
+    mistakes = {
+        "unknown-metric": family is None,
+        "not-admissible": family is not None and not family.admissible,
+        "missing-probe": not contexts,
+        "unknown-variant": variant not in known,
+        "bad-direction": direction not in ("higher", "lower"),
+    }
+    for code, there in mistakes.items():
+        if there:
+            raise TokenmartError(
+                f"--metric {text}: {code.replace('-', ' ')}; see `tokenmart metrics list --problem "
+                f"{problem.argument}`",
+                code=code,
+                where=text,
+            )
     return RegisteredMetric(
         metric=metric,
         variant=variant,
         direction="higher" if direction == "higher" else "lower",
         definition=definition_sha256(workspace, problem, metric, variant),
-    )
-
-
-def _refused(code: str, text: str, what: str, problem: Problem) -> TokenmartError:
-    return TokenmartError(
-        f"--metric {text}: {what}see `tokenmart metrics list --problem {problem.argument}`",
-        code=code,
-        where=text,
     )
 
 
@@ -120,7 +101,15 @@ def definition_sha256(
     Raises:
         TokenmartError: no such variant, or dbt can't parse the project.
     """
-    text = _metric_text(workspace, metric, variant)
+    base = variant.partition("@")[0]  # what follows names the condition it is computed from
+    family = read_metrics(workspace).get(metric)
+    if family is None or base not in family.variants:
+        raise TokenmartError(
+            f"--metric {metric}/{variant}: no such variant; see `tokenmart metrics list`",
+            code="unknown-variant",
+            where=f"{metric}/{variant}",
+        )
+    text = family.definition(base)
     if covers != ("metric",):
         parts: dict[Covered, Any] = {
             "metric": text,
@@ -138,17 +127,3 @@ def _settings(part: BaseModel) -> dict[str, Any]:
     Where a file can be downloaded is no part of what was registered.
     """
     return part.model_dump(mode="json", exclude_defaults=True, exclude={"url"})
-
-
-def _metric_text(workspace: Workspace, metric: str, variant: str) -> str:
-    """What the values of a variant are computed by."""
-    base = variant.partition("@")[0]  # what follows names the condition it is computed from
-    found = read_metrics(workspace).get(metric)
-    if found is None or base not in found.variants:
-        raise TokenmartError(
-            f"--metric {metric}/{variant}: no such variant; "
-            f"{did_you_mean(base, found.variants if found else ())}see `tokenmart metrics list`",
-            code="unknown-variant",
-            where=f"{metric}/{variant}",
-        )
-    return found.definition(base)

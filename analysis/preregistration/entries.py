@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from filelock import FileLock
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from analysis.preregistration.definition import (
     COVERED,
@@ -113,6 +113,11 @@ class Entry(BaseModel):
         """The hash that `sha256` must be."""
         content = {name: value for name, value in self.written().items() if name != "sha256"}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+class _File(BaseModel):
+    schema_: Literal["tokenmart/preregistration/1"] = Field(alias="schema")
+    entries: tuple[Entry, ...]
 
 
 @dataclass(frozen=True)
@@ -234,33 +239,21 @@ def entries(workspace: Workspace, problem: str) -> tuple[Entry, ...]:
     path = record_path(workspace, problem)
     if not path.exists():
         return ()
-    remedy = "restore the file, from git for instance"
     try:
         content = read_json(path, _MAXIMUM_BYTES).content
-        if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-            raise TokenmartError(
-                f"{path}: not a file of pre-registrations; {remedy}",
-                code="unreadable-entries",
-                where=path,
-            )
-        found = TypeAdapter(tuple[Entry, ...]).validate_python(content.get("entries", ()))
-    except StrictJsonError as error:
+        found = _File.model_validate(content).entries
+    except (StrictJsonError, ValidationError) as error:
         raise TokenmartError(
-            f"{path}: pre-registrations {error}; {remedy}", code="unreadable-entries", where=path
-        ) from error
-    except ValidationError as error:
-        where = ".".join(str(part) for part in ("entries", *error.errors()[0]["loc"]))
-        raise TokenmartError(
-            f"{path}: field {where} is missing or malformed; {remedy}",
+            f"{path}: {error}; restore the file, from git for instance",
             code="unreadable-entries",
-            where=where,
+            where=path,
         ) from error
     previous = ""
     for number, entry in enumerate(found, start=1):
         if entry.digest() != entry.sha256 or entry.previous != previous or entry.number != number:
             raise TokenmartError(
                 f"{path}: entry {number} was changed after it was written (sha256 "
-                f"{entry.sha256[:12]}…, found {entry.digest()[:12]}…); {remedy}",
+                f"{entry.sha256[:12]}…, found {entry.digest()[:12]}…); restore the file",
                 code="changed-entry",
                 where=f"entry {number}",
             )
@@ -331,22 +324,18 @@ def known_labels(workspace: Workspace, problem: Problem) -> str:
 
 
 def _check_superseded(before: Sequence[Entry], number: int | None, reason: str | None) -> None:
+    code = "no-entry"
     if (number is None) != (reason is None):
-        raise TokenmartError(
-            "--supersedes NUMBER and --reason TEXT are given together",
-            code="reason-missing",
-            where="--reason",
-        )
-    if number is None:
+        code = "reason-missing"
+    elif number is None or number in (
+        {entry.number for entry in before} - {entry.supersedes for entry in before}
+    ):
         return
-    replaced = {entry.supersedes for entry in before}
-    if number in replaced or number not in {entry.number for entry in before}:
-        left = ", ".join(str(e.number) for e in before if e.number not in replaced) or "none"
-        raise TokenmartError(
-            f"--supersedes {number}: no entry to replace; there are: {left}",
-            code="no-entry",
-            where="--supersedes",
-        )
+    raise TokenmartError(
+        f"--supersedes {number}: give the number of an entry that isn't replaced, and a --reason",
+        code=code,
+        where="--reason" if code == "reason-missing" else "--supersedes",
+    )
 
 
 def _changes(

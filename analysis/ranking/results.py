@@ -159,12 +159,6 @@ def best_first(row: RankedMetric) -> tuple[float, str]:
     return 2.0 if undefined else -round(row.rho, 10), row.column.name
 
 
-def decide_all(table: MetricTable, columns: Sequence[MetricColumn], seed: int = 0) -> Decisions:
-    """`decide` under every grouping of a problem's models: family, series, developer."""
-    metrics = np.stack([column.oriented for column in columns])
-    return decide(metrics, table.target, table.families, table.groupings, seed)
-
-
 def rank_metrics(
     table: MetricTable,
     seed: int,
@@ -184,7 +178,8 @@ def rank_metrics(
         splits: random splits that estimate what the choice is worth; none with 0.
         unofficial: let variants compete that need a second model.
     """
-    decisions = decide_all(table, table.everything, seed)
+    metrics = np.stack([column.oriented for column in table.everything])
+    decisions = decide(metrics, table.target, table.families, table.groupings, seed)
     complete = [c for c in table.columns if c.present.all() and np.ptp(c.values) > 0]
     candidates = [c for c in complete if c.kind == "variant" and (c.admissible or unofficial)]
     base = default_baseline(complete, table.baseline)
@@ -225,7 +220,7 @@ def rank_metrics(
         of_base = next((i for i, column in enumerate(candidates) if column is base), None)
         choice = choice_procedure(
             np.stack([column.oriented for column in every]),
-            *(table.target, [table.families], seed, splits, of_base),
+            *(table.target, table.families, seed, splits, of_base),
         )
     return Ranking(
         table=table,

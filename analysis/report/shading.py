@@ -157,7 +157,5 @@ def headline(scores: ScoredText) -> str:
     text = f"{scores.model}: {scores.tokens:,} tokens, mean NLL {scores.mean_nll:.3f}"
     if scores.gain_condition:
         keys = sum(segment.is_key for segment in scores.segments)
-        text += (
-            f", gain from {scores.gain_condition} for {scores.gained:,} of them, {keys} key tokens"
-        )
+        text += f", gain from {scores.gain_condition}, {keys} key tokens"
     return text

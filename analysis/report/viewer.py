@@ -14,7 +14,6 @@ import duckdb
 
 from warehouse.errors import TokenmartError
 from warehouse.problem.spec import Problem
-from warehouse.problem.tables import whole_characters
 from warehouse.sql.connection import connect_for_queries
 
 if TYPE_CHECKING:
@@ -32,8 +31,8 @@ class Segment:
     """Characters `start` to `end` and what the model made of them.
 
     logprob, entropy: nats; gain: nats won by the far context, None where it wasn't measured;
-    rank: the worst among the segment's tokens; tokens: how many; position: of the first; gained:
-    how many have a gain. entropy and rank are None where imported log-probs lack them.
+    rank: the worst among the segment's tokens; tokens: how many; position: of the first.
+    entropy and rank are None where imported log-probs lack them.
     """
 
     start: int
@@ -44,7 +43,6 @@ class Segment:
     gain: float | None
     tokens: int
     position: int
-    gained: int = 0
 
     @property
     def is_key(self) -> bool:
@@ -72,11 +70,6 @@ class ScoredText:
         return sum(segment.tokens for segment in self.segments)
 
     @property
-    def gained(self) -> int:
-        """Number of tokens with a gain."""
-        return sum(segment.gained for segment in self.segments)
-
-    @property
     def mean_nll(self) -> float:
         """Nats per token."""
         return sum(-segment.logprob for segment in self.segments) / max(self.tokens, 1)
@@ -86,7 +79,7 @@ class ScoredText:
 class View:
     """A document and its scores; `text` is the part from character `start`.
 
-    `characters` are those of the document, `whole` those before `max_characters` cut it.
+    `characters` are those of the document.
     """
 
     problem: str
@@ -96,7 +89,6 @@ class View:
     text: str
     scored: tuple[ScoredText, ...]
     characters: int = 0
-    whole: int = 0
 
     @property
     def title(self) -> str:
@@ -106,16 +98,12 @@ class View:
     @property
     def extent(self) -> str:
         """How much of the document is shown, and how much of it each model read."""
-        end = self.start + len(self.text)
-        whole = f"{self.characters:,}"
-        if self.whole > self.characters:
-            whole += f" (cut by documents.max_characters, whole: {self.whole:,})"
-        text = f"Characters {self.start:,} to {end:,} of {whole}"
+        text = (
+            f"Characters {self.start:,} to {self.start + len(self.text):,} of {self.characters:,}"
+        )
         for scores in self.scored:
-            text += (
-                f"; {scores.model} read {scores.tokens_read:,} of {scores.tokens_whole:,} "
-                f"tokens, to character {scores.read_to:,}"
-            )
+            read = f"{scores.tokens_read:,} of {scores.tokens_whole:,} tokens"
+            text += f"; {scores.model} read {read}, to character {scores.read_to:,}"
         return text
 
     @property
@@ -154,7 +142,7 @@ def load_view(
     Raises:
         TokenmartError: no such document or model, or nothing was extracted for it.
     """
-    if not 1 <= len(models) <= 2:
+    if len(models) > 2:
         raise TokenmartError(
             f"--model: give one model or two, not {len(models)}",
             code="too-many-models",
@@ -175,7 +163,6 @@ def load_view(
         )
     if characters is None:
         end = max(segment.end for scores in scored for segment in scores.segments)
-    whole = whole_characters(problem, workspace)
     return View(
         problem=problem.name,
         doc_id=doc_id,
@@ -184,7 +171,6 @@ def load_view(
         text=text[start:end],
         scored=scored,
         characters=len(text),
-        whole=whole[doc_id] if whole else len(text),
     )
 
 
@@ -225,7 +211,6 @@ def merge(tokens: Iterable[Segment]) -> list[Segment]:
             rank=None if last.rank is None or token.rank is None else max(last.rank, token.rank),
             gain=sum(gains) if gains else None,
             tokens=last.tokens + 1,
-            gained=last.gained + token.gained,
         )
     return segments
 
@@ -289,7 +274,7 @@ def _scores(
     ).fetchall()
     gain_condition, gains = _gains(connection, problem.name, model.model_id, doc_id, condition)
     segments = merge(
-        Segment(first, last, logprob, entropy, rank, gain, 1, position, gain is not None)
+        Segment(first, last, logprob, entropy, rank, gain, 1, position)
         for first, last, logprob, entropy, rank, position in rows
         for gain in (gains.get(position),)
     )

@@ -191,7 +191,7 @@ class ChoiceProcedure:
 def choice_procedure(
     metrics: Floats,
     target: Floats,
-    groupings: Sequence[Sequence[Hashable]],
+    families: Sequence[Hashable],
     seed: int,
     splits: int = DEFAULT_SPLITS,
     baseline: int | None = None,
@@ -199,17 +199,17 @@ def choice_procedure(
     """Choose on a part of the models, score on the rest, many times.
 
     The test part is a third of the models or more, at least four, as long as five are left to
-    train on. Models that share a label of any grouping are on one side.
+    train on. Models of one family are on one side.
 
     Args:
         metrics: `[K, n]`, oriented, complete.
         target: `[n]`.
-        groupings: `[n]` labels each.
+        families: `[n]` labels.
         seed: of the splits.
         splits: how many to draw; those that are drawn twice count twice.
         baseline: a variant scored on the same test models as the chosen one.
     """
-    train = _training_parts(target.size, groupings, seed, splits)
+    train = _training_parts(families, seed, splits)
     if not len(train):
         return ChoiceProcedure(0, math.nan, math.nan, math.nan)
     # a metric that is constant on a part of the models ranks them not at all: 0, not unknown
@@ -226,24 +226,18 @@ def choice_procedure(
     )
 
 
-def _training_parts(
-    count: int, groupings: Sequence[Sequence[Hashable]], seed: int, splits: int
-) -> Flags:
-    """`[splits, n]`, which models train: whole groups, drawn in random order into the test part."""
-    groups = codes(range(count))
-    for labels in groupings:  # joined: models that share a label of any grouping
-        for members in (np.flatnonzero(codes(labels) == c) for c in set(codes(labels).tolist())):
-            groups[np.isin(groups, groups[members])] = groups[members[0]]
-    names = np.unique(groups)
-    sizes = np.array([(groups == name).sum() for name in names])
+def _training_parts(families: Sequence[Hashable], seed: int, splits: int) -> Flags:
+    """`[splits, n]`, which models train: whole families, drawn at random into the test part."""
+    groups = codes(families)
+    count, sizes = groups.size, np.bincount(groups)
     wanted, most = max(MINIMUM_TEST, round(count * TEST_SHARE)), count - MINIMUM_TRAINING
     generator = np.random.default_rng(seed)
     found = []
     for _ in range(splits):
         test, size = [], 0
-        for group in generator.permutation(names.size):
+        for group in generator.permutation(sizes.size):
             if size < wanted and size + sizes[group] <= most:
-                test.append(names[group])
+                test.append(group)
                 size += sizes[group]
         if size >= MINIMUM_TEST:
             found.append(~np.isin(groups, test))

@@ -6,11 +6,11 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import TemplateError
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from analysis.submission.bundle import (
     BUNDLE_FILE,
@@ -29,7 +29,7 @@ from analysis.submission.submit import (
 )
 from warehouse.errors import TokenmartError
 from warehouse.strict_json import StrictJsonError, read_json
-from warehouse.terminal import counted, listed
+from warehouse.terminal import listed
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
@@ -38,10 +38,17 @@ RELATIVE_TOLERANCE = 1e-9
 """DuckDB's float sums vary in the last bits with the number of threads."""
 
 _MAXIMUM_BYTES = 16 << 20
-_REMEDY = "restore the bundle that `tokenmart submit` wrote"
 
 _MAY_MOVE = ("code", "versions", "extraction_code")
 """Reported, but no failure: other code on other packages may give the same numbers."""
+
+_NAMES = {
+    "submission": "submission file",
+    "files": "proxy documents and target",
+    "code": "code revision",
+    "extraction_code": "code revision of the extraction",
+    "claims": "metrics tested, p-values and preregistration",
+}
 
 
 @dataclass(frozen=True)
@@ -64,156 +71,88 @@ def compare_with_warehouse(
     """
     bundle = _read(folder / BUNDLE_FILE)
     request = _request(folder / BUNDLE_FILE, bundle, problem_file)
-    recorded = _read(folder / VERIFY_FILE)
-    submitted = _read(folder / SUBMISSION_FILE)
+    recorded, submitted = _read(folder / VERIFY_FILE), _read(folder / SUBMISSION_FILE)
     subject = find_subject(workspace, request)
     verification, made = build_submission(folder / SUBMISSION_FILE, subject, request)
-    comparisons = [
+    fixed = [{k: v for k, v in each.items() if k not in _MAY_MOVE}
+             for each in (recorded, verification)]  # fmt: skip
+    found = [
         _compared("scores from the warehouse", submitted, scores_of(subject, request.negate)),
-        _compared("verifier output", _numbers(recorded), _numbers(verification)),
+        _compared("verifier output", *fixed),
     ]
     for name in sorted(bundle.keys() | made.keys()):
-        what = _NAMES.get(name, name)
-        found = _compared(what, bundle.get(name), made.get(name), name not in _MAY_MOVE)
-        comparisons.append(found)
-    comparisons.append(_page(folder / PAGE_FILE, bundle, recorded))
-    return comparisons
-
-
-_NAMES = {
-    "submission": "submission file",
-    "files": "proxy documents and target",
-    "code": "code revision",
-    "extraction_code": "code revision of the extraction",
-    "claims": "metrics tested, p-values and preregistration",
-}
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True)
-
-
-class _Metric(_Strict):
-    metric: str
-    variant: str
-    negated: bool
-
-
-class _Verification(_Strict):
-    seed: int = Field(ge=0, lt=2**32)
-    resamples: int = Field(ge=100, le=1_000_000)
-
-
-class _Claims(_Strict):
-    as_of: str
-
-
-class _Request(_Strict):
-    """The part of a bundle that records the request; metrics tested after `as_of` don't count."""
-
-    problem: str
-    metric: _Metric
-    verification: _Verification
-    claims: _Claims
+        parts = bundle.get(name), made.get(name)
+        found.append(_compared(_NAMES.get(name, name), *parts, name not in _MAY_MOVE))
+    try:
+        page = bundle_page(bundle, recorded) == (folder / PAGE_FILE).read_text(encoding="utf-8")
+    except Exception:  # whatever an edited bundle does to the template, or the file to its reader
+        page = False
+    finding = "equal to" if page else f"{PAGE_FILE} differs from"
+    return [*found, Comparison("page", page, f"{finding} the page made from the bundle")]
 
 
 def _request(path: Path, bundle: dict[str, Any], problem_file: str | None) -> SubmissionRequest:
-    """The request recorded in the bundle."""
+    """The request recorded in the bundle; metrics tested after `as_of` don't count."""
     if bundle.get("schema") != SCHEMA:
         raise TokenmartError(
-            f"{path}: schema is {json.dumps(bundle.get('schema'))[:60]}, not {SCHEMA}; {_REMEDY}"
+            f"{path}: schema is not {SCHEMA}; restore the bundle that `tokenmart submit` wrote",
+            code="no-bundle",
+            where=path,
         )
     try:
-        found = _Request.model_validate(bundle)
-    except ValidationError as error:
-        field = ".".join(map(str, error.errors()[0]["loc"]))
-        raise TokenmartError(f"{path}: field {field} is missing or malformed; {_REMEDY}") from error
-    return SubmissionRequest(
-        problem=problem_file or found.problem,
-        metric=f"{found.metric.metric}/{found.metric.variant}",
-        negate=found.metric.negated,
-        unofficial=True,
-        seed=found.verification.seed,
-        resamples=found.verification.resamples,
-        as_of=found.claims.as_of,
-    )
-
-
-def _numbers(verification: dict[str, Any]) -> dict[str, Any]:
-    """The verifier's document without what may move."""
-    return {name: value for name, value in verification.items() if name not in _MAY_MOVE}
+        metric, verification = bundle["metric"], bundle["verification"]
+        recorded = {
+            "problem": problem_file or bundle["problem"],
+            "metric": f"{metric['metric']}/{metric['variant']}",
+            "negate": metric["negated"],
+            "unofficial": True,
+            "seed": verification["seed"],
+            "resamples": verification["resamples"],
+            "as_of": bundle["claims"]["as_of"],
+        }
+        return TypeAdapter(SubmissionRequest).validate_python(recorded, strict=True)
+    except (KeyError, TypeError, ValidationError) as error:
+        what = error.errors()[0]["loc"][0] if isinstance(error, ValidationError) else error
+        raise TokenmartError(
+            f"{path}: field {what} is missing or malformed; restore the bundle that `tokenmart "
+            "submit` wrote",
+            code="no-bundle",
+            where=path,
+        ) from error
 
 
 def _compared(what: str, recorded: Any, found: Any, decisive: bool = True) -> Comparison:
-    moved = list(_differences(recorded, found))
-    same = f"{counted(len(_leaves(found)), 'value')}, as recorded"
-    return Comparison(what, not moved, listed(moved, NAMED) if moved else same, decisive)
+    moved = list(differences(recorded, found))
+    return Comparison(what, not moved, listed(moved, NAMED) or "as recorded", decisive)
 
 
-def _differences(recorded: Any, found: Any) -> Iterator[str]:
+def differences(recorded: Any, found: Any, place: str = "") -> Iterator[str]:
     """Every place where two JSON values differ, numbers beyond the tolerance."""
-    before, after = _leaves(recorded), _leaves(found)
-    for place in after | before:
-        where = ".".join(map(str, place))
-        if place not in before or place not in after:
-            yield f"{where or 'the whole'}: {'not recorded' if place in after else 'not found now'}"
-        elif not _equal(before[place], after[place]):
-            yield f"{where} {_shown(before[place])} → {_shown(after[place])}".strip()
-
-
-def _leaves(value: Any, place: tuple[str | int, ...] = ()) -> dict[tuple[str | int, ...], Any]:
-    """What a JSON value contains by its place: keys and indices; a part that is empty is kept."""
-    inside: dict[str | int, Any] = {}
-    if isinstance(value, dict):
-        inside = value
-    elif isinstance(value, list | tuple):
-        value = list(value)
-        inside = dict(enumerate(value))
-    if not inside:
-        return {place: value}
-    parts = (_leaves(part, (*place, key)) for key, part in inside.items())
-    return {where: leaf for part in parts for where, leaf in part.items()}
+    if isinstance(recorded, dict) and isinstance(found, dict):
+        for key in found | recorded:
+            yield from differences(recorded.get(key), found.get(key), f"{place}.{key}".strip("."))
+    elif isinstance(recorded, list | tuple) and isinstance(found, list | tuple):
+        for index, (before, after) in enumerate(zip_longest(recorded, found)):
+            yield from differences(before, after, f"{place}.{index}".strip("."))
+    elif not _equal(recorded, found):
+        before, after = (json.dumps(value, default=str)[:60] for value in (recorded, found))
+        yield f"{place} {before} → {after}".strip()
 
 
 def _equal(recorded: Any, found: Any) -> bool:
-    numbers = (int, float)
-    if isinstance(recorded, bool) or isinstance(found, bool):
-        return recorded is found
-    if isinstance(recorded, int) and isinstance(found, int):
-        return recorded == found
-    if isinstance(recorded, numbers) and isinstance(found, numbers):
+    numbers = {type(recorded), type(found)} <= {int, float}
+    if numbers and float in (type(recorded), type(found)):
         return math.isclose(
             recorded, found, rel_tol=RELATIVE_TOLERANCE, abs_tol=RELATIVE_TOLERANCE * 1e-3
         )
-    return bool(recorded == found)
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, default=str)
-    return text if len(text) <= 60 else text[:59] + "…"
-
-
-def _page(path: Path, bundle: dict[str, Any], recorded: dict[str, Any]) -> Comparison:
-    """The page for readers against the bundle it was made from."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        expected = bundle_page(bundle, recorded)
-    except (OSError, ValueError) as error:
-        return Comparison("page", False, f"{path.name} can't be read ({error})")
-    except (TemplateError, TypeError, AttributeError, KeyError) as error:
-        return Comparison("page", False, f"can't be made from the bundle ({error})")
-    if text == expected:
-        return Comparison("page", True, "equal to the page made from the bundle")
-    return Comparison("page", False, f"{path.name} differs from the page made from the bundle")
+    return bool(recorded == found) and isinstance(recorded, bool) == isinstance(found, bool)
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
         content = read_json(path, _MAXIMUM_BYTES).content
     except StrictJsonError as error:
-        raise TokenmartError(
-            f"{path}: {error}; point at a folder that `tokenmart submit` wrote"
-        ) from error
+        raise TokenmartError(f"{path}: {error}", code="no-bundle", where=path) from error
     if not isinstance(content, dict):
-        raise TokenmartError(f"{path}: not an object; {_REMEDY}")
+        raise TokenmartError(f"{path}: not an object", code="no-bundle", where=path)
     return content

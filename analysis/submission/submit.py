@@ -12,7 +12,9 @@ import tempfile
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
 
 from analysis.ranking.loading import load_table, record_tested, remedy_without_target
 from analysis.ranking.metric_table import MetricColumn
@@ -54,8 +56,8 @@ class SubmissionRequest:
     metric: str
     negate: bool
     unofficial: bool
-    seed: int
-    resamples: int
+    seed: Annotated[int, Field(ge=0, lt=2**32)]
+    resamples: Annotated[int, Field(ge=100, le=1_000_000)]
     as_of: str = ""
     as_is: bool = False
 

@@ -188,7 +188,7 @@ def test_the_problem_must_be_said(checkout: Workspace) -> None:
 def test_nothing_is_registered_without_a_yes(checkout: Workspace) -> None:
     words = ["--problem", "no4k", "--metric", VALID]
     unasked = CliRunner().invoke(preregister, words, standalone_mode=False)
-    assert refused(unasked) == ("not-confirmed", "--yes")
+    assert isinstance(unasked.exception, click.Abort)
     assert not (checkout.preregistered / "no4k.json").exists()
     assert CliRunner().invoke(preregister, [*words, "--yes"]).exit_code == 0
     assert (checkout.preregistered / "no4k.json").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,9 +21,6 @@ from warehouse.terminal import counted
 
 SOURCE_KEY = b"tokenmart.source"
 """Parquet footer key: hash of the corpus a documents table was made from."""
-
-WHOLE_KEY = b"tokenmart.whole_characters"
-"""Parquet footer key: characters of each document before `max_characters` cut it."""
 
 
 def documents_path(problem: Problem, workspace: Workspace) -> Path:
@@ -51,13 +47,9 @@ def ensure_documents(
     if not _made_from(path, origin):
         documents = problem.documents.grouped(problem.documents.read(folders))
         table = documents_table(documents, limit)
-        footers = {SOURCE_KEY: origin}
-        whole = [len(document.text) for document in documents]
-        if whole != table["characters"].to_pylist():
-            footers[WHOLE_KEY] = json.dumps(whole)
         if not force:
             _refuse_shorter(path, table, problem, workspace)
-        write_table(path, table.replace_schema_metadata(footers))
+        write_table(path, table.replace_schema_metadata({SOURCE_KEY: origin}))
     record_file(problem, workspace)
     return read_table(path)
 
@@ -109,15 +101,6 @@ def documents_changed(problem: Problem, workspace: Workspace) -> bool:
     if not folders.documents_table.is_file() or not documents.is_here(folders):
         return False
     return not _made_from(folders.documents_table, _origin(problem, folders))
-
-
-def whole_characters(problem: Problem, workspace: Workspace) -> list[int]:
-    """Characters of each document before `max_characters` cut it; empty where it cut none."""
-    try:
-        metadata = pq.read_schema(documents_path(problem, workspace)).metadata or {}
-    except (OSError, pa.ArrowException):
-        return []
-    return [int(each) for each in json.loads(metadata.get(WHOLE_KEY, b"[]"))]
 
 
 def _made_from(path: Path, origin: str) -> bool:

@@ -29,7 +29,7 @@ from warehouse.store.token_files import read_rows, write_units
 def segment(
     start: int, end: int, logprob: float = -1.0, gain: float | None = None, rank: int = 1
 ) -> Segment:
-    return Segment(start, end, logprob, 0.5, rank, gain, 1, start, gain is not None)
+    return Segment(start, end, logprob, 0.5, rank, gain, 1, start)
 
 
 TEXT = "naïve </script><b>日本語</b> 😀ok\nsecond & line\n"
@@ -47,13 +47,12 @@ def view() -> View:
 
 def test_bytes_of_one_character_become_one_segment_that_adds_up() -> None:
     tokens = [
-        (0, 2, -1.0, 0.1, 1, None, 1, 0), (2, 3, -2.0, 0.2, 5, 1.0, 1, 1, 1),
-        (2, 3, -3.0, 0.3, 2, 0.5, 1, 2, 1), (3, 3, -0.5, 0.1, 1, None, 1, 3),
-        (3, 6, -1.0, 0.1, 1, 0.25, 1, 4, 1),
+        (0, 2, -1.0, 0.1, 1, None, 1, 0), (2, 3, -2.0, 0.2, 5, 1.0, 1, 1),
+        (2, 3, -3.0, 0.3, 2, 0.5, 1, 2), (3, 3, -0.5, 0.1, 1, None, 1, 3),
+        (3, 6, -1.0, 0.1, 1, 0.25, 1, 4),
     ]  # fmt: skip
     found = merge(Segment(*token) for token in tokens)
     assert [(s.start, s.end, s.tokens) for s in found] == [(0, 2, 1), (2, 3, 3), (3, 6, 1)]
-    assert [s.gained for s in found] == [0, 2, 1]
     assert found[1].logprob == -5.5 and found[1].gain == 1.5 and found[1].rank == 5
     assert found[0].gain is None
 
@@ -217,7 +216,7 @@ def test_models_that_read_different_lengths(view: View) -> None:
     one, two = view.scored
     one = replace(one, tokens_read=4, tokens_whole=9, read_to=36)
     two = replace(two, tokens_read=3, tokens_whole=9, read_to=31)
-    cut = replace(view, scored=(one, two), characters=90, whole=360)
+    cut = replace(view, scored=(one, two), characters=90)
     assert "--characters 31," in cut.warning and cut.warning in view_page(cut, "logprob")
     # both read what is shown, or the whole
     assert not replace(cut, text=TEXT[:20]).warning

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from analysis.submission import cli
 from analysis.submission.bundle import bundle_page, compute_budget
-from analysis.submission.reproduce import _differences
+from analysis.submission.reproduce import differences
 from warehouse.files import sha256_file
 from warehouse.metrics.manifest import manifest_path
 
@@ -242,7 +242,7 @@ def test_no_number_of_a_bundle_can_be_edited_unseen(written, minilong):
     for leaf in leaves:
         edited(changed, leaf)
     assert len(leaves) > 100
-    found = set(_differences(changed, original))
+    found = set(differences(changed, original))
     assert len(found) == len(leaves)
     original["claims"]["p_adjusted"] /= 2
     path.write_text(json.dumps(original))
