@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from analysis.options import RESAMPLES, SEED
-from warehouse.options import FILE, JSON, LAST_PROBLEM, WIDE
+from warehouse.options import FILE, JSON, LAST_PROBLEM
 
 if TYPE_CHECKING:
     from analysis.ranking.metric_table import Direction
@@ -33,7 +33,6 @@ TOP = click.option(
 @LAST_PROBLEM
 @METRIC
 @TOP
-@WIDE
 @click.option(
     "--sql",
     metavar="TEXT",
@@ -65,7 +64,6 @@ def correlate(
     problem: str,
     metrics: tuple[str, ...],
     top: int | None,
-    wide: bool,
     sql: str | None,
     values: Path | None,
     name: str,
@@ -126,14 +124,13 @@ def correlate(
     else:
         record_tested(table, workspace)
         follow = f"`tokenmart select --problem {table.option}`"
-        print_ranking(ranking, rows, top, follow, wide=wide)
+        print_ranking(ranking, rows, top, follow, choosing=False)
 
 
 @click.command()
 @LAST_PROBLEM
 @METRIC
 @TOP
-@WIDE
 @click.option(
     "--splits",
     default=500,
@@ -148,7 +145,6 @@ def select(
     problem: str,
     metrics: tuple[str, ...],
     top: int | None,
-    wide: bool,
     splits: int,
     seed: int,
     unofficial: bool,
@@ -190,4 +186,4 @@ def select(
             "on models without labels, `tokenmart preregister --problem PROBLEM --metric "
             f"{best.column.name}`"
         )
-    print_ranking(ranking, rows, top, follow, choosing=True, wide=wide)
+    print_ranking(ranking, rows, top, follow, choosing=True)

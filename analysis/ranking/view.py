@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import compress
-from typing import NamedTuple
 
 from analysis.ranking.metric_table import MetricColumn
 from analysis.ranking.registered import Code, RegisteredResult
@@ -29,7 +28,6 @@ ROWS = 8
 """Of the table, unless --top is given."""
 
 MOST_NOTES = 3
-"""Unless --wide is given."""
 
 FEW_TOKENS = 100
 """Below, a mean of per-token values has a standard error of a tenth of their spread or more."""
@@ -146,12 +144,6 @@ def registered_text(result: RegisteredResult) -> str:
     return f"{text}."
 
 
-def exploratory_line(registered: Sequence[RegisteredResult]) -> str:
-    """The sentence on exploratory results."""
-    what = "Everything else" if registered else "No metric is preregistered; everything"
-    return f"{what} is exploratory: p and CI allow for the choice among all metrics tested."
-
-
 def _listed(rows: Sequence[RankedMetric]) -> str:
     """The first metrics, each with its number of variants, and how many more there are."""
     found = Counter(row.column.metric for row in rows)
@@ -205,9 +197,22 @@ def notes(ranking: Ranking, rows: Sequence[RankedMetric]) -> dict[str, str]:
 
 
 def full_notes(ranking: Ranking) -> list[str]:
-    """All notes on a ranking: its rows, the choice among them, and on what it rests."""
-    found = [*notes(ranking, ranking.rows).values(), *choice_notes(ranking)]
-    return [*found, exploratory_line(ranking.registered), tested_text(ranking)]
+    """What the choice is worth, on how many models and metrics it rests, how alike models are."""
+    table, decisions = ranking.table, ranking.decisions
+    what = "Everything else" if ranking.registered else "No metric is preregistered; everything"
+    tested = (
+        f"{len(table.models)} models, {len(set(table.families))} families, "
+        f"{_counted_series(ranking)}, {len(set(table.developers))} developers; "
+        f"{decisions.tested} of {len(table.everything)} metrics tested have a p"
+    )
+    if decisions.tested:
+        tested += (
+            f". Variances are typically {decisions.overall.design_effect:.2f} times those of "
+            "independent models; an interval over all models excludes 0 from rho "
+            f"{signed(decisions.overall.least_rho)} on"
+        )
+    exploratory = f"{what} is exploratory: p and CI allow for the choice among all metrics tested"
+    return [*choice_notes(ranking), exploratory, tested]
 
 
 def _first(rows: Sequence[RankedMetric]) -> str:
@@ -219,65 +224,39 @@ def fewest_tokens(column: MetricColumn) -> int:
     return min(compress(column.tokens, column.present), default=0)
 
 
-class Cells(NamedTuple):
-    """A column of the table: its heading, the cell of a row, and whether only --wide has it."""
-
-    heading: str
-    cell: Callable[[RankedMetric], str]
-    extra: bool = False
-
-
-_CELLS = (
-    Cells("rho", lambda row: _rho(row, 3)),
-    Cells("95% CI", lambda row: span(row.interval)),
-    Cells("p adj.", lambda row: unsigned(row.p_adjusted, 4)),
-    Cells("n", lambda row: str(row.n)),
-    Cells("verdict", lambda row: row.verdict, True),
-    Cells("within", lambda row: signed(row.within_rho, 3), True),
-    Cells("95% CI", lambda row: span(row.within_interval), True),
-    Cells("p adj.", lambda row: unsigned(row.p_within, 4), True),
-    Cells("- base", lambda row: signed(row.minus_baseline, 3), True),
-    Cells("p", lambda row: unsigned(row.p_beats_baseline, 4), True),
-    Cells("| size", lambda row: signed(row.partial, 3), True),
-    Cells(
-        "tokens", lambda row: f"{fewest_tokens(row.column):,}" if row.column.tokens else "–", True
-    ),
-)
-_BEST = Cells("best?", lambda row: "maybe" if row.near_best else "no")
-
-
 def print_ranking(
-    ranking: Ranking,
-    rows: Sequence[RankedMetric],
-    top: int | None,
-    next_command: str,
-    choosing: bool = False,
-    wide: bool = False,
+    ranking: Ranking, rows: Sequence[RankedMetric], top: int | None, follow: str, choosing: bool
 ) -> None:
-    """Print the conclusion, the first rows and the gravest notes.
+    """Print the conclusion, the first rows and the gravest notes; the report page has all notes.
 
     Args:
         ranking: all of it.
         rows: of the table; the first `top` are printed, ideas, preregistered metrics and the
             baseline in any case.
         top: how many; None for `ROWS`.
-        next_command: a line.
+        follow: the next command.
         choosing: whether the table is about the choice of a metric.
-        wide: all columns and all notes.
     """
     console = terminal_console()
     shown = leading(ranking, rows, top or ROWS)
-    cells = [*_CELLS[:4], *([_BEST] if choosing else []), *_CELLS[4:]]
-    columns = [Column("metric/variant", [_name(ranking, row) for row in shown], text=True)]
-    columns += [Column(c.heading, [c.cell(row) for row in shown], extra=c.extra) for c in cells]
+    columns = [
+        Column("metric/variant", [_name(ranking, row) for row in shown], text=True),
+        Column("rho", [_rho(row, 3) for row in shown]),
+        Column("95% CI", [span(row.interval) for row in shown]),
+        Column("p adj.", [unsigned(row.p_adjusted, 4) for row in shown]),
+        Column("n", [str(row.n) for row in shown]),
+        Column("within", [signed(row.within_rho, 3) for row in shown], extra=True),
+        Column("- base", [signed(row.minus_baseline, 3) for row in shown], extra=True),
+        Column("verdict", [row.verdict for row in shown], extra=True),
+    ]
+    if choosing:
+        columns.insert(5, Column("best?", ["maybe" if row.near_best else "no" for row in shown]))
     print_notes(console, answer_lines(ranking), "bold")
     console.print()
-    print_columns(console, columns, wide=wide)
+    print_columns(console, columns)
     choice = choice_notes(ranking)[:1] if choosing else []
-    few = [*notes(ranking, shown).values(), *choice][:MOST_NOTES]
-    print_notes(console, full_notes(ranking) if wide else few, "dim")
-    count = f"{len(shown)} of {len(rows)} rows (--top, --wide). "
-    print_notes(console, [f"{count}Next: {next_command}"])
+    print_notes(console, [*notes(ranking, shown).values(), *choice][:MOST_NOTES], "dim")
+    print_notes(console, [f"{len(shown)} of {len(rows)} rows (--top, --json). Next: {follow}"])
 
 
 def _name(ranking: Ranking, row: RankedMetric) -> str:
@@ -301,25 +280,6 @@ def leading(ranking: Ranking, rows: Sequence[RankedMetric], top: int) -> list[Ra
     if base is not None and base.column not in [row.column for row in shown]:
         shown.append(base)
     return [*ideas, *shown]
-
-
-def tested_text(ranking: Ranking) -> str:
-    """On how many models and metrics the conclusion rests, and how alike models are."""
-    table, decisions = ranking.table, ranking.decisions
-    text = (
-        f"{len(table.models)} models, {len(set(table.families))} families, "
-        f"{_counted_series(ranking)}, {len(set(table.developers))} developers; "
-        f"{len(table.everything)} metrics tested"
-    )
-    if untested := len(table.everything) - decisions.tested:
-        text += f", {untested} without p (constant, or values for too few models)"
-    if decisions.tested:
-        text += (
-            f". Variances are typically {decisions.overall.design_effect:.2f} times those of "
-            "independent models; an interval over all models excludes 0 from rho "
-            f"{signed(decisions.overall.least_rho)} on"
-        )
-    return text
 
 
 def choice_notes(ranking: Ranking) -> list[str]:
