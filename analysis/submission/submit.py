@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from analysis.ranking.loading import load_table, record_tested, remedy_without_target
-from analysis.ranking.metric_table import MetricColumn
 from analysis.submission.bundle import (
     BUNDLE_FILE,
     PAGE_FILE,
@@ -31,7 +31,7 @@ from analysis.submission.bundle import (
 from analysis.submission.verifier import verify_problem
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import refuse_protected, storage_errors
-from warehouse.metrics.manifest import Lineage, manifest_path, read_lineage
+from warehouse.metrics.manifest import manifest_path, read_lineage
 from warehouse.problem.spec import load_problem
 from warehouse.sql.connection import connect_read_only
 from warehouse.terminal import listed
@@ -78,9 +78,8 @@ def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path
     if taken:
         raise StorageError(f"{out}: already there; choose a new folder with --out")
     subject = find_subject(workspace, request)
-    _check_sign(subject.column, request)
-    _check_rules(subject.column, subject.lineage, request.unofficial)
-    _check_coverage(subject)
+    for code, where, reason in _refusals(subject, request):
+        raise TokenmartError(f"{subject.column.name}: {reason}", code=code, where=where)
     with storage_errors(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=".submission."))
@@ -139,33 +138,34 @@ def _fill(folder: Path, subject: Subject, request: SubmissionRequest) -> dict[st
     return verification
 
 
-def _check_rules(column: MetricColumn, lineage: Lineage, unofficial: bool) -> None:
-    if lineage.foreign:
-        raise TokenmartError(
-            f"{column.name}: {listed(lineage.foreign, 3)} may have numbers from anywhere; a metric "
-            "may use only model and proxy text, in SQL over the store",
-            code="foreign-lineage",
-            where=lineage.foreign[0],
-        )
-    if not column.admissible and not unofficial:
-        raise TokenmartError(
-            f"{column.name}: needs more than the model and the proxy text, so it is not "
-            "admissible; choose another metric, or pass --unofficial"
-        )
+def _refusals(subject: Subject, request: SubmissionRequest) -> Iterator[tuple[str, str, str]]:
+    """Code, place and reason of what breaks a rule.
 
-
-def _check_coverage(subject: Subject) -> None:
-    """Every model needs a target, a value, and every document under the conditions it rests on."""
+    Every model needs a target, a value, and every document under the conditions it rests on. The
+    verifier takes scores as they are; `correlate` turns metrics of which less is better.
+    """
     problem, table, column = subject.problem, subject.table, subject.column
-    remedy = f"run `tokenmart extract --problem {problem.argument}` and `tokenmart dbt build`"
-    if table.without_target:
-        raise TokenmartError(
-            f"{problem.name}: no target score for {', '.join(table.without_target)}; "
-            + remedy_without_target(problem)
+    if not request.as_is and request.negate != (column.direction == "lower"):
+        turn = "drop --negate" if request.negate else "give --negate"
+        yield (
+            *("sign", "--negate"),
+            f"{column.direction} is better, and a submission is read as higher is better; {turn}, "
+            "or give --as-is if the sign is meant",
         )
+    if foreign := subject.lineage.foreign:
+        yield (
+            *("foreign-lineage", foreign[0]),
+            f"{listed(foreign, 3)} may have numbers from anywhere; a metric may use only model and "
+            "proxy text, in SQL over the store",
+        )
+    if not column.admissible and not request.unofficial:
+        yield "not-admissible", column.name, "not admissible: needs a second model (--unofficial)"
+    if lacking := table.without_target:
+        remedy = remedy_without_target(problem)
+        yield "no-target", lacking[0], f"no target score for {', '.join(lacking)}; {remedy}"
     with connect_read_only(subject.workspace) as connection:
         rows = connection.execute(
-            "select model_id, condition, condition_kind, documents, documents_done, failure"
+            "select model_id, condition, condition_kind, documents, documents_done"
             " from coverage where problem = ? and model_id in ? order by model_id, condition",
             [problem.name, [model.model_id for model in problem.ranked_models]],
         ).fetchall()
@@ -175,29 +175,16 @@ def _check_coverage(subject: Subject) -> None:
     seen = {row[0] for row in needed}
     gaps = [f"{m.full_id} (nothing)" for m in problem.ranked_models if m.model_id not in seen]
     gaps += [
-        f"{model} under {condition} ({done} of {documents} documents"
-        + (f"; {failure})" if failure else ")")
-        for model, condition, _, documents, done, failure in needed
+        f"{model} under {condition} ({done} of {documents} documents)"
+        for model, condition, _, documents, done in needed
         if done < documents or documents == 0
     ]
+    remedy = f"run `tokenmart extract --problem {problem.argument}` and `tokenmart dbt build`"
     if gaps:
-        raise TokenmartError(
-            f"{column.name}: coverage is incomplete: {listed(gaps, NAMED)}; {remedy}"
-        )
+        yield "gaps", gaps[0], f"coverage is incomplete: {listed(gaps, NAMED)}; {remedy}"
     absent = list(compress((model.full_id for model in table.models), ~column.present))
     if absent:
-        raise TokenmartError(f"{column.name}: no value for {listed(absent, NAMED)}; {remedy}")
-
-
-def _check_sign(column: MetricColumn, request: SubmissionRequest) -> None:
-    """The verifier takes scores as they are; `correlate` turns metrics of which less is better."""
-    if request.as_is or request.negate == (column.direction == "lower"):
-        return
-    turn = "drop --negate" if request.negate else "give --negate"
-    raise TokenmartError(
-        f"{column.name}: {column.direction} is better, and a submission is read as higher is "
-        f"better; {turn}, or give --as-is if the sign is meant"
-    )
+        yield "missing-models", absent[0], f"no value for {listed(absent, NAMED)}; {remedy}"
 
 
 def scores_of(subject: Subject, negate: bool) -> dict[str, float]:
