@@ -11,7 +11,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
 from pydantic import BaseModel, BeforeValidator, FiniteFloat
@@ -48,13 +48,6 @@ SCHEMA = pa.schema(
         *((name, pa.bool_()) for name in ("tracks_target", "baseline")),
     ]
 )
-
-
-class ArrowTable(Protocol):
-    """A table of pandas, polars, Arrow or DuckDB."""
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The rows, in Arrow's C interface."""
 
 
 def _no_flag(value: Any) -> Any:
@@ -107,7 +100,7 @@ def idea_from_file(path: Path, problem: Ranked, name: str) -> list[MetricRecord]
 
 
 def idea_from_values(
-    values: Mapping[str, float | None] | ArrowTable, problem: Ranked, name: str
+    values: Mapping[str, float | None] | Any, problem: Ranked, name: str
 ) -> list[MetricRecord]:
     """Values in Python; NaN is a missing one, as pandas writes it.
 
@@ -124,7 +117,7 @@ def idea_from_values(
 
 
 def correlate(
-    values: Mapping[str, float | None] | ArrowTable | None = None,
+    values: Mapping[str, float | None] | Any = None,
     target: str | None = None,
     *,
     name: str = "idea",
@@ -180,7 +173,7 @@ def correlate(
     return converted(pa.Table.from_pylist(rows, SCHEMA), into)
 
 
-def _table(values: Mapping[str, float | None] | ArrowTable) -> pa.Table:
+def _table(values: Any) -> pa.Table:
     try:
         if isinstance(values, Mapping):
             return pa.table({"model_id": list(values), "value": list(values.values())})

@@ -136,10 +136,7 @@ def test_refused_without_leaving_anything(submit, minilong, tmp_path):
     refused(submit("--unofficial"), "seed.tokenmart.labels")
     minilong.manifest({"good": ["stg_token_stats"]})
     with minilong.write() as connection:
-        connection.execute(
-            "update coverage set documents_done = 48"
-            " where model_id = 'gemma3-270m'"
-        )
+        connection.execute("update coverage set documents_done = 48 where model_id = 'gemma3-270m'")
     refused(submit(), "gemma3-270m under full (48 of 50 documents)")
     with minilong.write() as connection:
         connection.execute("delete from coverage where model_id = 'gemma3-270m'")
