@@ -10,7 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from analysis.submission.bundle import (
     BUNDLE_FILE,
@@ -110,7 +110,7 @@ def _request(path: Path, bundle: dict[str, Any], problem_file: str | None) -> Su
             "resamples": verification["resamples"],
             "as_of": bundle["claims"]["as_of"],
         }
-        return TypeAdapter(SubmissionRequest).validate_python(recorded, strict=True)
+        return SubmissionRequest(**recorded)
     except (KeyError, TypeError, ValidationError) as error:
         what = error.errors()[0]["loc"][0] if isinstance(error, ValidationError) else error
         raise TokenmartError(

@@ -10,12 +10,12 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from analysis.ranking.loading import load_table, record_tested, remedy_without_target
 from analysis.submission.bundle import (
@@ -43,7 +43,7 @@ NAMED = 6
 """Number of things that a message names; the others are counted."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config={"strict": True})
 class SubmissionRequest:
     """The user's request.
 
