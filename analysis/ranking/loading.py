@@ -15,7 +15,7 @@ import numpy as np
 
 from analysis.preregistration.entries import preregistered_metrics
 from analysis.ranking.metric_table import Direction, MetricColumn, MetricTable, Model, PartsOf
-from analysis.statistics.correlations import Floats, without_rounding
+from analysis.statistics.correlations import without_rounding
 from analysis.statistics.document_noise import Aggregation, DocumentParts
 from warehouse.errors import TokenmartError
 from warehouse.metrics.tested_metrics import built_metrics, record_metrics, tested_besides
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from warehouse.paths import Workspace
     from warehouse.problem.problem_files import Ranked
 
-_CATALOGUE = """
+_COLUMNS = """
     select
         metric,
         variant,
@@ -39,8 +39,13 @@ _CATALOGUE = """
         coalesce(parameters, '{}') as parameters,
         direction,
         admissible,
-        coalesce(formula, '') as formula
-    from metric_catalog
+        coalesce(formula, '') as formula,
+        list(struct_pack(model_id, value, documents, tokens)) as cells
+    from metric_values
+    left join metric_catalog using (metric, variant)
+    where problem = ?
+    group by all
+    order by metric, variant
 """
 
 _PARTS = """
@@ -92,12 +97,8 @@ def load_table(
         StorageError: the record of what was tested can't be read.
     """
     with connect_read_only(workspace) as connection:
-        values = connection.execute(
-            "select metric, variant, model_id, value, documents, tokens from metric_values"
-            " where problem = ?",
-            [problem.name],
-        ).fetchall()
-        catalogue = records(connection, _CATALOGUE)
+        rows = records(connection, _COLUMNS, [problem.name])
+        catalogue = records(connection, "select metric, direction, admissible from metric_catalog")
         built = built_metrics(connection, problem.name)
         formats = connection.execute(
             "select distinct dtype, model_id from units where problem = ? and status = 'done'",
@@ -124,30 +125,28 @@ def load_table(
             code="too-few-scores",
             where=problem.name,
         )
-    place = {model.model_id: index for index, model in enumerate(models)}
-    grouped: dict[tuple[str, str], Floats] = {}
-    for metric, variant, model_id, value, documents, tokens in values:
-        column = grouped.setdefault((metric, variant), np.full((3, len(models)), np.nan))
-        if model_id in place and value is not None:
-            column[:, place[model_id]] = value, documents, tokens
-    if not grouped and not ideas:
+    if not rows and not ideas:
         raise nothing_built(problem)
-    described = {(row["metric"], row["variant"]): row for row in catalogue}
-    if undescribed := sorted(grouped.keys() - described.keys()):
-        raise TokenmartError(
-            f"metric {'/'.join(undescribed[0])} has values but no line in metric_catalog; "
-            "describe it in its metric file and run `tokenmart dbt build`",
-            code="undescribed-metric",
-            where="/".join(undescribed[0]),
-        )
     columns = []
-    for key, (found, documents, tokens) in sorted(grouped.items()):
-        row = described[key] | {"parameters": json.loads(described[key]["parameters"])}
-        row |= {
-            "documents": tuple(np.nan_to_num(documents).astype(int).tolist()),
-            "tokens": tuple(np.nan_to_num(tokens).astype(int).tolist()),
-        }
-        columns.append(MetricColumn(**row, values=found))
+    for row in rows:
+        name = f"{row['metric']}/{row['variant']}"
+        if row["direction"] is None:
+            raise TokenmartError(
+                f"metric {name} has values but no line in metric_catalog; describe it in its "
+                "metric file and run `tokenmart dbt build`",
+                code="undescribed-metric",
+                where=name,
+            )
+        cells = {cell["model_id"]: cell for cell in row.pop("cells") if cell["value"] is not None}
+        own = [cells.get(model.model_id, {}) for model in models]
+        columns.append(
+            MetricColumn(
+                **row | {"parameters": json.loads(row["parameters"])},
+                values=np.array([cell.get("value", math.nan) for cell in own]),
+                documents=tuple(cell.get("documents") or 0 for cell in own),
+                tokens=tuple(cell.get("tokens") or 0 for cell in own),
+            )
+        )
     of_metric = {row["metric"]: row for row in catalogue}
     for idea in ideas:
         if idea.metric in of_metric:
