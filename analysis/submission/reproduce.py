@@ -74,11 +74,9 @@ def compare_with_warehouse(
     recorded, submitted = _read(folder / VERIFY_FILE), _read(folder / SUBMISSION_FILE)
     subject = find_subject(workspace, request)
     verification, made = build_submission(folder / SUBMISSION_FILE, subject, request)
-    fixed = [{k: v for k, v in each.items() if k not in _MAY_MOVE}
-             for each in (recorded, verification)]  # fmt: skip
     found = [
         _compared("scores from the warehouse", submitted, scores_of(subject, request.negate)),
-        _compared("verifier output", *fixed),
+        _compared("verifier output", _without_code(recorded), _without_code(verification)),
     ]
     for name in sorted(bundle.keys() | made.keys()):
         parts = bundle.get(name), made.get(name)
@@ -119,6 +117,10 @@ def _request(path: Path, bundle: dict[str, Any], problem_file: str | None) -> Su
             code="no-bundle",
             where=path,
         ) from error
+
+
+def _without_code(verification: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in verification.items() if name not in _MAY_MOVE}
 
 
 def _compared(what: str, recorded: Any, found: Any, decisive: bool = True) -> Comparison:
