@@ -175,7 +175,7 @@ def test_an_entry_is_replaced_before_labels_and_kept(checkout: Workspace) -> Non
 
 def test_the_problem_must_be_said(checkout: Workspace) -> None:
     result = register("--metric", "perplexity/micro")
-    assert isinstance(result.exception, click.UsageError)
+    assert isinstance(result.exception, TokenmartError)
     file = published_path(checkout, "no4k", "a", "full")
     file.parent.mkdir(parents=True)
     file.touch()
