@@ -122,7 +122,9 @@ class DocumentTokenizer:
             raise TokenmartError(
                 f"near character {first} ({text[max(0, first - 8) : first + 8]!r}): the normaliser "
                 "of its tokenizer.model reads the text otherwise than the library that gives the "
-                "tokens' places; remove the combining character there, or leave this text out"
+                "tokens' places; remove the combining character there, or leave this text out",
+                code="other-normalisation",
+                where=f"character {first}",
             )
 
 
@@ -182,7 +184,9 @@ def _refuse_unknown_tokens(tokenizer: Any, folder: Path, spec: ModelSpec) -> Non
         raise TokenmartError(
             f"{spec.full_id}: its tokenizer has {len(ordinary)} tokens beyond the {rows} rows of "
             f"the embeddings ({first}); take the tokenizer that was trained with these weights, or "
-            "correct `vocab_size` in config.json"
+            "correct `vocab_size` in config.json",
+            code="tokens-beyond-embeddings",
+            where=ordinary[0],
         )
 
 

@@ -34,5 +34,7 @@ class Transformers(Backend):
         # outside the handler: the traceback refers to what was loaded, and the next model needs it
         raise TokenmartError(
             f"{loading.spec.full_id}: out of memory while loading ({shortage}); use --dtype "
-            "bfloat16, --device auto-map or a larger device"
+            "bfloat16, --device auto-map or a larger device",
+            code="out-of-memory",
+            where=loading.spec.full_id,
         )

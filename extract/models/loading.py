@@ -89,7 +89,9 @@ def load_model(loading: Loading) -> Any:
         raise TokenmartError(
             f"{spec.full_id}: transformers chose eager attention, which keeps all scores "
             "in memory and rounds them to the dtype; ask for it with --attention "
-            "eager, or upgrade torch"
+            "eager, or upgrade torch",
+            code="eager-attention",
+            where=spec.full_id,
         )
     return model
 

@@ -200,7 +200,8 @@ class Attempts:
                 if smaller is None:
                     raise TokenmartError(
                         f"out of memory even at the smallest batch ({shortage}); use --dtype "
-                        "bfloat16, a larger device, or fewer --max-tokens"
+                        "bfloat16, a larger device, or fewer --max-tokens",
+                        code="out-of-memory",
                     )
                 self.budgets = smaller
         finally:
@@ -266,5 +267,7 @@ def refuse_unknown_ids(requests: Iterable[Request], rows: int) -> None:
             raise TokenmartError(
                 f"a text has token {largest}, and the model has embeddings for {rows} tokens; "
                 "remove this special token from the text, or take the tokenizer that was "
-                "trained with these weights"
+                "trained with these weights",
+                code="tokens-beyond-embeddings",
+                where=largest,
             )

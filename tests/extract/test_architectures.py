@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 from reference import assert_agree, references, target_logprobs
+from refusal import refuses
 from tiny_models import ARCHITECTURES
 from tiny_requests import load, requests_of
 
 from extract.failures import NonFiniteLogits
 from extract.scoring.engine import Engine
-from warehouse.errors import TokenmartError
 from warehouse.probes.context import full_requests
 from warehouse.probes.request import Request, span
 
@@ -150,7 +150,7 @@ def test_what_did_not_fit_is_gone_before_the_next_attempt(
     assert left
 
 
-def test_memory_that_never_suffices_is_said_in_one_line(
+def test_memory_that_never_suffices_is_refused(
     tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = Engine(load(tiny_checkpoint("llama")))
@@ -159,7 +159,7 @@ def test_memory_that_never_suffices_is_said_in_one_line(
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(engine.backbone, "forward", too_much)
-    with pytest.raises(TokenmartError, match="out of memory even at the smallest batch"):
+    with refuses("out-of-memory"):
         engine.score(requests_of(0))
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 from reference import assert_agree, references
+from refusal import refuses
 from tiny_requests import DEVICE, load, requests_of
 from transformers.integrations.sdpa_attention import repeat_kv
 
@@ -20,7 +21,6 @@ from extract.cli import extract, status
 from extract.models.loading import load_model
 from extract.scoring import attention
 from extract.scoring.engine import Engine
-from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.store.ledger import read_units
@@ -99,8 +99,7 @@ def test_the_math_path_is_no_choice_on_a_gpu() -> None:
         assert not torch.backends.cuda.math_sdp_enabled()
         torch.nn.functional.scaled_dot_product_attention(query, query, query, is_causal=True)
     assert torch.backends.cuda.math_sdp_enabled()
-    refused = pytest.raises(TokenmartError, match="no fused attention kernel")
-    with refused, attention.fused_kernels(GPU):
+    with refuses("no-kernel"), attention.fused_kernels(GPU):
         raise RuntimeError("No available kernel. Aborting execution.")
     with pytest.raises(RuntimeError, match="something else"), attention.fused_kernels(GPU):
         raise RuntimeError("something else")
@@ -116,7 +115,7 @@ def test_eager_attention_unasked_is_refused_for_the_locked_architectures(
     spec = ModelSpec.model_validate(
         {"full_id": "tiny/x", "family": "tiny", "source": {"kind": "local", "path": folder}}
     )
-    with pytest.raises(TokenmartError, match="tiny/x: transformers chose eager attention"):
+    with refuses("eager-attention", "tiny/x"):
         load_model(Loading(spec, Checkpoint(folder, "r"), "cpu", "float32"))
     asked = load_model(Loading(spec, Checkpoint(folder, "r"), "cpu", "float32", attention="eager"))
     assert Engine(asked).attention == "eager"

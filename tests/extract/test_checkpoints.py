@@ -1,11 +1,10 @@
-"""Weights of other formats: converted once where allowed, refused if more than tensors."""
+"""Weights of every format: whole and only tensors, or refused by every loader."""
 
 from __future__ import annotations
 
 import json
 import os
 import pickle
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,86 +12,236 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gguf import GGUFWriter
+import yaml
+from checkpoint_samples import Tensors, rewritten, spec_of, write_gguf
+from click.testing import CliRunner
+from refusal import refuses
 from safetensors.torch import load_file
+from tiny_models import make_checkpoint
+from tiny_runs import CONDITIONS, ok, run
 from transformers import AutoTokenizer
 
 from extract.backends.backend import Loading
 from extract.checkpoints import Checkpoint, begin_texts, find_checkpoint
 from extract.models.loading import load_model
+from extract.models.weights import load_weights
+from extract.scoring.engine import Engine
 from extract.tokenization import load_tokenizer
-from warehouse.errors import TokenmartError
+from warehouse.maintenance.cli import data
 from warehouse.paths import Workspace
-from warehouse.problem.models import ModelSpec
+from warehouse.probes.request import Request
+from warehouse.store.ledger import read_units
+from warehouse.store.token_files import published_path
 
-Write = Callable[..., tuple[ModelSpec, dict[str, torch.Tensor]]]
-
-
-@pytest.fixture
-def pickled(workspace: Workspace, tiny_checkpoint: Callable[..., Path]) -> Write:
-    """A function that writes a tiny model with `.bin` weights, in one file or two."""
-
-    def write(shards: int = 1, legacy: bool = False) -> tuple[ModelSpec, dict[str, torch.Tensor]]:
-        folder = workspace.root / f"pickled-{shards}-{legacy}"
-        shutil.copytree(tiny_checkpoint(), folder)
-        weights = load_file(folder / "model.safetensors")
-        (folder / "model.safetensors").unlink()
-        names = list(weights)
-        parts = [names[number::shards] for number in range(shards)]
-        weight_map = {}
-        for number, part in enumerate(parts, start=1):
-            name = f"pytorch_model-{number:05d}-of-{shards:05d}.bin"
-            name = "pytorch_model.bin" if shards == 1 else name
-            tensors = {key: weights[key] for key in part}
-            torch.save(tensors, folder / name, _use_new_zipfile_serialization=not legacy)
-            weight_map |= dict.fromkeys(part, name)
-        if shards > 1:
-            index = {"metadata": {"total_size": 0}, "weight_map": weight_map}
-            (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
-        return spec_of(folder), weights
-
-    return write
+DOWN = "model.layers.1.mlp.down_proj.weight"
+HEAD, EMBEDDINGS = "lm_head.weight", "model.embed_tokens.weight"
+MISSING = "incomplete-weights"
 
 
-def spec_of(folder: Path, **source: Any) -> ModelSpec:
-    source = {"kind": "local", "path": str(folder), "pickled": True} | source
-    return ModelSpec.model_validate({"full_id": "org/old", "family": "f", "source": source})
+# Tensors
+
+
+def _without(part: str) -> Callable[[Tensors], Tensors]:
+    return lambda weights: {name: t for name, t in weights.items() if part not in name}
+
+
+def _renamed(change: Callable[[str], str]) -> Callable[[Tensors], Tensors]:
+    return lambda weights: {change(name): tensor for name, tensor in weights.items()}
+
+
+def _more(name: str) -> Callable[[Tensors], Tensors]:
+    return lambda weights: {**weights, name: torch.ones(3, 3)}
+
+
+REFUSED: dict[str, tuple[Callable[[Tensors], Tensors], str, str]] = {
+    "one missing": (_without(DOWN), MISSING, DOWN),
+    "no head": (_without(HEAD), MISSING, HEAD),
+    "no embeddings": (_without(EMBEDDINGS), MISSING, EMBEDDINGS),
+    "a layer missing": (_without(".layers.2."), MISSING, "model.layers.2.input_layernorm.weight"),
+    "other names": (
+        _renamed(lambda name: name.replace("mlp", "ffn")),
+        MISSING,
+        "model.layers.0.mlp.down_proj.weight",
+    ),
+    "another prefix": (_renamed(lambda name: f"student.{name}"), MISSING, HEAD),
+    "one name more": (_more("v_head.weight"), MISSING, "v_head.weight"),
+    "a layer more": (_more(MORE := "model.layers.3.mlp.up_proj.weight"), MISSING, MORE),
+    "an adapter within": (
+        _renamed(lambda n: n.replace("q_proj.weight", "q_proj.base_layer.weight")),
+        MISSING,
+        "model.layers.0.self_attn.q_proj.weight",
+    ),
+    "another shape": (lambda w: {**w, DOWN: w[DOWN][:-1].contiguous()}, "other-shapes", DOWN),
+    "the same twice": (
+        lambda weights: weights | {f"_orig_mod.{n}": t.clone() for n, t in weights.items()},
+        "tensors-twice",
+        HEAD,
+    ),
+    "nothing": (lambda weights: {}, MISSING, HEAD),
+}
+WRAPPED = {
+    "compiled": (lambda name: f"_orig_mod.{name}", '"_orig_mod." from 30 names'),
+    "both": (lambda name: f"module._orig_mod.{name}", '"_orig_mod.", "module." from 30 names'),
+    "a layer": (lambda n: n.replace("layers.1.", "layers.1._orig_mod."), '"_orig_mod." from 9'),
+    "sharded": (lambda name: f"_fsdp_wrapped_module.{name}", '"_fsdp_wrapped_module." from 30'),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_other_tensors_are_refused(
+    case: str, tmp_path: Path, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    change, code, where = REFUSED[case]
+    folder = rewritten(tmp_path / "m", tiny_checkpoint(), change)
+    # in memory, and by a look at the files that reads no weights
+    for options in ({}, {"device_map": "meta"}):
+        with refuses(code, where):
+            load_weights(folder, "org/m", **options)
+
+
+@pytest.mark.parametrize("case", WRAPPED)
+def test_names_of_wrappers_are_removed_and_recorded(
+    case: str, tmp_path: Path, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    change, removed = WRAPPED[case]
+    folder = rewritten(tmp_path / "m", tiny_checkpoint(), _renamed(change))
+    loaded, sound = load_weights(folder, "org/m"), load_weights(tiny_checkpoint(), "org/m")
+    assert removed in loaded.record and sound.record == "complete"
+    expected = sound.model.state_dict()
+    assert all(torch.equal(tensor, expected[n]) for n, tensor in loaded.model.state_dict().items())
+
+
+def test_a_tied_head_need_not_be_there(
+    tmp_path: Path, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    folder = rewritten(tmp_path / "m", tiny_checkpoint(), _without(HEAD))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
+    loaded = load_weights(folder, "org/m")
+    assert loaded.record == "complete"
+    head = loaded.model.get_output_embeddings().weight
+    assert head is loaded.model.get_input_embeddings().weight
+
+
+def test_a_model_that_lacks_tensors_fails_alone_and_the_ledger_records_the_others(
+    workspace: Workspace, tiny_problem: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = tiny_problem()
+    raw = yaml.safe_load(path.read_text())
+    source = raw["models"][0]["source"]
+    source["path"] = str(rewritten(tmp_path / "m", Path(source["path"]), _without(DOWN)))
+    path.write_text(yaml.safe_dump(raw))
+    result = run(path)
+    assert result.exit_code == 5 and DOWN in result.output and "LOAD REPORT" not in result.output
+    for condition in CONDITIONS:
+        failed = read_units(published_path(workspace, "tiny", "tiny--one", condition))
+        assert {(unit.status, unit.rows) for unit in failed} == {("failed", 0)}
+        done = read_units(published_path(workspace, "tiny", "tiny--two", condition))
+        assert {(unit.status, unit.weights) for unit in done} == {("done", "complete")}
+    ok(CliRunner().invoke(data, ["check"]))
+
+
+def test_a_shard_without_a_tensor_of_its_index(
+    workspace: Workspace, tmp_path: Path, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    spec = spec_of(rewritten(tmp_path / "m", tiny_checkpoint(), shards=2, lost=DOWN))
+    with refuses(MISSING, DOWN):
+        load_model(Loading(spec, find_checkpoint(spec, workspace, "tiny"), "cpu", "float32"))
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "bin"])
+def test_a_shard_that_is_not_there_is_noticed(
+    suffix: str, workspace: Workspace, tmp_path: Path, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    folder = rewritten(tmp_path / "m", tiny_checkpoint(), shards=2, suffix=suffix)
+    next(folder.glob("*-00002-of-00002.*")).unlink()
+    with refuses("missing-shards", str(folder)):
+        find_checkpoint(spec_of(folder, pickled=True), workspace, "tiny")
+
+
+def test_an_adapter_next_to_whole_weights_is_not_applied_to_them(
+    tmp_path: Path, tiny_checkpoint: Callable[..., Path]
+) -> None:
+    """What `save_pretrained` of peft leaves in a folder that is given to it."""
+    folder = rewritten(tmp_path / "m", tiny_checkpoint())
+    adapter = {"peft_type": "LORA", "r": 1, "target_modules": ["q_proj"]}
+    (folder / "adapter_config.json").write_text(json.dumps(adapter))
+    for options in ({}, {"device_map": "meta"}):
+        with refuses("adapter-and-weights", str(folder / "adapter_config.json")):
+            load_weights(folder, "org/m", **options)
+
+
+def test_float32_weights_load_into_the_asked_dtype(tiny_checkpoint: Callable[..., Path]) -> None:
+    spec, checkpoint = spec_of(tiny_checkpoint()), Checkpoint(tiny_checkpoint(), "r")
+    model = load_model(Loading(spec, checkpoint, "cpu", "bfloat16"))
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize(("tokens", "special"), [(2, False), (1, True)])
+def test_a_tokenizer_with_more_tokens_than_embeddings(
+    tokens: int, special: bool, workspace: Workspace, tmp_path: Path
+) -> None:
+    folder = make_checkpoint(tmp_path / "m")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    added = [f"<more{number}>" for number in range(tokens)]
+    tokenizer.add_tokens(added, special_tokens=special)
+    tokenizer.save_pretrained(folder)
+    spec = spec_of(folder)
+    checkpoint = find_checkpoint(spec, workspace, "tiny")
+    if not special:
+        with refuses("tokens-beyond-embeddings", "<more0>"):
+            load_tokenizer(checkpoint, spec)
+        return
+    # padding that was added for training; a text that has it is refused before the model runs
+    ids = load_tokenizer(checkpoint, spec).encode("the token <more0> here").ids
+    engine = Engine(load_model(Loading(spec, checkpoint, "cpu", "float32")))
+    nowhere = np.zeros(len(ids) - 1, dtype=np.int32)
+    with refuses("tokens-beyond-embeddings", str(max(ids))):
+        engine.score([Request(0, ids, 1, nowhere, nowhere)])
+
+
+# Pickled weights
 
 
 @pytest.mark.parametrize(("shards", "legacy"), [(1, False), (2, False), (1, True)])
 def test_pickled_weights_are_converted_once(
-    shards: int, legacy: bool, workspace: Workspace, pickled: Write, capsys: Any
+    shards: int, legacy: bool, workspace: Workspace, tmp_path: Path, tiny_checkpoint: Any
 ) -> None:
-    spec, weights = pickled(shards, legacy)
+    zipped = {"_use_new_zipfile_serialization": not legacy}
+    folder = rewritten(tmp_path / "m", tiny_checkpoint(), shards=shards, suffix="bin", **zipped)
+    weights = load_file(tiny_checkpoint() / "model.safetensors")
+    with refuses("no-weights", str(folder)):
+        find_checkpoint(spec_of(folder), workspace, "tiny")
+    spec = spec_of(folder, pickled=True)
     found = find_checkpoint(spec, workspace, "tiny")
     assert not list(found.folder.glob("*.bin*"))
     assert len(list(found.folder.glob("*.safetensors"))) == shards
-    model = load_model(Loading(spec, found, "cpu", "float32"))
-    loaded = model.state_dict()
+    loaded = load_model(Loading(spec, found, "cpu", "float32")).state_dict()
     assert set(weights) <= set(loaded)
     assert all(torch.equal(loaded[name], tensor) for name, tensor in weights.items())
     written = {path: path.stat().st_mtime_ns for path in found.folder.iterdir()}
     assert find_checkpoint(spec, workspace, "tiny") == found
     assert {path: path.stat().st_mtime_ns for path in found.folder.iterdir()} == written
-    assert capsys.readouterr().err.count("converting the pickled weights of org/old") == 1
     conversions = workspace.cache / "checkpoints"
     assert {path.suffix for path in conversions.iterdir()} == {"", ".lock"}
 
 
-def test_weights_that_share_memory_are_converted(workspace: Workspace, pickled: Write) -> None:
-    spec, weights = pickled()
-    shared = {**weights, "lm_head.weight": weights["model.embed_tokens.weight"]}
-    torch.save(shared, spec.source.path / "pytorch_model.bin")
-    folder = find_checkpoint(spec, workspace, "tiny").folder
-    converted = load_file(folder / "model.safetensors")
-    assert torch.equal(converted["lm_head.weight"], converted["model.embed_tokens.weight"])
+@pytest.fixture
+def pickled(tmp_path: Path, tiny_checkpoint: Callable[..., Path]) -> Path:
+    """The file of a model with pickled weights."""
+    folder = rewritten(tmp_path / "m", tiny_checkpoint(), suffix="bin")
+    return folder / "pytorch_model.bin"
 
 
-def test_changed_weights_are_converted_again(workspace: Workspace, pickled: Write) -> None:
-    spec, weights = pickled()
+def test_weights_that_share_memory_are_converted_and_changed_ones_again(
+    workspace: Workspace, pickled: Path
+) -> None:
+    spec, weights = spec_of(pickled.parent, pickled=True), torch.load(pickled)
+    torch.save({**weights, HEAD: weights[EMBEDDINGS]}, pickled)
     first = find_checkpoint(spec, workspace, "tiny")
-    doubled = {name: tensor * 2 for name, tensor in weights.items()}
-    torch.save(doubled, spec.source.path / "pytorch_model.bin")
+    converted = load_file(first.folder / "model.safetensors")
+    assert torch.equal(converted[HEAD], converted[EMBEDDINGS])
+    torch.save({name: tensor * 2 for name, tensor in weights.items()}, pickled)
     second = find_checkpoint(spec, workspace, "tiny")
     assert second.folder != first.folder and second.revision != first.revision
 
@@ -109,141 +258,82 @@ class Malicious:
 
 @pytest.mark.parametrize("plain", [True, False])
 def test_a_malicious_pickle_is_refused_and_not_executed(
-    plain: bool, workspace: Workspace, pickled: Write
+    plain: bool, workspace: Workspace, pickled: Path
 ) -> None:
-    spec, weights = pickled()
     trace = workspace.root / "executed"
-    file = spec.source.path / "pytorch_model.bin"
     if plain:
-        file.write_bytes(pickle.dumps(Malicious(trace)))
+        pickled.write_bytes(pickle.dumps(Malicious(trace)))
     else:
-        torch.save({**weights, "model.norm.weight": Malicious(trace)}, file)
-    with pytest.raises(
-        TokenmartError, match=r"pytorch_model.bin: refused, .*more than tensors"
-    ) as e:
-        find_checkpoint(spec, workspace, "tiny")
-    assert "\n" not in e.value.format_message()
+        torch.save({**torch.load(pickled), "model.norm.weight": Malicious(trace)}, pickled)
+    with refuses("not-only-tensors", str(pickled)):
+        find_checkpoint(spec_of(pickled.parent, pickled=True), workspace, "tiny")
     assert not trace.exists()
     assert [path.suffix for path in (workspace.cache / "checkpoints").iterdir()] == [".lock"]
     # the file would have done it
-    with file.open("rb") as pickled_file:
-        pickle.load(pickled_file) if plain else torch.load(file, weights_only=False)
+    with pickled.open("rb") as file:
+        pickle.load(file) if plain else torch.load(pickled, weights_only=False)
     assert trace.exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut off", b"no pickle"])
-def test_a_damaged_file_is_one_line(content: bytes, workspace: Workspace, pickled: Write) -> None:
-    spec, _ = pickled()
-    (spec.source.path / "pytorch_model.bin").write_bytes(content)
-    with pytest.raises(TokenmartError, match="refused, it is damaged") as caught:
-        find_checkpoint(spec, workspace, "tiny")
-    assert "\n" not in caught.value.format_message()
-
-
-def test_other_things_than_named_tensors_are_refused(workspace: Workspace, pickled: Write) -> None:
-    spec, weights = pickled()
-    torch.save({"state_dict": weights}, spec.source.path / "pytorch_model.bin")
-    with pytest.raises(TokenmartError, match="not a table of named tensors"):
-        find_checkpoint(spec, workspace, "tiny")
-
-
-def test_without_permission_pickled_weights_are_refused(
-    workspace: Workspace, pickled: Write
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut off", b"no pickle", None])
+def test_a_damaged_file_or_other_things_than_named_tensors_are_refused(
+    content: bytes | None, workspace: Workspace, pickled: Path
 ) -> None:
-    folder = pickled()[0].source.path
-    with pytest.raises(TokenmartError) as caught:
-        find_checkpoint(spec_of(folder, pickled=False), workspace, "tiny")
-    assert (caught.value.code, caught.value.where) == ("no-weights", str(folder))
+    if content is None:
+        torch.save({"state_dict": torch.load(pickled)}, pickled)
+    else:
+        pickled.write_bytes(content)
+    with refuses("not-only-tensors", str(pickled)):
+        find_checkpoint(spec_of(pickled.parent, pickled=True), workspace, "tiny")
 
 
-def test_a_missing_shard_is_noticed(workspace: Workspace, pickled: Write) -> None:
-    spec, _ = pickled(shards=2)
-    (spec.source.path / "pytorch_model-00002-of-00002.bin").unlink()
-    with pytest.raises(TokenmartError) as caught:
+# GGUF
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "where"),
+    [
+        ({}, "", ""),
+        ({"scaling": "none"}, "", ""),
+        ({"left_out": "blk.0.ffn_up"}, MISSING, "model.layers.0.mlp.up_proj.weight"),
+        ({"parts": 3}, "gguf-part", "tiny.gguf"),
+        ({"name": "tiny-00001-of-00003.gguf"}, "gguf-part", "tiny-00001-of-00003.gguf"),
+        # transformers leaves these out, and says nothing
+        ({"more": "rope_freqs"}, "gguf-unread", "rope_freqs.weight"),
+        ({"more": "blk.0.attn_q.bias"}, "gguf-unread", "blk.0.attn_q.bias"),
+        ({"scaling": "linear"}, "gguf-unread", "RoPE scaling 'linear'"),
+    ],
+)
+def test_a_gguf_file_is_converted_only_if_it_is_whole(
+    options: dict[str, Any], code: str, where: str, workspace: Workspace, tmp_path: Path
+) -> None:
+    file = tmp_path / options.pop("name", "tiny.gguf")
+    spec = spec_of(write_gguf(file, words=5, **options), "gguf")
+    if not code:
+        assert (find_checkpoint(spec, workspace, "tiny").folder / "config.json").is_file()
+        return
+    with refuses(code, str(tmp_path / where) if where.endswith("gguf") else where):
         find_checkpoint(spec, workspace, "tiny")
-    assert (caught.value.code, caught.value.where) == ("missing-shards", str(spec.source.path))
+    assert not [p for p in (workspace.cache / "checkpoints").iterdir() if p.is_dir()]
 
 
-def test_float32_weights_load_into_the_asked_dtype(tiny_checkpoint: Callable[..., Path]) -> None:
-    spec = spec_of(tiny_checkpoint())
-    checkpoint = Checkpoint(tiny_checkpoint(), "r")
-    model = load_model(Loading(spec, checkpoint, "cpu", "bfloat16"))
-    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
-
-
-@pytest.fixture
-def gguf(workspace: Workspace) -> Callable[[bool | None], ModelSpec]:
-    """A function that writes a tiny GGUF file, which says of BOS what it is given."""
-
-    def write(add_bos: bool | None) -> ModelSpec:
-        path = workspace.root / f"bos-{add_bos}.gguf"
-        width, inner, names = 8, 16, ["<s>", "</s>", "a", "b", "ab", "Ġ"]
-        writer = GGUFWriter(path, "llama")
-        writer.add_context_length(64)
-        writer.add_embedding_length(width)
-        writer.add_block_count(1)
-        writer.add_feed_forward_length(inner)
-        writer.add_head_count(2)
-        writer.add_head_count_kv(2)
-        writer.add_layer_norm_rms_eps(1e-5)
-        writer.add_tokenizer_model("gpt2")
-        writer.add_token_list(names)
-        writer.add_token_types([3, 3, 1, 1, 1, 1])
-        writer.add_token_merges(["a b"])
-        writer.add_bos_token_id(0)
-        writer.add_eos_token_id(1)
-        if add_bos is not None:
-            writer.add_add_bos_token(add_bos)
-        square = [f"attn_{part}" for part in ("q", "k", "v", "output")]
-        shapes: dict[str, tuple[int, ...]] = {
-            "token_embd": (len(names), width),
-            "output_norm": (width,),
-            "blk.0.attn_norm": (width,),
-            "blk.0.ffn_norm": (width,),
-            **{f"blk.0.{name}": (width, width) for name in square},
-            "blk.0.ffn_gate": (inner, width),
-            "blk.0.ffn_up": (inner, width),
-            "blk.0.ffn_down": (width, inner),
-        }
-        random = np.random.default_rng(0)
-        for name, shape in shapes.items():
-            writer.add_tensor(f"{name}.weight", random.normal(size=shape).astype(np.float32))
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        return ModelSpec(full_id="org/gguf", family="f", source={"kind": "gguf", "path": str(path)})
-
-    return write
-
-
-@pytest.mark.parametrize("add_bos", [True, False])
+@pytest.mark.parametrize("bos", [True, False])
 def test_a_gguf_file_says_whether_texts_begin_with_bos(
-    add_bos: bool, workspace: Workspace, gguf: Callable[[bool | None], ModelSpec]
+    bos: bool, workspace: Workspace, tmp_path: Path
 ) -> None:
-    spec = gguf(add_bos)
+    spec = spec_of(write_gguf(tmp_path / "m.gguf", bos=bos), "gguf")
     tokenizer = load_tokenizer(find_checkpoint(spec, workspace, "tiny"), spec)
-    assert tokenizer.bos == (0 if add_bos else None)
-    begin = [0] if add_bos else []
-    assert tokenizer.library("ab").input_ids == [*begin, 4]
+    assert tokenizer.bos == (0 if bos else None)
+    assert tokenizer.library("ab").input_ids == ([0, 4] if bos else [4])
     assert tokenizer.encode("ab").ids.tolist() == [4]
+    # what a library forgot of it is put back
+    forgetful = AutoTokenizer.from_pretrained(find_checkpoint(spec, workspace, "tiny").folder)
+    begin_texts(forgetful, with_bos=not bos)
+    forgetful.save_pretrained(tmp_path / "corrected")
+    corrected = AutoTokenizer.from_pretrained(tmp_path / "corrected")
+    assert corrected("ab").input_ids == ([4] if bos else [0, 4])
 
 
-def test_a_gguf_file_may_say_nothing_of_bos(
-    workspace: Workspace, gguf: Callable[[bool | None], ModelSpec]
-) -> None:
-    always = gguf(None).model_copy(update={"bos": "always"})
-    assert load_tokenizer(find_checkpoint(always, workspace, "tiny"), always).bos == 0
-
-
-@pytest.mark.parametrize("says", [True, False])
-def test_what_a_library_forgot_of_bos_is_put_back(
-    says: bool, workspace: Workspace, gguf: Callable[[bool | None], ModelSpec]
-) -> None:
-    folder = find_checkpoint(gguf(not says), workspace, "tiny").folder
-    forgetful = AutoTokenizer.from_pretrained(folder)
-    assert len(forgetful("ab").input_ids) == (1 if says else 2)
-    begin_texts(forgetful, with_bos=says)
-    forgetful.save_pretrained(workspace.root / "mended")
-    mended = AutoTokenizer.from_pretrained(workspace.root / "mended")
-    assert mended("ab").input_ids == ([0, 4] if says else [4])
+def test_a_gguf_file_may_say_nothing_of_bos(workspace: Workspace, tmp_path: Path) -> None:
+    spec = spec_of(write_gguf(tmp_path / "m.gguf"), "gguf").model_copy(update={"bos": "always"})
+    assert load_tokenizer(find_checkpoint(spec, workspace, "tiny"), spec).bos == 0

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
+from published_tables import published
 from refusal import refuses
 from sql_samples import ask
 from tiny_models import PROBES, make_checkpoint, make_text
-from tiny_runs import everything, ok, run
+from tiny_runs import ok, run
 
 from extract.cli import status
 from extract.planning import selection as selection_module
@@ -176,7 +177,7 @@ def test_parameters_of_a_probe_are_compared(workspace: Workspace, tiny_problem: 
 
 
 def rows_of(workspace: Workspace) -> dict[str, int]:
-    return {name: table.num_rows for name, table in everything(workspace).items()}
+    return {name: table.num_rows for name, table in published(workspace).items()}
 
 
 def test_units_that_read_more_are_kept_beside_missing_ones(

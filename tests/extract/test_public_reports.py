@@ -8,17 +8,14 @@ from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
 import pytest
-from made_up_warehouse import Shape, Window, write_warehouse
 from reference import assert_agree, references
 from tiny_requests import load
 
 from extract.scoring.engine import Engine
 from extract.tokenization import DocumentTokenizer
 from warehouse.errors import TokenmartError
-from warehouse.paths import Workspace
 from warehouse.probes.context import window_requests
 from warehouse.probes.request import Request, span
-from warehouse.sql.connection import connect_to_parquet
 
 IDS = np.random.default_rng(3).integers(2, 300, 400).astype(np.int32)
 
@@ -113,29 +110,3 @@ def test_each_token_behind_a_window_is_scored_once(
         assert request.targets.tolist() == IDS[request.positions].tolist()
         assert context <= request.first_target <= request.context_tokens.min()
         assert request.context_tokens.max() < context + stride
-
-
-def test_partitions_are_filtered_as_they_are_grouped(workspace: Workspace) -> None:
-    """duckdb 7491, 12578: filters on partition keys lost rows of files that are read by name."""
-    write_warehouse(
-        workspace.data, Shape(models=3, documents=2, tokens=400, windows=(Window(64, 32),))
-    )
-    with connect_to_parquet(workspace) as connection:
-        for table, keys in (("tokens", "model_id, condition"), ("models", "model_id, base_id")):
-            grouped = connection.execute(
-                f"select {keys}, count(*) from {table} group by all order by all"
-            ).fetchall()
-            for one, other, rows in grouped:
-                names = keys.split(", ")
-                query = f"select count(*) from {table} where {names[0]} = ? "
-                query += f"and {names[1]} is not distinct from ?"
-                assert connection.execute(query, [one, other]).fetchall() == [(rows,)]
-        ledger = connection.execute(
-            "select model_id, condition, sum(rows)::bigint from units group by all order by all"
-        ).fetchall()
-        assert (
-            ledger
-            == connection.execute(
-                "select model_id, condition, count(*) from tokens group by all order by all"
-            ).fetchall()
-        )

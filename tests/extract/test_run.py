@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from click.testing import CliRunner
+from published_tables import published
 from tiny_models import PROBES
-from tiny_runs import CONDITIONS, everything, ok, one_line_error, run
+from tiny_runs import CONDITIONS, ok, one_line_error, run
 
 from extract.cli import recall
 from extract.scoring.engine import Engine
@@ -27,7 +28,7 @@ from warehouse.store.token_files import published_path
 
 def test_rows_ledger_and_tables(workspace: Workspace, tiny_problem: Callable[..., Path]) -> None:
     assert "extracted 32 units" in ok(run(tiny_problem()))
-    tables = everything(workspace)
+    tables = published(workspace)
     assert len(tables) == 2 * len(CONDITIONS)
     for name, table in tables.items():
         assert table.schema.equals(TOKENS)
@@ -61,7 +62,7 @@ def test_spans_point_at_the_words(workspace: Workspace, tiny_problem: Callable[.
     documents = pq.read_table(
         workspace.store / "documents" / "problem=tiny" / "documents.parquet", partitioning=None
     )
-    table = everything(workspace)["problem=tiny/model_id=tiny--one/condition=full"]
+    table = published(workspace)["problem=tiny/model_id=tiny--one/condition=full"]
     rows = [row for row in table.to_pylist() if row["doc_id"] == 2]
     text = documents["text"][2].as_py()
     # spans of split characters overlap; the rest joins up to the text
@@ -110,7 +111,7 @@ def test_only_what_changed_is_computed_again(
     ok(run(tiny_problem()))
     # one of the changes reads fewer tokens
     assert f"extracted {units} units" in ok(run(tiny_problem(**change), "--force"))
-    for table in everything(workspace).values():
+    for table in published(workspace).values():
         keys = table.select(["doc_id", "segment", "position"]).to_pylist()
         assert len({tuple(key.values()) for key in keys}) == len(keys)
 
@@ -120,13 +121,13 @@ def test_a_changed_document_replaces_its_rows_only(
 ) -> None:
     path = tiny_problem()
     ok(run(path))
-    before = everything(workspace)["problem=tiny/model_id=tiny--one/condition=full"]
+    before = published(workspace)["problem=tiny/model_id=tiny--one/condition=full"]
     corpus = workspace.root / "data" / "corpus.json"
     texts = json.loads(corpus.read_text())
     texts[1] = "a completely different document about nothing in particular 1 2 3"
     corpus.write_text(json.dumps(texts))
     assert "extracted 8 units" in ok(run(path))
-    after = everything(workspace)["problem=tiny/model_id=tiny--one/condition=full"]
+    after = published(workspace)["problem=tiny/model_id=tiny--one/condition=full"]
     for doc in range(4):
         old, new = (t.filter(pa.compute.equal(t["doc_id"], doc)) for t in (before, after))
         assert old.equals(new) == (doc != 1)

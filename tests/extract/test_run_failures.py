@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from click.testing import CliRunner
+from published_tables import published
 from tiny_models import make_checkpoint, make_text
-from tiny_runs import CONDITIONS, everything, ok, one_line_error, run
+from tiny_runs import CONDITIONS, ok, one_line_error, run
 from transformers import AutoTokenizer
 
 from extract.backends.backend import Loading, Scorer
@@ -126,7 +127,7 @@ def test_a_missing_model_does_not_stop_the_others(
     result = run(with_first_model(tiny_problem, {"source": source}))
     one_line_error(result, 5)
     assert "error: tiny/one: source.path" in result.output
-    assert len(everything(workspace)) == len(CONDITIONS)
+    assert len(published(workspace)) == len(CONDITIONS)
 
 
 def test_a_model_that_cannot_fit_is_refused_before_it_is_loaded(
@@ -136,7 +137,7 @@ def test_a_model_that_cannot_fit_is_refused_before_it_is_loaded(
     result = run(with_first_model(tiny_problem, changes))
     one_line_error(result, 5)
     assert "error: tiny/one: needs" in result.output
-    assert len(everything(workspace)) == len(CONDITIONS)
+    assert len(published(workspace)) == len(CONDITIONS)
 
 
 def test_a_model_is_planned_beside_one_that_fills_the_device(
@@ -183,7 +184,7 @@ def test_an_empty_document_is_refused_before_work_starts(
     (workspace.root / "data" / "corpus.json").write_text(json.dumps(["fine text here", "  "]))
     result = run(path)
     assert result.exit_code != 0 and "empty" in result.output
-    assert not everything(workspace)
+    assert not published(workspace)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +245,7 @@ def test_a_document_within_the_margin_scores_as_with_a_larger_context(
     path = workspace.problems / "tiny.yml"
     path.write_text(yaml.safe_dump(raw))
     ok(run(path))
-    tables = everything(workspace)
+    tables = published(workspace)
     for condition in CONDITIONS:
         short, whole = (
             tables[f"problem=tiny/model_id=tiny--{name}/condition={condition}"]
@@ -360,7 +361,7 @@ def test_another_file_of_a_problem_s_name_does_not_replace_its_tokens(
 ) -> None:
     path = tiny_problem(texts=2)
     ok(run(path))
-    before = everything(workspace)
+    before = published(workspace)
     body = yaml.safe_load(path.read_text())
     other = tmp_path / "elsewhere" / path.name
     (other.parent / "texts").mkdir(parents=True)
@@ -370,7 +371,7 @@ def test_another_file_of_a_problem_s_name_does_not_replace_its_tokens(
     for command in (extract, status):
         result = CliRunner().invoke(command, ["--problem", str(other)])
         assert str(path.resolve()) in one_line_error(result, 1)
-    assert everything(workspace) == before
+    assert published(workspace) == before
     # a file may be moved
     path.rename(tmp_path / "moved.yml")
     ok(CliRunner().invoke(extract, ["--problem", str(tmp_path / "moved.yml"), "--dry-run"]))

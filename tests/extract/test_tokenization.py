@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusal import refuses
 from tiny_models import make_text
 from tokenizers import Tokenizer, normalizers
 
@@ -115,7 +116,7 @@ def test_a_normaliser_of_its_own_is_read_as_sentencepiece_reads_it(
         assert (found.char_start <= found.char_end).all() and (found.char_end <= len(text)).all()
     odd = "ab ﬁ\u0301 c"  # one character to people, two to sentencepiece
     if rule != "identity":
-        with pytest.raises(TokenmartError, match=r"near character \d .*ﬁ.*the normaliser of its"):
+        with refuses("other-normalisation"):
             tokenizer.encode(odd)
     else:
         assert tokenizer.encode(odd).ids.tolist() == processor.encode(odd)
@@ -163,11 +164,8 @@ def test_a_missing_package_is_called_by_its_name(
 ) -> None:
     folder = make_sentencepiece(tmp_path, "mistral")
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
-    with pytest.raises(TokenmartError, match=r"^org/model: .*needs sentencepiece and") as caught:
+    with refuses("no-sentencepiece"):
         load_tokenizer(Checkpoint(folder, str(tmp_path)), spec_of(folder))
-    message = caught.value.format_message()
-    assert "pip install -c requirements.lock sentencepiece protobuf" in message
-    assert "tiktoken" not in message and "\n" not in message
 
 
 def test_a_file_that_says_to_truncate_cuts_no_text(

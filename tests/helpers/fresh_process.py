@@ -8,63 +8,76 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from click.testing import CliRunner
 
 
-def extract_as_process(path: Path) -> multiprocessing.process.BaseProcess:
+class Point(NamedTuple):
+    """A moment in a process: just before the nth time that it renames or removes such a file.
+
+    `event` is Python's audit event: `os.rename` (src, dst) or `os.remove` (path).
+    """
+
+    event: str
+    file: str
+    number: int
+
+
+def extract_as_process(
+    path: Path, killed: Point | None = None
+) -> multiprocessing.process.BaseProcess:
     """Start `tokenmart extract` on a problem file, with this process's folder and environment."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "transformers", "fresh_process", "extract.extraction"])
-    process = context.Process(target=_extract, args=(str(path), str(Path.cwd()), dict(os.environ)))
-    process.start()
-    return process
+    return _start(_extract, str(path), killed)
 
 
 def eval_until_killed(words: Sequence[str], units: int) -> int:
-    """Run `tokenmart eval`, killed when it has stored this number of units; returns the exit
-    code.
-    """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "transformers", "fresh_process", "extract.extraction"])
-    process = context.Process(
-        target=_eval, args=(list(words), units, str(Path.cwd()), dict(os.environ))
-    )
-    process.start()
+    """Run `tokenmart eval`, killed when it has stored this number of units; the exit code."""
+    process = _start(_eval, list(words), Point("os.rename", "doc-", units + 1))
     process.join()
     return process.exitcode or 0
 
 
-def _eval(words: list[str], units: int, folder: str, environment: Mapping[str, str]) -> None:
-    from plugins.benchmarks.cli.eval import eval_command
-    from plugins.benchmarks.harness import evaluation
+def _start(target: Any, *given: Any) -> multiprocessing.process.BaseProcess:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch", "transformers", "fresh_process", "extract.extraction"])
+    process = context.Process(target=target, args=(*given, str(Path.cwd()), dict(os.environ)))
+    process.start()
+    return process
 
+
+def _enter(folder: str, environment: Mapping[str, str], killed: Point | None) -> None:
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    write, written = evaluation.write_unit, 0
+    seen = 0
 
-    def write_or_die(*args: Any, **options: Any) -> None:
-        nonlocal written
-        if written == units:
-            os.kill(os.getpid(), signal.SIGKILL)
-        write(*args, **options)
-        written += 1
+    def kill(event: str, arguments: Any) -> None:
+        nonlocal seen
+        if killed is not None and event == killed.event:
+            path = str(arguments[1 if event == "os.rename" else 0])
+            seen += Path(path).name.startswith(killed.file)
+            if seen == killed.number:
+                os.kill(os.getpid(), signal.SIGKILL)
 
-    evaluation.write_unit = write_or_die
+    sys.addaudithook(kill)
+
+
+def _eval(words: list[str], killed: Point, folder: str, environment: Mapping[str, str]) -> None:
+    from plugins.benchmarks.cli.eval import eval_command
+
+    _enter(folder, environment, killed)
     os._exit(CliRunner().invoke(eval_command, words).exit_code)
 
 
-def _extract(path: str, folder: str, environment: Mapping[str, str]) -> None:
+def _extract(path: str, killed: Point | None, folder: str, environment: Mapping[str, str]) -> None:
     import torch
 
     from extract.cli import extract
 
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
+    _enter(folder, environment, killed)
     torch.set_num_threads(1)
     os._exit(CliRunner().invoke(extract, ["--problem", path, "--device", "cpu"]).exit_code)

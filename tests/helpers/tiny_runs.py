@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from click.testing import CliRunner, Result
 from tiny_requests import DEVICE
 
 from extract.cli import extract
-from warehouse.paths import Workspace
 
 CONDITIONS = ("full", "window_24", "retrieval_with", "retrieval_without")
 
@@ -30,11 +27,3 @@ def one_line_error(result: Result, code: int) -> str:
     assert result.exception is None or isinstance(result.exception, SystemExit)
     assert "Traceback" not in result.output
     return result.output.strip().splitlines()[-1]
-
-
-def everything(workspace: Workspace) -> dict[str, pa.Table]:
-    """All published rows, by partition."""
-    return {
-        str(path.parent.relative_to(workspace.tokens)): pq.read_table(path, partitioning=None)
-        for path in sorted(workspace.tokens.glob("problem=tiny/**/tokens.parquet"))
-    }

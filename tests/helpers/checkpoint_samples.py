@@ -1,0 +1,119 @@
+"""Checkpoints of other formats and in parts, and tiny GGUF files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from warehouse.problem.models import ModelSpec
+
+Tensors = dict[str, Any]
+
+
+def spec_of(path: Path, kind: str = "local", **changes: Any) -> ModelSpec:
+    """A model of this folder or file; keyword arguments are settings of its source."""
+    source = {"kind": kind, "path": str(path), **changes}
+    return ModelSpec.model_validate({"full_id": "org/m", "family": "f", "source": source})
+
+
+def rewritten(
+    folder: Path, source: Path, change: Callable[[Tensors], Tensors] = dict, shards: int = 1,
+    suffix: str = "safetensors", lost: str = "", **saved: Any,
+) -> Path:  # fmt: skip
+    """A copy of a safetensors checkpoint with other tensors, in other files.
+
+    Args:
+        folder: where it is written.
+        source: a checkpoint of one file.
+        change: its tensors → the copy's.
+        shards: number of files; more than one have an index.
+        suffix: `safetensors` or `bin`.
+        lost: a tensor that the index names and no file has.
+        saved: options of `torch.save`.
+    """
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(source, folder)
+    weights = change(load_file(folder / "model.safetensors"))
+    (folder / "model.safetensors").unlink()
+    stem = "model" if suffix == "safetensors" else "pytorch_model"
+    weight_map: dict[str, str] = {}
+    for number in range(shards):
+        part = list(weights)[number::shards]
+        of = f"-{number + 1:05d}-of-{shards:05d}" if shards > 1 else ""
+        file = folder / f"{stem}{of}.{suffix}"
+        held = {name: weights[name] for name in part if name != lost}
+        if suffix == "safetensors":
+            save_file(held, file, metadata={"format": "pt"})
+        else:
+            torch.save(held, file, **saved)
+        weight_map |= dict.fromkeys(part, file.name)
+    if shards > 1:
+        index = {"metadata": {"total_size": 0}, "weight_map": weight_map}
+        (folder / f"{stem}.{suffix}.index.json").write_text(json.dumps(index))
+    return folder
+
+
+def write_gguf(
+    path: Path,
+    architecture: str = "llama",
+    words: int = 6,
+    left_out: str = "",
+    more: str = "",
+    parts: int = 0,
+    scaling: str = "",
+    bos: bool | None = None,
+) -> Path:
+    """A GGUF file of one narrow layer.
+
+    Args:
+        path: the file.
+        architecture: as GGUF names it.
+        words: tokens of the vocabulary; the first are `<s>`, `</s>`, `a`, `b`, `ab`.
+        left_out: a tensor that it lacks.
+        more: a tensor that the architecture doesn't have.
+        parts: of how many files it says to be one; 0 for nothing.
+        scaling: what it says of RoPE.
+        bos: whether texts begin with BOS; None says nothing.
+    """
+    from gguf import GGUFWriter
+
+    width, inner = 8, 16
+    names = ["<s>", "</s>", "a", "b", "ab", *(f"word{n}" for n in range(words - 5))]
+    writer = GGUFWriter(path, architecture)
+    for name, value in (
+        ("block_count", 1), ("context_length", 64), ("embedding_length", width),
+        ("feed_forward_length", inner), ("head_count", 2), ("head_count_kv", 2),
+        ("layer_norm_rms_eps", 1e-5), ("tokenizer_model", "gpt2"), ("token_list", names),
+        ("token_types", [3, 3] + [1] * (words - 2)), ("token_merges", ["a b"]),
+        ("bos_token_id", 0), ("eos_token_id", 1), ("add_bos_token", bos),
+    ):  # fmt: skip
+        if value is not None:
+            getattr(writer, f"add_{name}")(value)
+    if parts:
+        writer.add_uint16("split.count", parts)
+    if scaling:
+        writer.add_string(f"{architecture}.rope.scaling.type", scaling)
+    shapes: dict[str, tuple[int, ...]] = {
+        "token_embd": (words, width), "output": (words, width), "output_norm": (width,),
+        "blk.0.attn_norm": (width,), "blk.0.ffn_norm": (width,),
+        **{f"blk.0.attn_{part}": (width, width) for part in ("q", "k", "v", "output")},
+        "blk.0.ffn_gate": (inner, width), "blk.0.ffn_up": (inner, width),
+        "blk.0.ffn_down": (width, inner), **({more: (width // 2,)} if more else {}),
+    }  # fmt: skip
+    draw = np.random.default_rng(0)
+    for name, shape in shapes.items():
+        if name != left_out:
+            tensor = draw.normal(size=shape).astype(np.float32)
+            writer.add_tensor(name if "bias" in name else f"{name}.weight", tensor)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
