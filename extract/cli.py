@@ -275,7 +275,6 @@ def recall(problem_name: str, device: str, contexts: int | None, **chosen: Any) 
         outcome = measure_recall(target, selection, progress)
     done = len(selection.models) - outcome.units - len(outcome.failures)
     click.echo(f"measured {counted(outcome.units, 'model')}; {done} were done before")
-    print_lines("note", outcome.messages.lines())
     if outcome.failures:
         print_lines("error", summary(outcome.failures))
         raise UnitFailedError(

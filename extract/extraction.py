@@ -25,7 +25,6 @@ from extract.failures import (
 )
 from extract.planning.cost import available_memory, checked_memory
 from extract.planning.plan import ModelPlan, PlannedDocument, plan_model
-from extract.planning.progress import PlannedWork
 from extract.planning.selection import Selection
 from extract.references import References
 from extract.tokenization import TokenizedDocument
@@ -96,7 +95,6 @@ class Extraction:
         self.memory = PeakMemory(selection.device)
         # asked before a model is loaded: another one may be there when a model is planned
         self.available = available_memory(selection.device)
-        self.work = PlannedWork(selection)
         longest = max((text_size(each.text).tokens for each in documents), default=0)
         self.longest = min(longest, selection.max_tokens or longest)
         self.plans = Prefetch(self._plan, selection.models)
@@ -128,8 +126,7 @@ class Extraction:
             self._count(plans[0])
             # its row may have been damaged and moved away
             if plans[0].tasks or not model_file(plans[0]).is_file():
-                with self.outcome.messages.about(spec.full_id):
-                    self._run_model(plans[0])
+                self._run_model(plans[0])
 
         try:
             if reason := why_failed(spec.full_id, work):
@@ -143,17 +140,13 @@ class Extraction:
                 self._publish(plan)
 
     def _plan(self, spec: ModelSpec) -> ModelPlan:
-        with self.outcome.messages.about(spec.full_id):
-            checked_memory(self.selection, spec, self.longest, self.available)
-            return plan_model(self.selection, spec, self.documents, self.since)
+        checked_memory(self.selection, spec, self.longest, self.available)
+        return plan_model(self.selection, spec, self.documents, self.since)
 
     def _count(self, plan: ModelPlan) -> None:
         """Report what of a plan is finished already."""
-        spec = plan.spec
-        left = sum(self.work.of(spec, task.document, task.missing) for task in plan.tasks)
-        there = self.work.of_model(spec, self.documents) - left
         step = "tokenizing" if plan.tasks else "nothing to do"
-        self.progress(f"{spec.full_id}: {step}", plan.done, there, False)
+        self.progress(f"{plan.spec.full_id}: {step}", plan.done, False)
         self.outcome.failures += dict.fromkeys(plan.failed)
         self.outcome.there += plan.done - len(plan.failed)
 
@@ -163,8 +156,7 @@ class Extraction:
             for condition in job.plan.recheck(job.task) if ours else ():
                 failed = ScoredUnit(condition, (), (), reason, 0, 0.0, self.memory.bytes())
                 self._store(job, failed)
-        work = self.work.of(job.plan.spec, job.task.document, job.task.missing)
-        self.progress(job.label, len(job.task.missing), work, False)
+        self.progress(job.label, len(job.task.missing), False)
 
     def _publish(self, plan: ModelPlan) -> None:
         """Merge a model's units into the files that readers see, once: they are rewritten whole."""
@@ -226,7 +218,6 @@ class Extraction:
     def _claim_and_score(self, job: Job, storing: Background) -> None:
         """Score one document if no other process has it; its claim is held until it is stored."""
         spec, document, missing = job.plan.spec, job.task.document, job.task.missing
-        work = self.work.of(spec, document, missing)
         self.progress(job.label, 0)
         with ExitStack() as held:
             ours = held.enter_context(self._claim(job))
@@ -236,7 +227,7 @@ class Extraction:
             else:
                 self.outcome.elsewhere += len(missing)
             if not todo:
-                self.progress(job.label, len(missing), work, False)
+                self.progress(job.label, len(missing), False)
                 return
             scored: list[ScoredUnit] = []
             for together in scoring_groups(todo):
@@ -258,7 +249,7 @@ class Extraction:
             with release:
                 for unit in scored:
                     self._store(job, unit)
-            self.progress(job.label, len(missing), work)
+            self.progress(job.label, len(missing))
 
         storing.submit(store)
 

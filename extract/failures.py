@@ -1,11 +1,9 @@
-"""Failures of models and devices, and warnings of libraries: one line each."""
+"""Failures of models and devices: one line each."""
 
 from __future__ import annotations
 
-import logging
 import re
 import textwrap
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -203,74 +201,9 @@ def load_errors(spec: ModelSpec, files: Path) -> Iterator[None]:
         ) from None
 
 
-class LibraryMessages(logging.Handler):
-    """Warnings of Python and of libraries, collected in place of being printed for every model.
-
-    Several threads may work on several models.
-    """
-
-    LOGGERS = ("huggingface_hub", "torch", "transformers", "py.warnings")
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self._messages: dict[str, list[str]] = {}
-        self._thread = threading.local()
-        self._before: list[tuple[logging.Logger, list[logging.Handler], bool]] = []
-        self._users = 0
-        self._counting = threading.Lock()
-
-    def lines(self) -> list[str]:
-        """The messages, in the order of their first occurrence, and the models they are about."""
-        return [
-            f"{text} ({models[0]}{f' and {len(models) - 1} more' if len(models) > 1 else ''})"
-            for text, models in self._messages.items()
-        ]
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Take one message; not transformers' report of tensors that `load_weights` refuses."""
-        text = record.getMessage().strip()
-        if not text or "LOAD REPORT" in text:
-            return
-        # Python's warnings begin with the whole path of a file
-        line = re.sub(r"^\S*?([^/\\]+\.py):\d+: ", r"\1: ", text.splitlines()[0])
-        line = textwrap.shorten(line, LONGEST_REASON, placeholder=" …")
-        models = self._messages.setdefault(f"{record.name.split('.')[0]}: {line}", [])
-        model = getattr(self._thread, "model", "")
-        if model not in models:
-            models.append(model)
-
-    @contextmanager
-    def about(self, model: str) -> Iterator[None]:
-        """Collect messages while the block runs; those of this thread are about this model."""
-        self._thread.model = model
-        with self._counting:
-            self._users += 1
-            if self._users == 1:
-                self._install()
-        try:
-            yield
-        finally:
-            with self._counting:
-                self._users -= 1
-                if not self._users:
-                    self._remove()
-
-    def _install(self) -> None:
-        logging.captureWarnings(True)
-        for logger in map(logging.getLogger, self.LOGGERS):
-            self._before.append((logger, logger.handlers[:], logger.propagate))
-            logger.handlers, logger.propagate = [self], False
-
-    def _remove(self) -> None:
-        logging.captureWarnings(False)
-        for logger, handlers, propagate in self._before:
-            logger.handlers, logger.propagate = handlers, propagate
-        self._before.clear()
-
-
 @dataclass
 class Outcome:
-    """Result of a run: units computed, failures, units left to other processes, warnings.
+    """Result of a run: units computed, failures, units left to other processes.
 
     `there` counts units that were finished before.
     """
@@ -280,4 +213,3 @@ class Outcome:
     failures: list[Failure] = field(default_factory=list)
     elsewhere: int = 0
     there: int = 0
-    messages: LibraryMessages = field(default_factory=LibraryMessages)

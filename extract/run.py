@@ -13,8 +13,7 @@ import click
 from extract.extraction import Extraction
 from extract.failures import Failure, print_lines, summary
 from extract.planning.plan import PlannedDocument
-from extract.planning.progress import PlannedWork, count_finished, finished_work
-from extract.planning.selection import Selection
+from extract.planning.selection import Selection, count_finished
 from extract.planning.status import (
     cut_lines,
     fallbacks,
@@ -124,9 +123,7 @@ def extract_here(
     total = len(documents) * len(selection.models) * len(selection.conditions)
     shown: AbstractContextManager[Progress] = nullcontext(no_progress)
     if not as_worker:
-        work = PlannedWork(selection)
-        finished = finished_work(selection, documents, work)
-        shown = progress_bar(total, "units", work.total(documents), finished)
+        shown = progress_bar(total, "units", count_finished(selection, documents))
     stopped = sigterm_interrupts() if as_worker else nullcontext()
     with stopped, without_library_bars(), shown as progress:
         outcome = Extraction(selection, documents, progress, since).run()
@@ -137,7 +134,6 @@ def extract_here(
         + (f"; {outcome.elsewhere} are being done by another process" if outcome.elsewhere else "")
         + (f"; {left} failed" if left > 0 else "")
     )
-    print_lines("note", outcome.messages.lines())
     if not as_worker:
         # from the ledger, which includes what workers did
         rows = status_rows(selection)

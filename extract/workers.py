@@ -28,8 +28,7 @@ from extract.planning.cost import (
     refuse_too_large,
 )
 from extract.planning.plan import PlannedDocument
-from extract.planning.progress import count_finished
-from extract.planning.selection import Selection, document_lengths
+from extract.planning.selection import Selection, count_finished, document_lengths
 from extract.planning.tables import Plan
 from warehouse.child_process import inherited, python_module
 from warehouse.files import storage_errors

@@ -15,13 +15,12 @@ import click
 class Progress(Protocol):
     """The interface that a long run calls to report progress."""
 
-    def __call__(self, what: str, units: int, work: float = 0.0, computed: bool = True) -> None:
+    def __call__(self, what: str, units: int, computed: bool = True) -> None:
         """Report what was done since the last call.
 
         Args:
             what: the step reported, and of what: `model: document 3`.
             units: finished since.
-            work: done since, in the unit of the total; of no meaning without one.
             computed: whether it took time: units that were there already don't count for the time
                 left.
         """
@@ -31,14 +30,12 @@ SECONDS_BEFORE_SHOWN = 2.0
 SECONDS_BETWEEN_LINES = 30.0
 
 
-def no_progress(what: str, units: int, work: float = 0.0, computed: bool = True) -> None:
+def no_progress(what: str, units: int, computed: bool = True) -> None:
     """Show nothing."""
 
 
 @contextmanager
-def progress_bar(
-    total: int, noun: str, work: float | None = None, there: tuple[int, float] = (0, 0.0)
-) -> Iterator[Progress]:
+def progress_bar(total: int, noun: str, there: int = 0) -> Iterator[Progress]:
     """Show progress on standard error; without a terminal, nothing of the first two seconds.
 
     The bars of libraries (downloads, loading of weights) are switched off meanwhile.
@@ -46,11 +43,10 @@ def progress_bar(
     Args:
         total: how many units there are, finished ones included.
         noun: what a unit is called, in the plural.
-        work: how much work all units are, where they differ; the bar and the time left follow it.
-        there: units, and their work, that earlier runs have done; the caller reports them as not
-            computed when it comes to them, and until then they are shown as done.
+        there: units that earlier runs have done; the caller reports them as not computed when it
+            comes to them, and until then they are shown as done.
     """
-    report = _Report(total, noun, work, there)
+    report = _Report(total, noun, there)
     with without_library_bars(), report.bar:
         yield report
 
@@ -81,7 +77,7 @@ class _Report:
     `there` is what earlier runs have done and the caller has not reported yet.
     """
 
-    def __init__(self, total: int, noun: str, work: float | None, there: tuple[int, float]) -> None:
+    def __init__(self, total: int, noun: str, there: int) -> None:
         from rich import progress
         from rich.console import Console
 
@@ -98,25 +94,24 @@ class _Report:
             speed_estimate_period=3600,
             transient=True,
         )
-        self.total, self.noun, self.has_work = total, noun, work is not None
+        self.total, self.noun = total, noun
         self.units, self.there = 0, there
-        done = there[1] if self.has_work else there[0]
-        task = self.bar.add_task("", total=work or total, completed=0, units="")
+        task = self.bar.add_task("", total=total, completed=0, units="")
         self.task = self.bar.tasks[task]
-        self.task.completed = done
+        self.task.completed = there
         self.begun, self.label, self.line_at = time.monotonic(), "", 0.0
 
-    def __call__(self, what: str, units: int, work: float = 0.0, computed: bool = True) -> None:
-        done = work if self.has_work else float(units)
+    def __call__(self, what: str, units: int, computed: bool = True) -> None:
         self.units += units
+        advance = units
         if not computed:
-            known = self.there[1] if self.has_work else self.there[0]
+            known = min(units, self.there)
             # without a sample of the speed
-            self.task.completed += done - min(done, known)
-            self.there = max(0, self.there[0] - units), max(0.0, self.there[1] - work)
-            done = 0.0
-        finished = f"{self.units + self.there[0]}/{self.total} {self.noun}"
-        self.bar.update(self.task.id, advance=done, description=what, units=finished)
+            self.task.completed += units - known
+            self.there -= known
+            advance = 0
+        finished = f"{self.units + self.there}/{self.total} {self.noun}"
+        self.bar.update(self.task.id, advance=advance, description=what, units=finished)
         if not self.on_terminal:
             self._show_line(what, finished)
 

@@ -115,7 +115,7 @@ def correlate(
         variants = [row for row in rows if row.column.kind == "variant"]
         wanted = [row for row in rows if row.column.kind != "variant"] + variants[: top or 1]
         wanted += [row for row in rows if row is ranking.baseline and row not in wanted]
-        with progress_bar(len(wanted), "variants", len(wanted)) as progress:
+        with progress_bar(len(wanted), "variants") as progress:
             columns = [row.column for row in wanted]
             details = details_of(ranking, columns, parts_reader(workspace, table), progress)
             record = ranking_record(ranking, rows, details)

@@ -260,7 +260,7 @@ def details_of(
                 noise = document_noise(parts, column.oriented, ranking.table.target, ranking.seed)
             coefficients = Correlations(x, y, ranking.seed, ranking.resamples)
             found[id(column)] = Details(coefficients, noise)
-        progress(f"bootstrap: {column.metric}", 1, 1.0)
+        progress(f"bootstrap: {column.metric}", 1)
     return found
 
 

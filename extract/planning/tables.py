@@ -33,7 +33,7 @@ CHANGED = (
     "scores changed documents again, though the table counts them as done."
 )
 
-SCRATCH = "Scratch file of reference models' hidden states while it runs: {:,.1f} GB."
+SCRATCH = "Scratch file of reference models' hidden states while it runs: {:,.0f} MB."
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
             for model in models
             for note in _notes(model, selection, lengths, available)
         ),
-        *([SCRATCH.format(scratch / 1e9)] if scratch else []),
+        *([SCRATCH.format(scratch / 1e6)] if scratch else []),
         *([f"To download: {text}."] if (text := downloads_text(required)) else []),
         *(f"{subject}: {notice}" for subject, notice in notices(problem, selection.models).items()),
     )

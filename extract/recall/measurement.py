@@ -99,8 +99,7 @@ def measure_recall(target: RecallTarget, selection: Selection, progress: Progres
         def job(spec: ModelSpec = spec) -> None:
             progress(f"{spec.full_id}: recall", 0)
             plan = plan_model(selection, spec, [])
-            with outcome.messages.about(spec.full_id):
-                outcome.units += _measure(target, plan, texts, available, progress)
+            outcome.units += _measure(target, plan, texts, available, progress)
 
         if reason := why_failed(spec.full_id, job):
             outcome.failures.append(Failure(spec.full_id, reason))

@@ -26,7 +26,6 @@ class Report:
     units, tokens: numbers of computed units and tokens.
     elsewhere: number of units claimed by another process, to be checked again.
     failures: as reported by `Extraction`.
-    notes: warnings of libraries.
     loads: number of checkpoints that this actor has loaded so far.
     """
 
@@ -34,7 +33,6 @@ class Report:
     tokens: int
     elsewhere: int
     failures: tuple[Failure, ...]
-    notes: tuple[str, ...]
     loads: int
 
 
@@ -112,6 +110,5 @@ class DocumentActor:
             outcome.tokens,
             outcome.elsewhere,
             tuple(outcome.failures),
-            tuple(outcome.messages.lines()),
             self._loads + run.loads,
         )

@@ -322,28 +322,6 @@ def test_any_exception_of_a_document_is_that_documents(
     assert "extracted 2 units" in ok(run(path))
 
 
-def test_messages_of_libraries_are_printed_once(
-    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import logging
-    import warnings
-
-    score = Engine.score
-
-    def noisy(engine: Engine, requests: Any) -> Any:
-        logging.getLogger("transformers.models").warning("%s is odd\nand more", id(engine))
-        warnings.warn("old habits", FutureWarning, stacklevel=1)
-        return score(engine, requests)
-
-    monkeypatch.setattr(Engine, "score", noisy)
-    output = ok(run(tiny_problem(texts=2)))
-    notes = [line for line in output.splitlines() if line.startswith("note: ")]
-    assert len(notes) == 3 and "and more" not in output
-    assert ["tiny/one" in note for note in notes] == [True, True, False]
-    assert [note for note in notes if "old habits (tiny/one)" in note]
-    assert "LibraryMessages" not in str(logging.getLogger("transformers").handlers)
-
-
 def test_a_processor_is_obeyed_by_name_and_refused_for_weeks(
     workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

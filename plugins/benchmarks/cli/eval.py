@@ -206,34 +206,31 @@ def _run_model(
 ) -> tuple[EvalRun | None, list[Failure], list[str]]:
     """All tasks of one model; one that fails does not stop the others, nor the next model."""
     from extract.devices import free_unused
-    from extract.failures import Failure, LibraryMessages, explain
+    from extract.failures import Failure, explain
     from extract.planning.plan import plan_model
     from plugins.benchmarks.harness.evaluation import EvalRun
     from warehouse.errors import StorageError
 
     run, reason = None, ""
     notes: list[str] = []
-    messages = LibraryMessages()
     try:
         progress(f"{spec.full_id}: looking for its files", 0)
-        with messages.about(spec.full_id):
-            plan = plan_model(selection, spec, [])
-            run = EvalRun(problem, selection, plan, workspace, progress, too_long=too_long)
-            tasks, note = tasks_of(plan)
-            notes += [f"{spec.full_id}: {note}"] if note else []
-            for task in tasks:
-                run.run(task)
-                notes += [f"{spec.full_id}, {task.name}: {why}" for why in run.store_answers(task)]
-                if shortened := run.shortened(task):
-                    notes.append(
-                        f"{spec.full_id}, {task.name}: longer than the {run.encoder.longest} "
-                        f"tokens that the model reads: {shortened} (see --too-long)"
-                    )
+        plan = plan_model(selection, spec, [])
+        run = EvalRun(problem, selection, plan, workspace, progress, too_long=too_long)
+        tasks, note = tasks_of(plan)
+        notes += [f"{spec.full_id}: {note}"] if note else []
+        for task in tasks:
+            run.run(task)
+            notes += [f"{spec.full_id}, {task.name}: {why}" for why in run.store_answers(task)]
+            if shortened := run.shortened(task):
+                notes.append(
+                    f"{spec.full_id}, {task.name}: longer than the {run.encoder.longest} "
+                    f"tokens that the model reads: {shortened} (see --too-long)"
+                )
     except StorageError:
         raise
     except Exception as error:  # whatever it was, the next model is tried
         reason = explain(error, spec.full_id)
-    notes += messages.lines()
     failures = [
         *(run.failures if run else ()),
         *([Failure(spec.full_id, reason)] if reason else ()),

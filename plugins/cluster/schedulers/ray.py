@@ -152,7 +152,6 @@ class _Driver:
         self.running: dict[Any, tuple[int, Unit]] = {}
         self.later: list[tuple[float, int, Unit]] = []
         self.failures: list[Failure] = []
-        self.notes: dict[str, None] = {}
         self.loads: dict[int, int] = {}
 
     def run(self, work: dict[str, list[int]]) -> tuple[list[Failure], list[str]]:
@@ -168,8 +167,7 @@ class _Driver:
         finally:
             publish_all(self.workspace, self.problem.name)
         loads = sum(self.loads.values())
-        notes = [*self.notes, f"{len(self.loads)} actors loaded checkpoints {loads} times"]
-        return self.failures, notes
+        return self.failures, [f"{len(self.loads)} actors loaded checkpoints {loads} times"]
 
     def _publish(self, model: str) -> None:
         name = self.problem.model(model).model_id
@@ -207,7 +205,6 @@ class _Driver:
                 continue
             self.loads[number] = report.loads
             self.failures += report.failures
-            self.notes |= dict.fromkeys(report.notes)
             if report.elsewhere:
                 self.later.append((time.monotonic() + WAIT_SECONDS, number, unit))
                 continue
