@@ -8,7 +8,6 @@ docstrings (mkdocstrings). Nothing is written by hand, so the pages are always u
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -78,46 +77,17 @@ def command_index() -> str:
 
 
 def command_page(name: str, command: click.Command) -> str:
-    """A command with its subcommands."""
-    text = _command(f"tokenmart {name}", command, 1)
+    """The help of a command and of its subcommands."""
+    path = f"tokenmart {name}"
+    commands = {path: command}
     if isinstance(command, click.Group):
-        for below, each in command.commands.items():
-            text += _command(f"tokenmart {name} {below}", each, 2)
-    return text
-
-
-def _command(path: str, command: click.Command, level: int) -> str:
-    context = click.Context(command, info_name=path)
-    usage = " ".join(command.collect_usage_pieces(context))
-    lines = [f"{'#' * level} {path}", "", *_help_text(command.help or ""), ""]
-    lines += ["```text", f"{path} {usage}", "```", ""]
-    options = [each for each in command.params if isinstance(each, click.Option)]
-    rows = [_option(each, context) for each in options if not each.hidden]
-    if rows:
-        lines += ["| option | what it does |", "|---|---|", *rows, ""]
-    return "\n".join([*lines, ""])
-
-
-def _help_text(text: str) -> Iterator[str]:
-    """The help of a command: running text, and its examples and tables as code."""
-    for block in re.split(r"\n\s*\n", text.strip()):
-        marked = "\b" in block
-        lines = textwrap.dedent(re.sub(r"^\s*\x08\n", "", block)).splitlines()
-        if lines and lines[0].startswith("tokenmart "):
-            shown = [line if line.startswith(" ") else f"$ {line}" for line in lines]
-            yield from ("", "```console", *shown, "```")
-        elif marked:
-            yield from ("", "```text", *lines, "```")
-        else:
-            yield from ("", *(_escaped(line.strip()) for line in lines))
-
-
-def _option(option: click.Option, context: click.Context) -> str:
-    record = option.get_help_record(context)
-    assert record is not None
-    names, text = record
-    spaced = names.replace("|", " | ")  # a narrow column breaks at spaces
-    return f"| `{spaced}` | {_cell(text)} |"
+        commands |= {f"{path} {below}": each for below, each in command.commands.items()}
+    lines = []
+    for each_path, each in commands.items():
+        context = click.Context(each, info_name=each_path, terminal_width=100)
+        level = "#" if each is command else "##"
+        lines += [f"{level} {each_path}", "", "```text", each.get_help(context), "```", ""]
+    return "\n".join(lines)
 
 
 def problem_page() -> str:
