@@ -20,11 +20,9 @@ GROUND = "warehouse"
 """The modules in `warehouse/` itself: errors, paths, files, progress, plugins."""
 
 STORE, PROBES = "warehouse.store", "warehouse.probes"
-SOURCES, IMPORTERS, PROBLEM = "warehouse.sources", "warehouse.importers", "warehouse.problem"
+SOURCES, PROBLEM = "warehouse.sources", "warehouse.problem"
 SQL, METRICS, MAINTENANCE = "warehouse.sql", "warehouse.metrics", "warehouse.maintenance"
-WAREHOUSE = {
-    GROUND, STORE, PROBES, SOURCES, IMPORTERS, PROBLEM, SQL, METRICS, MAINTENANCE,
-}  # fmt: skip
+WAREHOUSE = {GROUND, STORE, PROBES, SOURCES, PROBLEM, SQL, METRICS, MAINTENANCE}
 ANALYSIS, STATISTICS, RANKING = "analysis", "analysis.statistics", "analysis.ranking"
 PREREGISTRATION = "analysis.preregistration"
 
@@ -33,8 +31,7 @@ MAY_IMPORT = {
     STORE: {GROUND},
     PROBES: {GROUND},
     SOURCES: {GROUND, STORE},
-    IMPORTERS: {GROUND, STORE},
-    PROBLEM: {GROUND, STORE, PROBES, SOURCES, IMPORTERS},
+    PROBLEM: {GROUND, STORE, PROBES, SOURCES},
     SQL: {GROUND, STORE, PROBES, PROBLEM},
     METRICS: {GROUND, STORE, PROBLEM, SQL},
     MAINTENANCE: WAREHOUSE,
@@ -217,7 +214,8 @@ def public_definitions(
     for node in tree.body:
         if isinstance(node, kinds) and not node.name.startswith("_"):
             yield node
-            if isinstance(node, ast.ClassDef):
+            # the members of a protocol are described by its class
+            if isinstance(node, ast.ClassDef) and "Protocol" not in map(ast.unparse, node.bases):
                 methods = (child for child in node.body if isinstance(child, kinds))
                 yield from (child for child in methods if not child.name.startswith("_"))
 

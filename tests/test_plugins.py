@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PLUGINS = sorted(path.parent.name for path in ROOT.glob("plugins/*/__init__.py"))
 CORE = (
     *("tests/test_architecture.py", "tests/test_pages.py", "tests/extract/test_plans.py"),
-    *(f"tests/warehouse/{name}" for name in ("problem", "importers", "sql", "store")),
+    *(f"tests/warehouse/{name}" for name in ("problem", "sql", "store")),
     *(f"tests/analysis/{name}" for name in ("ranking/test_metric_table.py", "report")),
     "tests/analysis/test_preregistration.py",
 )

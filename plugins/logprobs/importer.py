@@ -32,8 +32,8 @@ from plugins.logprobs.dump_files import load_steps
 from plugins.logprobs.matching import match_prompts, match_rows, refuse_impossible
 from warehouse.errors import TokenmartError, did_you_mean, visible
 from warehouse.files import sha256_file
-from warehouse.importers.importer import Destination, StoringImporter
 from warehouse.probes.request import Condition, Request
+from warehouse.problem.importers import Destination, StoringImporter
 from warehouse.problem.spec import Problem, load_problem
 from warehouse.problem.tables import ensure_documents, store_lineup, store_pairs
 from warehouse.store.schema import TOKENS, TOP_TOKENS

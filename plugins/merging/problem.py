@@ -17,8 +17,7 @@ from warehouse.errors import ProblemFileError, did_you_mean
 from warehouse.file_model import FileModel
 from warehouse.paths import Workspace
 from warehouse.problem.models import Source
-from warehouse.problem.problem_files import paths_start, read_problem_file
-from warehouse.problem.yaml_file import check
+from warehouse.problem.problem_files import check, paths_start, read_problem_file
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 GIGABYTE = 10**9

@@ -236,7 +236,7 @@ def import_(
     tokenmart data import --problem mine --model org/model --format items scores.csv
     tokenmart data import --problem mine --model org/model --format samples *.jsonl
     """
-    from warehouse.importers.importer import Destination, Importer, importer
+    from warehouse.problem.importers import Destination, Importer, importer
     from warehouse.problem.models import refuse_no_id, slug
     from warehouse.problem.spec import ImportedTarget, load_problem
 

@@ -16,8 +16,8 @@ from warehouse.errors import TokenmartError
 from warehouse.files import write_whole
 from warehouse.paths import Workspace, list_problems
 from warehouse.probes.lookup import RetrievalProbe, excerpt_starts
+from warehouse.problem.problem_files import parse_text, parse_yaml
 from warehouse.problem.spec import Problem, checked_problem
-from warehouse.problem.yaml_file import parse_text, parse_yaml
 from warehouse.sources.checkpoint_files import text_config
 from warehouse.sources.documents import BYTES_PER_TOKEN, text_size
 from warehouse.store.schema import table_path

@@ -1,4 +1,4 @@
-"""Problem files of all kinds: their paths, their content unchecked, what a ranking needs.
+"""Problem files of all kinds: their paths, YAML with line numbers, what a ranking needs.
 
 A problem file without `kind:` describes documents, models, probes and a target (`Problem`). One
 with `kind: NAME` belongs to the plugin that has a `ProblemKind` of this name in `problem_kinds/`.
@@ -9,88 +9,194 @@ from __future__ import annotations
 import shlex
 from abc import ABC
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from warehouse.errors import OtherKindError, ProblemFileError
 from warehouse.file_model import FileModel
 from warehouse.files import storage_errors, write_whole
-from warehouse.paths import (
-    Workspace,
-    problem_record,
-    problems_here,
-    recorded_file,
-)
+from warehouse.paths import Workspace, problem_record, problems_here, recorded_file
 from warehouse.plugins import kinds
-from warehouse.problem.yaml_file import YamlTree, parse_yaml
+
+Parsed = TypeVar("Parsed", bound=BaseModel)
+Location = tuple[int | str, ...]
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
 class RankedModel(Protocol):
-    """A model, as far as a ranking needs it."""
+    """A model, as far as a ranking needs it; models of one family are not independent."""
 
     @property
-    def full_id(self) -> str:
-        """Its id as published."""
-
+    def full_id(self) -> str: ...
     @property
-    def model_id(self) -> str:
-        """Its partition key."""
-
+    def model_id(self) -> str: ...
     @property
-    def family(self) -> str:
-        """Models of one family are not independent."""
-
+    def family(self) -> str: ...
     @property
-    def parameters(self) -> int | None:
-        """Number of parameters, where known."""
+    def parameters(self) -> int | None: ...
 
 
 class AnyTarget(Protocol):
     """A target of any kind."""
 
     @property
-    def kind(self) -> str:
-        """Its kind."""
+    def kind(self) -> str: ...
 
 
 class Ranked(Protocol):
-    """A problem, as far as a ranking of its models needs it."""
+    """A problem, as far as a ranking of its models needs it.
+
+    `argument` is the value of `--problem`. Others are compared with the metric/variant `baseline`,
+    with perplexity where it is empty. `marts` are the dbt models that its metrics are read from,
+    each older or newer than its files, and `build` is the command that builds all of them.
+    """
 
     @property
-    def name(self) -> str:
-        """Its name."""
-
+    def name(self) -> str: ...
     @property
-    def argument(self) -> str:
-        """The value of `--problem`, for the commands in messages."""
-
+    def argument(self) -> str: ...
     @property
-    def title(self) -> str:
-        """Its title."""
-
+    def title(self) -> str: ...
     @property
-    def description(self) -> str:
-        """Its description."""
-
+    def description(self) -> str: ...
     @property
-    def baseline(self) -> str:
-        """`metric/variant` that the others are compared with; empty for perplexity."""
-
+    def baseline(self) -> str: ...
     @property
-    def marts(self) -> tuple[str, ...]:
-        """dbt models that its metrics are read from: each is older or newer than its files."""
-
+    def marts(self) -> tuple[str, ...]: ...
     @property
-    def build(self) -> str:
-        """The command that builds all of them."""
-
+    def build(self) -> str: ...
     @property
-    def ranked_models(self) -> Sequence[RankedModel]:
-        """The models that are ranked."""
-
+    def ranked_models(self) -> Sequence[RankedModel]: ...
     @property
-    def target(self) -> AnyTarget | None:
-        """The target that ranks them."""
+    def target(self) -> AnyTarget | None: ...
+
+
+@dataclass(frozen=True)
+class YamlTree:
+    """A parsed YAML file: its keys with plain values, and the node tree with line numbers."""
+
+    path: Path
+    value: dict[str, Any]
+    root: yaml.Node
+
+    def line(self, location: Location) -> tuple[int, str]:
+        """1-based line and dotted key of the deepest part of `location` that exists.
+
+        Parts that aren't in the file are passed over: pydantic adds the kind of a section.
+        """
+        node: yaml.Node = self.root
+        line, keys = 1, ""
+        for part in location:
+            child: yaml.Node | None = None
+            if isinstance(node, yaml.MappingNode):
+                for key, value in node.value:
+                    if key.value == str(part):
+                        child, line = value, key.start_mark.line + 1
+                        keys += f".{part}" if keys else str(part)
+            elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+                child = node.value[part]
+                line = child.start_mark.line + 1
+                keys += f"[{part}]"
+            node = child or node
+        return line, keys
+
+    def error(self, location: Location, what: str, code: str = "") -> ProblemFileError:
+        """An error at a place of the file."""
+        line, keys = self.line(location)
+        where = f"{self.path}:{line}"
+        return ProblemFileError(f"{where}: {keys or 'file'}: {what}", code=code, where=where)
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader that refuses a key given twice and leaves dates to pydantic."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as PyYAML has it
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        names: set[str] = set()
+        for key, _ in node.value:
+            if str(key.value) in names:
+                problem = f"key {key.value!r} is given twice"
+                raise yaml.MarkedYAMLError(None, None, problem, key.start_mark)
+            names.add(str(key.value))
+        return node
+
+
+def parse_yaml(path: Path) -> YamlTree:
+    """Parse a YAML file with line numbers.
+
+    Raises:
+        ProblemFileError: unreadable, not UTF-8, not YAML, or no mapping.
+    """
+    try:
+        return parse_text(path.read_bytes(), path)
+    except OSError as error:
+        what = f"{path}: {error.strerror}"
+        raise ProblemFileError(what, code="unreadable", where=path) from error
+
+
+def parse_text(content: bytes, path: Path) -> YamlTree:
+    """`parse_yaml` of a file's content; the path is for messages.
+
+    Raises:
+        ProblemFileError: see `parse_yaml`.
+    """
+    line = 1
+    try:
+        loader = _Loader(content.decode())
+        root = loader.get_single_node()
+        if isinstance(root, yaml.MappingNode):
+            return YamlTree(path, loader.construct_document(root), root)
+        what = "expected keys such as name, models, probes"
+    except UnicodeDecodeError as error:
+        line, what = content.count(b"\n", 0, error.start) + 1, "not UTF-8"
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, what = mark.line + 1 if mark else 1, str(error.problem)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        what = " ".join(str(error).split())
+    where = f"{path}:{line}"
+    raise ProblemFileError(f"{where}: not a problem file: {what}", code="not-yaml", where=where)
+
+
+def check(model: type[Parsed], raw: Any, tree: YamlTree, *, folder: Path | None = None) -> Parsed:
+    """Validate `raw` as `model`.
+
+    Args:
+        raw: plain values.
+        tree: their positions in the file.
+        folder: where relative paths start; None leaves them as they are.
+
+    Raises:
+        ProblemFileError: pydantic's errors, a line each; code and place are those of the first.
+    """
+    try:
+        return model.model_validate(raw, context={"folder": folder})
+    except ValidationError as error:
+        errors = error.errors(include_url=False, include_context=False)
+    found = sorted((*tree.line(each["loc"]), _what(each), each["type"]) for each in errors)
+    lines = [f"{tree.path}:{line}: {keys or 'file'}: {what}" for line, keys, what, _ in found]
+    first, _, _, kind = found[0]
+    raise ProblemFileError(
+        "\n  ".join(lines), code=kind.replace("_", "-"), where=f"{tree.path}:{first}"
+    )
+
+
+def _what(error: ErrorDetails) -> str:
+    """pydantic's message, with the value that is wrong or the key that is missing."""
+    if error["type"] == "missing":
+        return f"{error['loc'][-1]}: {error['msg']}"
+    value = error["input"]
+    return error["msg"] if isinstance(value, dict | list) else f"{value!r}: {error['msg']}"
 
 
 def problem_path(name: str, workspace: Workspace) -> Path:
@@ -194,5 +300,7 @@ def problem_kind(name: str, tree: YamlTree, workspace: Workspace) -> ProblemKind
         name: the value of `--problem`.
         tree: the file.
     """
-    kind = kinds(ProblemKind, "problem_kinds").get(str(tree.value.get("kind")))
+    if "kind" not in tree.value:  # no plugin's modules are imported for it
+        return None
+    kind = kinds(ProblemKind, "problem_kinds").get(str(tree.value["kind"]))
     return None if kind is None else kind(name, tree, workspace)

@@ -24,11 +24,13 @@ from warehouse.probes.probe import Probe
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.problem_files import (
     Ranked,
+    YamlTree,
+    check,
+    parse_yaml,
     paths_start,
     problem_kind,
     read_problem_file,
 )
-from warehouse.problem.yaml_file import YamlTree, check, parse_yaml
 from warehouse.sources import json_documents  # noqa: F401 - defines a kind
 from warehouse.sources.documents import DocumentSource
 from warehouse.sources.folders import ProblemFolders

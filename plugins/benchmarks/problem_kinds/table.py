@@ -17,8 +17,7 @@ from plugins.benchmarks.scores.table_problem import (
 )
 from warehouse.errors import ProblemFileError
 from warehouse.paths import recorded_file
-from warehouse.problem.problem_files import ProblemKind, record_file
-from warehouse.problem.yaml_file import parse_yaml
+from warehouse.problem.problem_files import ProblemKind, parse_yaml, record_file
 from warehouse.terminal import counted
 
 

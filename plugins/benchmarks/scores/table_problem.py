@@ -17,8 +17,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from plugins.benchmarks.refusal import refused
 from warehouse.file_model import FileModel
 from warehouse.paths import Workspace
-from warehouse.problem.problem_files import paths_start, read_problem_file
-from warehouse.problem.yaml_file import YamlTree, check
+from warehouse.problem.problem_files import YamlTree, check, paths_start, read_problem_file
 from warehouse.store.parquet_files import read_table
 
 BUILD = "tokenmart dbt run --select 'fqn:*'"

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from warehouse.importers.importer import importer
+from warehouse.problem.importers import importer
 
 PAGE = Path(__file__).parents[3] / "docs" / "how_to" / "import_scores.md"
 RIGHT = [1, 0, 1, 1, 0]

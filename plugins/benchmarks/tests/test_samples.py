@@ -15,8 +15,8 @@ from plugins.benchmarks.harness.imports.sample_files import read_samples, task_o
 from plugins.benchmarks.harness.imports.samples import HarnessSamples, read_requests
 from plugins.benchmarks.harness.imports.task_import import LoggedRequest
 from warehouse.errors import TokenmartError
-from warehouse.importers.importer import Destination
 from warehouse.paths import Workspace
+from warehouse.problem.importers import Destination
 from warehouse.sql.connection import connect_to_parquet
 
 DATE = "2026-01-02T03-04-05.678901"

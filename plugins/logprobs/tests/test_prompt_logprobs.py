@@ -26,9 +26,9 @@ from plugins.logprobs.tests.prompt_dumps import (
 )
 from tokenmart import cli
 from warehouse.errors import TokenmartError
-from warehouse.importers.importer import Destination, importer
 from warehouse.maintenance.check import check_store
 from warehouse.paths import Workspace
+from warehouse.problem.importers import Destination, importer
 from warehouse.store.ledger import read_units
 from warehouse.store.token_files import published_path
 

@@ -67,7 +67,7 @@ class SharedSource(WeightSource):
 '''
 IMPORTER = '''
 """Scores as `item score` on each line."""
-from warehouse.importers.importer import Importer
+from warehouse.problem.importers import Importer
 
 
 class LinesImporter(Importer):

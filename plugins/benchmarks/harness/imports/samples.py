@@ -22,7 +22,7 @@ from plugins.benchmarks.harness.imports.sample_files import (
 from plugins.benchmarks.harness.imports.task_import import LoggedRequest, TaskImport, task_import
 from plugins.benchmarks.harness.stored_items import condition_of
 from plugins.benchmarks.refusal import refused
-from warehouse.importers.importer import Destination, StoringImporter
+from warehouse.problem.importers import Destination, StoringImporter
 
 ROUNDING = 1e-3
 """Largest accepted log-probability above 0; sums in half precision can exceed 0."""

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from tokenmart import cli
 from warehouse.errors import TokenmartError
-from warehouse.importers.importer import Destination, importer
 from warehouse.paths import Workspace
+from warehouse.problem.importers import Destination, importer
 from warehouse.store.schema import DOWNSTREAM
 
 PROBLEM = """\

@@ -12,9 +12,8 @@ from click.testing import CliRunner
 
 from tokenmart import cli
 from warehouse.errors import TokenmartError
-from warehouse.importers.importer import Destination
-from warehouse.importers.key_intervals import KeyIntervals
 from warehouse.paths import Workspace
+from warehouse.problem.importers import Destination, KeyIntervals
 from warehouse.store.schema import DOCUMENTS, KEY_INTERVALS
 
 PROBLEM = """\

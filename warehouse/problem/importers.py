@@ -1,8 +1,7 @@
-"""Importers of scores that other programs computed: their interface, tables of items, the store."""
+"""Importers of what other programs computed: scores of items, and LongPPL's key text."""
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,8 +18,8 @@ from warehouse.errors import TokenmartError, visible
 from warehouse.paths import Workspace
 from warehouse.plugins import kinds
 from warehouse.store.parquet_files import read_table, write_table
-from warehouse.store.schema import DOWNSTREAM, table_path
-from warehouse.table_file import parse_row, plain_rows
+from warehouse.store.schema import DOWNSTREAM, KEY_INTERVALS, table_path
+from warehouse.table_file import parse_row, plain_rows, read_rows
 
 Whole = Annotated[int, Field(ge=0, lt=2**31)]
 
@@ -137,13 +136,59 @@ class ItemScore(BaseModel):
     context_tokens: Whole | None = None
 
 
+class KeyInterval(BaseModel):
+    """Characters of a document, which its hash names, that are key text of LongPPL."""
+
+    document_sha256: str
+    char_start: int
+    char_end: int
+
+
+class KeyIntervals(StoringImporter):
+    """Character intervals of key text, of an evaluator that need not be a model of the problem."""
+
+    kind = "key-intervals"
+    of_other_models = True
+
+    def import_files(self, files: Sequence[Path], to: Destination) -> dict[str, int]:
+        """Read an evaluator's intervals and store them; see `StoringImporter`."""
+        source = table_path(to.workspace, "documents", to.problem)
+        if not source.is_file():
+            raise TokenmartError(
+                f"{source}: no such file; run `tokenmart data fetch --problem "
+                f"{to.argument or to.problem} --only documents` first",
+                code="no-documents",
+                where=source,
+            )
+        by_hash: dict[str, list[dict[str, Any]]] = {}  # several documents may have one text
+        columns = ["doc_id", "sha256", "name", "characters"]
+        for document in read_table(source, columns).to_pylist():
+            by_hash.setdefault(document["sha256"], []).append(document)
+        found: dict[tuple[int, int, int], str] = {}
+        for path in files:
+            for number, row in enumerate(read_rows(path, KeyInterval), start=1):
+                same = by_hash.get(row.document_sha256, [])
+                if not same or not 0 <= row.char_start < row.char_end <= same[0]["characters"]:
+                    place = f"{path}: row {number}"
+                    what = f"[{row.char_start}, {row.char_end}] is in no document of the problem"
+                    raise TokenmartError(f"{place}: {what}", code="wrong-interval", where=place)
+                # tokens that share a character repeat an interval
+                found |= {(d["doc_id"], row.char_start, row.char_end): d["name"] for d in same}
+        if not found:
+            names = ", ".join(map(str, files))
+            raise TokenmartError(f"{names}: contains no interval", code="no-rows", where=names)
+        rows = [dict(zip(KEY_INTERVALS.names, key, strict=True)) for key in sorted(found)]
+        path = table_path(to.workspace, "key_intervals", to.problem, to.model_id)
+        to.store(path, pa.Table.from_pylist(rows, KEY_INTERVALS))
+        return dict(Counter(found.values()))
+
+
 def importer(kind: str) -> StoringImporter:
     """The importer of a format.
 
     Raises:
         TokenmartError: there is no such format.
     """
-    importlib.import_module(f"{__package__}.key_intervals")
     known = kinds(StoringImporter, "importers")  # type: ignore[type-abstract]
     if kind not in known:
         raise TokenmartError(

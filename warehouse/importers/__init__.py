@@ -1,1 +1,0 @@
-"""Scores made elsewhere: the interface of a format; others are in plugins."""
