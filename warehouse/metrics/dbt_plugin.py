@@ -58,6 +58,7 @@ class Plugin(BasePlugin):
         workspace = find_workspace()
         _publish_finished(workspace)
         try:
+            _refuse_missing_data(conn, workspace)
             create_views(conn, workspace, every_byte=True)
             write_states(conn, workspace)
             conn.execute("set global parquet_metadata_cache = true")
@@ -73,3 +74,20 @@ def _publish_finished(workspace: Workspace) -> None:
             publish_all(store)
         except StorageError as error:  # another's folder: what is published can be read
             click.echo(visible(f"warning: {error.format_message()}"), err=True)
+
+
+def _refuse_missing_data(conn: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:
+    """Stop before good marts are replaced by empty ones, as when a disk isn't mounted."""
+    if next(workspace.tokens.glob("**/*.parquet"), None) is not None:
+        return
+    try:
+        query = "select count(*) from main.metric_values where tokens > 0"
+        ((values,),) = conn.execute(query).fetchall()
+    except duckdb.Error:  # never built
+        return
+    if values:
+        raise TokenmartError(
+            f"{workspace.tokens}: no token files, but {workspace.database} has {values} metric "
+            "values made from some; mount the disk or set TOKENMART_DATA to the folder that has "
+            "them, or delete the database to start again"
+        )

@@ -322,6 +322,24 @@ def folder_keys(folder: Path) -> list[str]:
     return [part.partition("=")[2] for part in folder.parts[-3:]]
 
 
+def test_marts_are_not_emptied_when_the_data_is_gone(filled: Workspace) -> None:
+    filled.database.parent.mkdir(parents=True)
+    plugin = pytest.importorskip("warehouse.metrics.dbt_plugin").Plugin("tokenmart", {})
+    from dbt_common.exceptions import DbtRuntimeError
+
+    def configure(before: str) -> None:
+        with duckdb.connect(str(filled.database)) as connection:
+            connection.execute(before)
+        with duckdb.connect(str(filled.database)) as connection:
+            plugin.configure_connection(connection)
+
+    configure("create table metric_values as select 1.5 as value, 3 as tokens")
+    shutil.rmtree(filled.tokens)
+    with pytest.raises(DbtRuntimeError, match=r"no token files, but .* set TOKENMART_DATA"):
+        configure("select 1")
+    configure("delete from metric_values")
+
+
 def record_build(workspace: Workspace, model: str = "metric_values") -> None:
     """What a dbt run writes: the state before it, and what the model was built from."""
     workspace.database.parent.mkdir(parents=True, exist_ok=True)
