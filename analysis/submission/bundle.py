@@ -53,12 +53,16 @@ class Subject:
     column: MetricColumn
     lineage: Lineage
 
+    @property
+    def negated(self) -> bool:
+        """Whether lower values are better: the verifier reads every score as higher is better."""
+        return self.column.direction == "lower"
+
 
 def build_bundle(
     subject: Subject,
     connection: duckdb.DuckDBPyConnection,
     verification: dict[str, Any],
-    negated: bool,
     claims: dict[str, Any],
 ) -> dict[str, Any]:
     """Collect the bundle; `connection` is to the marts, `claims` are those of `claims_record`."""
@@ -70,7 +74,7 @@ def build_bundle(
         "problem": problem.name,
         "official": not unofficial,
         "unofficial_because": unofficial,
-        "metric": {name: getattr(column, name) for name in _METRIC} | {"negated": negated},
+        "metric": {name: getattr(column, name) for name in _METRIC} | {"negated": subject.negated},
         "claims": claims,
         "code": code_revision(),
         "extraction_code": sorted(
@@ -122,10 +126,9 @@ def why_unofficial(problem: Problem, column: MetricColumn, lineage: Lineage) -> 
     return [why for why, holds in rules.items() if not holds]
 
 
-def claims_record(subject: Subject, negated: bool, as_of: str) -> dict[str, Any]:
+def claims_record(subject: Subject, as_of: str) -> dict[str, Any]:
     """Metrics tested until `as_of` (empty: now), and what a submission may claim among them.
 
-    Its column has the sign that is submitted, the others have the catalogue's.
     p_adjusted is simultaneous for all metrics tested and widened by the design effect of
     families and series; p_adjusted_within_families is the same of the ranks less family means.
     """
@@ -137,7 +140,7 @@ def claims_record(subject: Subject, negated: bool, as_of: str) -> dict[str, Any]
         if entry.first_seen <= moment
     ]
     lower = {(c.metric, c.variant) for c in table.everything if c.direction == "lower"}
-    rows = [without_rounding(-column.values if negated else column.values)]
+    rows = [column.oriented]
     for entry in tried:
         values = [entry.values.get(model.model_id, np.nan) for model in table.models]
         sign = -1.0 if (entry.metric, entry.variant) in lower else 1.0
@@ -223,14 +226,10 @@ def _cell(value: object) -> str:
 
 
 def _units(connection: duckdb.DuckDBPyConnection, problem: Problem) -> list[dict[str, Any]]:
-    fields = (
-        "model_id", "condition", "probe_params", "doc_id", "status", "device", "dtype",
-        "torch_version", "transformers_version", "tokenmart_version", "code_revision",
-        "code_dirty", "seed", "tokens_processed", "tokens_scored", "seconds", "peak_bytes",
-    )  # fmt: skip
     return records(
         connection,
-        f"select {', '.join(fields)} from units where problem = ? and model_id in ? order by all",
+        "select * from units where problem = ? and model_id in ?"
+        " order by model_id, condition, doc_id",
         [problem.name, [model.model_id for model in problem.ranked_models]],
     )
 

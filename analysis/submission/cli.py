@@ -75,17 +75,6 @@ def verify(
 @click.command()
 @LAST_PROBLEM
 @click.option("--metric", required=True, help="METRIC/VARIANT to submit.")
-@click.option(
-    "--negate",
-    is_flag=True,
-    help="Change the sign of the values. Required when lower values are better, because "
-    "a higher score must predict a higher target.",
-)
-@click.option(
-    "--as-is",
-    is_flag=True,
-    help="Keep the sign, even if the catalogue expects the other one.",
-)
 @click.option("--unofficial", is_flag=True, help="Allow a metric that needs a second model.")
 @click.option(
     "--out",
@@ -98,8 +87,6 @@ def verify(
 def submit(
     problem: str,
     metric: str,
-    negate: bool,
-    as_is: bool,
     unofficial: bool,
     out: Path,
     resamples: int,
@@ -107,18 +94,18 @@ def submit(
 ) -> None:
     """Write a submission, the verifier's output and the reproducibility bundle.
 
-    Refuses if coverage is incomplete, if the metric is not admissible, if its sign is not the one
-    in the catalogue, or if dbt's lineage has a seed or a snapshot above the metric.
+    A submitted score is read as higher is better: values of a metric where the catalogue expects
+    lower ones are negated. Refuses if coverage is incomplete, if the metric is not admissible, or
+    if dbt's lineage has a seed or a snapshot above the metric.
 
     \b
-    tokenmart submit --problem minilong --metric perplexity/bits_per_byte \\
-        --negate --out results/mine
+    tokenmart submit --problem minilong --metric perplexity/bits_per_byte --out results/mine
     """
     from analysis.submission.submit import SubmissionRequest, write_submission
     from analysis.submission.verifier import result_text
     from warehouse.paths import find_workspace
 
-    request = SubmissionRequest(problem, metric, negate, unofficial, seed, resamples, as_is=as_is)
+    request = SubmissionRequest(problem, metric, unofficial, seed, resamples)
     click.echo(result_text(write_submission(find_workspace(), request, out)))
     click.echo(f"written            {out}")
 

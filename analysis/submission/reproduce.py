@@ -75,7 +75,7 @@ def compare_with_warehouse(
     subject = find_subject(workspace, request)
     verification, made = build_submission(folder / SUBMISSION_FILE, subject, request)
     found = [
-        _compared("scores from the warehouse", submitted, scores_of(subject, request.negate)),
+        _compared("scores from the warehouse", submitted, scores_of(subject)),
         _compared("verifier output", _without_code(recorded), _without_code(verification)),
     ]
     for name in sorted(bundle.keys() | made.keys()):
@@ -102,7 +102,6 @@ def _request(path: Path, bundle: dict[str, Any], problem_file: str | None) -> Su
         recorded = {
             "problem": problem_file or bundle["problem"],
             "metric": f"{metric['metric']}/{metric['variant']}",
-            "negate": metric["negated"],
             "unofficial": True,
             "seed": verification["seed"],
             "resamples": verification["resamples"],

@@ -49,17 +49,14 @@ class SubmissionRequest:
 
     metric: METRIC/VARIANT, or a METRIC that has one.
     as_of: count metrics tested until then, ISO 8601 in UTC; empty for now.
-    as_is: the sign is meant, even against the direction that the catalogue expects.
     """
 
     problem: str
     metric: str
-    negate: bool
     unofficial: bool
     seed: Annotated[int, Field(ge=0, lt=2**32)]
     resamples: Annotated[int, Field(ge=100, le=1_000_000)]
     as_of: str = ""
-    as_is: bool = False
 
 
 def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path) -> dict[str, Any]:
@@ -121,16 +118,16 @@ def build_submission(
         subject.workspace, request.problem, path, "score", request.seed, request.resamples
     )
     verification["submission"]["path"] = SUBMISSION_FILE
-    claims = claims_record(subject, request.negate, request.as_of)
+    claims = claims_record(subject, request.as_of)
     with connect_read_only(subject.workspace) as connection:
-        bundle = build_bundle(subject, connection, verification, request.negate, claims)
+        bundle = build_bundle(subject, connection, verification, claims)
     return verification, bundle
 
 
 def _fill(folder: Path, subject: Subject, request: SubmissionRequest) -> dict[str, Any]:
     """Write every file of the submission into a folder; returns the verifier's document."""
     path = folder / SUBMISSION_FILE
-    _write_json(path, scores_of(subject, request.negate))
+    _write_json(path, scores_of(subject))
     verification, bundle = build_submission(path, subject, request)
     _write_json(folder / VERIFY_FILE, verification)
     _write_json(folder / BUNDLE_FILE, bundle)
@@ -141,17 +138,9 @@ def _fill(folder: Path, subject: Subject, request: SubmissionRequest) -> dict[st
 def _refusals(subject: Subject, request: SubmissionRequest) -> Iterator[tuple[str, str, str]]:
     """Code, place and reason of what breaks a rule.
 
-    Every model needs a target, a value, and every document under the conditions it rests on. The
-    verifier takes scores as they are; `correlate` turns metrics of which less is better.
+    Every model needs a target, a value, and every document under the conditions it rests on.
     """
     problem, table, column = subject.problem, subject.table, subject.column
-    if not request.as_is and request.negate != (column.direction == "lower"):
-        turn = "drop --negate" if request.negate else "give --negate"
-        yield (
-            *("sign", "--negate"),
-            f"{column.direction} is better, and a submission is read as higher is better; {turn}, "
-            "or give --as-is if the sign is meant",
-        )
     if foreign := subject.lineage.foreign:
         yield (
             *("foreign-lineage", foreign[0]),
@@ -187,9 +176,9 @@ def _refusals(subject: Subject, request: SubmissionRequest) -> Iterator[tuple[st
         yield "missing-models", absent[0], f"no value for {listed(absent, NAMED)}; {remedy}"
 
 
-def scores_of(subject: Subject, negate: bool) -> dict[str, float]:
-    """Model → submitted score, in the problem's order."""
-    values = (-subject.column.values if negate else subject.column.values).tolist()
+def scores_of(subject: Subject) -> dict[str, float]:
+    """Model → submitted score, higher is better, in the problem's order."""
+    values = (-subject.column.values if subject.negated else subject.column.values).tolist()
     return dict(zip((model.full_id for model in subject.table.models), values, strict=True))
 
 

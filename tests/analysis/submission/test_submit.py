@@ -64,30 +64,18 @@ def test_a_bundle_holds_what_the_contract_lists(written, verify_schema):
         assert words in page
 
 
-def test_a_sign_against_the_catalogue_is_refused(submit, minilong, tmp_path):
-    """`correlate` turns what is better when lower; a submission has to say that it does."""
-    refused = submit("--negate")
-    assert refused.exit_code == 1
-    assert "good/a: higher is better" in refused.stderr and "drop --negate" in refused.stderr
+def test_what_is_better_when_lower_is_negated(submit, minilong, written, tmp_path):
     with minilong.write() as connection:
         connection.execute("update metric_catalog set direction = 'lower' where metric = 'good'")
-    refused = submit()
-    assert refused.exit_code == 1
-    assert "good/a: lower is better" in refused.stderr and "give --negate" in refused.stderr
-    assert not (tmp_path / "out").exists()
-    assert submit("--negate").exit_code == 0
-    assert submit("--as-is", out=tmp_path / "meant").exit_code == 0
-
-
-def test_negate_changes_every_sign(submit, written, tmp_path):
-    assert submit("--negate", "--as-is", out=tmp_path / "negated").exit_code == 0
+    assert submit(out=tmp_path / "negated").exit_code == 0
     plain = json.loads((written / "submission.json").read_text())
     negated = json.loads((tmp_path / "negated" / "submission.json").read_text())
     assert negated == {model: -score for model, score in plain.items()}
     assert reproduce(tmp_path / "negated").exit_code == 0
-    claims = json.loads((tmp_path / "negated" / "bundle.json").read_text())["claims"]
-    interval, value = claims["spearman_ci95_after_choice"], verified(tmp_path / "negated")
-    assert claims["verdict"] == "opposite" and interval["low"] <= value <= interval["high"] < 0
+    bundle = json.loads((tmp_path / "negated" / "bundle.json").read_text())
+    interval, value = bundle["claims"]["spearman_ci95_after_choice"], verified(tmp_path / "negated")
+    assert bundle["metric"]["negated"] and bundle["claims"]["verdict"] == "opposite"
+    assert interval["low"] <= value <= interval["high"] < 0
 
 
 def verified(folder: Path) -> float:
@@ -232,7 +220,7 @@ def test_no_number_of_a_bundle_can_be_edited_unseen(written, minilong):
     original = json.loads(path.read_text())
     changed = json.loads(path.read_text())
     asked = {("schema",), ("problem",), ("claims", "as_of"), ("metric", "metric"),
-             ("metric", "variant"), ("metric", "negated"), ("verification", "seed"),
+             ("metric", "variant"), ("verification", "seed"),
              ("verification", "resamples")}  # fmt: skip
     sections = {"code", "versions", "extraction_code"}
     leaves = [p for p in places(original) if p not in asked and p[0] not in sections]
