@@ -106,18 +106,6 @@ class View:
             text += f"; {scores.model} read {read}, to character {scores.read_to:,}"
         return text
 
-    @property
-    def warning(self) -> str:
-        """Whether a model read less of the shown text than another; empty if none did."""
-        ends = {scores.read_to for scores in self.scored}
-        cut = any(scores.tokens_read < scores.tokens_whole for scores in self.scored)
-        if len(ends) < 2 or not cut or min(ends) >= self.start + len(self.text):
-            return ""
-        return (
-            "The models read different lengths of this document: their mean NLLs are of different "
-            f"text. Give --characters {max(1, min(ends) - self.start)}, or fewer."
-        )
-
 
 def load_view(
     problem: Problem,

@@ -212,12 +212,10 @@ def test_a_model_id_with_two_dashes_keeps_its_name(synthetic: tuple[Problem, Wor
     assert (found.value.code, found.value.where) == ("nothing-extracted", "lab/a--b, document 0")
 
 
-def test_models_that_read_different_lengths(view: View) -> None:
+def test_how_much_each_model_read_is_shown(view: View) -> None:
     one, two = view.scored
     one = replace(one, tokens_read=4, tokens_whole=9, read_to=36)
     two = replace(two, tokens_read=3, tokens_whole=9, read_to=31)
     cut = replace(view, scored=(one, two), characters=90)
-    assert "--characters 31," in cut.warning and cut.warning in view_page(cut, "logprob")
-    # both read what is shown, or the whole
-    assert not replace(cut, text=TEXT[:20]).warning
-    assert not replace(cut, scored=(one, replace(two, read_to=36))).warning
+    assert "lab/one read 4 of 9 tokens, to character 36" in cut.extent
+    assert "lab/two read 3 of 9 tokens, to character 31" in view_page(cut, "logprob")
