@@ -15,8 +15,7 @@ from warehouse.paths import Workspace
 if TYPE_CHECKING:
     from warehouse.problem.spec import Problem
 
-Covered = Literal["metric", "documents", "probes", "target"]
-COVERED: tuple[Covered, ...] = ("metric", "documents", "probes", "target")
+COVERED = ("metric", "documents", "probes", "target")
 """The content that a definition's hash covers."""
 
 
@@ -82,13 +81,7 @@ def define(workspace: Workspace, problem: Problem, text: str) -> RegisteredMetri
     )
 
 
-def definition_sha256(
-    workspace: Workspace,
-    problem: Problem,
-    metric: str,
-    variant: str,
-    covers: tuple[Covered, ...] = COVERED,
-) -> str:
+def definition_sha256(workspace: Workspace, problem: Problem, metric: str, variant: str) -> str:
     """Hash over what a metric's values and its test depend on.
 
     Args:
@@ -96,28 +89,19 @@ def definition_sha256(
         problem: whose documents, probes (with their excerpts) and target (with its tasks, lengths
             and contexts) the metric is registered for.
         metric, variant: as in METRIC/VARIANT.
-        covers: what is hashed; entries written before 2026-11-25 cover `metric` alone.
 
     Raises:
-        TokenmartError: no such variant, or dbt can't parse the project.
+        TokenmartError: dbt can't parse the project.
     """
     base = variant.partition("@")[0]  # what follows names the condition it is computed from
     family = read_metrics(workspace).get(metric)
-    if family is None or base not in family.variants:
-        raise TokenmartError(
-            f"--metric {metric}/{variant}: no such variant; see `tokenmart metrics list`",
-            code="unknown-variant",
-            where=f"{metric}/{variant}",
-        )
-    text = family.definition(base)
-    if covers != ("metric",):
-        parts: dict[Covered, Any] = {
-            "metric": text,
-            "documents": _settings(problem.documents),
-            "probes": [_settings(probe) for probe in problem.probes],
-            "target": problem.target and _settings(problem.target),
-        }
-        text = json.dumps({name: parts[name] for name in covers}, sort_keys=True)
+    parts = (
+        family.definition(base) if family and base in family.variants else "",
+        _settings(problem.documents),
+        [_settings(probe) for probe in problem.probes],
+        problem.target and _settings(problem.target),
+    )
+    text = json.dumps(dict(zip(COVERED, parts, strict=True)), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

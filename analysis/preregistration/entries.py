@@ -20,7 +20,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from analysis.preregistration.definition import (
     COVERED,
-    Covered,
     RegisteredMetric,
     define,
     definition_sha256,
@@ -48,9 +47,6 @@ RULE = (
     "for the problem"
 )
 _MAXIMUM_BYTES = 4 << 20
-_FIRST: tuple[Covered, ...] = ("metric",)
-"""The content that hashes of the first entries cover."""
-
 _LATER_FIELDS = ("covers", "supersedes", "reason")
 
 
@@ -68,8 +64,8 @@ class Entry(BaseModel):
     """One pre-registration.
 
     target: `unknown` when no label was found (see `known_labels`), else what was found.
-    covers: what the hashes of the definitions are over; None in entries before 2026-11-25, which
-        cover the metric's SQL and variant alone.
+    covers: what the hashes of the definitions are over; None in the first entries, which covered
+        the metric's SQL alone and are not compared any more.
     supersedes: number of an earlier entry that this one replaces; `reason` says why. Only entries
         written before labels replace others.
     previous: sha256 of the entry before, empty for the first.
@@ -87,7 +83,7 @@ class Entry(BaseModel):
     seed: int
     code: dict[str, str | bool | None]
     target: str
-    covers: tuple[Covered, ...] | None = None
+    covers: tuple[str, ...] | None = None
     supersedes: int | None = None
     reason: str | None = None
     recorded_at: str
@@ -356,10 +352,9 @@ def _changes(
     if known is not None and entry.recorded_at >= known.isoformat():
         found.insert(0, f"the problem file states that labels were known from {known} on")
     try:
-        same = metric.definition == definition_sha256(
-            workspace, problem, metric.metric, metric.variant, entry.covers or _FIRST
-        )
+        now_sha256 = definition_sha256(workspace, problem, metric.metric, metric.variant)
     except TokenmartError:
-        same = False
-    covered = "definition" if entry.covers is None else "definition, documents, probes or target"
-    return found if same else [*found, f"{metric.name} was given another {covered}"]
+        now_sha256 = ""
+    if now_sha256 != metric.definition:
+        found.append(f"{metric.name} was given another definition, documents, probes or target")
+    return found

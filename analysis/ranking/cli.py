@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,7 +88,7 @@ def correlate(
         select model_id, avg(nll) as value from tokens
         where problem = 'minilong' and condition = 'full' and position > 1000 group by model_id"
     """
-    from analysis.ranking.loading import load_table, parts_reader, record_tested
+    from analysis.ranking.loading import document_parts, load_table, record_tested
     from analysis.ranking.record import ranking_record
     from analysis.ranking.results import details_of, rank_metrics
     from analysis.ranking.view import print_ranking
@@ -117,7 +118,8 @@ def correlate(
         wanted += [row for row in rows if row is ranking.baseline and row not in wanted]
         with progress_bar(len(wanted), "variants") as progress:
             columns = [row.column for row in wanted]
-            details = details_of(ranking, columns, parts_reader(workspace, table), progress)
+            parts_of = partial(document_parts, workspace, table)
+            details = details_of(ranking, columns, parts_of, progress)
             record = ranking_record(ranking, rows, details)
         record_tested(table, workspace)
         click.echo(json.dumps(record, indent=2, allow_nan=False))

@@ -14,7 +14,7 @@ import duckdb
 import numpy as np
 
 from analysis.preregistration.entries import preregistered_metrics
-from analysis.ranking.metric_table import Direction, MetricColumn, MetricTable, Model, PartsOf
+from analysis.ranking.metric_table import Direction, MetricColumn, MetricTable, Model
 from analysis.statistics.correlations import without_rounding
 from analysis.statistics.document_noise import Aggregation, DocumentParts
 from warehouse.errors import TokenmartError
@@ -300,33 +300,31 @@ def _scores_sha256(rows: Sequence[tuple[Any, ...]]) -> str:
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
-def parts_reader(workspace: Workspace, table: MetricTable) -> PartsOf:
-    """A function from a column to its oriented parts.
+def document_parts(
+    workspace: Workspace, table: MetricTable, column: MetricColumn
+) -> DocumentParts | None:
+    """The oriented parts of a column.
 
-    It gives None for ideas, whose numbers have no documents, for variants of one document or that
-    are a quantile of documents, and where no build has made `metric_parts`.
+    None for ideas, whose numbers have no documents, for variants of one document or that are a
+    quantile of documents, and where no build has made `metric_parts`.
     """
+    aggregation = column.parameters.get("aggregation", "micro")
+    if column.kind != "variant" or aggregation not in get_args(Aggregation):
+        return None
+    with connect_read_only(workspace) as connection:
+        try:
+            key = [table.problem, column.metric, column.variant]
+            rows = connection.execute(_PARTS, key).fetchall()
+        except duckdb.CatalogException:
+            return None
+    documents = {doc_id: place for place, doc_id in enumerate(sorted({row[1] for row in rows}))}
+    if len(documents) < 2:
+        return None
     models = {model.model_id: place for place, model in enumerate(table.models)}
-
-    def read(column: MetricColumn) -> DocumentParts | None:
-        aggregation = column.parameters.get("aggregation", "micro")
-        if column.kind != "variant" or aggregation not in get_args(Aggregation):
-            return None
-        with connect_read_only(workspace) as connection:
-            try:
-                key = [table.problem, column.metric, column.variant]
-                rows = connection.execute(_PARTS, key).fetchall()
-            except duckdb.CatalogException:
-                return None
-        documents = {doc_id: place for place, doc_id in enumerate(sorted({row[1] for row in rows}))}
-        if len(documents) < 2:
-            return None
-        parts = np.full((3, len(models), len(documents)), np.nan)
-        for model_id, doc_id, *values in rows:
-            if model_id in models:
-                parts[:, models[model_id], documents[doc_id]] = np.array(values, float)  # None: NaN
-        if column.direction == "lower":
-            parts[0] *= -1
-        return DocumentParts(parts, aggregation)
-
-    return read
+    parts = np.full((3, len(models), len(documents)), np.nan)
+    for model_id, doc_id, *values in rows:
+        if model_id in models:
+            parts[:, models[model_id], documents[doc_id]] = np.array(values, float)  # None: NaN
+    if column.direction == "lower":
+        parts[0] *= -1
+    return DocumentParts(parts, aggregation)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from analysis.statistics.correlations import Flags, Floats, without_rounding
-from analysis.statistics.document_noise import DocumentParts
 from warehouse.errors import TokenmartError, did_you_mean
 
 if TYPE_CHECKING:
@@ -70,10 +69,6 @@ class MetricColumn:
     def present(self) -> Flags:
         """`[models]`, where a finite value exists."""
         return np.isfinite(self.values)
-
-
-PartsOf = Callable[[MetricColumn], DocumentParts | None]
-"""Reads a column's parts of each document; None where there are none to resample."""
 
 
 @dataclass(frozen=True)

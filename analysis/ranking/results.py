@@ -8,18 +8,23 @@ have a value for every model. Only they may be chosen.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any, Literal
 
 import numpy as np
 
-from analysis.ranking.metric_table import MetricColumn, MetricTable, PartsOf
+from analysis.ranking.metric_table import MetricColumn, MetricTable
 from analysis.ranking.registered import RegisteredResult, registered_results
 from analysis.statistics.correlations import Interval, partial_spearman, spearman
 from analysis.statistics.decisions import Decisions, Verdict, decide
-from analysis.statistics.document_noise import DocumentNoise, document_noise, noise_ceiling
+from analysis.statistics.document_noise import (
+    DocumentNoise,
+    DocumentParts,
+    document_noise,
+    noise_ceiling,
+)
 from analysis.statistics.families import MINIMUM_MODELS
 from analysis.statistics.resampling import (
     DEFAULT_RESAMPLES,
@@ -239,7 +244,7 @@ def rank_metrics(
 def details_of(
     ranking: Ranking,
     columns: Iterable[MetricColumn],
-    parts_of: PartsOf | None = None,
+    parts_of: Callable[[MetricColumn], DocumentParts | None] = lambda column: None,
     progress: Progress = no_progress,
 ) -> dict[int, Details]:
     """Every coefficient, with bootstrap intervals, of some columns; by id() of the column.
@@ -247,17 +252,16 @@ def details_of(
     Args:
         ranking: of these columns, too.
         columns: those whose correlation is defined are in the result.
-        parts_of: reads a column's documents; None for no interval over documents.
+        parts_of: reads the parts of a column; None where there are none to resample.
         progress: called for each column.
     """
     found = {}
     for column in columns:
         x, y = column.oriented[column.present], ranking.table.target[column.present]
         if not math.isnan(spearman(x, y)):
-            parts = parts_of(column) if parts_of else None
-            noise = None
-            if parts is not None:
-                noise = document_noise(parts, column.oriented, ranking.table.target, ranking.seed)
+            own = column.oriented, ranking.table.target, ranking.seed
+            parts = parts_of(column)
+            noise = None if parts is None else document_noise(parts, *own)
             coefficients = Correlations(x, y, ranking.seed, ranking.resamples)
             found[id(column)] = Details(coefficients, noise)
         progress(f"bootstrap: {column.metric}", 1)

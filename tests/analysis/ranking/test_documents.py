@@ -7,7 +7,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from analysis.ranking.loading import parts_reader
+from analysis.ranking.loading import document_parts
 from analysis.ranking.metric_table import MetricColumn, MetricTable, Model
 from analysis.statistics.correlations import spearman
 from analysis.statistics.document_noise import Aggregation
@@ -56,9 +56,7 @@ def test_all_documents_give_the_correlation_of_the_column(marts, aggregation, di
                 for d in range(DOCUMENTS)
             ],
         )
-    read = parts_reader(marts.workspace, table)
-    assert read is not None
-    parts = read(column)
+    parts = document_parts(marts.workspace, table, column)
     assert parts is not None
     whole = parts.values(np.ones((1, DOCUMENTS)))[0]
     assert whole == pytest.approx(column.oriented)
