@@ -15,8 +15,6 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-import click
-
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 
@@ -187,25 +185,17 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 @contextmanager
-def locked(path: Path, waiting: str = "") -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Hold a lock file, which is made with its folder.
-
-    Args:
-        waiting: what is printed while another process holds it.
 
     Raises:
         StorageError: the folder can't be written.
     """
-    from filelock import FileLock, Timeout
+    from filelock import FileLock
 
     lock = FileLock(path)
     with storage_errors(path.parent):
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            if waiting:
-                click.echo(waiting, err=True)
-            lock.acquire()
+        lock.acquire()
     try:
         yield
     finally:
