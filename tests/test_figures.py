@@ -45,6 +45,19 @@ WRITTEN: list[tuple[str, str, str, Callable[[Any, Any], list[str]]]] = [
         lambda m, f: [m.page_block(f), m.times_text(f["seconds"])],
     ),
     (RESULTS, "gpu_results", "benchmarks/bench_gpu.json", lambda m, f: [m.section(f)]),
+    (
+        RESULTS,
+        "gpu_results",
+        "benchmarks/bench_gpu_own_layers.json",
+        lambda m, f: [m.layers_section(f)],
+    ),
+    *(
+        (RESULTS, "gpu_results", path, lambda m, f, path=path: [m.section(f, path)])
+        for path in (
+            "benchmarks/bench_gpu_families.json",
+            "benchmarks/bench_gpu_correctness.json",
+        )
+    ),
     (RESULTS, "gpu_hours", "benchmarks/bench_gpu.json", lambda m, f: [m.section(f)]),
     (RESULTS, "growth", "benchmarks/growth.json", lambda m, f: [m.results_block(f)]),
     (MERGING, "minimerge", "benchmarks/minimerge.json", lambda m, f: [m.docs_block(f)]),

@@ -194,7 +194,7 @@ def main() -> None:
 @click.option("--problem", default="minimerge", show_default=True, help="Merge problem.")
 def train(problem: str) -> None:
     """Train the experts of a problem that are not there yet."""
-    from plugins.merging.make import expert_folder
+    from plugins.merging.experts import expert_folder
     from plugins.merging.problem import load_merge_problem
     from warehouse.paths import find_workspace
 

@@ -19,7 +19,7 @@ PAIR_BLOCK = 1024
 WARPS = 8
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]
 def _row_sums(
     logits: tl.tensor,
     own: tl.tensor,
@@ -75,12 +75,12 @@ def tile_sums(logits: Tensor, own: Tensor) -> Tensor:
     rows, width = logits.shape
     sums = logits.new_empty(5, rows)
     # the kernel runs on the current GPU
-    with torch.cuda.device_of(logits):
+    with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
         _row_sums[(rows,)](logits, own, sums, rows, width=width, BLOCK=BLOCK, num_warps=WARPS)
     return sums
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]
 def _pair_sums(
     reference: tl.tensor,
     own: tl.tensor,
@@ -147,7 +147,7 @@ def pair_sums(reference: Tensor, own: Tensor) -> Tensor:
     """
     rows, width = len(own), min(reference.shape[1], own.shape[1])
     sums = torch.empty(2, 4, rows, device=own.device, dtype=torch.float64)
-    with torch.cuda.device_of(own):
+    with torch.cuda.device_of(own):  # type: ignore[no-untyped-call]
         _pair_sums[(rows,)](
             reference, own, sums, rows, reference.stride(0), own.stride(0), width,
             BLOCK=PAIR_BLOCK, num_warps=WARPS,

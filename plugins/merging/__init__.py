@@ -29,7 +29,7 @@ def tokenmart_commands() -> dict[str, tuple[str, str]]:
 def tokenmart_classes(kind: str) -> list[type]:
     """Problem files of kind `merge`."""
     if kind == "problem_kinds":
-        from plugins.merging.problem_kinds.merge import MergeKind
+        from plugins.merging.problem import MergeKind
 
         return [MergeKind]
     return []
@@ -38,6 +38,6 @@ def tokenmart_classes(kind: str) -> list[type]:
 @hookimpl
 def tokenmart_tables() -> dict[str, Any]:
     """Results of competition entries, and costs of merges."""
-    from plugins.merging.tables.rankings import TABLES
+    from plugins.merging.tables import TABLES
 
     return TABLES

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from plugins.merging.headers import Tensor, count_parameters, read_headers
+from plugins.merging.experts import ExpertFiles, Shapes, count_parameters, read_expert
 from plugins.merging.problem import Expert, MergeProblem
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
-from warehouse.sources.folders import ProblemFolders
-from warehouse.strict_json import StrictJsonError, read_json
-
-_LARGEST_JSON = 64 << 20
-_LARGEST_TOKENIZER = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -27,7 +19,7 @@ class Finding:
         expert: its name.
         rule: parameters, licence, published, base, architecture, tokenizer or files.
         allowed: whether the rule allows the expert.
-        evidence: what was found; if the rule refuses, also its requirement.
+        evidence: what was found, and what the rule requires.
     """
 
     expert: str
@@ -36,195 +28,99 @@ class Finding:
     evidence: str
 
 
-@dataclass(frozen=True)
-class ExpertFiles:
-    """An expert's files on this machine, and their headers.
+def judge_experts(
+    problem: MergeProblem, workspace: Workspace, names: Collection[str] | None = None
+) -> tuple[list[Finding], dict[str, ExpertFiles]]:
+    """Results of every rule for experts, in the file's order; files that can't be read are one.
 
-    Attributes:
-        folder: checkpoint or adapter.
-        tensors: tensors of this folder, without the base.
-        config: config.json, or adapter_config.json.
-        tokenizer: sha256 of tokenizer.json; None for an adapter, or without that file.
-        architecture: architecture in config.json; for an adapter, that of its base.
+    Args:
+        problem: has the rules.
+        workspace: the checkout with the files.
+        names: of the experts, with the bases of adapters; None for all.
+
+    Returns:
+        The findings, and the files by expert, without those that can't be read.
     """
-
-    folder: Path
-    tensors: dict[str, Tensor]
-    config: dict[str, Any]
-    tokenizer: str | None
-    architecture: str | None
-
-
-def find_folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -> Path:
-    """The folder of an expert on this machine.
-
-    Raises:
-        TokenmartError: the folder is missing; the message has the remedy.
-    """
-    folders = ProblemFolders(workspace, problem.name)
-    if expert.adapter is not None:
-        folder = folders.resolve(expert.adapter)
-        if not (folder / "adapter_config.json").is_file():
-            raise TokenmartError(
-                f"{expert.name}: adapter {folder} contains no adapter_config.json; give a folder "
-                "that peft's save_pretrained wrote"
-            )
-        return folder
-    assert expert.source is not None
-    found = expert.source.present(expert.name, folders)
-    if found is None:
-        need = expert.source.required_file(expert.name, folders)
-        fetched = (
-            f"`tokenmart merge run --problem {problem.argument}` without --dry-run fetches them"
-        )
-        # `data fetch` supports only problems with documents
-        remedy = fetched if folders.fetch_command in need.remedy else need.remedy
-        raise TokenmartError(f"{expert.name}: its weights are not here ({need.path}); {remedy}")
-    if found.is_file():
-        converted = (
-            workspace.cache / "checkpoints" / expert.source.locate(expert.name, folders).revision
-        )
-        if not (converted / "config.json").is_file():
-            raise TokenmartError(
-                f"{expert.name}: {found} is a GGUF file; `tokenmart merge run --problem "
-                f"{problem.argument}` without --dry-run converts it once"
-            )
-        return converted
-    return found
-
-
-def read_expert(expert: Expert, problem: MergeProblem, workspace: Workspace) -> ExpertFiles:
-    """Configuration and headers of an expert.
-
-    Raises:
-        TokenmartError: files are missing or damaged.
-    """
-    folder = find_folder(expert, problem, workspace)
-    tensors = read_headers(folder)
-    name = "config.json" if expert.adapter is None else "adapter_config.json"
-    try:
-        config = read_json(folder / name, _LARGEST_JSON).content
-    except StrictJsonError as error:
-        raise TokenmartError(f"{expert.name}: {folder / name}: {error}") from error
-    if not isinstance(config, dict):
-        raise TokenmartError(f"{expert.name}: {folder / name}: not a table of settings")
-    listed = config.get("architectures")
-    architecture = str(listed[0]) if isinstance(listed, list) and listed else None
-    return ExpertFiles(folder, tensors, config, _tokenizer_sha256(folder), architecture)
-
-
-def _tokenizer_sha256(folder: Path) -> str | None:
-    path = folder / "tokenizer.json"
-    if not path.is_file() or path.stat().st_size > _LARGEST_TOKENIZER:
-        return None
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def judge_experts(problem: MergeProblem, workspace: Workspace) -> list[Finding]:
-    """Results of every rule for every expert, in the file's order; including damaged files."""
+    experts = [each for each in problem.experts if names is None or each.name in names]
     files: dict[str, ExpertFiles] = {}
     broken: dict[str, str] = {}
-    for expert in problem.experts:
+    for expert in experts:
         try:
             files[expert.name] = read_expert(expert, problem, workspace)
         except TokenmartError as error:
-            broken[expert.name] = error.message.removeprefix(f"{expert.name}: ")
-    return [
-        finding for expert in problem.experts for finding in _judge(expert, problem, files, broken)
-    ]
+            broken[expert.name] = error.message
+    findings: list[Finding] = []
+    for expert in experts:
+        findings += _judge_statements(expert, problem)
+        if reason := broken.get(expert.name) or broken.get(expert.base or ""):
+            findings.append(Finding(expert.name, "files", False, reason))
+        else:
+            findings += _judge_files(expert, problem, files)
+    return findings, files
 
 
-def _judge(
-    expert: Expert,
-    problem: MergeProblem,
-    files: dict[str, ExpertFiles],
-    broken: dict[str, str],
-) -> Iterator[Finding]:
+def _judge_statements(expert: Expert, problem: MergeProblem) -> Iterator[Finding]:
+    """Rules on what the problem file says of an expert."""
     rules, name = problem.rules, expert.name
     if rules.licences:
-        listed = expert.licence in rules.licences
-        more = "" if listed else f"; allowed: {', '.join(rules.licences)}"
-        yield Finding(name, "licence", listed, expert.licence + more)
-    if rules.published_before is not None:
-        early = expert.published is not None and expert.published < rules.published_before
-        found = "no date given" if expert.published is None else expert.published.isoformat()
-        more = "" if early else f"; must be before {rules.published_before.isoformat()}"
-        yield Finding(name, "published", early, found + more)
+        evidence = f"{expert.licence}; allowed: {', '.join(rules.licences)}"
+        yield Finding(name, "licence", expert.licence in rules.licences, evidence)
+    if before := rules.published_before:
+        early = expert.published is not None and expert.published < before
+        yield Finding(name, "published", early, f"{expert.published}; must be before {before}")
     if rules.bases:
         root = expert.base or name
-        allowed = root in rules.bases
-        more = "" if allowed else f"; allowed: {', '.join(rules.bases)}"
-        yield Finding(name, "base", allowed, f"descends from {root}{more}")
-    if name in broken:
-        yield Finding(name, "files", False, broken[name])
-        return
-    mine = files[name]
-    base = None if expert.base is None else files.get(expert.base)
-    if expert.base is not None and base is None:
-        yield Finding(name, "files", False, f"its base {expert.base} can't be read (see there)")
-        return
-    own = count_parameters(mine.tensors)
-    kind = "checkpoint" if expert.adapter is None else "adapter"
-    yield Finding(name, "files", True, f"{kind}, {len(mine.tensors)} tensors in {mine.folder}")
-    total = own if expert.adapter is None or base is None else own + count_parameters(base.tensors)
+        evidence = f"descends from {root}; allowed: {', '.join(rules.bases)}"
+        yield Finding(name, "base", root in rules.bases, evidence)
+
+
+def _judge_files(
+    expert: Expert, problem: MergeProblem, files: Mapping[str, ExpertFiles]
+) -> Iterator[Finding]:
+    """Rules on an expert's files."""
+    rules, name, mine = problem.rules, expert.name, files[expert.name]
+    base = files.get(expert.base or "")
+    yield Finding(name, "files", True, f"{len(mine.shapes)} tensors in {mine.folder}")
+    total = count_parameters(mine.shapes)
+    if expert.adapter is not None and base is not None:
+        total += count_parameters(base.shapes)
     limit = rules.most_parameters
-    fits = limit is None or total <= limit
-    found = f"{total:,} counted" + (f" ({own:,} of them in the adapter)" if total != own else "")
-    yield Finding(
-        name, "parameters", fits, found if fits else f"{found}, more than {limit:,} allowed"
-    )
+    evidence = f"{total:,} counted" + (f", {limit:,} allowed" if limit else "")
+    yield Finding(name, "parameters", limit is None or total <= limit, evidence)
     if base is not None:
         wrong = (
-            shape_difference(mine.tensors, base.tensors)
+            shape_difference(mine.shapes, base.shapes)
             if expert.adapter is None
-            else _adapter_fits(mine, base)
+            else _adapter_difference(mine, base)
         )
-        found = wrong or f"fits {expert.base} ({base.architecture})"
-        yield Finding(name, "architecture", wrong is None, found)
-    if expert.adapter is None and rules.same_tokenizer:
-        first = next((e.name for e in problem.experts if e.adapter is None), name)
-        yield _tokenizer(name, first, files)
-
-
-def _tokenizer(name: str, first: str, files: dict[str, ExpertFiles]) -> Finding:
-    mine, other = files[name].tokenizer, files[first].tokenizer if first in files else None
-    if mine is None:
-        return Finding(name, "tokenizer", False, "no tokenizer.json to compare")
-    if other is not None and mine != other:
-        found = (
-            f"tokenizer.json has sha256 {mine[:12]}, that of {first} {other[:12]}; must be equal"
+        yield Finding(name, "architecture", wrong is None, wrong or f"fits {expert.base}")
+    if rules.same_tokenizer and expert.adapter is None:
+        first = next(e.name for e in problem.experts if e.adapter is None and e.name in files)
+        same = mine.tokenizer is not None and mine.tokenizer == files[first].tokenizer
+        evidence = f"tokenizer.json has sha256 {mine.tokenizer}, that of {first}"
+        yield Finding(
+            name, "tokenizer", same, evidence if same else f"{evidence} {files[first].tokenizer}"
         )
-        return Finding(name, "tokenizer", False, found)
-    return Finding(name, "tokenizer", True, f"tokenizer.json has sha256 {mine[:12]}")
 
 
-def shape_difference(mine: dict[str, Tensor], other: dict[str, Tensor]) -> str | None:
+def shape_difference(mine: Shapes, other: Shapes) -> str | None:
     """A message on the first tensor whose name or shape differs between two checkpoints."""
     for name in sorted(mine.keys() | other.keys()):
-        if name not in mine or name not in other:
-            where = "its base" if name not in mine else "it"
-            return f"tensor {name} is only in {where}"
-        if mine[name].shape != other[name].shape:
-            shapes = f"{list(mine[name].shape)}, its base {list(other[name].shape)}"
-            return f"tensor {name} has shape {shapes}"
+        if mine.get(name) != other.get(name):
+            return f"tensor {name} has shape {mine.get(name)}, in the other {other.get(name)}"
     return None
 
 
-def _adapter_fits(adapter: ExpertFiles, base: ExpertFiles) -> str | None:
+def _adapter_difference(adapter: ExpertFiles, base: ExpertFiles) -> str | None:
     """Reason why an adapter's matrices don't fit the base; None if they do."""
-    if adapter.config.get("peft_type") != "LORA":
-        return f"an adapter of kind {adapter.config.get('peft_type')!r}; only LORA is merged"
-    for name, tensor in sorted(adapter.tensors.items()):
+    if adapter.adapter_type != "LORA":
+        return f"an adapter of kind {adapter.adapter_type!r}; only LORA is merged"
+    for name, shape in sorted(adapter.shapes.items()):
         stem = name.removeprefix("base_model.model.")
         for part, side in ((".lora_A.", 1), (".lora_B.", 0)):
             if part in stem:
                 target = f"{stem.split(part)[0]}.weight"
-                if target not in base.tensors:
-                    return f"{name} adapts {target}, which the base has not: made for another base"
-                theirs = base.tensors[target].shape
-                if len(tensor.shape) != 2 or tensor.shape[side] != theirs[side]:
-                    return (
-                        f"{name} has shape {list(tensor.shape)}, {target} {list(theirs)}: made for "
-                        "another base"
-                    )
+                theirs = base.shapes.get(target)
+                if theirs is None or len(shape) != 2 or shape[side] != theirs[side]:
+                    return f"{name} has shape {shape}, {target} of the base {theirs}"
     return None

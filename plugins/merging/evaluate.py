@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,8 @@ import yaml
 
 from plugins.benchmarks.harness.tasks import EvalTask, load_tasks
 from plugins.merging.make import Plan, cost_of, environment
-from plugins.merging.problem import GIGABYTE, OVERALL, Limits
-from plugins.merging.tables.rankings import MERGE_RUNS, RANKING_COLUMNS
+from plugins.merging.problem import GIGABYTE, OVERALL
+from plugins.merging.tables import MERGE_RUNS, RANKING_COLUMNS
 from plugins.merging.watchdog import Cost, larger, run_within
 from warehouse.child_process import python_module
 from warehouse.errors import TokenmartError
@@ -57,8 +56,8 @@ def evaluate(plan: Plan, round_: Round, workspace: Workspace, device: str) -> Co
         OverLimitError: the problem's limits were exceeded; finished units are kept.
         TokenmartError: the evaluation failed.
     """
-    folder = Path(tempfile.mkdtemp(prefix="tokenmart-merge-"))
-    try:
+    with tempfile.TemporaryDirectory(prefix="tokenmart-merge-") as name:
+        folder = Path(name)
         problem = folder / "problem.yml"
         problem.write_text(yaml.safe_dump(_problem(plan, folder)), encoding="utf-8")
         command = [*python_module("tokenmart"), "eval", "--problem", str(problem)]
@@ -66,16 +65,12 @@ def evaluate(plan: Plan, round_: Round, workspace: Workspace, device: str) -> Co
         for each in round_.folders:
             command += ["--include-path", str(each.resolve())]
         what = f"evaluation of {plan.merge.name} in round {round_.name}"
-        limits = plan.problem.limits
         variables = {**environment(workspace), **workspace.environment()}
-        kept = "finished units were kept"
-        cost = run_within(command, folder, limits, what, variables, kept=kept)
+        cost = run_within(command, folder, plan.problem.limits, what, variables)
         for line in (folder / "log.txt").read_text("utf-8", "replace").splitlines():
             if line.startswith("note: "):
                 click.echo(line, err=True)
         return cost
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _problem(plan: Plan, folder: Path) -> dict[str, Any]:
@@ -101,16 +96,16 @@ def store_columns(round_: Round, problem: str, workspace: Workspace) -> list[str
         Tasks of an earlier run that the round no longer has.
 
     Raises:
-        TokenmartError: results of a problem of this name were imported, or a task lacks the metric
-            that entries are ranked by.
+        TokenmartError: results of a problem of this name were imported (`imported-results`), or a
+            task lacks the metric that entries are ranked by (`metric-missing`).
         StorageError: the data folder can't be written.
     """
     for task in round_.tasks:
         known = list(task.task.aggregation())
         if METRIC not in known:
             raise TokenmartError(
-                f"task {task.name}: has no {METRIC}, by which a round ranks entries (its metrics: "
-                f"{', '.join(known)}); leave it out of the round",
+                f"task {task.name}: has no {METRIC}, by which a round ranks entries; its metrics: "
+                f"{', '.join(known)}",
                 code="metric-missing",
                 where=task.name,
             )
@@ -132,9 +127,7 @@ def store_columns(round_: Round, problem: str, workspace: Workspace) -> list[str
             "metric": METRIC,
             "direction": "higher",
             "given": "score",
-            "eval_problem": None,
             "condition": task.condition,
-            "filter": "none",
         }
         for task in round_.tasks
     ]
@@ -166,6 +159,7 @@ def store_run(
     keys = f"problem={plan.problem.name}/model_id={plan.merge.name}"
     path = workspace.store / "merge_runs" / keys / "runs.parquet"
     before = read_table(path).to_pylist() if path.is_file() else []
+    limits = plan.problem.limits
     row = {
         "stage": stage,
         "round": round_name,
@@ -173,37 +167,28 @@ def store_run(
         "method": plan.merge.method,
         "parameters": record.get("parameters", 0),
         "checkpoint_bytes": record.get("checkpoint_bytes", 0),
-        "seconds": cost.seconds,
-        "peak_bytes": cost.peak_bytes,
-        "gpu_bytes": cost.gpu_bytes,
-        "disk_bytes": cost.disk_bytes,
-        **_limit_columns(plan.problem.limits),
+        **asdict(cost),
+        "limit_seconds": limits.seconds,
+        "limit_peak_bytes": _bytes(limits.memory_gb),
+        "limit_gpu_bytes": _bytes(limits.gpu_memory_gb),
+        "limit_disk_bytes": _bytes(limits.disk_gb),
         "ended": ended,
     }
     kept = []
     for other in before:
         if (other["stage"], other["round"]) != (stage, round_name):
             kept.append(other)
-        elif other["fingerprint"] != plan.fingerprint:
+        elif stage == "merge" or other["fingerprint"] != plan.fingerprint:
             continue
-        elif other["ended"] and stage == "evaluation":
+        elif other["ended"]:
             row["seconds"] += other["seconds"]
-            for peak in ("peak_bytes", "disk_bytes"):
-                row[peak] = max(row[peak], other[peak])
-            row["gpu_bytes"] = larger(row["gpu_bytes"], other["gpu_bytes"])
-        elif stage == "evaluation" and not ended and other["seconds"] > cost.seconds:
-            row = {**other, **_limit_columns(plan.problem.limits)}
+            for peak in ("peak_bytes", "disk_bytes", "gpu_bytes"):
+                row[peak] = larger(row[peak], other[peak])
+        elif not ended and other["seconds"] > cost.seconds:
+            row |= {field.name: other[field.name] for field in fields(Cost)}
     write_table(path, pa.Table.from_pylist([*kept, row], schema=MERGE_RUNS))
     return cost_of(row)
 
 
-def _limit_columns(limits: Limits) -> dict[str, float | None]:
-    def bytes_of(gigabytes: float | None) -> float | None:
-        return None if gigabytes is None else gigabytes * GIGABYTE
-
-    return {
-        "limit_seconds": limits.seconds,
-        "limit_peak_bytes": bytes_of(limits.memory_gb),
-        "limit_gpu_bytes": bytes_of(limits.gpu_memory_gb),
-        "limit_disk_bytes": bytes_of(limits.disk_gb),
-    }
+def _bytes(gigabytes: float | None) -> float | None:
+    return None if gigabytes is None else gigabytes * GIGABYTE

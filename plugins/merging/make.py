@@ -5,26 +5,22 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
-from extract.checkpoints import find_checkpoint
-from extract.models.weights import COMPLETE
-from plugins.merging.eligibility import ExpertFiles, judge_experts, read_expert
-from plugins.merging.headers import count_parameters, read_headers
-from plugins.merging.problem import Expert, Merge, MergeProblem
+from plugins.merging.eligibility import judge_experts
+from plugins.merging.experts import count_parameters, read_headers
+from plugins.merging.problem import Merge, MergeProblem
 from plugins.merging.recipes import refuse_recipe
 from plugins.merging.watchdog import Cost, folder_bytes, over_limit, run_within
 from warehouse.child_process import inherited, python_module
 from warehouse.errors import TokenmartError
 from warehouse.files import files_sha256, sha256_file, storage_errors, write_whole
 from warehouse.paths import Workspace
-from warehouse.problem.models import ModelSpec
-from warehouse.sources.folders import ProblemFolders
 from warehouse.store.ledger import fingerprint
 
 RECORD = "merge.json"
@@ -39,8 +35,8 @@ class Plan:
     Attributes:
         problem: its problem.
         merge: the merge with its recipe.
-        folders: expert → checkpoint or adapter.
-        revisions: expert → hash of its files, also for bases of adapters.
+        folders: expert → checkpoint or adapter, also for bases of adapters.
+        revisions: expert → hash of its files.
         fingerprint: hash of recipe, revisions, seed and versions.
         folder: folder of the result.
     """
@@ -54,12 +50,9 @@ class Plan:
 
     @property
     def record(self) -> dict[str, Any] | None:
-        """Record of the finished merge; None if it is not finished, or was computed by an earlier
-        version, which did not check that the experts have all their tensors.
-        """
+        """Record of the finished merge; None if it is not finished."""
         path = self.folder / RECORD
-        found = dict(json.loads(path.read_bytes())) if path.is_file() else {}
-        return found if "weights" in found else None
+        return dict(json.loads(path.read_bytes())) if path.is_file() else None
 
 
 def versions() -> dict[str, str]:
@@ -67,36 +60,32 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in _PACKAGES}
 
 
-def plan_merge(
-    problem: MergeProblem, merge: Merge, workspace: Workspace, *, fetch: bool = True
-) -> Plan:
+def plan_merge(problem: MergeProblem, merge: Merge, workspace: Workspace) -> Plan:
     """Check a merge without reading weights, and return where its result is stored.
 
-    Args:
-        problem: the problem with rules and experts.
-        merge: one of its merges.
-        workspace: the checkout with files and cache.
-        fetch: download and convert missing experts; otherwise a missing expert is an error.
+    Missing experts are downloaded and converted.
 
     Raises:
         TokenmartError: an expert is missing or refused by a rule, or the recipe is invalid.
     """
-    refuse_recipe(merge, {})
-    names = _with_bases(problem, merge.models())
-    if fetch:
-        for name in names:
-            expert_folder(problem.expert(name), problem, workspace)
-    for finding in judge_experts(problem, workspace):
+    experts = {expert.name: expert for expert in problem.experts}
+    models = merge.models()
+    bases = {name: base for name in models if (base := experts[name].base)}
+    adapted = [base for name, base in bases.items() if experts[name].adapter]
+    names = list(dict.fromkeys([*models, *adapted]))
+    findings, files = judge_experts(problem, workspace, {*names, *bases.values()})
+    for finding in findings:
         if finding.expert in names and not finding.allowed:
             raise TokenmartError(
                 f"merge {merge.name}: expert {finding.expert} is refused, {finding.rule}: "
-                f"{finding.evidence}; see `tokenmart merge check --problem {problem.argument}`",
+                f"{finding.evidence}",
                 code=f"refused-{finding.rule}",
                 where=f"expert {finding.expert}",
             )
-    folders = {name: expert_folder(problem.expert(name), problem, workspace) for name in names}
-    files = {name: _as_merged(problem.expert(name), problem, workspace) for name in names}
-    refuse_recipe(merge, files)
+    # an adapter is merged into its base first
+    merged = {name: bases[name] if experts[name].adapter else name for name in models}
+    refuse_recipe(merge, {name: files[source] for name, source in merged.items()})
+    folders = {name: files[name].folder for name in names}
     revisions = {name: _revision(folder, workspace) for name, folder in folders.items()}
     key = fingerprint(
         {
@@ -106,34 +95,7 @@ def plan_merge(
             "versions": versions(),
         }
     )
-    folder = workspace.cache / "merges" / key
-    return Plan(problem, merge, folders, revisions, key, folder)
-
-
-def _with_bases(problem: MergeProblem, names: list[str]) -> list[str]:
-    bases = [problem.expert(name).base for name in names if problem.expert(name).adapter]
-    return list(dict.fromkeys([*names, *(base for base in bases if base is not None)]))
-
-
-def expert_folder(expert: Expert, problem: MergeProblem, workspace: Workspace) -> Path:
-    """An expert's checkpoint, downloaded and converted if needed; an adapter's folder unchanged.
-
-    Raises:
-        TokenmartError: its files are missing and can't be downloaded.
-    """
-    if expert.source is None:
-        assert expert.adapter is not None
-        return ProblemFolders(workspace, problem.name).resolve(expert.adapter)
-    spec = ModelSpec(full_id=expert.name, source=expert.source, family=expert.base or expert.name)
-    return find_checkpoint(spec, workspace, problem.name).folder
-
-
-def _as_merged(expert: Expert, problem: MergeProblem, workspace: Workspace) -> ExpertFiles:
-    return read_expert(
-        problem.expert(expert.base) if expert.adapter and expert.base else expert,
-        problem,
-        workspace,
-    )
+    return Plan(problem, merge, folders, revisions, key, workspace.cache / "merges" / key)
 
 
 def _revision(folder: Path, workspace: Workspace) -> str:
@@ -177,7 +139,6 @@ def _make(plan: Plan, staging: Path, workspace: Workspace) -> dict[str, Any]:
         "seed": plan.merge.seed,
         "experts": list(plan.folders),
         "adapters": adapters,
-        "device": "cpu",
     }
     write_whole(staging / "job.json", json.dumps(job))
     cost = run_within(
@@ -196,12 +157,9 @@ def _make(plan: Plan, staging: Path, workspace: Workspace) -> dict[str, Any]:
 
 
 def environment(workspace: Workspace) -> dict[str, str]:
-    """Environment of a worker: import path of Tokenmart, and a fixed hash seed."""
-    code = str(Path(__file__).parents[2])
-    paths = [code, *filter(None, [os.environ.get("PYTHONPATH")])]
+    """Environment of a worker, with a fixed hash seed."""
     return {
         **inherited(),
-        "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONHASHSEED": "0",
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
@@ -211,7 +169,7 @@ def environment(workspace: Workspace) -> dict[str, str]:
 
 def cost_of(record: dict[str, Any]) -> Cost:
     """Time and memory of a recorded merge or evaluation."""
-    return Cost(record["seconds"], record["peak_bytes"], record["disk_bytes"], record["gpu_bytes"])
+    return Cost(**{field.name: record[field.name] for field in fields(Cost)})
 
 
 def refuse_over_limits(plan: Plan) -> None:
@@ -237,8 +195,7 @@ def finished_plan(problem: MergeProblem, merge: Merge, workspace: Workspace) -> 
     plan = plan_merge(problem, merge, workspace)
     if plan.record is None:
         raise TokenmartError(
-            f"merge {merge.name}: not merged yet; run `tokenmart merge run --problem "
-            f"{problem.argument} --merge {merge.name}`",
+            f"merge {merge.name}: not merged yet; run `tokenmart merge run`",
             code="not-merged",
             where=f"merges.{merge.name}",
         )
@@ -257,11 +214,7 @@ def _record(plan: Plan, merged: Path, cost: Cost) -> dict[str, Any]:
         "experts": plan.revisions,
         "versions": versions(),
         "parameters": count_parameters(read_headers(merged)),
-        "weights": COMPLETE,
         "weights_sha256": {path.name: sha256_file(path) for path in weights},
-        "seconds": round(cost.seconds, 3),
-        "peak_bytes": cost.peak_bytes,
-        "gpu_bytes": cost.gpu_bytes,
-        "disk_bytes": cost.disk_bytes,
+        **asdict(cost),
         "checkpoint_bytes": folder_bytes(merged),
     }

@@ -5,22 +5,29 @@ A recipe is mergekit's own YAML, in which models are experts by their names.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, model_validator
 
 from warehouse.errors import ProblemFileError, did_you_mean
 from warehouse.file_model import FileModel
 from warehouse.paths import Workspace
 from warehouse.problem.models import Source
-from warehouse.problem.problem_files import check, paths_start, read_problem_file
+from warehouse.problem.problem_files import (
+    ProblemKind,
+    check,
+    paths_start,
+    read_problem_file,
+)
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 GIGABYTE = 10**9
+MODEL_KEYS = ("model", "base_model")
+"""Keys of a recipe whose values are experts."""
+
 OVERALL = "overall"
 """Name of the ranking over all rounds, which no round may have."""
 
@@ -80,7 +87,17 @@ class Merge(FileModel):
 
     def models(self) -> list[str]:
         """Names of the experts in its recipe, in order, without duplicates."""
-        return list(dict.fromkeys(_models(self.recipe)))
+        found = dict.fromkeys(
+            value for key, value in settings(self.recipe) if key in MODEL_KEYS and value is not None
+        )
+        return list(found)
+
+    @model_validator(mode="after")
+    def _models_are_names(self) -> Merge:
+        for key, value in settings(self.recipe):
+            if key in MODEL_KEYS and not isinstance(value, str | None):
+                raise ValueError(f"model {value!r}: expected the name of an expert")
+        return self
 
     @property
     def method(self) -> str:
@@ -94,18 +111,15 @@ class Merge(FileModel):
         return None if found is None else str(found)
 
 
-def _models(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        for key, each in value.items():
-            if key in ("model", "base_model") and each is not None:
-                if not isinstance(each, str):
-                    raise ValueError(f"model {each!r}: expected the name of an expert")
-                yield each
-            else:
-                yield from _models(each)
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _models(each)
+def settings(recipe: Any) -> Iterator[tuple[str, Any]]:
+    """Every key of a recipe and of all that is in it, with its value, in the file's order."""
+    if isinstance(recipe, dict):
+        for key, value in recipe.items():
+            yield key, value
+            yield from settings(value)
+    elif isinstance(recipe, list | tuple):
+        for value in recipe:
+            yield from settings(value)
 
 
 class MergeProblem(FileModel):
@@ -120,56 +134,30 @@ class MergeProblem(FileModel):
     limits: Limits = Limits()
     merges: tuple[Merge, ...] = ()
 
-    _argument: str = PrivateAttr(default="")
-
-    @property
-    def argument(self) -> str:
-        """Value of `--problem` that selects this problem: its name or the path of its file."""
-        return shlex.quote(self._argument or self.name)
-
     @model_validator(mode="after")
     def _names_are_known(self) -> MergeProblem:
-        names = [expert.name for expert in self.experts] + [each.name for each in self.merges]
-        seen: dict[str, str] = {}
-        for name in names:
+        experts = [expert.name for expert in self.experts]
+        seen: set[str] = set()
+        for name in [*experts, *(each.name for each in self.merges)]:
             # on some disks names that differ only in case would share a folder
             if name.casefold() in seen:
-                raise ValueError(f"{seen[name.casefold()]!r} and {name!r}: rename one of them")
-            seen[name.casefold()] = name
-        known = [expert.name for expert in self.experts]
-        for where, name in self._names_used():
-            if name not in known:
-                hint = did_you_mean(name, known)
-                raise ValueError(
-                    f"{where} names {name!r}, which is no expert; {hint}there are: "
-                    f"{', '.join(known)}"
-                )
+                raise ValueError(f"{name!r} is a name already; rename one of them")
+            seen.add(name.casefold())
+        used = [(f"expert {each.name}", each.base) for each in self.experts if each.base]
+        used += [("rules.bases", base) for base in self.rules.bases]
+        used += [(f"merge {each.name}", model) for each in self.merges for model in each.models()]
+        for where, name in used:
+            if name not in experts:
+                hint = did_you_mean(name, experts)
+                raise ValueError(f"{where} names {name!r}, which is no expert; {hint}".rstrip("; "))
         for expert in self.experts:
             if expert.base is not None and self.expert(expert.base).adapter is not None:
                 raise ValueError(f"{expert.name}: its base {expert.base} is an adapter itself")
         return self
 
-    def _names_used(self) -> Iterator[tuple[str, str]]:
-        """Where an expert is named, and its name."""
-        for expert in self.experts:
-            if expert.base is not None:
-                yield f"expert {expert.name}", expert.base
-        for base in self.rules.bases:
-            yield "rules.bases", base
-        for merge in self.merges:
-            for model in merge.models():
-                yield f"merge {merge.name}", model
-
     def expert(self, name: str) -> Expert:
-        """The expert of this name.
-
-        Raises:
-            ProblemFileError: there is none.
-        """
-        for expert in self.experts:
-            if expert.name == name:
-                return expert
-        raise ProblemFileError(f"problem {self.name}: no expert {name!r}; correct the name")
+        """The expert of this name, which is in the file."""
+        return next(expert for expert in self.experts if expert.name == name)
 
     def merge(self, name: str) -> Merge:
         """The merge of this name.
@@ -177,14 +165,26 @@ class MergeProblem(FileModel):
         Raises:
             ProblemFileError: there is none; the message lists the merges.
         """
-        for merge in self.merges:
-            if merge.name == name:
-                return merge
-        known = [merge.name for merge in self.merges]
-        raise ProblemFileError(
-            f"--merge {name}: not in problem {self.name}; {did_you_mean(name, known)}its merges "
-            f"are: {', '.join(known) or 'none'}"
-        )
+        merges = {merge.name: merge for merge in self.merges}
+        if name not in merges:
+            raise ProblemFileError(
+                f"merge {name}: not in problem {self.name}; its merges are: "
+                f"{', '.join(merges) or 'none'}",
+                code="unknown-merge",
+                where=name,
+            )
+        return merges[name]
+
+
+class MergeKind(ProblemKind):
+    """Problem files of kind `merge`, which no command of the core uses."""
+
+    kind = "merge"
+    keys = MergeProblem
+    purpose = (
+        "models to merge (kind: merge), nothing to extract; use it with `tokenmart merge` and "
+        "`tokenmart rank`"
+    )
 
 
 def load_merge_problem(name: str, workspace: Workspace) -> MergeProblem:
@@ -192,14 +192,12 @@ def load_merge_problem(name: str, workspace: Workspace) -> MergeProblem:
 
     Raises:
         ProblemFileError: the file has another kind, is unreadable or invalid; the message has file,
-            line, key, value and remedy.
+            line, key and value.
     """
     tree = read_problem_file(name, workspace)
     if tree.value.get("kind") != "merge":
         raise ProblemFileError(
-            f"{tree.path}: not a problem of merged models; give one with `kind: {'merge'}`"
+            f"{tree.path}: not a problem of merged models; give one with `kind: merge`"
         )
     folder = paths_start(tree.path, workspace)
-    problem = check(MergeProblem, tree.value, tree, folder=folder)
-    problem._argument = name
-    return problem
+    return check(MergeProblem, tree.value, tree, folder=folder)

@@ -6,7 +6,7 @@ import os
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,8 @@ GRACE_SECONDS = 5.0
 class Cost:
     """Cost of a process: wall-clock seconds, and peaks in bytes.
 
-    `peak_bytes` is resident memory of the process and its children; `gpu_bytes` None without a GPU.
+    `peak_bytes` is resident memory of the process and its children; `gpu_bytes` is what the memory
+    in use on all GPUs has grown by since the start, other programs' included; None without a GPU.
     """
 
     seconds: float
@@ -43,14 +44,6 @@ class OverLimitError(TokenmartError):
         self.cost = cost
 
 
-def raise_all(failures: Sequence[TokenmartError]) -> None:
-    """Print all failures of several runs but the last, which is raised."""
-    for failure in failures[:-1]:
-        failure.show()
-    if failures:
-        raise failures[-1]
-
-
 def folder_bytes(folder: Path) -> int:
     """Size of the files in a folder in bytes; targets of links are not counted."""
     total = 0
@@ -64,13 +57,7 @@ def folder_bytes(folder: Path) -> int:
 
 
 def run_within(
-    command: Sequence[str],
-    folder: Path,
-    limits: Limits,
-    what: str,
-    environment: dict[str, str],
-    tick: Callable[[float], None] = lambda seconds: None,
-    kept: str = "nothing of it was kept",
+    command: Sequence[str], folder: Path, limits: Limits, what: str, environment: dict[str, str]
 ) -> Cost:
     """Run a command in a folder; its output goes to `log.txt` there.
 
@@ -80,72 +67,78 @@ def run_within(
         limits: limits of the run.
         what: its name in messages.
         environment: its environment variables.
-        tick: called while it runs, with the seconds so far.
-        kept: text on the files that a failure leaves.
 
     Raises:
         OverLimitError: a limit was exceeded; the process and all its children were ended.
-        TokenmartError: the command failed, and the message has its last line of output; or GPU
-            memory has a limit and can't be measured.
+        TokenmartError: the command failed (`run-failed`), and the message has its last line of
+            output; or GPU memory has a limit and can't be measured (`gpu-not-measured`).
     """
     started = time.monotonic()
-    peak = disk = 0
-    gpu: int | None = None
-    meter = GpuMeter(limits)
+    before = gpu_bytes() if Path(NVIDIA_DEVICE).exists() else None
+    if limits.gpu_memory_gb is not None and before is None and Path(NVIDIA_DEVICE).exists():
+        raise TokenmartError(
+            "limits.gpu_memory_gb: nvidia-smi doesn't answer, so GPU memory can't be measured",
+            code="gpu-not-measured",
+            where="limits.gpu_memory_gb",
+        )
+    cost = Cost(0, 0, 0, None if before is None else 0)
     with (folder / "log.txt").open("wb") as log, sigterm_interrupts():
         process = subprocess.Popen(
             command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT
         )
         try:
-            while process.poll() is None:
-                peak = max(peak, _resident(process.pid))
-                disk = max(disk, folder_bytes(folder))
-                gpu = larger(gpu, meter.bytes_of(process.pid))
-                cost = Cost(time.monotonic() - started, peak, disk, gpu)
+            running = True
+            while running:
+                running = process.poll() is None
+                gpu = None if before is None else (gpu_bytes() or 0) - before
+                cost = Cost(
+                    time.monotonic() - started,
+                    max(cost.peak_bytes, _resident(process.pid)),
+                    max(cost.disk_bytes, folder_bytes(folder)),
+                    larger(cost.gpu_bytes, gpu),
+                )
                 if (over := over_limit(cost, limits)) is not None:
-                    raise OverLimitError(f"{what}: ended, {over}; {kept}", cost)
-                tick(cost.seconds)
+                    raise OverLimitError(f"{what}: ended, {over}", cost)
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(POLL_SECONDS)
         finally:
             _end(process)
-    cost = Cost(time.monotonic() - started, peak, max(disk, folder_bytes(folder)), gpu)
     if process.returncode != 0:
         lines = (folder / "log.txt").read_text("utf-8", "replace").strip().splitlines()
         reason = lines[-1][:300] if lines else f"exit code {process.returncode}"
-        raise TokenmartError(f"{what}: failed ({reason}); {kept}")
-    if (over := over_limit(cost, limits)) is not None:
-        raise OverLimitError(f"{what}: refused, {over}; {kept}", cost)
+        raise TokenmartError(f"{what}: failed ({reason})", code="run-failed")
     return cost
 
 
 def over_limit(cost: Cost, limits: Limits) -> str | None:
     """A message on the first limit that a cost exceeds; None if it exceeds none."""
-    costs = (
-        cost.seconds,
-        cost.peak_bytes / GIGABYTE,
-        (cost.gpu_bytes or 0) / GIGABYTE,
-        cost.disk_bytes / GIGABYTE,
-    )
-    for used, (name, allowed) in zip(costs, _named(limits), strict=True):
+    for used, allowed, unit in (
+        (cost.seconds, limits.seconds, "seconds"),
+        (cost.peak_bytes / GIGABYTE, limits.memory_gb, "GB of memory"),
+        ((cost.gpu_bytes or 0) / GIGABYTE, limits.gpu_memory_gb, "GB of GPU memory"),
+        (cost.disk_bytes / GIGABYTE, limits.disk_gb, "GB of disk"),
+    ):
         if allowed is not None and used > allowed:
-            return f"{used:.3g} {name}, {allowed:.3g} allowed"
+            return f"{used:.3g} {unit}, {allowed:.3g} allowed"
     return None
 
 
-def list_limits(limits: Limits) -> str:
-    """All limits in one line."""
-    given = [f"{allowed:g} {name}" for name, allowed in _named(limits) if allowed is not None]
-    return ", ".join(given) or "none"
+def larger(one: int | None, other: int | None) -> int | None:
+    """The larger of two peaks; None if neither was measured."""
+    return other if one is None else max(one, other or 0)
 
 
-def _named(limits: Limits) -> list[tuple[str, float | None]]:
-    return [
-        ("seconds", limits.seconds),
-        ("GB of memory", limits.memory_gb),
-        ("GB of GPU memory", limits.gpu_memory_gb),
-        ("GB of disk", limits.disk_gb),
-    ]
+def gpu_bytes() -> int | None:
+    """Memory in use on all GPUs in bytes, by nvidia-smi; None without an answer.
+
+    Processes can't be told apart: in a container, nvidia-smi lists none.
+    """
+    command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    with suppress(OSError, ValueError, subprocess.SubprocessError):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+        used = [int(line) for line in done.stdout.split()]
+        return sum(used) << 20 if used else None
+    return None
 
 
 def _tree(pid: int) -> list[psutil.Process]:
@@ -161,59 +154,6 @@ def _resident(pid: int) -> int:
         with suppress(psutil.Error):
             total += process.memory_info().rss
     return total
-
-
-class GpuMeter:
-    """Memory on all GPUs used by a process and its children, by nvidia-smi.
-
-    In a container, nvidia-smi lists no process: then it is what the memory of the devices has grown
-    by since the meter was made, other programs' included.
-
-    Raises:
-        TokenmartError: there is a GPU and a limit of its memory, but nvidia-smi doesn't answer.
-    """
-
-    def __init__(self, limits: Limits) -> None:
-        self._there = Path(NVIDIA_DEVICE).exists()
-        self._before = self._devices() if self._there else None
-        if self._there and self._before is None and limits.gpu_memory_gb is not None:
-            raise TokenmartError(
-                "limits.gpu_memory_gb: GPU memory can't be measured here (nvidia-smi doesn't "
-                "answer); install it, or leave the limit out",
-                code="gpu-not-measured",
-                where="limits.gpu_memory_gb",
-            )
-
-    def bytes_of(self, pid: int) -> int | None:
-        """Bytes in use; None without a GPU, or without an answer."""
-        if self._before is None:
-            return None
-        rows = _nvidia_smi("--query-compute-apps=pid,used_memory")
-        ids = {process.pid for process in _tree(pid)}
-        own = [used for owner, used in rows if owner in ids] if rows else []
-        if own:
-            return sum(own) << 20
-        now = self._devices()
-        return None if now is None else max(0, now - self._before)
-
-    def _devices(self) -> int | None:
-        rows = _nvidia_smi("--query-gpu=index,memory.used")
-        return sum(used for _, used in rows) << 20 if rows else None
-
-
-def _nvidia_smi(query: str) -> list[tuple[int, int]]:
-    """Rows of two whole numbers; none without an answer."""
-    command = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
-    with suppress(OSError, ValueError, subprocess.SubprocessError):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
-        cells = [line.split(",") for line in done.stdout.splitlines() if "," in line]
-        return [(int(one), int(other)) for one, other in cells]
-    return []
-
-
-def larger(one: int | None, other: int | None) -> int | None:
-    """The larger of two peaks; None if neither was measured."""
-    return other if one is None else max(one, other or 0)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -47,13 +47,13 @@ def run_job(job: dict[str, Any]) -> None:
         MergeConfiguration.model_validate(recipe),
         out_path="merged",
         options=MergeOptions(
-            random_seed=job["seed"], write_model_card=False, quiet=True, device=job["device"]
+            random_seed=job["seed"], write_model_card=False, quiet=True, device="cpu"
         ),
     )
-    _refuse_not_finite(Path("merged"), job["recipe"])
+    _refuse_not_finite(Path("merged"))
 
 
-def _refuse_not_finite(folder: Path, recipe: dict[str, Any]) -> None:
+def _refuse_not_finite(folder: Path) -> None:
     """Stop at a merged model with NaN or infinite weights.
 
     Raises:
@@ -63,18 +63,14 @@ def _refuse_not_finite(folder: Path, recipe: dict[str, Any]) -> None:
 
     from warehouse.errors import TokenmartError
 
-    remedy = "give smaller weights in the recipe, and ones that don't add up to 0"
-    narrow = [key for key in ("dtype", "out_dtype") if recipe.get(key) in ("float16", "bfloat16")]
-    if narrow:
-        remedy = f"{remedy}, or {' and '.join(f'{key}: float32' for key in narrow)}"
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118
                 tensor = file.get_tensor(name)
                 if tensor.is_floating_point() and not tensor.isfinite().all():
                     raise TokenmartError(
-                        f"tensor {name} of the merged model has values that are not finite; "
-                        f"{remedy}"
+                        f"tensor {name} of the merged model has values that are not finite; the "
+                        "recipe's weights are too large for its dtype, or add up to 0"
                     )
 
 
@@ -89,7 +85,7 @@ def _refuse_incomplete_expert(name: str) -> None:
 
     record = load_weights(Path("experts") / name, name, device_map="meta").record
     if record != COMPLETE:
-        raise TokenmartError(f"{name}: {record}; save it again without them, then merge")
+        raise TokenmartError(f"{name}: {record}; save it again without them")
 
 
 if __name__ == "__main__":

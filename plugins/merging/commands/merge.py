@@ -4,21 +4,44 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from plugins.merging.kit.submission_cli import submission
 from warehouse.errors import TokenmartError, visible
 from warehouse.options import FILE, JSON, PROBLEM
+
+if TYPE_CHECKING:
+    from plugins.merging.problem import Merge
+
+MERGES = click.option("--merge", "names", multiple=True, help="Use only this merge; repeatable.")
+DEVICE = click.option(
+    "--device", default="auto", show_default=True, help="Device: auto, cpu or cuda."
+)
+
+
+def _for_each(merges: Sequence[Merge], noun: str, action: Callable[[Merge], None]) -> int:
+    """Call an action for each merge and print its errors; returns how many succeeded."""
+    from warehouse.progress import progress_bar
+
+    done = 0
+    with progress_bar(len(merges), noun) as progress:
+        for merge_ in merges:
+            progress(merge_.name, 0)
+            try:
+                action(merge_)
+                done += 1
+            except TokenmartError as error:
+                error.show()
+            progress(merge_.name, 1)
+    return done
 
 
 @click.group()
 def merge() -> None:
     """Merge expert models within rules and limits; evaluate and reproduce merges."""
-
-
-merge.add_command(submission)
 
 
 @merge.command("check", short_help="Check the experts of a merge problem against its rules.")
@@ -28,8 +51,8 @@ def check_command(problem_name: str, as_json: bool) -> None:
     """Check the experts of a merge problem against its rules.
 
     Parameters are counted from the headers of safetensors files, adapters are compared with their
-    stated base, and tokenizers by their files. No weight is read. Exits with 1 if an expert is
-    refused.
+    stated base, and tokenizers by their files. No weight is read; missing files are downloaded.
+    Exits with 1 if an expert is refused.
 
     \b
     tokenmart merge check --problem minimerge
@@ -39,27 +62,23 @@ def check_command(problem_name: str, as_json: bool) -> None:
     from warehouse.paths import find_workspace
 
     workspace = find_workspace()
-    findings = judge_experts(load_merge_problem(problem_name, workspace), workspace)
-    refused = [finding for finding in findings if not finding.allowed]
+    findings, _ = judge_experts(load_merge_problem(problem_name, workspace), workspace)
     if as_json:
         click.echo(json.dumps([vars(finding) for finding in findings], indent=2))
-    else:
-        for finding in findings:
-            if finding.allowed:
-                click.echo(visible(f"{finding.expert}: {finding.rule}: {finding.evidence}"))
-    for finding in refused:
-        click.echo(
-            visible(f"error: {finding.expert}: {finding.rule}: {finding.evidence}"), err=True
-        )
-    if refused:
+    for finding in findings:
+        line = visible(f"{finding.expert}: {finding.rule}: {finding.evidence}")
+        if not finding.allowed:
+            click.echo(f"error: {line}", err=True)
+        elif not as_json:
+            click.echo(line)
+    if not all(finding.allowed for finding in findings):
         sys.exit(TokenmartError.exit_code)
 
 
 @merge.command("run", short_help="Merge the models of a problem with mergekit.")
 @PROBLEM
-@click.option("--merge", "names", multiple=True, help="Use only this merge; repeatable.")
-@click.option("--dry-run", is_flag=True, help="Check and print the plan, and merge nothing.")
-def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> None:
+@MERGES
+def run_command(problem_name: str, names: tuple[str, ...]) -> None:
     """Merge the models of a problem with mergekit, each in its own process.
 
     Invalid merges (an expert refused by a rule, unequal shapes or tokenizers, an unknown method)
@@ -67,47 +86,42 @@ def run_command(problem_name: str, names: tuple[str, ...], dry_run: bool) -> Non
     are cached by recipe, experts, seed and versions. A merge that fails does not stop the others.
 
     \b
-    tokenmart merge run --problem minimerge --dry-run
+    tokenmart merge run --problem minimerge
     tokenmart merge run --problem minimerge --merge ties
     """
     from plugins.merging.evaluate import store_run
-    from plugins.merging.make import cost_of, make_merge, plan_merge, refuse_over_limits
+    from plugins.merging.make import Plan, cost_of, make_merge, plan_merge, refuse_over_limits
     from plugins.merging.problem import load_merge_problem
-    from plugins.merging.watchdog import OverLimitError, list_limits, raise_all
+    from plugins.merging.watchdog import OverLimitError
     from warehouse.paths import find_workspace
-    from warehouse.progress import progress_bar
 
     workspace = find_workspace()
     problem = load_merge_problem(problem_name, workspace)
     wanted = [problem.merge(name) for name in names] or list(problem.merges)
-    failures: list[TokenmartError] = []
-    with progress_bar(len(wanted), "recipes checked" if dry_run else "merges") as progress:
-        for each in wanted:
-            progress(each.name, 0)
-            try:
-                plan = plan_merge(problem, each, workspace, fetch=not dry_run)
-                if dry_run:
-                    refuse_over_limits(plan)
-                    state = "merged already" if plan.record else "not merged yet"
-                    click.echo(f"{each.name}: {each.method} of {', '.join(each.models())}: {state}")
-                else:
-                    record = make_merge(plan, workspace)
-                    store_run(plan, "merge", "", cost_of(record), workspace)
-                    refuse_over_limits(plan)
-                    click.echo(
-                        f"{each.name}: {plan.folder} ({record['seconds']:.0f} s, "
-                        f"{record['peak_bytes'] / 1e9:.1f} GB of memory, "
-                        f"{record['disk_bytes'] / 1e9:.1f} GB of disk)"
-                    )
-            except OverLimitError as error:
-                store_run(plan, "merge", "", error.cost, workspace, error.message)
-                failures.append(error)
-            except TokenmartError as error:
-                failures.append(error)
-            progress(each.name, 1)
-    if dry_run:
-        click.echo(f"limits of each merge: {list_limits(problem.limits)}")
-    raise_all(failures)
+    plans: dict[str, Plan] = {}
+
+    def check(merge_: Merge) -> None:
+        plans[merge_.name] = plan_merge(problem, merge_, workspace)
+
+    def run(merge_: Merge) -> None:
+        plan = plans[merge_.name]
+        try:
+            record = make_merge(plan, workspace)
+        except OverLimitError as error:
+            store_run(plan, "merge", "", error.cost, workspace, error.message)
+            raise
+        store_run(plan, "merge", "", cost_of(record), workspace)
+        refuse_over_limits(plan)
+        click.echo(
+            f"{merge_.name}: {plan.folder} ({record['seconds']:.0f} s, "
+            f"{record['peak_bytes'] / 1e9:.1f} GB of memory, "
+            f"{record['disk_bytes'] / 1e9:.1f} GB of disk)"
+        )
+
+    _for_each(wanted, "recipes checked", check)
+    valid = [merge_ for merge_ in wanted if merge_.name in plans]
+    if _for_each(valid, "merges", run) < len(wanted):
+        sys.exit(TokenmartError.exit_code)
 
 
 @merge.command(short_help="Write validation sets as tasks for the harness.")
@@ -129,18 +143,98 @@ def tasks(out: Path, real: tuple[str, ...], kit: Path | None, count: int, seed: 
     tokenmart merge tasks --out real_tasks --real boolq --real mawps --count 300
     tokenmart merge tasks --out kit_tasks --kit data/validation/cosmos_qa.csv
     """
-    from plugins.merging.kit.kit_files import write_kit_tasks
+    from plugins.merging.kit_files import write_kit_tasks
     from plugins.merging.real_sets import write_real_sets
     from warehouse.paths import find_workspace
 
     if (kit is None) == (not real):
         raise click.UsageError("give either --real or --kit")
     if kit is not None:
-        lines = list(write_kit_tasks(kit, out, max_tokens=64).values())
+        lines = write_kit_tasks(kit, out)
     else:
         lines = write_real_sets(list(dict.fromkeys(real)), count, seed, find_workspace(), out)
     for line in lines:
         click.echo(f"{out}: {line}")
+
+
+@merge.command("eval", short_help="Score merged models on a round's tasks.")
+@PROBLEM
+@click.option("--round", "round_name", required=True, help="Name of the round, such as open.")
+@click.option(
+    "--tasks", "names_of_tasks", required=True, help="All tasks of the round, separated by commas."
+)
+@click.option(
+    "--include-path",
+    multiple=True,
+    type=FILE,
+    help="Search this folder for tasks too; repeatable.",
+)
+@click.option(
+    "--weight",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="Weight of this round in the overall score.",
+)
+@MERGES
+@DEVICE
+def eval_command(
+    problem_name: str,
+    round_name: str,
+    names_of_tasks: str,
+    include_path: tuple[Path, ...],
+    weight: float,
+    names: tuple[str, ...],
+    device: str,
+) -> None:
+    """Score merged models on a round's tasks and record the costs.
+
+    Each model runs in its own process, which is ended if it exceeds the problem's limits. Finished
+    units are never computed again. To rank the models, run
+    `tokenmart dbt run --select tag:benchmarks tag:rankings`, then `tokenmart rank show`.
+    Organisers evaluate hidden rounds with $TOKENMART_DATA set to their own folder.
+
+    \b
+    tokenmart merge eval --problem minimerge --round open --tasks boolq
+    tokenmart merge eval --problem minimerge --round final --tasks final_code \\
+        --include-path final
+    """
+    from plugins.merging.competition.standings import BUILD
+    from plugins.merging.evaluate import Round, evaluate, store_columns, store_run
+    from plugins.merging.make import finished_plan
+    from plugins.merging.problem import load_merge_problem
+    from plugins.merging.watchdog import OverLimitError, over_limit
+    from warehouse.paths import find_workspace
+
+    workspace = find_workspace()
+    problem = load_merge_problem(problem_name, workspace)
+    wanted = [problem.merge(name) for name in names] or list(problem.merges)
+    asked = [name for name in names_of_tasks.split(",") if name]
+    round_ = Round.of_tasks(round_name, weight, asked, include_path)
+    if dropped := store_columns(round_, problem.name, workspace):
+        click.echo(
+            f"warning: round {round_name} is now ranked without {', '.join(dropped)}; "
+            "give all its tasks in --tasks",
+            err=True,
+        )
+
+    def score(merge_: Merge) -> None:
+        plan = finished_plan(problem, merge_, workspace)
+        try:
+            cost = evaluate(plan, round_, workspace, device)
+        except OverLimitError as error:
+            store_run(plan, "evaluation", round_name, error.cost, workspace, error.message)
+            raise
+        recorded = store_run(plan, "evaluation", round_name, cost, workspace)
+        if over := over_limit(recorded, problem.limits):
+            raise TokenmartError(f"evaluation of {merge_.name} in round {round_name}: {over}")
+        click.echo(f"{merge_.name}: {cost.seconds:.0f} s")
+
+    done = _for_each(wanted, "entries", score)
+    if done:
+        click.echo(f"next: {BUILD}")
+    if done < len(wanted):
+        sys.exit(TokenmartError.exit_code)
 
 
 @merge.command(short_help="Write the files needed to reproduce a merge.")
@@ -173,139 +267,36 @@ def bundle(problem_name: str, name: str, out: Path) -> None:
     type=FILE,
     help="Also compare scores on the bundle's tasks in this folder; repeatable.",
 )
-@click.option(
-    "--tolerance",
-    default=0.0,
-    show_default=True,
-    type=click.FloatRange(0),
-    help="Largest accepted difference of weights and scores.",
-)
-@click.option("--device", default="auto", show_default=True, help="Device: auto, cpu or cuda.")
-def reproduce(folder: Path, include_path: tuple[Path, ...], tolerance: float, device: str) -> None:
+@DEVICE
+def reproduce(folder: Path, include_path: tuple[Path, ...], device: str) -> None:
     """Recompute a bundle's merge from its experts and compare weights and scores.
 
-    The bundle's limits apply. Weights are compared by hash or, if they differ and the first result
-    is still cached, by their largest difference. Exits with 1 if that exceeds --tolerance.
+    The bundle's limits apply. Weights are compared by hash, scores to 9 decimals. Exits with 1 if
+    they differ.
 
     \b
     tokenmart merge reproduce winner --include-path real_tasks
     """
-    from plugins.merging.bundle import largest_difference, make_again, scores_again
+    from plugins.merging.bundle import make_again, scores_again
     from warehouse.paths import find_workspace
-    from warehouse.progress import progress_bar
 
     workspace = find_workspace()
-    with progress_bar(1, "merges") as progress:
-        progress("merging", 0)
-        plan, content, notes = make_again(folder, workspace)
+    plan, given, notes = make_again(folder, workspace)
     for note in notes:
         click.echo(visible(f"note: {note}"), err=True)
     record = plan.record or {}
     differ: list[str] = []
-    if record["weights_sha256"] == content["record"]["weights_sha256"]:
+    if record["weights_sha256"] == given.record.weights_sha256:
         click.echo(f"weights are equal, byte for byte ({record['seconds']:.0f} s)")
     else:
-        first = plan.folder.with_name(str(content["record"]["fingerprint"]))
-        if first.is_dir():
-            largest = largest_difference(first, plan.folder)
-            click.echo(f"weights differ by at most {largest:.3g}")
-            if not 0 < largest <= tolerance:
-                differ.append(f"weights (by {largest:.3g}, or not those of the bundle)")
-        else:
-            differ.append("weights (the first result is no longer here to compare with)")
+        differ.append("weights")
     if include_path:
         for task, was, now in scores_again(
-            plan, content["scores"], list(include_path), workspace, device
+            plan, given.scores, list(include_path), workspace, device
         ):
-            same = abs(was - now) <= tolerance + 1e-9
+            same = abs(was - now) <= 1e-9
             click.echo(f"{task}: {now:.6f}, {'equal' if same else f'was {was:.6f}'}")
             if not same:
                 differ.append(task)
     if differ:
-        raise TokenmartError(f"{folder}: {', '.join(differ)} differ; nothing was changed")
-
-
-@merge.command("eval", short_help="Score merged models on a round's tasks.")
-@PROBLEM
-@click.option("--round", "round_name", required=True, help="Name of the round, such as open.")
-@click.option(
-    "--tasks", "names", required=True, help="All tasks of the round, separated by commas."
-)
-@click.option(
-    "--include-path",
-    multiple=True,
-    type=FILE,
-    help="Search this folder for tasks too; repeatable.",
-)
-@click.option(
-    "--weight",
-    default=1.0,
-    show_default=True,
-    type=click.FloatRange(0),
-    help="Weight of this round in the overall score.",
-)
-@click.option("--merge", "merges", multiple=True, help="Use only this merge; repeatable.")
-@click.option("--device", default="auto", show_default=True, help="Device: auto, cpu or cuda.")
-def eval_command(
-    problem_name: str,
-    round_name: str,
-    names: str,
-    include_path: tuple[Path, ...],
-    weight: float,
-    merges: tuple[str, ...],
-    device: str,
-) -> None:
-    """Score merged models on a round's tasks and record the costs.
-
-    Each model runs in its own process, which is ended if it exceeds the problem's limits. Finished
-    units are never computed again. To rank the models, run
-    `tokenmart dbt run --select tag:benchmarks tag:rankings`, then `tokenmart rank show`.
-    Organisers evaluate hidden rounds with $TOKENMART_DATA set to their own folder.
-
-    \b
-    tokenmart merge eval --problem minimerge --round open --tasks boolq
-    tokenmart merge eval --problem minimerge --round final --tasks final_code \\
-        --include-path final
-    """
-    from plugins.merging.competition.standings import BUILD
-    from plugins.merging.evaluate import Round, evaluate, store_columns, store_run
-    from plugins.merging.make import finished_plan
-    from plugins.merging.problem import load_merge_problem
-    from plugins.merging.watchdog import OverLimitError, over_limit, raise_all
-    from warehouse.paths import find_workspace
-    from warehouse.progress import progress_bar
-
-    workspace = find_workspace()
-    problem = load_merge_problem(problem_name, workspace)
-    wanted = [problem.merge(name) for name in merges] or list(problem.merges)
-    asked = [name for name in names.split(",") if name]
-    round_ = Round.of_tasks(round_name, weight, asked, include_path)
-    if dropped := store_columns(round_, problem.name, workspace):
-        click.echo(
-            f"warning: round {round_name} is now ranked without {', '.join(dropped)}; "
-            "give all its tasks in --tasks",
-            err=True,
-        )
-    failures: list[TokenmartError] = []
-    with progress_bar(len(wanted), "entries") as progress:
-        for each in wanted:
-            progress(each.name, 0)
-            try:
-                plan = finished_plan(problem, each, workspace)
-                cost = evaluate(plan, round_, workspace, device)
-                recorded = store_run(plan, "evaluation", round_.name, cost, workspace)
-                if over := over_limit(recorded, problem.limits):
-                    raise TokenmartError(
-                        f"evaluation of {each.name} in round {round_.name}: refused, {over}; "
-                        "finished units were kept"
-                    )
-                click.echo(f"{each.name}: {cost.seconds:.0f} s")
-            except OverLimitError as error:
-                store_run(plan, "evaluation", round_.name, error.cost, workspace, error.message)
-                failures.append(error)
-            except TokenmartError as error:
-                failures.append(error)
-            progress(each.name, 1)
-    if len(failures) < len(wanted):
-        click.echo(f"next: {BUILD}")
-    raise_all(failures)
+        raise TokenmartError(f"{folder}: {', '.join(differ)} differ", code="differs", where=folder)

@@ -25,7 +25,7 @@ ENOUGH_CLUSTERS = 30
 """As in ranking_pairs.sql."""
 
 DISTINGUISHABLE, ALIKE = "distinguishable", "not-distinguishable"
-TOO_FEW, NO_DRAWS = "too-few", "no-draws"
+TOO_FEW = "too-few"
 
 Row = dict[str, Any]
 
@@ -33,8 +33,8 @@ Row = dict[str, Any]
 def tested_pairs(marts: dict[str, list[Row]]) -> list[Row]:
     """The rows of `ranking_pairs` with `verdict` and `p`.
 
-    `verdict` is distinguishable, not-distinguishable, too-few (items, or groups of tasks), or
-    no-draws. `p` is that of the exact test; None where there is none.
+    `verdict` is distinguishable, not-distinguishable, or too-few (items, groups of tasks, or
+    draws). `p` is that of the exact test; None where there is none.
 
     Args:
         marts: `rankings`, `ranking_tasks` and `ranking_pairs` of one ranking.
@@ -52,7 +52,7 @@ def tested_pairs(marts: dict[str, list[Row]]) -> list[Row]:
 
 def _of_items(row: Row, units: int) -> Row:
     if row["above_share"] is None:
-        return {"verdict": NO_DRAWS, "p": None}
+        return {"verdict": TOO_FEW, "p": None}
     same = max(row["above_share"], 1 - row["above_share"]) >= SAME_ORDER
     p = None
     if units < ENOUGH_CLUSTERS:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,12 @@ import duckdb
 import pyarrow as pa
 
 from plugins.benchmarks.model_sql import ModelSql
+from plugins.benchmarks.scores.mixed_scales import mixed_scales
 from plugins.merging.competition.pairs import tested_pairs, with_ranks
-from plugins.merging.competition.ranking_table import RankingTable, read_ranking
+from plugins.merging.competition.ranking_table import read_ranking
 from plugins.merging.competition.relative import relative_rows
-from plugins.merging.competition.scales import mixed_columns
 from plugins.merging.problem import OVERALL, MergeProblem
-from plugins.merging.tables.rankings import MERGE_RUNS, RANKING_COLUMNS, RANKING_RESULTS
+from plugins.merging.tables import MERGE_RUNS
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_read_only
@@ -33,16 +33,21 @@ MARTS = {
 }
 """Mart → the order of its rows."""
 
-Row = dict[str, Any]
-
-_NO_RUNS = pa.schema([pa.field("model_id", pa.string()), *MERGE_RUNS]).empty_table()
-
-
 OPEN = "open"
 """The round whose items participants have and may tune on."""
 
 BUILD = "tokenmart dbt run --select tag:benchmarks tag:rankings"
 """Builds the marts of rankings."""
+
+Row = dict[str, Any]
+
+_NO_RUNS = pa.schema([pa.field("model_id", pa.string()), *MERGE_RUNS]).empty_table()
+_SCORES = """
+    select
+        round, task, metric, entry, items, direction,
+        if(isfinite(score), score, null) as score
+    from int_ranking_columns where problem = $1 and draw = 0 order by all
+"""
 
 
 @dataclass(frozen=True)
@@ -52,8 +57,9 @@ class Standings:
     Attributes:
         name: the ranking.
         marts: mart → rows as {column: value}; numbers have 12 digits, because further digits of
-            DuckDB's sums are not reproducible. `mixed_scales` has the rows of `mixed_columns`, and
-            `relative` those of `relative_rows`, if it was given the recipes.
+            DuckDB's sums are not reproducible. Besides the marts: `task_scores`, the score of each
+            entry in each column, the mean over its items; `mixed_scales`; and `relative`, the rows
+            of `relative_rows`, if it was given the recipes.
         notes: assumptions about values that the file doesn't state, one line each.
     """
 
@@ -99,7 +105,6 @@ def rank_file(
     path: Path,
     workspace: Workspace,
     draws: int = 1000,
-    seed: int = 0,
     round_name: str | None = None,
     recipes: MergeProblem | None = None,
 ) -> Standings:
@@ -109,71 +114,29 @@ def rank_file(
         path: see `read_ranking`.
         workspace: the checkout with the SQL models.
         draws: number of bootstrap draws of each interval.
-        seed: random seed of the draws.
         round_name: the only round that notes are about; None for all.
         recipes: also compare the merged entries with their experts.
 
     Raises:
         TokenmartError: the file is invalid, or `recipes` lacks an entry.
     """
-    return rank_table(read_ranking(path, round_name), path.stem, workspace, draws, seed, recipes)
-
-
-def rank_table(
-    table: RankingTable,
-    name: str,
-    workspace: Workspace,
-    draws: int = 1000,
-    seed: int = 0,
-    recipes: MergeProblem | None = None,
-) -> Standings:
-    """The same ranking for a table in memory."""
+    table = read_ranking(path, round_name)
+    name = path.stem
     with duckdb.connect() as connection:
-        _build(connection, MARTS, table, name, workspace, draws, seed)
+        for source, rows in (
+            ("ranking_columns", table.columns),
+            ("ranking_results", table.results),
+            ("merge_runs", _NO_RUNS),
+        ):
+            connection.register("given_rows", rows)
+            connection.execute(
+                f"create table {source} as select cast(? as varchar) as problem, * from given_rows",
+                [name],
+            )
+        models = ModelSql(connection, workspace, {"ranking_draws": draws})
+        for mart in MARTS:
+            models.build(mart)
         return replace(_read(connection, name, recipes), notes=table.notes)
-
-
-def check_results(table: RankingTable, name: str, workspace: Workspace) -> dict[str, list[Row]]:
-    """Missing results of ranked entries, and columns on two scales, for a table in memory."""
-    with duckdb.connect() as connection:
-        _build(connection, ["ranking_missing", "rankings"], table, name, workspace, 0, 0)
-        ranked = {
-            (row["round"], row["entry"])
-            for row in _rows(connection, "rankings", name)
-            if row["score"] is not None
-        }
-        missing = [
-            row
-            for row in _rows(connection, "ranking_missing", name)
-            if (row["round"], row["entry"]) in ranked
-        ]
-        return {"ranking_missing": missing, "mixed_scales": mixed_columns(connection, name)}
-
-
-def _build(
-    connection: duckdb.DuckDBPyConnection,
-    marts: Iterable[str],
-    table: RankingTable,
-    name: str,
-    workspace: Workspace,
-    draws: int,
-    seed: int,
-) -> None:
-    _lay(connection, "ranking_columns", name, table.columns.cast(RANKING_COLUMNS))
-    _lay(connection, "ranking_results", name, table.results.cast(RANKING_RESULTS))
-    _lay(connection, "merge_runs", name, _NO_RUNS)
-    models = ModelSql(connection, workspace, {"ranking_draws": draws, "ranking_seed": seed})
-    for mart in marts:
-        models.build(mart)
-
-
-def _lay(connection: duckdb.DuckDBPyConnection, table: str, problem: str, rows: pa.Table) -> None:
-    connection.register("given_rows", rows)
-    connection.execute(
-        f"create table {table} as select cast(? as varchar) as problem, * from given_rows",
-        [problem],
-    )
-    connection.unregister("given_rows")
 
 
 def stored_standings(
@@ -182,51 +145,76 @@ def stored_standings(
     """A ranking that dbt built; `recipes` as in `rank_file`.
 
     Raises:
-        TokenmartError: the database has no such ranking, or `recipes` lacks an entry.
-        StorageError: there is no database yet, or dbt is writing it.
+        TokenmartError: the database has no such ranking (`not-built`), or `recipes` lacks an entry.
+        StorageError: dbt is writing the database.
     """
-    with connect_read_only(workspace) as connection:
-        try:
-            rows = connection.execute("select distinct problem from rankings order by 1").fetchall()
-        except duckdb.CatalogException as error:
-            raise TokenmartError(
-                f"{workspace.database}: has no rankings yet; run `{BUILD}`"
-            ) from error
-        known = [str(problem) for (problem,) in rows]
-        if name not in known:
-            raise TokenmartError(
-                f"--problem {name}: no ranking of this name is built; {did_you_mean(name, known)}"
-                f"there are: {', '.join(known) or 'none'} (new results: `{BUILD}`)"
-            )
-        return replace(_read(connection, name, recipes), notes=_outdated(name, workspace))
-
-
-def _outdated(name: str, workspace: Workspace) -> tuple[str, ...]:
-    """A note if results came after the last build."""
-    if not changed_since_build(workspace, name, ("rankings",)):
-        return ()
-    return (f"warning: results of {name} are newer than this ranking; run `{BUILD}`",)
+    known: list[str] = []
+    if workspace.database.is_file():
+        with connect_read_only(workspace) as connection:
+            try:
+                rows = connection.execute("select distinct problem from rankings order by 1")
+                known = [str(problem) for (problem,) in rows.fetchall()]
+            except duckdb.CatalogException:
+                pass
+            if name in known:
+                found = _read(connection, name, recipes)
+                if changed_since_build(workspace, name, ("rankings",)):
+                    note = f"warning: results of {name} are newer than this ranking; run `{BUILD}`"
+                    return replace(found, notes=(note,))
+                return found
+    raise TokenmartError(
+        f"--problem {name}: no ranking of this name is built; {did_you_mean(name, known)}"
+        f"there are: {', '.join(known) or 'none'} (new results: `{BUILD}`)",
+        code="not-built",
+        where=name,
+    )
 
 
 def _read(
     connection: duckdb.DuckDBPyConnection, name: str, recipes: MergeProblem | None
 ) -> Standings:
-    marts = {mart: _rows(connection, mart, name) for mart in MARTS}
+    marts = {
+        mart: _rows(
+            connection,
+            f"select * exclude (problem) from {mart} where problem = $1 order by {order}",
+            name,
+        )
+        for mart, order in MARTS.items()
+    }
     marts["ranking_pairs"] = tested_pairs(marts)
     marts["rankings"] = with_ranks(marts["rankings"], marts["ranking_pairs"])
-    marts["mixed_scales"] = mixed_columns(connection, name)
+    marts["task_scores"] = _rows(connection, _SCORES, name)
+    marts["mixed_scales"] = _mixed_columns(marts["task_scores"])
     if recipes is not None:
         rows = relative_rows(connection, name, recipes)
         marts["relative"] = [{key: _digits(value) for key, value in row.items()} for row in rows]
     return Standings(name, marts)
 
 
-def _rows(connection: duckdb.DuckDBPyConnection, mart: str, name: str) -> list[Row]:
-    rows = connection.sql(
-        f"select * exclude (problem) from {mart} where problem = $1 order by {MARTS[mart]}",
-        params=[name],
-    ).to_arrow_table()
-    return [{key: _digits(value) for key, value in row.items()} for row in rows.to_pylist()]
+def _mixed_columns(scores: list[Row]) -> list[Row]:
+    """Columns whose scores are partly fractions and partly percent, where higher is better.
+
+    Rows have round, task, metric, entries (those on the rarer scale) and scale (theirs).
+    """
+    found = []
+    for (round_name, task, metric), rows in groupby(
+        scores, key=lambda row: (row["round"], row["task"], row["metric"])
+    ):
+        values = {
+            row["entry"]: row["score"]
+            for row in rows
+            if row["direction"] == "higher" and row["score"] is not None
+        }
+        if entries := mixed_scales(values.items()):
+            scale = "fractions" if values[entries[0]] <= 1 else "percent"
+            column = {"round": round_name, "task": task, "metric": metric}
+            found.append({**column, "entries": sorted(entries), "scale": scale})
+    return found
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, query: str, name: str) -> list[Row]:
+    rows = connection.sql(query, params=[name]).to_arrow_table().to_pylist()
+    return [{key: _digits(value) for key, value in row.items()} for row in rows]
 
 
 def _digits(value: Any) -> Any:

@@ -22,7 +22,7 @@ from merge_samples import (
 from safetensors.numpy import save_file
 
 from plugins.merging.eligibility import Finding, judge_experts
-from plugins.merging.headers import count_parameters, read_headers
+from plugins.merging.experts import count_parameters, read_headers
 from plugins.merging.problem import load_merge_problem
 from tokenmart import cli
 from warehouse.errors import ProblemFileError, TokenmartError
@@ -54,7 +54,7 @@ def lay_out(folder: Path) -> dict[str, Any]:
 
 def judge(folder: Path, sections: dict[str, Any]) -> list[Finding]:
     path = write_problem(folder / "made.yml", **sections)
-    return judge_experts(load_merge_problem(str(path), WORKSPACE), WORKSPACE)
+    return judge_experts(load_merge_problem(str(path), WORKSPACE), WORKSPACE)[0]
 
 
 def test_what_is_allowed_shows_its_evidence(tmp_path: Path) -> None:

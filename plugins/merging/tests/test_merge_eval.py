@@ -14,7 +14,7 @@ from merge_samples import local, write_made_up_tasks, write_problem
 from tiny_models import make_checkpoint
 
 from plugins.merging.evaluate import Round, store_columns
-from plugins.merging.kit.kit_files import write_kit_tasks
+from plugins.merging.kit_files import write_kit_tasks
 from plugins.merging.watchdog import Cost
 from tokenmart import cli
 from warehouse.errors import TokenmartError
@@ -75,14 +75,13 @@ def test_from_experts_to_a_ranking_and_back(tmp_path: Path, warehouse: Warehouse
     warehouse.run("--select", "+tag:rankings", "--vars", '{"ranking_draws": 50}')
     tested = warehouse.dbt("test", "--select", "tag:rankings")
     assert tested.returncode == 0, tested.stdout
-    out = tmp_path / "standings.json"
-    ok("rank", "show", "--problem", "made", "--out", str(out))
-    found = json.loads(out.read_text())
+    shown = ok("rank", "show", "--problem", "made", "--json")
+    found = json.loads(shown)
     assert {row["round"] for row in found["rankings"]} == {"open", "hidden", "overall"}
     assert {row["entry"] for row in found["rankings"]} == {"one-alone", "half"}
     assert all(row["resampled"] == "items" and row["draws"] == 50 for row in found["rankings"])
     # what a participant gets has no prompt, answer or result of a hidden item
-    assert not any(json.dumps(prompt)[1:-1] in out.read_text() for prompt in prompts)
+    assert not any(json.dumps(prompt)[1:-1] in shown for prompt in prompts)
     costs = {(row["entry"], row["stage"], row["round"]): row for row in found["merge_costs"]}
     assert len(costs) == 2 * 3 and all(row["within_limits"] for row in costs.values())
     assert all(row["seconds"] > 0 and row["peak_bytes"] > 10**7 for row in costs.values())
@@ -168,7 +167,7 @@ def test_a_task_without_the_metric_of_a_round_is_refused(
     """Every entry would be without a value, and all alike."""
     kit = tmp_path / "kit.csv"
     kit.write_text("id,input,eval_type,answer_choices,target\n1,Say it:,generation,,it\n")
-    (name,) = write_kit_tasks(kit, tmp_path / "tasks", 4).values()
+    (name,) = write_kit_tasks(kit, tmp_path / "tasks")
     round_ = Round.of_tasks("open", 1.0, [name], [tmp_path / "tasks"])
     workspace = Workspace(PROJECT.parent, warehouse.data, warehouse.database)
     with pytest.raises(TokenmartError) as refused:

@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 
 from plugins.merging.competition import pairs as pairs_of_entries
 from plugins.merging.competition.standings import Standings, rank_file
-from plugins.merging.competition.standings_view import leaders
+from plugins.merging.competition.standings_view import rivals
 from warehouse.paths import find_workspace
 
 WORKSPACE = find_workspace(Path(__file__))
@@ -47,13 +47,11 @@ def test_six_items_won_are_enough(tmp_path: Path) -> None:
     assert ranks == {"a": (1, 1), "b": (2, 2)}
 
 
-def test_entries_that_share_rank_1_are_not_compared_with_each_other(tmp_path: Path) -> None:
+def test_rivals_of_entries_that_share_rank_1(tmp_path: Path) -> None:
     alike = ([1.0] * 5 + [0.0]) * 2
-    first: Answers = {"a": alike, "b": alike}
     worse, worst = [*alike[:-2], 0.0, 0.0], [0.0] * 12
-    found = ranked(tmp_path, {"qa": {**first, "c": worse, "d": worst}})
-    assert leaders(found, "results") == (["a", "b"], ["c"])
-    assert leaders(ranked(tmp_path, {"qa": first}), "results") == (["a", "b"], [])
+    found = ranked(tmp_path, {"qa": {"a": alike, "b": alike, "c": worse, "d": worst}})
+    assert rivals(found, "results") == {"a": ["b", "c"], "b": ["a", "c"], "c": ["a", "b"]}
 
 
 @pytest.mark.parametrize(("won", "lost"), [(5, 1), (7, 1), (8, 2), (14, 5), (20, 7)])
@@ -88,11 +86,6 @@ def test_items_of_one_text_are_one(tmp_path: Path) -> None:
     rows = items({"a": [1.0] * 50, "b": [0.0] * 50})
     rows = [row | {"cluster": row["item"] // 10} for row in rows]
     assert one_pair(rank_file(write(tmp_path / "r.csv", rows), WORKSPACE, 100)) == ("too-few", None)
-
-
-def test_without_draws_there_is_no_verdict_of_items(tmp_path: Path) -> None:
-    found = ranked(tmp_path, {"qa": {"a": [1.0] * 40, "b": [0.0] * 40}}, draws=0)
-    assert one_pair(found) == ("no-draws", None)
 
 
 def test_ties_never_give_a_rank_of_its_own(tmp_path: Path) -> None:

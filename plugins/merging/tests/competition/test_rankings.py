@@ -17,10 +17,10 @@ from result_files import Rows, column_of, items, plain, write
 from scipy.stats import spearmanr
 from win_rate_oracle import geometric_mean, rank_of, win_rates
 
-from plugins.merging.competition.standings import rank_file
+from plugins.merging.competition.standings import rank_file, stored_standings
 from tokenmart import cli
 from warehouse.errors import TokenmartError
-from warehouse.paths import find_workspace
+from warehouse.paths import Workspace, find_workspace
 
 ROOT = Path(__file__).parents[4]
 WORKSPACE = find_workspace(ROOT)
@@ -35,7 +35,7 @@ def test_random_tables_with_ties_and_gaps_equal_brute_force(tmp_path: Path, seed
     table: dict[tuple[str, str], tuple[str, dict[str, float | None]]] = {}
     for group in ("g", "h", "i"):
         for column in range(3):
-            direction = str(draw.choice(["higher", "lower", "none"], p=[0.6, 0.3, 0.1]))
+            direction = str(draw.choice(["higher", "lower"], p=[0.65, 0.35]))
             scores: dict[str, float | None] = {}
             for entry in entries:
                 value = None if draw.random() < 0.15 else round(float(draw.normal()), 1)
@@ -66,7 +66,8 @@ def test_random_tables_with_ties_and_gaps_equal_brute_force(tmp_path: Path, seed
             continue
         assert row["mean_win_rate"] == pytest.approx(np.mean(whole[row["entry"]]), abs=1e-11)
         assert row["score"] == pytest.approx(expected_scores[row["entry"]], abs=1e-11)
-        assert row["product"] == pytest.approx(math.prod(whole[row["entry"]]), abs=1e-11)
+        products = {entry: round(math.prod(values), 15) for entry, values in whole.items()}
+        assert row["product_rank"] == rank_of(products, row["entry"])
         assert row["rank"] == rank_of(expected_scores, row["entry"])
 
 
@@ -96,12 +97,11 @@ def test_intervals_are_those_of_a_bootstrap_over_items(tmp_path: Path) -> None:
     assert rows["good"]["resampled"] == "items" and rows["good"]["draws"] == 1500
 
 
-def test_draws_are_the_same_each_time_and_others_with_another_seed(tmp_path: Path) -> None:
+def test_draws_are_the_same_each_time(tmp_path: Path) -> None:
     draw = np.random.default_rng(3)
     answers = {name: [float(x) for x in draw.random(30) < 0.5] for name in "abcd"}
     path = write(tmp_path / "r.csv", items(answers))
-    one, same, other = (rank_file(path, WORKSPACE, 60, seed) for seed in (5, 5, 6))
-    assert one == same and one.marts["ranking_pairs"] != other.marts["ranking_pairs"]
+    assert rank_file(path, WORKSPACE, 60) == rank_file(path, WORKSPACE, 60)
 
 
 def test_an_entry_that_left_items_out_has_no_score(tmp_path: Path) -> None:
@@ -113,22 +113,6 @@ def test_an_entry_that_left_items_out_has_no_score(tmp_path: Path) -> None:
     (row,) = found.marts["ranking_missing"]
     assert (row["entry"], row["task"]) == ("partly", "qa")
     assert (row["code"], row["items_missing"]) == ("items-missing", 1)
-
-
-def test_a_column_of_direction_none_is_left_out_with_its_group(tmp_path: Path) -> None:
-    scores = {"qa": {"a": 1, "b": 2, "c": 3}, "sum": {"a": 1, "b": 3, "c": 2}}
-    sizes = plain({"parameters": {"a": 9, "b": 8, "c": 7}}, direction="none")
-    without = rank_file(write(tmp_path / "r.csv", plain(scores)), WORKSPACE, draws=0)
-    found = rank_file(write(tmp_path / "r.csv", plain(scores) + sizes), WORKSPACE, draws=0)
-    assert found.marts == without.marts
-    assert column_of(found, "results", "rank") == {"a": 3, "b": 1, "c": 1}
-    assert "parameters" in found.notes[-1]
-    # a whole round of them has no weight in the overall score
-    rounds = plain(scores, round="open") + plain(scores, round="hidden")
-    rounds += [row | {"round": "sizes"} for row in sizes]
-    found = rank_file(write(tmp_path / "r.csv", rounds), WORKSPACE, draws=0)
-    assert found.rounds == ["open", "hidden", "overall"]
-    assert column_of(found, "overall", "rank") == {"a": 3, "b": 1, "c": 1}
 
 
 @pytest.mark.parametrize(
@@ -219,8 +203,8 @@ WRONG: dict[str, tuple[Rows, str, str]] = {
     "direction": ([ROW | {"direction": "up"}], "literal-error", "row 1: direction"),
     "a part of an item": ([ROW | {"item": 1.5}], "int-parsing", "row 1: item"),
     "a negative item": ([ROW | {"item": -1}], "greater-than-equal", "row 1: item"),
-    "twice": ([ROW, ROW], "repeated-row", "row 2"),
-    "an item twice": ([ROW | {"item": 3}, ROW | {"item": 3}], "repeated-row", "row 2"),
+    "twice": ([ROW, ROW], "contradiction", "row 2"),
+    "an item twice": ([ROW | {"item": 3}, ROW | {"item": 3}], "contradiction", "row 2"),
     "weight": ([ROW | {"round_weight": -1}], "greater-than-equal", "row 1: round_weight"),
     "reserved": ([ROW | {"round": "Overall"}], "value-error", "row 1: round"),
     "win rate": ([WIN_RATE | {"value": 1.5}], "value-error", "row 1"),
@@ -245,7 +229,6 @@ WRONG: dict[str, tuple[Rows, str, str]] = {
         "contradiction",
         "row 2",
     ),
-    "nothing ranked": ([ROW | {"direction": "none"}], "nothing-ranked", ""),
     "items and none": ([ROW | {"item": 0}, ROW | {"entry": "b"}], "contradiction", "row 2"),
 }
 """Rows, and code and place of the refusal."""
@@ -263,20 +246,27 @@ def test_a_wrong_table_is_refused(tmp_path: Path, case: str) -> None:
 
 def test_the_command_shows_and_writes(tmp_path: Path) -> None:
     path = write(tmp_path / "r.csv", items({"a": [1, 1, 0], "b": [0, 1, 0]}))
-    out, page = tmp_path / "standings.json", tmp_path / "standings.html"
-    words = ["--results", str(path), "--draws", "50"]
-    for command, file in (("show", out), ("report", page)):
-        for _ in range(2):  # its own file is replaced
-            done = CliRunner().invoke(cli, ["rank", command, *words, "--out", str(file)])
-            assert done.exit_code == 0, done.output
+    page, words = tmp_path / "standings.html", ["--results", str(path)]
+    for _ in range(2):  # its own file is replaced
+        done = CliRunner().invoke(cli, ["rank", "report", *words, "--out", str(page)])
+        assert done.exit_code == 0, done.output
     printed = CliRunner().invoke(cli, ["rank", "show", *words, "--json"])
-    assert json.loads(printed.stdout) == json.loads(out.read_text())
+    scores = json.loads(printed.stdout)["task_scores"]
+    assert [(row["entry"], row["score"], row["items"]) for row in scores] == [
+        ("a", pytest.approx(2 / 3), 3), ("b", pytest.approx(1 / 3), 3),
+    ]  # fmt: skip
+    page.write_text("mine")
     missing = str(tmp_path / "no.csv")
-    for command, file in (("show", out), ("report", page)):
-        file.write_text("mine")
-        for more in (words, ["--results", missing], [], [*words, "--round", "later"]):
-            done = CliRunner().invoke(cli, ["rank", command, *more, "--out", str(file)])
-            assert done.exit_code == 1 and file.read_text() == "mine"
+    for more in (words, ["--results", missing], [], [*words, "--round", "later"]):
+        done = CliRunner().invoke(cli, ["rank", "report", *more, "--out", str(page)])
+        assert done.exit_code > 0 and page.read_text() == "mine"
+
+
+def test_no_ranking_is_built(workspace: Workspace) -> None:
+    """Neither before the first build, nor for another name."""
+    with pytest.raises(TokenmartError) as refused:
+        stored_standings("challenge", workspace)
+    assert (refused.value.code, refused.value.where) == ("not-built", "challenge")
 
 
 def published() -> dict[tuple[str, str], dict[str, float | None]]:

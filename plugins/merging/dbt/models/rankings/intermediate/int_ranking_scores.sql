@@ -33,7 +33,6 @@ rounds as (
         cast(sums.task_groups as integer) as task_groups,
         if(sums.is_whole, sums.sum_of_rates, null) as sum_of_rates,
         if(sums.is_whole, sums.product_of_groups, null) as product_of_groups,
-        if(sums.is_whole, sums.sum_of_logs, null) as sum_of_logs,
         if(sums.is_whole, exp(sums.sum_of_logs / sums.task_groups), null) as score
     from sums
     inner join round_units using (problem, round)
@@ -59,7 +58,6 @@ overall as (
         cast(sum(rounds.task_groups) as integer) as task_groups,
         sum(rounds.sum_of_rates) as sum_of_rates,
         product(rounds.product_of_groups) as product_of_groups,
-        sum(rounds.sum_of_logs) as sum_of_logs,
         sum(rounds.score * rounds.round_weight) / any_value(weighted_rounds.total_weight) as score
     from rounds
     inner join weighted_rounds using (problem)
@@ -102,7 +100,6 @@ select
     round_weight,
     task_groups,
     product_of_groups,
-    exp(sum_of_logs / task_groups) as geometric_mean,
     sum_of_rates / task_groups as mean_win_rate,
     score,
     -- beyond are the last bits of products, which must not break ties

@@ -1,8 +1,5 @@
 with ranking_columns as (
-    select
-        *,
-        coalesce(eval_problem, problem) as scored_problem
-    from {{ ref('stg_ranking_columns') }}
+    select * from {{ source('rankings', 'ranking_columns') }}
 ),
 
 results as (
@@ -51,10 +48,10 @@ run_here as (
         item_metrics.weight
     from ranking_columns
     inner join item_metrics
-        on ranking_columns.scored_problem = item_metrics.problem
+        on ranking_columns.problem = item_metrics.problem
         and ranking_columns.condition = item_metrics.condition
         and ranking_columns.metric = item_metrics.metric
-        and ranking_columns.filter = item_metrics.filter
+        and item_metrics.filter = 'none'
 ),
 
 together as (

@@ -3,7 +3,7 @@ with oriented as (
         *,
         if(direction = 'higher', score, -score) as oriented_score
     from {{ ref('int_ranking_columns') }}
-    where score is not null and isfinite(score) and direction is not null
+    where score is not null and isfinite(score)
 ),
 
 wins as (

@@ -40,7 +40,7 @@ clusters as (
         entry,
         sum(if(direction = 'higher', value, -value) * weight) as total
     from {{ ref('int_ranking_values') }}
-    where direction is not null and problem in (select few_items.problem from few_items)
+    where problem in (select few_items.problem from few_items)
     group by problem, round, task, cluster, metric, entry
 ),
 

@@ -70,8 +70,6 @@ select
     entry,
     scores.round_weight,
     scores.task_groups,
-    scores.product_of_groups as product,
-    scores.geometric_mean,
     scores.mean_win_rate,
     scores.score,
     scores.place as rank,  -- noqa: RF04

@@ -13,13 +13,9 @@ RANKING_COLUMNS = pa.schema(
         field("task_group", pa.string(), "columns of one group share a mean win rate"),
         field("task", pa.string(), "task or scenario"),
         field("metric", pa.string(), "scoring method"),
-        field("direction", pa.string(), "which values win: higher or lower", True),
+        field("direction", pa.string(), "which values win: higher or lower"),
         field("given", pa.string(), "score, or mean_win_rate if imported as such"),
-        field("eval_problem", pa.string(), "problem of the benchmark, if another", True),
-        field(
-            "condition", pa.string(), "benchmark that was run here; null: imported results", True
-        ),
-        field("filter", pa.string(), "filter of its answers, none for none", True),
+        field("condition", pa.string(), "benchmark run here; null for imported results", True),
     ]
 )
 """Columns of a ranking, one row per metric of a task in a round."""

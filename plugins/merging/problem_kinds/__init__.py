@@ -1,1 +1,0 @@
-"""Problem files of kind `merge`."""

@@ -1,1 +1,0 @@
-"""Tables of the store: rankings and merges."""
