@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from reference import assert_agree, references
 from tiny_models import make_tokenizer
@@ -94,10 +94,10 @@ def requests(draw: st.DrawFn, vocabulary: int) -> list[Request]:
     return found
 
 
-@pytest.mark.slow
 @settings(
-    max_examples=60,
+    max_examples=20,
     deadline=None,
+    derandomize=True,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate],
     report_multiple_bugs=False,
@@ -128,7 +128,10 @@ def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[int, DocumentTo
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=25, deadline=None, derandomize=True)
+@example(text="i ⭢ j Karadžić 👍🏽 e\u0301 …… T\x10his \u202f…", vocabulary=300)
+@example(text="A, naïve <mask> [MASK] x</s>y <s> z <unk>.", vocabulary=300)
+@example(text="   17 yo  with\r\n\u200bhigh", vocabulary=1000)
 @given(text=st.text(max_size=200), vocabulary=st.sampled_from([258, 300, 1000]))
 def test_spans_cover_the_text_and_ids_give_it_back(
     text: str, vocabulary: int, tokenizers: dict[int, DocumentTokenizer]
@@ -142,3 +145,26 @@ def test_spans_cover_the_text_and_ids_give_it_back(
         covered[start:end] = True
     assert covered.all()
     assert (np.diff(document.char_start) >= 0).all()
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    tokens=st.integers(2, 90),
+    context=st.integers(1, 30),
+    stride=st.integers(1, 30),
+    bos=st.sampled_from([None, 0]),
+)
+def test_each_token_behind_a_window_is_scored_once(
+    tokens: int, context: int, stride: int, bos: int | None
+) -> None:
+    """Faults of others: transformers 30975 (the last token of each window lost), 4415 and 34138
+    (tokens counted in several windows), 18887; llama.cpp 2714 (less context than stated).
+    """
+    ids = np.arange(5, 5 + tokens, dtype=np.int32)
+    found = window_requests(ids, bos, context=context, stride=stride)
+    positions = [int(place) for request in found for place in request.positions]
+    assert positions == list(range(context + stride - (bos is not None), tokens))
+    for request in found:
+        assert request.targets.tolist() == ids[request.positions].tolist()
+        assert context <= request.first_target <= request.context_tokens.min()
+        assert request.context_tokens.max() < context + stride
