@@ -76,9 +76,7 @@ LONGEST_CPU_HOURS = 12.0
     "--address",
     help="Address of the Ray cluster, HOST:PORT; default: a new cluster on this machine.",
 )
-@click.option(
-    "--force", is_flag=True, help="Replace finished units that have more than this run computes."
-)
+@click.option("--force", is_flag=True, help="Replace finished units that read more of a document.")
 @click.option("--as-worker", hidden=True, help="Be a worker of the run that started at this time.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and its cost, and compute nothing.")
 def extract(
@@ -184,20 +182,17 @@ def _print_plan(plan: Plan) -> None:
 
 @click.command()
 @LAST_PROBLEM
-@click.option(
-    "--conditions", "by_condition", is_flag=True, help="Show a row for each condition of a model."
-)
 @WIDE
 @JSON
-def status(problem: str, by_condition: bool, wide: bool, as_json: bool) -> None:
+def status(problem: str, wide: bool, as_json: bool) -> None:
     """Show how many units of each model are done, failed or missing.
 
     A unit is one document in one condition. Peak memory is the largest measured or, before any run,
-    the predicted value (with ~). Files missing from the ledger and damaged files are listed.
+    the predicted value (with ~). Files missing from the ledger and damaged files are listed. --json
+    has a row for each condition of a model.
 
     \b
     tokenmart status --problem minilong
-    tokenmart status --problem no4k --conditions
     """
     from extract.devices import likely_device
     from extract.failures import print_lines
@@ -224,7 +219,7 @@ def status(problem: str, by_condition: bool, wide: bool, as_json: bool) -> None:
         return
     console = terminal_console()
     title = f"{loaded.name}: what has been extracted"
-    left_out = print_columns(console, status_columns(rows, by_condition), title, wide)
+    left_out = print_columns(console, status_columns(rows), title, wide)
     print_notes(console, left_out_notes(left_out), "dim")
     print_lines("warning", fallbacks(rows), err=False)
     print_notes(console, status_notes(selection, rows))
@@ -248,7 +243,6 @@ def status(problem: str, by_condition: bool, wide: bool, as_json: bool) -> None:
     type=click.IntRange(1),
     help="Number of contexts per model, instead of the problem file's.",
 )
-@click.option("--force", is_flag=True, help="Replace answers to more questions than this run asks.")
 def recall(problem_name: str, device: str, contexts: int | None, **chosen: Any) -> None:
     """Measure the recall target of a problem with tasks modelled on RULER.
 

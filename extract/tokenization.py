@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,13 +19,11 @@ from warehouse.files import cached
 from warehouse.paths import Workspace
 from warehouse.probes.request import Ids
 from warehouse.problem.models import ModelSpec
-from warehouse.sources.checkpoint_files import text_config
 from warehouse.sources.tokenizer_files import (
     check_sentencepiece,
     needs_sentencepiece,
     read_as_published,
 )
-from warehouse.terminal import listed
 
 
 @dataclass(frozen=True)
@@ -158,36 +155,7 @@ def load_tokenizer(checkpoint: Checkpoint, spec: ModelSpec) -> DocumentTokenizer
     """
     with load_errors(spec, checkpoint.folder):
         tokenizer, exact_ids = _tokenizer(checkpoint, trusts_remote_code(spec))
-    _refuse_unknown_tokens(tokenizer, checkpoint.folder, spec)
     return DocumentTokenizer(tokenizer, spec, exact_ids)
-
-
-def _refuse_unknown_tokens(tokenizer: Any, folder: Path, spec: ModelSpec) -> None:
-    """Stop at a tokenizer with tokens for which the model has no embeddings.
-
-    Special tokens alone may go beyond them (padding that was added for training): no ordinary text
-    gives them, and the engine refuses a text that does.
-
-    Raises:
-        TokenmartError: it has ordinary tokens beyond the embeddings, or its BOS is.
-    """
-    # the loader compares this value with the weights
-    rows = text_config(folder).get("vocab_size")
-    if not isinstance(rows, int):
-        return
-    beyond = {token: id_ for token, id_ in tokenizer.get_vocab().items() if id_ >= rows}
-    added = getattr(tokenizer, "added_tokens_decoder", {})
-    special = {str(token) for token in added.values() if token.special} - {tokenizer.bos_token}
-    ordinary = sorted(set(beyond) - special, key=lambda token: beyond[token])
-    if ordinary:
-        first = listed([f"{token!r} = {beyond[token]}" for token in ordinary])
-        raise TokenmartError(
-            f"{spec.full_id}: its tokenizer has {len(ordinary)} tokens beyond the {rows} rows of "
-            f"the embeddings ({first}); take the tokenizer that was trained with these weights, or "
-            "correct `vocab_size` in config.json",
-            code="tokens-beyond-embeddings",
-            where=ordinary[0],
-        )
 
 
 def refuse_other_vocabulary(

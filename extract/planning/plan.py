@@ -44,7 +44,6 @@ from warehouse.problem.unit_states import (
     unit_states,
 )
 from warehouse.store.ledger import UnitRecord, whole_tokens
-from warehouse.store.token_files import has_top_tokens
 
 
 @dataclass(frozen=True)
@@ -169,39 +168,25 @@ class ModelPlan:
         return DocumentTokens(tokenized.ids, *spans, document.text, self.tokenizer.bos, foreign)
 
     def refuse_less(self, task: Task, tokenized: TokenizedDocument) -> None:
-        """Stop before finished units of a document are replaced by others that have less of it.
+        """Stop before finished units of a document are replaced by others that read less of it.
 
-        They read fewer tokens; or score fewer, as of a probe of which the problem file now asks for
-        fewer excerpts or shorter targets; or store fewer of the most likely tokens. Only `--force`
-        replaces them; without it the document fails, and what is stored stays.
+        Only `--force` replaces them; without it the document fails, and what is stored stays.
 
         Raises:
             TokenmartError: they would be.
         """
         if self.selection.force:
             return
-        for condition in task.missing:
-            unit = task.replaced.get(condition.name)
-            if unit is None:
-                continue
-            less = ""
+        for name, unit in task.replaced.items():
             # another tokenizer's tokens can't be compared with these
-            if unit.document_tokens_total == tokenized.total_tokens:
-                reading = self.reading(task.document, tokenized, [condition])
-                rows = sum(len(request.targets) for request in condition.build(reading))
-                if len(tokenized.ids) < unit.document_tokens:
-                    less = f"read {unit.document_tokens:,} tokens, not {len(tokenized.ids):,}"
-                elif rows < unit.rows:
-                    less = f"scored {unit.rows:,} tokens, not {rows:,}"
-            if has_top_tokens(self.selection.workspace, unit, condition.top_k + 1):
-                less = less or f"stored more than the top {condition.top_k} tokens"
-            if less:
+            same = unit.document_tokens_total == tokenized.total_tokens
+            if same and len(tokenized.ids) < unit.document_tokens:
                 raise TokenmartError(
-                    f"{self.spec.full_id}: condition {condition.name} of document {unit.doc_id} "
-                    f"{less}, and would be replaced; give the probe another name, or use --force "
-                    "to replace finished units",
+                    f"{self.spec.full_id}: condition {name} of document {unit.doc_id} read "
+                    f"{unit.document_tokens:,} tokens, not {len(tokenized.ids):,}, and would be "
+                    "replaced; use --force to replace finished units",
                     code="shorter-run",
-                    where=condition.name,
+                    where=name,
                 )
 
 

@@ -118,7 +118,10 @@ def fallbacks(rows: Rows) -> list[str]:
 
 def cut_lines(rows: Rows) -> list[str]:
     """Documents of which models read a part."""
-    most = {name: max(mine, key=lambda row: row["cut"]) for name, mine in _by_model(rows).items()}
+    most: dict[str, Mapping[str, Any]] = {}
+    for row in rows:
+        if row["cut"] > most.get(row["model"], {"cut": 0})["cut"]:
+            most[row["model"]] = row
     return by_note(
         (
             name,
@@ -126,86 +129,63 @@ def cut_lines(rows: Rows) -> list[str]:
             f"{row['tokens_whole']:,} tokens read",
         )
         for name, row in most.items()
-        if row["cut"]
     )
 
 
 def unscored_lines(selection: Selection, rows: Rows) -> list[str]:
-    """Documents of which conditions scored nothing, in any model: one line for the same ones."""
-    if not any(row["without_rows"] for row in rows):
-        return []
-    path = documents_path(selection.problem, selection.workspace)
-    names = read_table(path, ["name"])["name"].to_pylist()
+    """Documents of which a condition scored nothing, in any model."""
     unscored: dict[str, set[int]] = {}
     for row in rows:
         unscored.setdefault(row["condition"], set()).update(row["without_rows"])
+    names: list[str] = []
+    if any(unscored.values()):
+        path = documents_path(selection.problem, selection.workspace)
+        names = read_table(path, ["name"])["name"].to_pylist()
     return [
-        f"{listed([names[number] for number in numbers], 10)}: too short for "
-        f"{', '.join(name for name, mine in unscored.items() if mine == set(numbers))}; give the "
-        "probe smaller lengths, or read more of the text"
-        for numbers in sorted({tuple(sorted(mine)) for mine in unscored.values() if mine})
+        f"{listed([names[n] for n in sorted(numbers)], 10)}: too short for {condition}"
+        for condition, numbers in unscored.items()
+        if numbers
     ]
 
 
-def _by_model(rows: Rows) -> dict[str, list[Mapping[str, Any]]]:
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        found.setdefault(row["model"], []).append(row)
-    return found
+def status_columns(rows: Rows) -> list[Column]:
+    """The state as a table for the terminal: a row for each model, sums over its conditions."""
+    models = list(dict.fromkeys(row["model"] for row in rows))
 
+    def summed(name: str) -> list[int]:
+        return [sum(row[name] or 0 for row in rows if row["model"] == m) for m in models]
 
-def _per_model(rows: Rows) -> list[dict[str, Any]]:
-    """One row for each model: sums over its conditions, largest peaks."""
-    summed = ("done", "failed", "outdated", "rows", "tokens_processed", "seconds", "bytes")
-    return [
-        {
-            **mine[0],
-            "condition": f"{sum(row['done'] == row['documents'] for row in mine)} of {len(mine)}",
-            **{name: sum(row[name] for row in mine) for name in summed},
-            "documents": mine[0]["documents"] and mine[0]["documents"] * len(mine),
-            "peak_bytes": max((row["peak_bytes"] or 0 for row in mine), default=0),
-        }
-        for mine in _by_model(rows).values()
+    def largest(name: str) -> list[int]:
+        return [max(row[name] or 0 for row in rows if row["model"] == m) for m in models]
+
+    peaks = [
+        f"{peak / 2**30:.1f}" if peak else f"~{planned / 2**30:.1f}" if planned else UNKNOWN
+        for peak, planned in zip(
+            largest("peak_bytes"), largest("predicted_peak_bytes"), strict=True
+        )
     ]
-
-
-def status_columns(rows: Rows, by_condition: bool = False) -> list[Column]:
-    """The state as a table for the terminal: a row for each model, or each of its conditions."""
-    shown = rows if by_condition else _per_model(rows)
-    covered = "condition" if by_condition else "conditions whole"
     return [
-        Column("model", [row["model"] for row in shown], text=True),
-        Column(covered, [row["condition"] for row in shown], text=by_condition),
-        Column("units", [str(row["done"]) for row in shown]),
-        Column("failed", [str(row["failed"] or "") for row in shown]),
-        Column("outdated", [str(row["outdated"] or "") for row in shown], extra=True),
-        Column("of", [str(row["documents"] or "?") for row in shown]),
-        Column("tokens", [f"{row['tokens_processed']:,}" for row in shown]),
-        Column("peak GiB", [_peak(row) for row in shown]),
-        Column("rows", [f"{row['rows']:,}" for row in shown], extra=True),
-        Column("seconds", [f"{row['seconds']:,.0f}" for row in shown], extra=True),
-        Column("MB", [f"{row['bytes'] / 1e6:.1f}" for row in shown], extra=True),
+        Column("model", models, text=True),
+        Column("units", [str(n) for n in summed("done")]),
+        Column("failed", [str(n or "") for n in summed("failed")]),
+        Column("outdated", [str(n or "") for n in summed("outdated")]),
+        Column("of", [str(n or "?") for n in summed("documents")]),
+        Column("tokens", [f"{n:,}" for n in summed("tokens_processed")]),
+        Column("peak GiB", peaks),
+        Column("rows", [f"{n:,}" for n in summed("rows")], extra=True),
+        Column("seconds", [f"{n:,.0f}" for n in summed("seconds")], extra=True),
+        Column("MB", [f"{n / 1e6:.1f}" for n in summed("bytes")], extra=True),
     ]
-
-
-def _peak(row: Mapping[str, Any]) -> str:
-    if row["peak_bytes"]:
-        return f"{row['peak_bytes'] / 2**30:.1f}"
-    predicted = row["predicted_peak_bytes"]
-    return UNKNOWN if predicted is None else f"~{predicted / 2**30:.1f}"
 
 
 def status_notes(selection: Selection, rows: Rows) -> list[str]:
     """Notes below the table: why units failed, which documents were cut, other remarks."""
     failures = [Failure(row["model"], reason) for row in rows for reason in row["reasons"]]
-    over = {name: max(r["over_limit"] for r in mine) for name, mine in _by_model(rows).items()}
-    counts = ", ".join(f"{model} ({count})" for model, count in over.items() if count)
-    outdated = sum(row["outdated"] for row in rows)
+    over = {row["model"]: row["over_limit"] for row in rows if row["over_limit"]}
     return [
         *(f"failed: {line}" for line in summary(failures)),
         *(f"{line}." for line in unscored_lines(selection, rows)),
         *(f"Cut: {line}." for line in cut_lines(rows)),
-        *([f"Documents over the model's context: {counts}."] if counts else []),
-        *([f"{counted(outdated, 'unit')} of other texts or parameters."] if outdated else []),
+        *(f"{model}: {count} documents over the model's context." for model, count in over.items()),
         *(f"{name}: {note}" for name, note in notices(selection.problem, selection.models).items()),
     ]

@@ -163,13 +163,10 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
 def _notes(
     model: PlannedModel, selection: Selection, lengths: Sequence[int], available: int | None
 ) -> Iterator[str]:
-    """What a plan remarks on one model.
+    """What a plan remarks on one model: documents that don't fit its context, too little memory.
 
-    Args:
-        model: planned.
-        selection: what is planned.
-        lengths: tokens of the documents (estimated).
-        available: bytes that a model may take on the device, None where the device isn't here.
+    `lengths` are tokens of the documents (estimated), `available` the bytes that a model may take
+    on the device, None where the device isn't here.
     """
     rules = selection.problem.documents
     context = model.spec.context_limit(selection.problem.folders(selection.workspace))
@@ -190,8 +187,6 @@ def _notes(
     memory = model.memory
     if model.to_place:
         yield f"not here: {model.to_place}."
-    elif memory is None:
-        yield "size unknown until its files are here, or `parameters` or `shape` are given."
     if memory is None or available is None:
         return
     device, free = selection.device, f"{available / 2**30:.1f} GiB free"

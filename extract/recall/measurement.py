@@ -117,8 +117,8 @@ def _measure(
     """Measure what is missing of one model; returns whether anything was.
 
     Raises:
-        TokenmartError: the target's lengths exceed the model's context, the model needs more than
-            the `available` bytes, or fewer answers would replace those that are stored.
+        TokenmartError: the target's lengths exceed the model's context, or the model needs more
+            than the `available` bytes.
     """
     spec, selection = plan.spec, plan.selection
     path = items_path(selection.problem, spec.model_id, selection.workspace)
@@ -140,15 +140,6 @@ def _measure(
     if needed is not None:
         refuse_too_large(spec, needed, selection.device, available)
     contexts = make_contexts(target, texts)
-    answered = pq.read_metadata(path).num_rows if marks and not done else 0
-    asked = describe_items(target, contexts).num_rows
-    if asked < answered and not selection.force:
-        raise TokenmartError(
-            f"{spec.full_id}: {answered:,} answers are stored and would be replaced by {asked:,}; "
-            "restore the target section of the problem file, or use --force to replace them",
-            code="shorter-run",
-            where=spec.full_id,
-        )
     scorer = None
     # one file, rewritten after each context: a reader never meets half a context
     for number, encoded in encoded_items(target, contexts, plan.tokenizer, done):

@@ -32,7 +32,7 @@ def test_short_documents_are_named_with_what_they_lack(
     assert "too short" not in ok(CliRunner().invoke(status, arguments))
     ok(run(path))
     after = " ".join(ok(CliRunner().invoke(status, arguments)).split())
-    assert "essay.md: too short for window_24;" in after and "long.md" not in after
+    assert "essay.md: too short for window_24." in after and "long.md" not in after
     rows = json.loads(ok(CliRunner().invoke(status, [*arguments, "--json"])))
     short = {row["condition"]: list(row["without_rows"]) for row in rows}
     assert short == {"full": [], "window_24": ["1"]}
