@@ -135,23 +135,18 @@ def _load(
     better = _directions(path, rows)
     if assumed is not None:
         assumed |= better
-    given = as_table(rows, pa.schema(list(_TYPES.items())))
-    connection.register("given", given)
-    names = {"metric": list(better), "named": list(better.values())}
-    connection.register("better", pa.table(names, pa.schema(dict.fromkeys(names, pa.string()))))
-    connection.execute(
-        """
-        create table scores as
-        select
-            * exclude (arch, tokens_bt, named) replace (
-                coalesce(architecture, arch) as architecture,
-                coalesce(tokens, tokens_bt * 1e9) as tokens,
-                coalesce(direction, named) as direction
-            )
-        from given
-        left join better using (metric)
-        """
-    )
+    named = [
+        row.model_copy(
+            update={
+                "architecture": row.architecture if row.arch is None else row.arch,
+                "tokens": row.tokens if row.tokens_bt is None else row.tokens_bt * 1e9,
+                "direction": row.direction or better[row.metric],
+            }
+        )
+        for row in rows
+    ]
+    connection.register("given", as_table(named, pa.schema(list(_TYPES.items()))))
+    connection.execute("create table scores as select * exclude (arch, tokens_bt) from given")
     refuse_repeated(connection, path, "scores", tuple(point))
     _refuse_contradictions(connection, path)
     refuse_two_orders(connection, path, "scores")
