@@ -7,10 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gguf
-import numpy as np
 import pytest
 import yaml
+from checkpoint_samples import write_gguf
 from click.testing import CliRunner
 
 from extract.cli import extract, status
@@ -23,38 +22,10 @@ from warehouse.problem.spec import load_problem
 from warehouse.sources.folders import ProblemFolders
 from warehouse.sources.packages import PackageSource
 
-WIDTH, LAYERS, WORDS = 64, 2, 5000
-SHAPE = ModelShape(
-    kind="qwen2",
-    layers=LAYERS,
-    width=WIDTH,
-    inner=96,
-    heads=4,
-    kv_heads=2,
-    vocabulary=WORDS,
-    head_width=16,
-)
-PARAMETERS = 2 * WORDS * WIDTH
-
-
-def write_gguf(path: Path) -> Path:
-    """A GGUF file with a whole header and two of its tensors."""
-    writer = gguf.GGUFWriter(path, "qwen2")
-    writer.add_block_count(LAYERS)
-    writer.add_embedding_length(WIDTH)
-    writer.add_feed_forward_length(96)
-    writer.add_head_count(4)
-    writer.add_head_count_kv(2)
-    writer.add_key_length(16)
-    writer.add_token_list([f"word {n}" for n in range(WORDS)])
-    writer.add_token_scores([float(n) for n in range(WORDS)])
-    for name in ("token_embd.weight", "output.weight"):
-        writer.add_tensor(name, np.zeros((WORDS, WIDTH), dtype=np.float16))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
+WORDS = 5000
+SHAPE = ModelShape(kind="qwen2", layers=1, width=8, inner=16, heads=2, kv_heads=2, vocabulary=WORDS)
+PARAMETERS = 2 * WORDS * 8 + 3 * 8 + 4 * 8 * 8 + 3 * 8 * 16
+"""Embeddings and head, norms, attention, feed-forward."""
 
 
 def spec_of(source: dict[str, Any], **changes: Any) -> ModelSpec:
@@ -64,7 +35,7 @@ def spec_of(source: dict[str, Any], **changes: Any) -> ModelSpec:
 
 def test_a_gguf_model_has_the_weights_of_its_header(workspace: Workspace, tmp_path: Path) -> None:
     """Its shape is the problem file's, or assumed."""
-    source = {"kind": "gguf", "path": str(write_gguf(tmp_path / "model.gguf"))}
+    source = {"kind": "gguf", "path": str(write_gguf(tmp_path / "model.gguf", "qwen2", WORDS))}
     size = model_size(spec_of(source), workspace)
     assert size is not None and (size.parameters, size.assumed) == (PARAMETERS, True)
     size = model_size(spec_of(source, shape=SHAPE.model_dump()), workspace)
@@ -78,7 +49,7 @@ def test_a_package_model_is_planned_from_its_file_once_it_is_here(workspace: Wor
     assert isinstance(spec.source, PackageSource)
     path = spec.source.gguf_path(ProblemFolders(workspace))
     path.parent.mkdir(parents=True)
-    write_gguf(path)
+    write_gguf(path, "qwen2", WORDS)
     size = model_size(spec, workspace)
     assert size is not None and size.parameters == PARAMETERS
 
@@ -142,7 +113,10 @@ def test_a_plan_of_an_unknown_size(
 ) -> None:
     raw = yaml.safe_load(tiny_problem().read_text())
     raw["models"][0]["source"] = {"kind": "hub"}
-    raw["models"][1]["source"] = {"kind": "gguf", "path": str(write_gguf(tmp_path / "m.gguf"))}
+    raw["models"][1]["source"] = {
+        "kind": "gguf",
+        "path": str(write_gguf(tmp_path / "m.gguf", "qwen2", WORDS)),
+    }
     path = workspace.problems / "tiny.yml"
     path.write_text(yaml.safe_dump(raw))
     problem = load_problem(str(path), workspace)

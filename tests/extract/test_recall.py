@@ -154,9 +154,11 @@ def solve(asked: Item, facts: str) -> str:
         return str(values[prompt.count(", ") - 2])
     if asked.question.task == "variable_tracking":
         name = prompt.split()[1]
-        while not (found := re.findall(rf"Variable {name} has the value (\d+)", facts)):
+        for _ in range(HOPS):
+            if found := re.findall(rf"Variable {name} has the value (\d+)", facts):
+                return str(found[0])
             (name,) = re.findall(rf"Variable {name} has the same value as (\w+)", facts)
-        return str(found[0])
+        raise AssertionError(f"more than {HOPS} hops to the value of {prompt}")
     lists = [set(line.split(", ")) for line in re.findall(r"A word list: (.*)\.", facts)]
     everywhere = set.intersection(*lists)
     return asked.question.answer if asked.question.answer in everywhere else "not everywhere"
