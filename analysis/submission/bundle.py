@@ -259,5 +259,9 @@ def _proxy(
         "select doc_id, sha256 from documents where problem = ? order by doc_id", [problem.name]
     ).fetchall()
     lines = "".join(f"{doc_id} {sha256}\n" for doc_id, sha256 in rows)
-    source = problem.documents.provenance(problem.folders(workspace))
-    return source | {"documents_sha256": hashlib.sha256(lines.encode()).hexdigest()}
+    folders = problem.folders(workspace)
+    return {
+        "source": problem.documents.required_file(folders).name,
+        "sha256": problem.documents.source_sha256(folders),
+        "documents_sha256": hashlib.sha256(lines.encode()).hexdigest(),
+    }

@@ -232,7 +232,7 @@ def document_lengths(selection: Selection) -> tuple[list[int], list[str], str]:
         origin = (
             f"{'an unknown number of' if documents.count is None else len(lengths)} documents, "
             f"counted as {len(lengths)} of {documents.expected_tokens:,} tokens, since they are "
-            f"not here yet: {documents.required_file(folders).remedy}"
+            f"not here yet ({documents.required_file(folders).place})"
         )
     else:
         sizes = sizes[: selection.documents]

@@ -133,7 +133,7 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
                 download_bytes=file.download_bytes if file else 0,
                 memory=memory,
                 assumed=size is not None and size.assumed,
-                to_place=file.remedy if file and file.source == "local" else "",
+                to_place=file.place if file and spec.source.placed_by_hand else "",
             )
         )
     available = available_memory(device) if device_here else None
@@ -186,7 +186,7 @@ def _notes(
             )
     memory = model.memory
     if model.to_place:
-        yield f"not here: {model.to_place}."
+        yield f"not here: place its checkpoint at {model.to_place}, or correct source.path."
     if memory is None or available is None:
         return
     device, free = selection.device, f"{available / 2**30:.1f} GiB free"

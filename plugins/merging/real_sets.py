@@ -24,7 +24,6 @@ COMMIT = "816657208af4db747803f87ba40a4c71383fed7a"
 SOURCE = "AGI-Edgerunners/LLM-Adapters"
 ADDRESS = f"https://raw.githubusercontent.com/{SOURCE}"
 LICENCE = "ODC-By 1.0"
-LARGEST_BYTES = 4 << 20
 
 _QUESTION = re.compile(r"question: (?P<question>.+?)\s*(?:Answer format: true/false)?\s*$", re.S)
 
@@ -92,7 +91,7 @@ def _fetched(name: str, workspace: Workspace) -> Path:
     if not path.is_file():
         address = f"{ADDRESS}/{COMMIT}/dataset/{wanted.path}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        download_json(address, path, LARGEST_BYTES)
+        download_json(address, path)
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != wanted.sha256:
         raise DownloadError(

@@ -20,7 +20,6 @@ from warehouse.paths import Workspace
 from warehouse.problem.models import ModelShape, ModelSpec
 from warehouse.problem.spec import load_problem
 from warehouse.sources.folders import ProblemFolders
-from warehouse.sources.packages import PackageSource
 
 WORDS = 5000
 SHAPE = ModelShape(kind="qwen2", layers=1, width=8, inner=16, heads=2, kv_heads=2, vocabulary=WORDS)
@@ -46,8 +45,7 @@ def test_a_package_model_is_planned_from_its_file_once_it_is_here(workspace: Wor
     source = {"kind": "package", "packages": ["x==1"], "members": ["*"], "sha256": "0" * 64}
     spec = spec_of(source)
     assert model_size(spec, workspace) is None
-    assert isinstance(spec.source, PackageSource)
-    path = spec.source.gguf_path(ProblemFolders(workspace))
+    path = Path(spec.source.place("m", ProblemFolders(workspace)))
     path.parent.mkdir(parents=True)
     write_gguf(path, "qwen2", WORDS)
     size = model_size(spec, workspace)

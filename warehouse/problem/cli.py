@@ -129,8 +129,7 @@ def _show_required(
     files = [f for f in required_files(problem, workspace, chosen) if kind in (None, f.kind)]
     for file in files:
         state = "here   " if file.present else "missing"
-        where = file.path if file.present else f"from {file.source}"
-        click.echo(f"{state}  {file.kind:<9}  {file.name}  ({where})")
+        click.echo(f"{state}  {file.kind:<9}  {file.name}  ({file.place})")
     if to_fetch := downloads_text(files):
         free = disk_usage(workspace.data).free
         click.echo(f"to download: {to_fetch}; {free / 1e9:,.1f} GB free at {workspace.data}")

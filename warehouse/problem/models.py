@@ -282,9 +282,7 @@ class ModelSpec(FileModel):
         need = self.source.required_file(self.base or self.full_id, folders)
         if not self.source.on_demand:
             return need
-        size = self.parameters and PUBLISHED_BYTES * self.parameters
-        pickled = getattr(self.source, "pickled", False)
-        return replace(need, download_bytes=size, copy_bytes=(size or 0) if pickled else 0)
+        return replace(need, download_bytes=self.parameters and PUBLISHED_BYTES * self.parameters)
 
 
 def series_of(model: RankedModel) -> str:

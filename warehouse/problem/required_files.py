@@ -30,7 +30,7 @@ def required_files(
     by_path: dict[str, RequiredFile] = {}
     for spec in models if models is not None else problem.ranked_models:
         need = spec.required_file(folders)
-        by_path.setdefault(need.path, need)
+        by_path.setdefault(need.place, need)
     target = _target(problem, folders)
     needs = [problem.documents.required_file(folders), *by_path.values()]
     return needs if target is None else [*needs, target]
@@ -40,13 +40,12 @@ def _target(problem: Problem, folders: ProblemFolders) -> RequiredFile | None:
     """Files that the target is read from or measured with; imported scores need none."""
     target = problem.target
     if isinstance(target, FileTarget):
-        file = folders.resolve(target.path)
-        remedy = f"{folders.fetch_command} --only target, or place the file by hand"
-        name = target.path.name
-        return RequiredFile("target", name, file.is_file(), str(file), "a locked file", remedy)
-    if isinstance(target, RecallTarget):
-        return target.filler.required_archive("target", folders)
-    return None
+        file, name = folders.resolve(target.path), target.path.name
+    elif isinstance(target, RecallTarget):
+        file, name = folders.archives / target.filler.archive, target.filler.archive
+    else:
+        return None
+    return RequiredFile("target", name, file.is_file(), str(file))
 
 
 def later_target(problem: Problem, workspace: Workspace) -> bool:
@@ -63,7 +62,7 @@ def downloads_text(needs: Iterable[RequiredFile]) -> str:
     """Total of downloads still to do; empty if none."""
     missing = [need for need in needs if not need.present and need.download_bytes != 0]
     unknown = [need.name for need in missing if not need.download_bytes]
-    size = sum((need.download_bytes or 0) + need.copy_bytes for need in missing)
+    size = sum(need.download_bytes or 0 for need in missing)
     known = [f"about {size / 1e9:,.1f} GB at 16 bits a weight"] if size else []
     return "; ".join([*known, *([f"unknown size: {', '.join(unknown)}"] if unknown else [])])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 from warehouse.problem.problem_files import record_file
 from warehouse.problem.spec import Problem
-from warehouse.sources.documents import PlacedDocuments, documents_table
+from warehouse.sources.documents import documents_table
 from warehouse.sources.folders import ProblemFolders
 from warehouse.store.parquet_files import read_table, write_table
 from warehouse.store.schema import CONDITION_PAIRS, LINEUP, table_path
@@ -84,8 +85,8 @@ def _origin(problem: Problem, folders: ProblemFolders) -> str:
     limit = problem.documents.max_characters
     if limit is not None:
         origin = f"{origin}, cut at {limit} characters"
-    if problem.documents.grouping:
-        origin = f"{origin}, {problem.documents.grouping}"
+    if problem.documents.groups:
+        origin = f"{origin}, groups {json.dumps(problem.documents.groups)}"
     return origin
 
 
@@ -96,7 +97,7 @@ def documents_changed(problem: Problem, workspace: Workspace) -> bool:
     """
     documents = problem.documents
     folders = ProblemFolders(workspace, problem.name, True, problem.argument)
-    if not isinstance(documents, PlacedDocuments) or getattr(documents, "locked", False):
+    if getattr(documents, "locked", False):
         return False
     if not folders.documents_table.is_file() or not documents.is_here(folders):
         return False

@@ -12,69 +12,37 @@ from typing import Any
 
 from warehouse.errors import TokenmartError
 from warehouse.files import file_stamp
-from warehouse.strict_json import StrictJsonError, read_json
-from warehouse.terminal import listed
 
 SAFETENSORS = "*.safetensors"
 PICKLED = "pytorch_model*.bin"
 """File names of the two kinds of weights; a repository may hold other `.bin` files."""
 _SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5})(\.\w+)")
-_LARGEST_INDEX = 64 << 20
 _LARGEST_CONFIG = 16 << 20
 
 
 def has_weights(folder: Path, pattern: str) -> bool:
     """Whether a folder contains weights of this kind, with every file that belongs to them.
 
-    Raises:
-        TokenmartError: an index is damaged, or names a file outside the folder.
-    """
-    return any(folder.glob(pattern)) and not _missing_shards(folder, pattern)
-
-
-def refuse_missing_shards(
-    who: str, folder: Path, pattern: str, remedy: str = "fetch the model again"
-) -> None:
-    """Stop at a folder without all files of its index.
-
-    Args:
-        who: the model's name in the message, or where it is.
-        folder: of the checkpoint.
-        pattern: of its weights' names.
+    Those are the files that an index names, or numbered ones without an index, as a download that
+    was killed leaves them.
 
     Raises:
-        TokenmartError: it does; with the first of their names.
+        TokenmartError: an index is damaged.
     """
-    if missing := _missing_shards(folder, pattern):
-        raise TokenmartError(
-            f"{who} lacks {listed(missing)}, named by the index of its weights; {remedy}",
-            code="missing-shards",
-            where=folder,
-        )
-
-
-def _missing_shards(folder: Path, pattern: str) -> list[str]:
-    """Files that the index names, or numbered ones without an index, that are not here."""
-    missing: set[str] = set()
+    files = {path.name for path in folder.glob(pattern)}
+    needed: set[str] = set()
     indices = list(folder.glob(f"{pattern}.index.json"))
-    for file in () if indices else folder.glob(pattern):
-        # a download that was killed may have some of them, and no index yet
-        if parts := _SHARD.fullmatch(file.name):
+    for name in () if indices else files:
+        if parts := _SHARD.fullmatch(name):
             begin, count, end = parts[1], int(parts[2]), parts[3]
-            names = {f"{begin}-{n:05d}-of-{count:05d}{end}" for n in range(1, count + 1)}
-            missing |= {name for name in names if not (folder / name).is_file()}
+            needed |= {f"{begin}-{n:05d}-of-{count:05d}{end}" for n in range(1, count + 1)}
     for index in indices:
         try:
-            shards = set(read_json(index, _LARGEST_INDEX).content["weight_map"].values())
-            outside = [shard for shard in shards if Path(shard).name != shard]
-        except (StrictJsonError, AttributeError, KeyError, TypeError) as error:
+            needed |= set(json.loads(index.read_bytes())["weight_map"].values())
+        except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
             what = f"{index}: no list of weights ({error}); fetch the model again"
             raise TokenmartError(what, code="bad-index", where=index) from error
-        if outside:
-            what = f"{index}: names {outside[0]}, which is outside its folder"
-            raise TokenmartError(what, code="bad-index", where=index)
-        missing |= {shard for shard in shards if not (folder / shard).is_file()}
-    return sorted(missing)
+    return bool(files) and needed <= files
 
 
 def is_mask_buffer(dtype: str, shape: Sequence[int]) -> bool:
@@ -91,23 +59,18 @@ def trained_context(path: Path) -> int | None:
 
     `max_position_embeddings` of a configuration, `context_length` of a GGUF header.
     """
-    try:
-        stamp = file_stamp(path if path.is_file() else path / "config.json")
-    except OSError:
-        return None
-    return _trained_context(path, stamp)
+    if path.is_file():
+        return _gguf_context(path, file_stamp(path))
+    value = text_config(path).get("max_position_embeddings")
+    return value if isinstance(value, int) and value > 0 else None
 
 
 @lru_cache(maxsize=256)
-def _trained_context(path: Path, stamp: str) -> int | None:
-    if path.is_file():
-        fields = getattr(gguf_header(path), "fields", {})
-        kind = fields.get("general.architecture")
-        found = fields.get(f"{kind.contents()}.context_length") if kind else None
-        value = found.contents() if found else None
-    else:
-        value = text_config(path).get("max_position_embeddings")
-    return value if isinstance(value, int) and value > 0 else None
+def _gguf_context(path: Path, stamp: str) -> int | None:
+    fields = getattr(gguf_header(path), "fields", {})
+    kind = fields.get("general.architecture")
+    found = fields.get(f"{kind.contents()}.context_length") if kind else None
+    return int(found.contents()) or None if found else None
 
 
 def text_config(folder: Path) -> dict[str, Any]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -22,9 +21,6 @@ from warehouse.store.schema import DOCUMENTS
 from warehouse.table_file import load_rows, quoted
 
 TEXT_ENDINGS = (".txt", ".md")
-LARGEST_TEXT_BYTES = 64 << 20
-"""Of one document: about 16 million tokens, more than any model reads."""
-
 BYTES_PER_TOKEN = 4
 """Of UTF-8, before a tokenizer is at hand. English text, source code and Chinese with a tokenizer
 trained on it have 3.3 to 6 bytes a token; with one trained on English alone, other scripts have 2.
@@ -102,11 +98,6 @@ class DocumentSource(FileModel, ABC):
             raise ValueError("room goes with too_long: truncate")
         return self
 
-    @property
-    def grouping(self) -> str:
-        """What the documents' groups depend on besides the source; empty without groups."""
-        return f"groups {json.dumps(self.groups)}" if self.groups else ""
-
     def grouped(self, documents: list[Document]) -> list[Document]:
         """The documents, each with its group where `groups` has patterns.
 
@@ -132,24 +123,6 @@ class DocumentSource(FileModel, ABC):
     def required_file(self, folders: ProblemFolders) -> RequiredFile:
         """Files that must be on disk; nothing is read or fetched."""
 
-    def placed(self, folders: ProblemFolders) -> list[Document] | None:
-        """The documents, where they are on this machine to be read; else None.
-
-        For a plan: nothing is fetched, recorded or checked against a record.
-
-        Raises:
-            TokenmartError: a text is here and can't be read.
-        """
-        return None
-
-    @abstractmethod
-    def provenance(self, folders: ProblemFolders) -> dict[str, str]:
-        """The source in a submission's bundle: its name, and its `sha256`.
-
-        Raises:
-            TokenmartError: the source is missing and can't be fetched, or was changed.
-        """
-
     @abstractmethod
     def source_sha256(self, folders: ProblemFolders) -> str:
         """Hash of all that the documents depend on; other documents have another.
@@ -166,6 +139,18 @@ class DocumentSource(FileModel, ABC):
             TokenmartError: missing and can't be fetched, changed, or malformed.
         """
 
+    def is_here(self, folders: ProblemFolders) -> bool:
+        """Whether the texts lie on this machine as files of the user's, to be read at any time."""
+        return False
+
+    def placed(self, folders: ProblemFolders) -> list[Document] | None:
+        """The documents where they are here, for a plan: nothing is fetched or recorded.
+
+        Raises:
+            TokenmartError: a text is here and can't be read.
+        """
+        return self.read(folders) if self.is_here(folders) else None
+
 
 def cut_text(text: str, characters: int | None) -> str:
     """The text up to the last word that ends within this number of characters; all of it for
@@ -173,8 +158,7 @@ def cut_text(text: str, characters: int | None) -> str:
     """
     if characters is None or len(text) <= characters:
         return text
-    spaces = (text.rfind(space, 0, characters + 1) for space in (" ", "\n", "\t"))
-    end = max(spaces)
+    end = max(text.rfind(space, 0, characters + 1) for space in (" ", "\n", "\t"))
     return text[:end] if end > 0 else text[:characters]
 
 
@@ -198,32 +182,7 @@ def documents_table(documents: list[Document], max_characters: int | None = None
     return pa.Table.from_pylist(rows, schema=DOCUMENTS)
 
 
-class PlacedDocuments(DocumentSource):
-    """Documents at a path, which the user can place there."""
-
-    path: Any
-
-    @abstractmethod
-    def is_here(self, folders: ProblemFolders) -> bool:
-        """Whether something is at the path on this machine."""
-
-    def required_file(self, folders: ProblemFolders) -> RequiredFile:
-        """The path."""
-        here = str(folders.resolve(self.path)) if isinstance(self.path, Path) else self.path
-        remedy = f"place the texts at {here}, or correct documents.path in the problem file"
-        present = self.is_here(folders)
-        return RequiredFile("documents", str(self.path), present, here, "local", remedy)
-
-    def provenance(self, folders: ProblemFolders) -> dict[str, str]:
-        """The path as the problem file gives it, and the hash of what is there."""
-        return {"path": str(self.path), "sha256": self.source_sha256(folders)}
-
-    def placed(self, folders: ProblemFolders) -> list[Document] | None:
-        """The documents; None of what isn't on this machine."""
-        return self.read(folders) if self.is_here(folders) else None
-
-
-class FolderDocuments(PlacedDocuments):
+class FolderDocuments(DocumentSource):
     """All .txt and .md files of a folder and its subfolders, sorted by path, or one such file."""
 
     kind: Literal["folder"]
@@ -232,6 +191,11 @@ class FolderDocuments(PlacedDocuments):
     def is_here(self, folders: ProblemFolders) -> bool:
         """Whether the folder or file is there."""
         return folders.resolve(self.path).exists()
+
+    def required_file(self, folders: ProblemFolders) -> RequiredFile:
+        """The folder or file."""
+        here = str(folders.resolve(self.path))
+        return RequiredFile("documents", str(self.path), self.is_here(folders), here)
 
     def source_sha256(self, folders: ProblemFolders) -> str:
         """sha256 of the names and contents of all files."""
@@ -243,8 +207,7 @@ class FolderDocuments(PlacedDocuments):
     def read(self, folders: ProblemFolders) -> list[Document]:
         """The texts as they are; a file's path within the folder is its name."""
         return [
-            Document(name, _with_text(read_text(file, LARGEST_TEXT_BYTES), file))
-            for name, file in self._files(folders)
+            Document(name, _with_text(read_text(file), file)) for name, file in self._files(folders)
         ]
 
     def _files(self, folders: ProblemFolders) -> list[tuple[str, Path]]:
@@ -252,31 +215,22 @@ class FolderDocuments(PlacedDocuments):
         top = folders.resolve(self.path)
         if top.is_file():
             return [(top.name, top)]
-        found = {path.relative_to(top).as_posix(): path for path in top.rglob("*")}
-        names = sorted(
-            name
-            for name, path in found.items()
-            if name.lower().endswith(TEXT_ENDINGS)
-            and path.is_file()
-            and not any(part.startswith(".") for part in name.split("/"))
-        )
-        if not names:
+        found = {
+            path.relative_to(top).as_posix(): path
+            for path in top.rglob("*")
+            if path.suffix.lower() in TEXT_ENDINGS and path.is_file()
+        }
+        shown = [n for n in found if not any(part.startswith(".") for part in n.split("/"))]
+        if not shown:
             raise TokenmartError(
                 f"documents.path {top}: no file there that ends in {' or '.join(TEXT_ENDINGS)}",
                 code="no-documents",
                 where=top,
             )
-        for name in names:
-            if name != name.encode("utf-8", "ignore").decode():
-                raise TokenmartError(
-                    f"documents.path {found[name]}: the name is not UTF-8; rename the file",
-                    code="not-utf-8",
-                    where=found[name],
-                )
-        return [(name, found[name]) for name in names]
+        return [(name, found[name]) for name in sorted(shown)]
 
 
-class TableDocuments(PlacedDocuments):
+class TableDocuments(DocumentSource):
     """Rows of Parquet, JSON, JSON-lines or CSV files, one document each.
 
     `path` is a file, a pattern such as `texts/*.parquet`, or an address that DuckDB reads, such as
@@ -300,22 +254,17 @@ class TableDocuments(PlacedDocuments):
             raise ValueError("give groups or group, not both")
         return self
 
-    @property
-    def grouping(self) -> str:
-        """What the documents' groups depend on besides the files; empty without groups."""
-        return super().grouping if self.group is None else f"groups in {self.group}"
-
     def is_here(self, folders: ProblemFolders) -> bool:
         """Whether a file is there; what is at an address isn't on this machine."""
-        return bool(self._local_files(folders))
+        return "://" not in self.path and bool(self._files(folders))
 
     def required_file(self, folders: ProblemFolders) -> RequiredFile:
         """The files; an address is read when it is needed."""
-        return replace(super().required_file(folders), present=bool(self._files(folders)))
+        return RequiredFile("documents", self.path, bool(self._files(folders)), self.path)
 
     def source_sha256(self, folders: ProblemFolders) -> str:
         """sha256 of the columns' names and the files; what is at an address is taken as fixed."""
-        digest = hashlib.sha256(f"{self.text}\0{self.id}\n".encode())
+        digest = hashlib.sha256(f"{self.text}\0{self.id}\0{self.group}\n".encode())
         for file in self._files(folders):
             sha256 = "" if "://" in file else sha256_file(Path(file))
             digest.update(f"{Path(file).name}\0{sha256}\n".encode())
@@ -325,11 +274,12 @@ class TableDocuments(PlacedDocuments):
         """The rows' texts as they are."""
         files = self._files(folders)
         wanted = {"text": self.text, "id": self.id, "group": self.group}
+        nothing = TokenmartError(
+            f"documents.path {self.path}: no row there", code="no-documents", where=self.path
+        )
         with duckdb.connect() as connection:
-            columns = load_rows(connection, files, "given") if files else []
-            if not files or connection.execute("select count(*) from given").fetchone() == (0,):
-                what = f"documents.path {self.path}: {'no row' if files else 'no such file'}"
-                raise TokenmartError(what, code="no-documents", where=self.path)
+            if not files or not (columns := load_rows(connection, files, "given")):
+                raise nothing
             for setting, column in wanted.items():
                 if column is not None and column not in columns:
                     raise TokenmartError(
@@ -344,17 +294,16 @@ class TableDocuments(PlacedDocuments):
             rows = connection.execute(
                 f"select row_number, {', '.join(values)} from given order by row_number"
             ).fetchall()
+        if not rows:
+            raise nothing
         return [
             Document(name or str(number - 1), _with_text(text, f"{self.path}: row {number}"), group)
             for number, text, name, group in rows
         ]
 
     def _files(self, folders: ProblemFolders) -> list[str]:
-        return [self.path] if "://" in self.path else self._local_files(folders)
-
-    def _local_files(self, folders: ProblemFolders) -> list[str]:
         if "://" in self.path:
-            return []
+            return [self.path]
         pattern = folders.resolve(Path(self.path))
         if pattern.is_file():
             return [str(pattern)]
@@ -363,10 +312,7 @@ class TableDocuments(PlacedDocuments):
 
 
 def _with_text(text: str | None, where: object) -> str:
-    """The text, which isn't empty and not too large."""
+    """The text, which isn't empty."""
     if text is None or not text.strip():
         raise TokenmartError(f"{where}: contains no text", code="no-text", where=where)
-    if len(text) > LARGEST_TEXT_BYTES:
-        what = f"{where}: {len(text):,} characters, at most {LARGEST_TEXT_BYTES:,} are read"
-        raise TokenmartError(f"{what}; split it", code="too-large", where=where)
     return text

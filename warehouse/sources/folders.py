@@ -56,17 +56,13 @@ class ProblemFolders:
 class RequiredFile:
     """One file or folder that a problem needs.
 
-    `path` is where it is stored (a file to place by hand, where that works), `source` where it
-    comes from, `remedy` the command or action that fetches it. `download_bytes` is about what a
-    checkpoint of the hub needs, None if its size is unknown; `copy_bytes` is what its
-    conversion may add.
+    `place` is its path, where it may also be placed by hand, or the repository that it is
+    downloaded from. `download_bytes` is about what a checkpoint of the hub needs, None if its size
+    is unknown.
     """
 
     kind: Literal["documents", "models", "target"]
     name: str
     present: bool
-    path: str
-    source: str
-    remedy: str
+    place: str
     download_bytes: int | None = 0
-    copy_bytes: int = 0

@@ -7,18 +7,16 @@ What the statement allows is read; everything else is refused with the row that 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from warehouse.errors import LockedFileError
-from warehouse.sources.documents import Document, PlacedDocuments
+from warehouse.sources.documents import Document, DocumentSource
 from warehouse.sources.download import ensure_locked_file
 from warehouse.sources.folders import ProblemFolders, RequiredFile
 from warehouse.sources.lock_file import check_sha256
 from warehouse.strict_json import StrictJsonError, parse_json
 
-LARGEST_BYTES = 1 << 30
 TEXT_FIELDS = ("text", "document", "content", "report", "input")
 ID_FIELDS = ("id", "doc_id", "_id", "name")
 TOKEN_FIELDS = ("input_ids", "token_ids", "tokens", "ids")
@@ -26,7 +24,7 @@ TOKENIZER_FIELDS = ("tokenizer", "tokenizer_name", "tokenizer_id")
 WRAPPER_FIELDS = ("documents", "data", "examples", "rows", "items", "texts")
 
 
-class JsonDocuments(PlacedDocuments):
+class JsonDocuments(DocumentSource):
     """Documents in one JSON file.
 
     `locked` records its sha256 at first use and refuses a changed file.
@@ -43,14 +41,13 @@ class JsonDocuments(PlacedDocuments):
 
     def required_file(self, folders: ProblemFolders) -> RequiredFile:
         """The file, which may be fetched or placed by hand."""
-        remedy = f"{folders.fetch_command} --only documents, or place the file by hand"
-        source = "a locked file" if self.locked else "a file"
-        return replace(super().required_file(folders), source=source, remedy=remedy)
+        here = str(folders.resolve(self.path))
+        return RequiredFile("documents", str(self.path), self.is_here(folders), here)
 
     def placed(self, folders: ProblemFolders) -> list[Document] | None:
         """The documents; nothing is fetched or recorded."""
         file = folders.resolve(self.path)
-        return parse_documents(_bytes(file), file) if self.is_here(folders) else None
+        return parse_documents(file.read_bytes(), file) if self.is_here(folders) else None
 
     def source_sha256(self, folders: ProblemFolders) -> str:
         """sha256 of the file."""
@@ -62,18 +59,11 @@ class JsonDocuments(PlacedDocuments):
 
     def _content(self, folders: ProblemFolders) -> bytes:
         file = ensure_locked_file(self.path, self.url, folders, "documents")
-        content = _bytes(file)
+        content = file.read_bytes()
         if self.locked:
             sha256 = hashlib.sha256(content).hexdigest()
             check_sha256(folders.workspace, folders.problem, file, sha256)
         return content
-
-
-def _bytes(file: Path) -> bytes:
-    if (size := file.stat().st_size) > LARGEST_BYTES:
-        what = f"{file}: {size:,} bytes, at most {LARGEST_BYTES:,} are read; use a table instead"
-        raise LockedFileError(what, code="too-large", where=file)
-    return file.read_bytes()
 
 
 def parse_documents(content: bytes, path: Path) -> list[Document]:

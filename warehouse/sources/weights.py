@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass
-from fnmatch import fnmatch
-from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar, Literal
+from pathlib import Path
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from warehouse.errors import TokenmartError, first_line
 from warehouse.file_model import FileModel
 from warehouse.files import cached_sha256, explained, files_sha256, is_explained
-from warehouse.sources.checkpoint_files import (
-    PICKLED,
-    SAFETENSORS,
-    has_weights,
-    refuse_missing_shards,
-)
+from warehouse.sources.checkpoint_files import PICKLED, SAFETENSORS, has_weights
 from warehouse.sources.folders import ProblemFolders, RequiredFile
 from warehouse.sources.lock_file import record_revision, recorded_revision
 
@@ -46,11 +39,12 @@ class WeightSource(FileModel, ABC):
     """The `source` of a model; a kind declares `kind: Literal[…]` and what it asks for.
 
     Checkpoints of an `on_demand` kind are too large to come with everything else: they are
-    fetched when they are asked for by name, or needed.
+    fetched when they are asked for by name, or needed. Those `placed_by_hand` can't be fetched.
     """
 
     kind: str
     on_demand: ClassVar[bool] = False
+    placed_by_hand: ClassVar[bool] = False
 
     @abstractmethod
     def locate(self, full_id: str, folders: ProblemFolders) -> Located:
@@ -65,28 +59,22 @@ class WeightSource(FileModel, ABC):
         """The folder or GGUF file when it is here, by a look at the disk; nothing is fetched."""
 
     @abstractmethod
+    def place(self, full_id: str, folders: ProblemFolders) -> str:
+        """Its path, or the repository that it is downloaded from."""
+
     def required_file(self, full_id: str, folders: ProblemFolders) -> RequiredFile:
         """Files that must be on disk; nothing is read or fetched."""
-
-
-class _PlacedSource(WeightSource):
-    """Weights that only the user can place."""
-
-    path: Path
-
-    def required_file(self, full_id: str, folders: ProblemFolders) -> RequiredFile:
-        """The folder or file."""
-        here = folders.resolve(self.path)
-        remedy = f"place the checkpoint at {here}, or correct source.path in the problem file"
         present = self.present(full_id, folders) is not None
-        return RequiredFile("models", full_id, present, str(here), "local", remedy)
+        return RequiredFile("models", full_id, present, self.place(full_id, folders))
 
 
-class LocalSource(_PlacedSource):
+class LocalSource(WeightSource):
     """A folder with a configuration, a tokenizer and safetensors weights or, if allowed, pickled
     ones."""
 
     kind: Literal["local"]
+    placed_by_hand: ClassVar[bool] = True
+    path: Path
     pickled: bool = False
     trust_remote_code: bool = False
 
@@ -96,9 +84,7 @@ class LocalSource(_PlacedSource):
         safe = has_weights(folder, SAFETENSORS)
         pickled = self.pickled and not safe and has_weights(folder, PICKLED)
         if not (folder / "config.json").is_file() or not (safe or pickled):
-            for pattern in (SAFETENSORS, PICKLED) if self.pickled else (SAFETENSORS,):
-                refuse_missing_shards(f"{full_id}: source.path {folder}", folder, pattern)
-            raise _no_weights(full_id, f"source.path {folder}", folder)
+            raise no_weights(f"{full_id}: source.path {folder}", folder)
         hashed = (".bin", *_HASHED) if pickled else _HASHED
         files = [path for path in sorted(folder.iterdir()) if path.suffix in hashed]
         return Located(folder, files_sha256(files, folders.workspace), is_pickled=pickled)
@@ -108,11 +94,17 @@ class LocalSource(_PlacedSource):
         folder = folders.resolve(self.path)
         return folder if (folder / "config.json").is_file() else None
 
+    def place(self, full_id: str, folders: ProblemFolders) -> str:
+        """The folder."""
+        return str(folders.resolve(self.path))
 
-class GgufSource(_PlacedSource):
+
+class GgufSource(WeightSource):
     """One GGUF file; weights are dequantised once into the cache."""
 
     kind: Literal["gguf"]
+    placed_by_hand: ClassVar[bool] = True
+    path: Path
     sha256: str | None = None
 
     def locate(self, full_id: str, folders: ProblemFolders) -> Located:
@@ -134,6 +126,10 @@ class GgufSource(_PlacedSource):
         """The file when it is there."""
         file = folders.resolve(self.path)
         return file if file.is_file() else None
+
+    def place(self, full_id: str, folders: ProblemFolders) -> str:
+        """The file."""
+        return str(folders.resolve(self.path))
 
 
 class HubSource(WeightSource):
@@ -165,7 +161,7 @@ class HubSource(WeightSource):
                 may be loaded.
             LockedFileError: the lock file is damaged.
         """
-        from huggingface_hub import HfApi, snapshot_download
+        from huggingface_hub import snapshot_download
 
         repository, record = self.repository or full_id, self._record(full_id)
         commit = recorded_revision(folders.workspace, folders.problem, record)
@@ -178,35 +174,37 @@ class HubSource(WeightSource):
                 code="offline",
                 where=full_id,
             )
-        try:
-            info = HfApi().model_info(repository, revision=commit or self.revision)
-            commit = str(info.sha)
-            wanted = self._wanted(self._only_pickled(full_id, commit, info.siblings or ()))
-            snapshot_download(repository, revision=commit, allow_patterns=wanted)
-        except TokenmartError:
-            raise
-        except Exception as error:  # the hub client raises unrelated classes for one event
-            if isinstance(error, OSError) and is_explained(error):
-                raise explained(error) from error
-            reason = first_line(error, 200) or type(error).__name__
-            raise TokenmartError(
-                f"{full_id}: can't be fetched from the hub ({type(error).__name__}: {reason}); "
-                f"then run `{folders.fetch_command} --model {full_id}`",
-                code="hub",
-                where=full_id,
-            ) from error
-        found = self._here(repository, commit)
-        if found is None:
-            what = f"{full_id}: commit {commit} lacks files that the index of its weights names"
-            raise TokenmartError(what, code="no-weights", where=full_id)
-        record_revision(folders.workspace, folders.problem, record, commit)
-        return found
+        for weights in (SAFETENSORS, PICKLED) if self.pickled else (SAFETENSORS,):
+            try:
+                revision = commit or self.revision
+                top = snapshot_download(
+                    repository, revision=revision, allow_patterns=self._wanted(weights)
+                )
+            except Exception as error:  # the hub client raises unrelated classes for one event
+                if isinstance(error, OSError) and is_explained(error):
+                    raise explained(error) from error
+                reason = first_line(error, 200) or type(error).__name__
+                raise TokenmartError(
+                    f"{full_id}: can't be fetched from the hub ({type(error).__name__}: {reason}); "
+                    f"then run `{folders.fetch_command} --model {full_id}`",
+                    code="hub",
+                    where=full_id,
+                ) from error
+            commit = Path(top).name
+            if (found := self._located(Path(top))) is not None:
+                record_revision(folders.workspace, folders.problem, record, commit)
+                return found
+        raise no_weights(f"{full_id}: commit {commit}", full_id)
 
     def present(self, full_id: str, folders: ProblemFolders) -> Path | None:
         """The folder if the hub's cache has the recorded commit completely."""
         commit = recorded_revision(folders.workspace, folders.problem, self._record(full_id))
         found = self._here(self.repository or full_id, commit) if commit else None
         return None if found is None else found.path
+
+    def place(self, full_id: str, folders: ProblemFolders) -> str:
+        """The repository and revision."""
+        return f"hub:{self.repository or full_id}@{self.revision}"
 
     def _record(self, full_id: str) -> str:
         """Name of this revision in the lock file: two of one repository are two entries."""
@@ -218,54 +216,34 @@ class HubSource(WeightSource):
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import LocalEntryNotFoundError
 
-        wanted = self._wanted(self.pickled)
         try:
-            top = snapshot_download(
-                repository, revision=commit, allow_patterns=wanted, local_files_only=True
-            )
+            top = snapshot_download(repository, revision=commit, local_files_only=True)
         except (LocalEntryNotFoundError, ValueError):
             return None
-        folder = Path(top) / self.subfolder
+        return self._located(Path(top))
+
+    def _located(self, top: Path) -> Located | None:
+        """The checkpoint in the folder of a commit, if it is complete."""
+        folder = top / self.subfolder
         safe = has_weights(folder, SAFETENSORS)
-        if safe or (self.pickled and has_weights(folder, PICKLED)):
-            # two checkpoints of one commit are two contents
-            revision = f"{commit}/{self.subfolder.strip('/')}" if self.subfolder else commit
-            return Located(folder, revision, is_pickled=not safe)
-        return None
+        if not safe and not (self.pickled and has_weights(folder, PICKLED)):
+            return None
+        # two checkpoints of one commit are two contents
+        revision = f"{top.name}/{self.subfolder.strip('/')}" if self.subfolder else top.name
+        return Located(folder, revision, is_pickled=not safe)
 
-    def _only_pickled(self, full_id: str, commit: str, files: Iterable[Any]) -> bool:
-        """Whether a repository has pickled weights and no others, by its list of files.
-
-        Raises:
-            TokenmartError: it has no weights that may be loaded.
-        """
-        paths = [PurePosixPath(file.rfilename) for file in files]
-        names = [p.name for p in paths if p.parent == PurePosixPath(self.subfolder or ".")]
-        if any(fnmatch(name, SAFETENSORS) for name in names):
-            return False
-        if self.pickled and any(fnmatch(name, PICKLED) for name in names):
-            return True
-        raise _no_weights(full_id, f"commit {commit}", full_id)
-
-    def required_file(self, full_id: str, folders: ProblemFolders) -> RequiredFile:
-        """The repository."""
-        present = self.present(full_id, folders) is not None
-        where = f"hub:{self.repository or full_id}@{self.revision}"
-        remedy = f"{folders.fetch_command} --model {full_id}"
-        return RequiredFile("models", full_id, present, where, "the Hugging Face hub", remedy)
-
-    def _wanted(self, pickled: bool) -> list[str]:
+    def _wanted(self, weights: str) -> list[str]:
         """Patterns of the files to download: weights, configuration, tokenizer."""
         prefix = f"{self.subfolder.strip('/')}/" if self.subfolder else ""
-        weights = [SAFETENSORS, PICKLED] if pickled else [SAFETENSORS]
         code = ["*.py"] if self.trust_remote_code else []
-        return [prefix + pattern for pattern in (*weights, *_WANTED, *code)]
+        return [prefix + pattern for pattern in (weights, *_WANTED, *code)]
 
 
-def _no_weights(full_id: str, where: str, place: object) -> TokenmartError:
+def no_weights(who: str, place: object) -> TokenmartError:
+    """The error for a checkpoint without weights, or not all of them."""
     return TokenmartError(
-        f"{full_id}: {where} has no config.json with .safetensors weights; correct the source, or "
-        "allow .bin files, which are read as data, with `pickled: true` in it",
+        f"{who} has no config.json with all .safetensors weights; correct the source, or allow "
+        ".bin files, which are read as data, with `pickled: true` in it",
         code="no-weights",
         where=place,
     )

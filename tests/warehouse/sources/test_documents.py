@@ -16,7 +16,6 @@ import pytest
 from warehouse.errors import LockedFileError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.tables import ensure_documents
-from warehouse.sources import documents as sources
 from warehouse.sources.documents import (
     Document,
     FolderDocuments,
@@ -75,7 +74,7 @@ REFUSED = [
     (b"\xff\xfe", "not-json", ""),
     (b'{"a":1}\n{"b":2}', "not-json", ""),
     (b'[{"id": 1, "text": "one", "text": "two"}]', "not-json", ""),
-    (b'["one", NaN]', "not-json", ""),
+    (b'["one", NaN]', "document-format", ": document 1"),
     (b"[" * 500_000, "not-json", ""),
 ]
 """Content, code and place: a document that is refused is named."""
@@ -135,19 +134,11 @@ def test_texts_of_a_folder_are_sorted_and_kept_as_they_are(
     [
         ("a.txt", b"\xff\xfeh", "not-utf-8"),
         ("a.txt", b" \n", "no-text"),
-        ("a.txt", b"x" * 2048, "too-large"),
-        (os.fsdecode(b"bad\xff.txt"), b"two", "not-utf-8"),
     ],
 )
 def test_a_text_that_cant_be_read_is_named(
-    tmp_path: Path,
-    workspace: Workspace,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    content: bytes,
-    code: str,
+    tmp_path: Path, workspace: Workspace, name: str, content: bytes, code: str
 ) -> None:
-    monkeypatch.setattr(sources, "LARGEST_TEXT_BYTES", 1024)
     source = folder(tmp_path, **{name: content, "b.txt": b"two"})
     with pytest.raises(TokenmartError) as caught:
         source.read(ProblemFolders(workspace, "mine"))
@@ -234,7 +225,7 @@ def test_a_pattern_reads_files_in_the_order_of_their_names(
         ({}, '{"text": "x"}\n{"other": 1}', "no-text", ": row 2"),
         ({}, '{"text": "x"}\n{"text"', "unreadable-table", ""),
         ({}, None, "no-documents", ""),
-        ({}, "", "no-documents", ""),
+        ({}, "", "unreadable-table", ""),
     ],
 )
 def test_a_table_that_has_no_texts_is_refused(

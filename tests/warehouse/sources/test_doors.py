@@ -33,10 +33,7 @@ class HeapDocuments(DocumentSource):
     def required_file(self, folders):
         files = self._files(folders)
         path = str(self.path)
-        return RequiredFile("documents", path, bool(files), path, "a folder", "add")
-
-    def provenance(self, folders):
-        return {"path": str(self.path), "sha256": self.source_sha256(folders)}
+        return RequiredFile("documents", path, bool(files), path)
 
     def source_sha256(self, folders):
         texts = [file.read_bytes() for file in self._files(folders)]
@@ -49,7 +46,6 @@ WEIGHTS = '''
 """Weights in a folder of another machine, seen under a common path."""
 from typing import Literal
 
-from warehouse.sources.folders import RequiredFile
 from warehouse.sources.weights import Located, WeightSource
 
 
@@ -62,8 +58,8 @@ class SharedSource(WeightSource):
     def present(self, full_id, folders):
         return None
 
-    def required_file(self, full_id, folders):
-        return RequiredFile("models", full_id, False, "common", "the common folder", "mount it")
+    def place(self, full_id, folders):
+        return "common"
 '''
 IMPORTER = '''
 """Scores as `item score` on each line."""
