@@ -20,8 +20,6 @@ from warehouse.paths import Workspace
 
 TEXT_ENCODING = "utf-8-sig"
 """Of users' texts: a byte-order mark is left out."""
-LARGEST_TEXT_FILE = 1 << 30
-"""In bytes."""
 _CHUNK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 14
 _OF_THE_MACHINE = {
@@ -59,10 +57,9 @@ def cached(key: str, compute: Callable[[], str], workspace: Workspace) -> str:
     memory = workspace.cache / "hashes.json"
 
     def known() -> dict[str, str]:
-        try:
+        with suppress(FileNotFoundError, ValueError, TypeError):
             return dict(json.loads(memory.read_bytes()))
-        except (FileNotFoundError, ValueError, TypeError, RecursionError):
-            return {}
+        return {}
 
     found = known().get(key)
     if found is None:
@@ -155,20 +152,22 @@ def replacing(path: Path) -> Iterator[Path]:
         if path.exists() and not path.is_file() and not path.is_dir():
             yield path
             return
-        # the target of a link is replaced, not the link
-        path = Path(os.path.realpath(path)) if path.is_symlink() else path
+        path = Path(os.path.realpath(path))  # the target of a link is replaced, not the link
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         path.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):
-            os.lstat(path)  # a name too long is refused here; the draft's own is short
         draft = path.with_name(f".{uuid.uuid4().hex}.tmp")
         try:
             yield draft
             with draft.open("rb+") as file:
                 os.fsync(file.fileno())
             draft.replace(path)
-            sync_folder(path.parent)
+            with suppress(OSError):  # the rename lasts through a power failure
+                folder = os.open(path.parent, os.O_RDONLY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
         finally:
             draft.unlink(missing_ok=True)
 
@@ -202,16 +201,6 @@ def locked(path: Path) -> Iterator[None]:
         lock.release()
 
 
-def sync_folder(folder: Path) -> None:
-    """Make a rename last through a power failure, before what it replaces is removed."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
 def refuse_protected(
     path: Path,
     workspace: Workspace,
@@ -222,8 +211,8 @@ def refuse_protected(
 ) -> None:
     """Stop before a user's output replaces what the project must keep, or any other file.
 
-    Protected: lock files, the files they record, problem files, preregistrations, the folders of
-    locked files, the token store and the database.
+    Protected: everything in the data folders (store, problem files, lock files, preregistrations),
+    the folder of locked targets, the files that lock files record, and the database.
 
     Args:
         option: names the output in the message.
@@ -236,52 +225,27 @@ def refuse_protected(
     """
     place = Path(os.path.realpath(path))
     root = Path(os.path.realpath(workspace.root))
-    folders = (
-        workspace.lock_files,
-        workspace.problems,
-        workspace.preregistered,
-        workspace.data / "tries",
-        root / "data" / "proxy",
-        root / "results" / "downstream",
-        *(folder for each in workspace.token_stores for folder in (each.tokens, each.pending)),
-    )
-    kept = {Path(os.path.realpath(workspace.database)), *_locked_files(workspace, root)}
-    data = os.path.realpath(workspace.data)
-    of_a_table = place.is_relative_to(data) and "=" in str(place.relative_to(data))
-    protected = any(place.is_relative_to(os.path.realpath(each)) for each in folders)
-    if place in kept or of_a_table or protected:
+    kept = [workspace.data, root / "data", root / "results" / "downstream", workspace.database]
+    for record in workspace.lock_files.glob("*.json"):
+        with suppress(OSError, ValueError, AttributeError, TypeError):
+            kept += [root / name for name in json.loads(record.read_bytes()).get("files", {})]
+    if any(place.is_relative_to(os.path.realpath(each)) for each in kept):
         raise TokenmartError(
             f"{option} {path}: not written, Tokenmart keeps this file; choose another place",
             code="protected-file",
             where=path,
         )
-    if not force and _is_foreign(place, own):
+    if force or not place.is_file():
+        return
+    with storage_errors(path), place.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    if head and (own is None or own not in head):
         raise TokenmartError(
             f"{option} {path}: not written, the file is there already; choose another place, or "
             "replace it with --force",
             code="file-exists",
             where=path,
         )
-
-
-def _is_foreign(path: Path, mark: bytes | None) -> bool:
-    """Whether a file is there that has content and not the mark; a bad path is named later."""
-    with suppress(OSError):
-        if path.is_file():
-            with path.open("rb") as file:
-                head = file.read(_HEAD_BYTES)
-            return bool(head) and (mark is None or mark not in head)
-    return False
-
-
-def _locked_files(workspace: Workspace, root: Path) -> set[Path]:
-    """Every file that a lock file records; a lock file that can't be read records nothing here."""
-    found: set[Path] = set()
-    for record in workspace.lock_files.glob("*.json"):
-        with suppress(OSError, ValueError, AttributeError, TypeError):
-            names = json.loads(record.read_bytes()).get("files", {})
-            found |= {Path(os.path.realpath(root / name)) for name in names}
-    return found
 
 
 def refuse_no_file(path: Path) -> None:
@@ -296,17 +260,14 @@ def refuse_no_file(path: Path) -> None:
     raise TokenmartError(f"{path}: {what}", code="no-file", where=path)
 
 
-def read_text(path: Path, most_bytes: int = LARGEST_TEXT_FILE) -> str:
+def read_text(path: Path) -> str:
     """The text of a file without its byte-order mark, with its line ends as they are.
 
     Raises:
-        TokenmartError: no such file, too large (`too-large`), or not UTF-8 (`not-utf-8`).
+        TokenmartError: no such file, unreadable, or not UTF-8 (`not-utf-8`).
     """
     refuse_no_file(path)
     try:
-        if (size := path.stat().st_size) > most_bytes:
-            what = f"{size / 1e6:,.0f} MB, expected at most {most_bytes / 1e6:,.0f} MB"
-            raise TokenmartError(f"{path}: {what}; split it", code="too-large", where=path)
         return path.read_bytes().decode(TEXT_ENCODING)
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from error

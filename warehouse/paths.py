@@ -9,9 +9,6 @@ from pathlib import Path
 from warehouse.errors import TokenmartError
 from warehouse.plugins import added
 
-_TAKEN_BY_DUCKDB = ("", "main", "memory", "system", "temp")
-"""Names that a file's database can't have: DuckDB uses them, or would call it otherwise."""
-
 
 @dataclass(frozen=True)
 class Workspace:
@@ -92,23 +89,6 @@ def workspace_of(root: Path) -> Workspace:
     return Workspace(root, root / "data", root / "warehouse" / "tokenmart.duckdb")
 
 
-def refuse_partitions(place: str, remedy: str) -> None:
-    """Refuse a path that partitioned files can't lie under.
-
-    DuckDB takes every `name=value` of a file's path for a column, and where the file has one of
-    this name, it reads the path's value in its place.
-
-    Args:
-        place: an absolute path.
-
-    Raises:
-        TokenmartError: a part of it has a `=`.
-    """
-    for part in place.split("/"):
-        if "=" in part:
-            raise TokenmartError(f"{place}: {part} in it would be taken for a partition; {remedy}")
-
-
 def list_problems(workspace: Workspace) -> list[str]:
     """Names of the problem files that ship or were added, sorted."""
     return sorted(path.stem for path in workspace.problems.glob("*.yml"))
@@ -178,11 +158,12 @@ def find_workspace(start: Path | None = None) -> Workspace:
             f"TOKENMART_DATA={elsewhere}: no such folder; mount the disk it is on, make the folder "
             "if it is new, or unset the variable"
         )
-    database = os.environ.get("TOKENMART_DATABASE") or root / "warehouse" / "tokenmart.duckdb"
-    if Path(database).name.partition(".")[0].lower() in _TAKEN_BY_DUCKDB:
+    if "=" in str(data):
         raise TokenmartError(
-            f"TOKENMART_DATABASE={database}: DuckDB has a database of this name of its own; give "
-            "the file another name"
+            f"{data}: DuckDB would take the part with `=` for a column of every file in it; rename "
+            "it, or set TOKENMART_DATA to another folder",
+            code="partition-in-path",
+            where=data,
         )
-    refuse_partitions(str(data), "rename it, or set TOKENMART_DATA to another folder")
+    database = os.environ.get("TOKENMART_DATABASE") or root / "warehouse" / "tokenmart.duckdb"
     return Workspace(root, data, Path(database).resolve())

@@ -45,7 +45,7 @@ def test_hashes_are_those_of_the_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("x" * 300, "name too long"), ("folder", "Is a directory"), ("file/a", "File exists")],
+    [("folder", "Is a directory"), ("file/a", "File exists")],
 )
 def test_what_cant_be_written_is_one_line(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "folder").mkdir()
@@ -143,23 +143,21 @@ def test_a_data_folder_that_is_missing_names_the_variable(
     assert find_workspace().data == tmp_path / "unmounted"
 
 
-@pytest.mark.parametrize("part", ["rank=0", "characters=7", "="])
 def test_parquet_files_lie_under_no_path_that_names_a_column(
-    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DuckDB would read 0 as every token's rank."""
-    top = tmp_path / part / "lab"
+    top = tmp_path / "rank=0" / "lab"
     (top / "dbt_project").mkdir(parents=True)
     (top / "dbt_project" / "dbt_project.yml").touch()
     (top / "data").mkdir()
-    refused = f"/lab.*: {part} in it would be taken for a partition; "
-    monkeypatch.setenv("TOKENMART_HOME", str(top))
-    with pytest.raises(TokenmartError, match=f"{refused}rename it, or set TOKENMART_DATA"):
-        find_workspace()
     (tmp_path / "link").symlink_to(top / "data")
-    monkeypatch.setenv("TOKENMART_DATA", str(tmp_path / "link"))
-    with pytest.raises(TokenmartError, match=refused):
-        find_workspace()
+    monkeypatch.setenv("TOKENMART_HOME", str(top))
+    for data in ("", str(tmp_path / "link")):
+        monkeypatch.setenv("TOKENMART_DATA", data)
+        with pytest.raises(TokenmartError) as caught:
+            find_workspace()
+        assert (caught.value.code, caught.value.where) == ("partition-in-path", str(top / "data"))
     monkeypatch.setenv("TOKENMART_DATA", str(workspace.data))
     assert find_workspace().root == top
 

@@ -13,8 +13,6 @@ from warehouse.probes.request import Condition, DocumentTokens
 CHARACTERS_PER_TOKEN = 4
 """Of the made-up text that a plan uses in place of a document."""
 MOST_NAMED = 10
-MOST_TOKENS = 1 << 18
-"""Longest document that `fewest_tokens` tries."""
 
 _LETTERS = string.ascii_letters + string.digits
 _SENTENCE_WORDS = 25
@@ -46,42 +44,21 @@ def planned_document(tokens: int, longest: int | None = None) -> DocumentTokens:
     return DocumentTokens(ids, starts, ends, part, None, foreign)
 
 
-def fewest_tokens(condition: Condition) -> int:
-    """Tokens from which on a condition scores some of a document, with or without a BOS.
-
-    `MOST_TOKENS` where more are needed.
-    """
-
-    def scores_any(tokens: int) -> bool:
-        requests = condition.build(planned_document(tokens))
-        return any(len(request.targets) for request in requests)
-
-    low, high = 0, 64
-    while high < MOST_TOKENS and not scores_any(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if scores_any(middle) else (middle, high)
-    return high
-
-
-def too_short(
-    documents: Iterable[tuple[str, int]], conditions: Sequence[Condition], about: str = "about "
-) -> list[str]:
+def too_short(documents: Iterable[tuple[str, int]], conditions: Sequence[Condition]) -> list[str]:
     """A line for each document of which a condition scores nothing; `MOST_NAMED` are named.
 
     Args:
-        documents: name and tokens of each.
-        conditions: of those of a probe that need as many tokens, the first is named.
-        about: stands before the number of tokens.
+        documents: name and estimated tokens of each.
     """
-    least: dict[tuple[str, int], str] = {}
-    for condition in conditions:
-        least.setdefault((condition.probe, fewest_tokens(condition)), condition.name)
     lines = []
     for document, tokens in documents:
-        short = [f"{name} (from {n:,})" for (_, n), name in least.items() if tokens < n]
+        planned = planned_document(tokens)
+        short = [
+            condition.name
+            for condition in conditions
+            if not any(len(request.targets) for request in condition.build(planned))
+        ]
         if short:
-            lines.append(f"{document}: {about}{tokens:,} tokens, too short for {', '.join(short)}")
+            lines.append(f"{document}: about {tokens:,} tokens, too short for {', '.join(short)}")
     more = len(lines) - MOST_NAMED
     return [*lines[:MOST_NAMED], f"and {more} further documents"] if more > 0 else lines

@@ -119,7 +119,7 @@ def _row_groups(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Ta
 def place_in_store(path: Path) -> str:
     """A path from its table's folder on: `models/problem=a/model_id=b/model.parquet`.
 
-    Empty for a file outside the store: the store's own path has no `=` (see `refuse_partitions`).
+    Empty for a file outside the store: the store's own path has no `=` (see `find_workspace`).
     """
     for number, part in enumerate(path.parts):
         if "=" in part:

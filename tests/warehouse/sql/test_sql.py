@@ -136,15 +136,6 @@ def test_hours_are_of_no_place(filled: Workspace) -> None:
         assert done.stdout.split() == ["t,day", "2026-01-31", "23:30:00+00:00,2026-01-31"]
 
 
-@pytest.mark.parametrize("name", ["memory", "Main", "temp.x", "system", ""])
-def test_a_database_has_no_name_of_duckdbs_own(
-    filled: Workspace, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setenv("TOKENMART_DATABASE", str(filled.root / f"{name}.duckdb"))
-    code, output = failure("select 1")
-    assert code == 1 and "DuckDB has a database of this name" in output
-
-
 @pytest.mark.parametrize("name", ["select", "a b", "x'y\"z", "metrics", "tokens", "a.b"])
 def test_a_database_has_any_other_name(
     filled: Workspace, monkeypatch: pytest.MonkeyPatch, name: str
