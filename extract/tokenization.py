@@ -19,11 +19,7 @@ from warehouse.files import cached
 from warehouse.paths import Workspace
 from warehouse.probes.request import Ids
 from warehouse.problem.models import ModelSpec
-from warehouse.sources.tokenizer_files import (
-    check_sentencepiece,
-    needs_sentencepiece,
-    read_as_published,
-)
+from warehouse.sources.tokenizer_files import read_as_published
 
 
 @dataclass(frozen=True)
@@ -196,8 +192,6 @@ def _tokenizer(
     """A tokenizer of transformers, and what checks its ids: see `read_as_published`."""
     from transformers import AutoTokenizer
 
-    if needs_sentencepiece(checkpoint.folder):
-        check_sentencepiece()
     tokenizer = AutoTokenizer.from_pretrained(
         checkpoint.folder, trust_remote_code=trust_remote_code
     )

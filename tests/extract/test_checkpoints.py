@@ -155,7 +155,7 @@ def test_a_shard_that_is_not_there_is_noticed(
 ) -> None:
     folder = rewritten(tmp_path / "m", tiny_checkpoint(), shards=2, suffix=suffix)
     next(folder.glob("*-00002-of-00002.*")).unlink()
-    with refuses("missing-shards", str(folder)):
+    with refuses("no-weights", str(folder)):
         find_checkpoint(spec_of(folder, pickled=True), workspace, "tiny")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -157,15 +156,6 @@ def test_a_tokenizer_json_is_read_unchanged(dummy_prefix: bool, tmp_path: Path) 
         assert ids == published.encode(text, add_special_tokens=False).ids
         assert ids == wanted.encode(text).ids.tolist()
     assert tokenizer.bos == 1
-
-
-def test_a_missing_package_is_called_by_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = make_sentencepiece(tmp_path, "mistral")
-    monkeypatch.setitem(sys.modules, "sentencepiece", None)
-    with refuses("no-sentencepiece"):
-        load_tokenizer(Checkpoint(folder, str(tmp_path)), spec_of(folder))
 
 
 def test_a_file_that_says_to_truncate_cuts_no_text(

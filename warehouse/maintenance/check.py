@@ -16,7 +16,7 @@ from warehouse.probes.probe import condition_kinds
 from warehouse.probes.request import ConditionKind
 from warehouse.progress import Progress, no_progress
 from warehouse.store.ledger import UnitRecord, lacking_columns, read_units
-from warehouse.store.parquet_files import refuse_damaged
+from warehouse.store.parquet_files import verified_checksum
 from warehouse.store.schema import DOCUMENTS
 from warehouse.store.stored_files import find_faults, table_files
 from warehouse.store.token_files import pending_files
@@ -159,7 +159,7 @@ def check_units(path: Path, connection: duckdb.DuckDBPyConnection) -> StoreCheck
         connection: with the table `documents`; texts that it lacks may be of any length.
     """
     try:
-        refuse_damaged(path)
+        verified_checksum(path)
         units = read_units(path)
         connection.register("unit_facts", _facts(units))
         rows = connection.execute(_QUERY, {"file": str(path)}).fetchall()

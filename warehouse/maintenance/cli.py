@@ -149,16 +149,9 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
 
 
 def _name_of(problem_name: str | None, workspace: Workspace) -> str | None:
-    """The problem's name; one without a problem file is used as it is."""
-    from warehouse.problem.problem_files import problem_path
     from warehouse.problem.spec import load_problem
 
-    if problem_name is None:
-        return None
-    stored = (workspace.tokens / f"problem={problem_name}").is_dir()
-    if stored and not problem_path(problem_name, workspace).is_file():
-        return problem_name
-    return load_problem(problem_name, workspace).name
+    return None if problem_name is None else load_problem(problem_name, workspace).name
 
 
 @data.command()

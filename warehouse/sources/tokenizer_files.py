@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from warehouse.errors import TokenmartError, first_line
+from warehouse.errors import TokenmartError
 
 # what implementations differ in: a word at the start, spaces there and inside, lines, digits, bytes
 _SAMPLES = (
@@ -39,7 +39,7 @@ def read_as_published(backend: Any, folder: Path) -> Callable[[str], list[int]] 
     if (folder / "tokenizer.json").is_file():
         _restore(backend, folder / "tokenizer.json")
         return None
-    return _as_sentencepiece(backend, folder) if needs_sentencepiece(folder) else None
+    return _as_sentencepiece(backend, folder) if (folder / "tokenizer.model").is_file() else None
 
 
 def _ids(backend: Any) -> list[list[int]]:
@@ -115,24 +115,3 @@ def _rebuild(backend: Any, model: Any, processor: Any) -> None:
     if _TYPES.get(trained.model_type) == "unigram":
         pieces = [(each.piece, each.score) for each in model.pieces]
         backend.model = models.Unigram(pieces, trained.unk_id, trained.byte_fallback)
-
-
-def needs_sentencepiece(folder: Path) -> bool:
-    """Whether a checkpoint's tokenizer is a sentencepiece file and nothing else."""
-    return (folder / "tokenizer.model").is_file() and not (folder / "tokenizer.json").is_file()
-
-
-def check_sentencepiece() -> None:
-    """Try what reads a `tokenizer.model`: two packages, of which not all versions fit together.
-
-    Raises:
-        TokenmartError: one is missing, or they don't fit.
-    """
-    try:
-        from sentencepiece import sentencepiece_model_pb2  # noqa: F401
-    except Exception as error:  # protobuf has classes of its own for versions that don't fit
-        raise TokenmartError(
-            f"a tokenizer.model needs sentencepiece and protobuf ({first_line(error)}); "
-            "`pip install -c requirements.lock sentencepiece protobuf`",
-            code="no-sentencepiece",
-        ) from error

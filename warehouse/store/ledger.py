@@ -150,8 +150,7 @@ def read_units(path: Path) -> list[UnitRecord]:
     """Unit records in a file's footer; an empty list when the file does not exist.
 
     Raises:
-        StorageError: the file is not a readable Parquet file with a ledger of this version, or the
-            ledger is of another problem, model or condition than the file's folders.
+        StorageError: the file is not a readable Parquet file with a ledger of this version.
     """
     try:
         metadata = pq.read_schema(path).metadata or {}
@@ -166,9 +165,4 @@ def read_units(path: Path) -> list[UnitRecord]:
         raise damaged_file(path, f"no ledger ({first_line(error)} is missing)") from error
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
         raise damaged_file(path, first_line(error)) from error
-    folders = [part.partition("=")[2] for part in path.parts[-4:-1]]
-    for unit in units:
-        if [unit.problem, unit.model_id, unit.condition] != folders:
-            named = f"problem={unit.problem}/model_id={unit.model_id}/condition={unit.condition}"
-            raise damaged_file(path, f"its ledger is of {named}")
     return units

@@ -127,34 +127,33 @@ def place_in_store(path: Path) -> str:
     return ""
 
 
-def damage(path: Path) -> str:
-    """What is wrong with a file, by its checksum and its place; empty if nothing is.
+def verified_checksum(path: Path) -> str:
+    """The checksum in a file's footer, after it and the file's place were compared.
 
-    A file of another program has neither, and isn't compared.
+    Empty for a file of another program, which has neither.
 
     Raises:
-        OSError, pa.ArrowException, ValueError: it is no readable Parquet file.
+        FileNotFoundError: no such file.
+        StorageError: the file is damaged or another's.
     """
-    metadata = pq.read_metadata(path).metadata or {}
-    found = _checksum(path)
+    try:
+        metadata = pq.read_metadata(path).metadata or {}
+        found = _checksum(path)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise damaged_file(path, first_line(error)) from error
     if found is None:
-        return "its checksum is damaged" if metadata.keys() & {PLACE_KEY, CHECKSUM_KEY} else ""
+        if metadata.keys() & {PLACE_KEY, CHECKSUM_KEY}:
+            raise damaged_file(path, "its checksum is damaged")
+        return ""
     _, recorded, computed = found
     if recorded != computed:
-        return "its bytes are not the ones that were written"
-    written = metadata.get(PLACE_KEY, b"").decode()
+        raise damaged_file(path, "its bytes are not the ones that were written")
+    written = metadata.get(PLACE_KEY, b"").decode(errors="replace")
     if written and written != place_in_store(path):
-        return f"it was written as {written}"
-    return ""
-
-
-def recorded_checksum(path: Path) -> str:
-    """The checksum in a file's footer; empty for one of another program.
-
-    Raises:
-        OSError, pa.ArrowException: it is no readable Parquet file.
-    """
-    return bytes((pq.read_metadata(path).metadata or {}).get(CHECKSUM_KEY, b"")).decode()
+        raise damaged_file(path, f"it was written as {written}")
+    return recorded.decode()
 
 
 def _checksum(path: Path) -> tuple[int, bytes, bytes] | None:
@@ -198,31 +197,12 @@ def read_table(
         FileNotFoundError: no such file.
         StorageError: the file is damaged or another's.
     """
-    refuse_damaged(path)
+    verified_checksum(path)
     try:
         names = None if columns is None else list(columns)
         return pq.read_table(path, columns=names, schema=schema, partitioning=None)
-    except FileNotFoundError:
-        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise damaged_file(path, first_line(error)) from error
-
-
-def refuse_damaged(path: Path) -> None:
-    """Stop if a file of the store isn't what was written there.
-
-    Raises:
-        FileNotFoundError: no such file.
-        StorageError: it is damaged or another's.
-    """
-    try:
-        what = damage(path)
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise damaged_file(path, first_line(error)) from error
-    if what:
-        raise damaged_file(path, what)
 
 
 def damaged_file(path: Path, what: str) -> StorageError:

@@ -15,18 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from warehouse.errors import StorageError, first_line
+from warehouse.errors import StorageError
 from warehouse.files import file_stamp, write_whole
 from warehouse.paths import Workspace
 from warehouse.store.ledger import read_units
-from warehouse.store.parquet_files import damage, recorded_checksum
-from warehouse.store.schema import TOKENS, Table, all_tables
+from warehouse.store.parquet_files import verified_checksum
+from warehouse.store.schema import SCHEMA_VERSION, Table, all_tables
 
 _AT_ONCE = 8
-_RECORD = "verified_files.json"
 Intact = dict[str, tuple[str, str]]
 """Stamp and checksum of files by path; of another program's file, its stamp twice."""
 
@@ -58,17 +54,10 @@ def refuse_faults(workspace: Workspace, *, every_byte: bool = False) -> None:
     """Stop if a file in the tables' folders is not what was written there.
 
     Raises:
-        StorageError: names the first file, and how many more there are.
+        StorageError: names the first one; `tokenmart data check` lists all.
     """
-    faults = find_faults(workspace, every_byte=every_byte)
-    if faults:
-        path, what = faults[0]
-        more = f" (and {len(faults) - 1} more files)" if faults[1:] else ""
-        raise StorageError(
-            f"{path}: {what}{more}; `tokenmart data check` lists all, and --repair moves them away",
-            code="damaged-file",
-            where=path,
-        )
+    for path, what in find_faults(workspace, every_byte=every_byte)[:1]:
+        raise StorageError(f"{path}: {what}", code="damaged-file", where=path)
 
 
 def find_faults(workspace: Workspace, *, every_byte: bool = False) -> list[Fault]:
@@ -106,14 +95,16 @@ def states(workspace: Workspace) -> dict[str, str]:
 
 
 def _look(workspace: Workspace, every_byte: bool) -> tuple[list[Fault], Intact]:
-    tables = all_tables()
-    record = workspace.cache / _RECORD
-    rules = hashlib.sha256(repr(tables).encode()).hexdigest()
-    known = {} if every_byte else _known(record, rules)
+    record = workspace.cache / f"verified_files.{SCHEMA_VERSION}.json"
+    known: Intact = {}
+    if not every_byte:
+        with suppress(OSError, ValueError, AttributeError, TypeError):
+            read = json.loads(record.read_bytes()).items()
+            known = {path: (str(stamp), str(checksum)) for path, (stamp, checksum) in read}
     faults: list[Fault] = []
     intact: Intact = {}
-    to_check: list[tuple[Path, Table]] = []
-    for name, table in tables.items():
+    to_check: list[tuple[Path, bool]] = []
+    for name, table in all_tables().items():
         own = set(table_files(workspace, name))
         for path in sorted((workspace.store / name).glob("**/*.parquet")):
             if path not in own:
@@ -121,28 +112,18 @@ def _look(workspace: Workspace, every_byte: bool) -> tuple[list[Fault], Intact]:
             elif (before := known.get(str(path))) and before[0] == _stamp(path):
                 intact[str(path)] = before
             else:
-                to_check.append((path, table))
+                to_check.append((path, bool(table.ledger)))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for (path, _), (stamp, checksum, what) in zip(
-            to_check, pool.map(lambda each: _check(*each), to_check), strict=True
-        ):
+        found = pool.map(lambda each: _check(*each), to_check)
+        for (path, _), (stamp, checksum, what) in zip(to_check, found, strict=True):
             if what:
                 faults.append(Fault(path, what))
             elif stamp:
                 intact[str(path)] = stamp, checksum
     if intact != known:
         with suppress(StorageError):  # a read-only folder: compared again next time
-            write_whole(record, json.dumps({"rules": rules, "files": intact}))
+            write_whole(record, json.dumps(intact))
     return sorted(faults), intact
-
-
-def _known(record: Path, rules: str) -> Intact:
-    """Files found intact under the same rules."""
-    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        found = json.loads(record.read_bytes())
-        if found["rules"] == rules:
-            return {path: (each[0], each[1]) for path, each in found["files"].items()}
-    return {}
 
 
 def _stamp(path: Path) -> str:
@@ -152,31 +133,15 @@ def _stamp(path: Path) -> str:
     return ""
 
 
-def _check(path: Path, table: Table) -> tuple[str, str, str]:
+def _check(path: Path, has_ledger: bool) -> tuple[str, str, str]:
     """A file's stamp before it was read, its checksum, and what is wrong with it."""
     stamp = _stamp(path)
     try:
-        what = damage(path) or _other_contents(path, table.schema)
-        return stamp, recorded_checksum(path) or stamp, what
+        checksum = verified_checksum(path)
+        if has_ledger:
+            read_units(path)
+        return stamp, checksum or stamp, ""
     except FileNotFoundError:
         return "", "", ""
-    except (pa.ArrowException, OSError, ValueError) as error:
-        return stamp, "", f"damaged or no Parquet file ({first_line(error)})"
-
-
-def _other_contents(path: Path, schema: pa.Schema) -> str:
-    """What differs from the table's columns, and from the file's ledger; empty if nothing does."""
-    found = pq.read_metadata(path)
-    columns = {field.name: field.type for field in found.schema.to_arrow_schema()}
-    table = {each.name: each.type for each in schema if not each.nullable or each.name in columns}
-    if columns != table:
-        names = {name for name, _ in columns.items() ^ table.items()}
-        return f"its columns are not the table's: {', '.join(sorted(names))}"
-    if schema is TOKENS:
-        try:
-            rows = sum(unit.rows for unit in read_units(path))
-        except StorageError as error:
-            return first_line(error)
-        if rows != found.num_rows:
-            return f"{found.num_rows} rows, but its ledger has {rows}"
-    return ""
+    except StorageError as error:
+        return stamp, "", error.message.removeprefix(f"{path}: ")

@@ -32,7 +32,7 @@ from warehouse.store.ledger import UnitRecord, content_sha256, read_units, with_
 from warehouse.store.parquet_files import (
     damaged_file,
     read_table,
-    refuse_damaged,
+    verified_checksum,
     write_table,
     write_tables,
 )
@@ -223,7 +223,7 @@ def _merge(folder: Path, target: Path) -> int:
     if fresh:
         kept = [unit for unit in read_units(target) if unit.doc_id not in fresh]
         if kept:
-            refuse_damaged(target)  # what is copied gets a new checksum
+            verified_checksum(target)  # what is copied gets a new checksum
         units = sorted([*kept, *(unit for unit, _ in fresh.values())], key=_document)
         stored = _stored_rows(target, {unit.doc_id for unit in kept}) if kept else ()
         new = ((doc_id, read_rows(fresh[doc_id][1]).sort_by(_KEYS)) for doc_id in sorted(fresh))

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pytest
 import yaml
@@ -17,7 +16,6 @@ from click.testing import CliRunner, Result
 from warehouse_samples import KEYS, make_rows, make_text, make_unit
 
 from extract.work_claims import claim
-from warehouse.maintenance.check import check_units
 from warehouse.maintenance.cli import data as commands
 from warehouse.maintenance.garbage import find_garbage, remove_garbage
 from warehouse.paths import Workspace
@@ -152,14 +150,8 @@ def test_rows_are_counted_against_the_ledger(stored: Path) -> None:
     units, rows = read_units(stored), store.read_rows(stored)
     units[1] = replace(units[1], rows=7)
     store.write_units(stored, [*units[:3]], [rows])
-    found = json.loads(run("check", "--json").stdout)
-    assert [each["what"] for each in found["defects"]] == [
-        "1600 rows, but its ledger has 807",
-    ]
-    with duckdb.connect() as connection:
-        connection.execute("create table documents(sha256 varchar, characters bigint)")
-        defects = check_units(stored, connection).defects
-    assert [(d.doc_id, d.what) for d in defects] == [
+    defects = json.loads(run("check", "--json").stdout)["defects"]
+    assert [(each["doc_id"], each["what"]) for each in defects] == [
         (1, "400 rows, the ledger has 7"),
         (3, "rows without a record in the ledger"),
     ]
