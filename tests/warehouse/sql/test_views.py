@@ -20,7 +20,8 @@ from tokenmart import cli
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_to_parquet
 from warehouse.sql.views import metric_tables
-from warehouse.store.schema import TOKENS, UNITS
+from warehouse.store.ledger import UNITS
+from warehouse.store.schema import TOKENS
 from warehouse.store.token_files import write_unit
 
 Columns = list[tuple[str, str]]
