@@ -17,6 +17,7 @@ from eval_tasks import CAPITALS
 
 LANDS = list(CAPITALS.items())[:10]
 Documents = list[dict[str, Any]]
+Form = tuple[str, Documents, dict[str, Any]]
 
 
 def _cities(number: int, count: int) -> list[str]:
@@ -27,342 +28,215 @@ def _cities(number: int, count: int) -> list[str]:
     return found
 
 
-def _each(make: Any) -> Documents:
-    return [make(number, land, city) for number, (land, city) in enumerate(LANDS)]
+def _filled(template: Any, number: int) -> Any:
+    """A value of a document: numbers by function, texts with land, city and choices put in."""
+    if callable(template):
+        return template(number)
+    if isinstance(template, dict):
+        return {key: _filled(each, number) for key, each in template.items()}
+    if isinstance(template, list):
+        return [_filled(each, number) for each in template]
+    if not isinstance(template, str):
+        return template
+    land, city = LANDS[number]
+    two, three, four = (_cities(number, count) for count in (2, 3, 4))
+    return template.format(land=land, city=city, n=number, two=two, three=three, four=four)
 
 
-def _labelled(number: int, count: int) -> dict[str, Any]:
+def _form(file: str, settings: dict[str, Any] | None = None, **template: Any) -> Form:
+    rows = [_filled(template, number) for number in range(len(LANDS))]
+    return file, rows, settings or {}
+
+
+def _labelled(count: int) -> dict[str, Any]:
     return {
-        "choices": {"text": _cities(number, count), "label": list("ABCDE"[:count])},
-        "answerKey": "ABCDE"[number % count],
+        "choices": lambda n: {"text": _cities(n, count), "label": list("ABCDE"[:count])},
+        "answerKey": lambda n: "ABCDE"[n % count],
     }
 
 
-FORMS: dict[str, tuple[str, Documents, dict[str, Any]]] = {
-    "arc_easy": (
-        "arc/arc_easy.yaml",
-        _each(lambda n, land, city: {"question": f"Capital of {land}?", **_labelled(n, 4)}),
-        {},
+def of_four(n: int) -> int:
+    """Place of the right city among four."""
+    return n % 4
+
+
+def one_or_two(n: int) -> int:
+    """Place of the right city among two."""
+    return n % 2
+
+
+_ENDINGS = {f"ending{i}": f"{{four[{i}]}}, then." for i in range(4)}
+_CLASSES = {"premise": "{city} lies in {land}.", "label": lambda n: n % 3}
+_MMLU = {
+    "question": "Capital of {land}?",
+    "choices": lambda n: _cities(n, 4),
+    "answer": of_four,
+}
+_MMLU_FILE = "mmlu/default/_default_template_yaml"
+
+FORMS: dict[str, Form] = {
+    "arc_easy": _form("arc/arc_easy.yaml", question="Capital of {land}?", **_labelled(4)),
+    "openbookqa": _form(
+        "openbookqa/openbookqa.yaml", question_stem="{land} is ruled from", **_labelled(4)
     ),
-    "openbookqa": (
-        "openbookqa/openbookqa.yaml",
-        _each(lambda n, land, city: {"question_stem": f"{land} is ruled from", **_labelled(n, 4)}),
-        {},
+    "commonsense_qa": _form(
+        "commonsense_qa/default.yaml", question="Capital of {land}?", **_labelled(5)
     ),
-    "commonsense_qa": (
-        "commonsense_qa/default.yaml",
-        _each(lambda n, land, city: {"question": f"Capital of {land}?", **_labelled(n, 5)}),
-        {},
-    ),
-    "hellaswag": (
+    "hellaswag": _form(
         "hellaswag/hellaswag.yaml",
-        _each(
-            lambda n, land, city: {
-                "activity_label": "Travel",
-                "ctx_a": f"A man flies to {land}.",
-                "ctx_b": "he lands in",
-                "endings": [f"{each} [step] at night." for each in _cities(n, 4)],
-                "label": str(n % 4),
-            }
-        ),
-        {},
+        activity_label="Travel",
+        ctx_a="A man flies to {land}.",
+        ctx_b="he lands in",
+        endings=[f"{{four[{i}]}} [step] at night." for i in range(4)],
+        label=lambda n: str(n % 4),
     ),
-    "piqa": (
+    "piqa": _form(
         "piqa/piqa.yaml",
-        _each(
-            lambda n, land, city: {
-                "goal": f"To reach {land}",
-                "sol1": f"fly to {_cities(n, 2)[0]}",
-                "sol2": f"fly to {_cities(n, 2)[1]}.",
-                "label": n % 2,
-            }
-        ),
-        {},
+        goal="To reach {land}",
+        sol1="fly to {two[0]}",
+        sol2="fly to {two[1]}.",
+        label=one_or_two,
     ),
-    "winogrande": (
+    "winogrande": _form(
         "winogrande/default.yaml",
-        _each(
-            lambda n, land, city: {
-                "sentence": f"Not {land} but _ is a city where naïve people meet.",
-                "option1": _cities(n, 2)[0],
-                "option2": _cities(n, 2)[1],
-                "answer": str(n % 2 + 1),
-            }
-        ),
-        {},
+        sentence="Not {land} but _ is a city where naïve people meet.",
+        option1="{two[0]}",
+        option2="{two[1]}",
+        answer=lambda n: str(n % 2 + 1),
     ),
-    "wsc273": (
+    "wsc273": _form(
         "wsc273/default.yaml",
-        _each(
-            lambda n, land, city: {
-                "text": f"Ann met Mary in {city} and she was glad of it.",
-                "pronoun": "she",
-                "pronoun_loc": len(f"Ann met Mary in {city} and "),
-                "options": ["Ann", "Mary"],
-                "label": n % 2,
-            }
-        ),
-        {},
+        text="Ann met Mary in {city} and she was glad of it.",
+        pronoun="she",
+        pronoun_loc=lambda n: len(f"Ann met Mary in {LANDS[n][1]} and "),
+        options=["Ann", "Mary"],
+        label=one_or_two,
     ),
-    "boolq": (
+    "boolq": _form(
         "super_glue/boolq/default.yaml",
-        _each(
-            lambda n, land, city: {
-                "passage": f"{city} lies in {land}.",
-                "question": f"is {_cities(n, 3)[0]} in {land}",
-                "label": int(n % 3 == 0),
-            }
-        ),
-        {},
+        passage="{city} lies in {land}.",
+        question="is {three[0]} in {land}",
+        label=lambda n: int(n % 3 == 0),
     ),
-    "copa": (
+    "copa": _form(
         "super_glue/copa/default.yaml",
-        _each(
-            lambda n, land, city: {
-                "premise": f"They went to {land}.",
-                "question": ("cause", "effect")[n % 2],
-                "choice1": f"They liked {city}.",
-                "choice2": "They had no money.",
-                "label": n // 2 % 2,
-            }
-        ),
-        {},
+        premise="They went to {land}.",
+        question=lambda n: ("cause", "effect")[n % 2],
+        choice1="They liked {city}.",
+        choice2="They had no money.",
+        label=lambda n: n // 2 % 2,
     ),
-    "cb": (
-        "super_glue/cb/default.yaml",
-        _each(
-            lambda n, land, city: {
-                "premise": f"{city} lies in {land}.",
-                "hypothesis": f"{land} has a city",
-                "label": n % 3,
-            }
-        ),
-        {},
-    ),
-    "cola": (
-        "glue/cola/default.yaml",
-        _each(lambda n, land, city: {"sentence": f"{city} {land} is in.", "label": n % 2}),
-        {},
-    ),
-    "mrpc": (
+    "cb": _form("super_glue/cb/default.yaml", hypothesis="{land} has a city", **_CLASSES),
+    "cola": _form("glue/cola/default.yaml", sentence="{city} {land} is in.", label=one_or_two),
+    "mrpc": _form(
         "glue/mrpc/default.yaml",
-        _each(
-            lambda n, land, city: {
-                "sentence1": f"{city} is in {land}.",
-                "sentence2": f"{land} has {city}.",
-                "label": int(n % 3 > 0),
-            }
-        ),
-        {},
+        sentence1="{city} is in {land}.",
+        sentence2="{land} has {city}.",
+        label=lambda n: int(n % 3 > 0),
     ),
-    "sciq": (
+    "sciq": _form(
         "sciq/sciq.yaml",
-        _each(
-            lambda n, land, city: {
-                "support": f" {city} lies in {land}.",
-                "question": f"What lies in {land}?",
-                **{f"distractor{i}": f"a {each}" for i, each in enumerate(("sea", "ox", "sun"), 1)},
-                "correct_answer": city,
-            }
-        ),
-        {},
+        support=" {city} lies in {land}.",
+        question="What lies in {land}?",
+        distractor1="a sea",
+        distractor2="a ox",
+        distractor3="a sun",
+        correct_answer="{city}",
     ),
-    "swag": (
-        "swag/swag.yaml",
-        _each(
-            lambda n, land, city: {
-                "startphrase": f"In {land} she saw",
-                **{f"ending{i}": f"{each}, then." for i, each in enumerate(_cities(n, 4))},
-                "label": n % 4,
-            }
-        ),
-        {},
-    ),
-    "anli_r1": (
+    "swag": _form("swag/swag.yaml", startphrase="In {land} she saw", label=of_four, **_ENDINGS),
+    "anli_r1": _form(
         "anli/anli_r1.yaml",
-        _each(
-            lambda n, land, city: {
-                "premise": f"{city} lies in {land}.",
-                "hypothesis": f"{land} is large.",
-                "label": n % 3,
-            }
-        ),
         {"training_split": None, "validation_split": None},
+        hypothesis="{land} is large.",
+        **_CLASSES,
     ),
-    "headqa_en": (
+    "headqa_en": _form(
         "headqa/headqa_en.yaml",
-        _each(
-            lambda n, land, city: {
-                "qtext": f"Capital of {land}?",
-                "answers": [{"aid": i, "atext": each} for i, each in enumerate(_cities(n, 4), 1)],
-                "ra": n % 4 + 1,
-            }
-        ),
-        {},
+        qtext="Capital of {land}?",
+        answers=[{"aid": i + 1, "atext": f"{{four[{i}]}}"} for i in range(4)],
+        ra=lambda n: n % 4 + 1,
     ),
     # one in four has a right answer that is none of the choices
-    "gold_out_of_range": (
+    "gold_out_of_range": _form(
         "swag/swag.yaml",
-        _each(
-            lambda n, land, city: {
-                "startphrase": f"In {land} she saw",
-                **{f"ending{i}": f"{each}, then." for i, each in enumerate(_cities(n, 4))},
-                "label": 7 if n % 4 == 3 else n % 4,
-            }
-        ),
-        {},
+        startphrase="In {land} she saw",
+        label=lambda n: 7 if n % 4 == 3 else n % 4,
+        **_ENDINGS,
     ),
-    "truthfulqa_mc1": (
+    "truthfulqa_mc1": _form(
         "truthfulqa/truthfulqa_mc1.yaml",
-        _each(
-            lambda n, land, city: {
-                "question": f"Where is {city}?",
-                "mc1_targets": {"choices": [land, "Nowhere", "In the sea"], "labels": [1, 0, 0]},
-            }
-        ),
-        {},
+        question="Where is {city}?",
+        mc1_targets={"choices": ["{land}", "Nowhere", "In the sea"], "labels": [1, 0, 0]},
     ),
-    "truthfulqa_mc2": (
+    "truthfulqa_mc2": _form(
         "truthfulqa/truthfulqa_mc2.yaml",
-        _each(
-            lambda n, land, city: {
-                "question": f"Where is {city}?",
-                "mc2_targets": {"choices": [land, "On Earth", "Nowhere"], "labels": [1, 1, 0]},
-            }
-        ),
-        {},
+        question="Where is {city}?",
+        mc2_targets={"choices": ["{land}", "On Earth", "Nowhere"], "labels": [1, 1, 0]},
     ),
-    "crows_pairs": (
+    "crows_pairs": _form(
         "crows_pairs/crows_pairs_english.yaml",
-        _each(
-            lambda n, land, city: {
-                "sent_more": f"People of {land} sing.",
-                "sent_less": f"People of {city} sing.",
-            }
-        ),
-        {},
+        sent_more="People of {land} sing.",
+        sent_less="People of {city} sing.",
     ),
-    "mutual": (
+    "mutual": _form(
         "mutual/mutual.yaml",
-        _each(
-            lambda n, land, city: {
-                "article": f"m : where is {city} ? f :",
-                "options": [f"in {each} ." for each in _cities(n, 4)],
-                "answers": "ABCD"[n % 4],
-            }
-        ),
-        {},
+        article="m : where is {city} ? f :",
+        options=[f"in {{four[{i}]}} ." for i in range(4)],
+        answers=lambda n: "ABCD"[n % 4],
     ),
-    "webqs": (
+    "webqs": _form(
         "webqs/webqs.yaml",
-        _each(
-            lambda n, land, city: {
-                "question": f"what city is in {land}?",
-                "answers": [city, f"{city} City", "the town"],
-            }
-        ),
-        {},
+        question="what city is in {land}?",
+        answers=["{city}", "{city} City", "the town"],
     ),
-    "lambada_openai": (
-        "lambada/lambada_openai.yaml",
-        _each(lambda n, land, city: {"text": f"We saw {city}, and all of us liked {city}"}),
-        {},
+    "lambada_openai": _form(
+        "lambada/lambada_openai.yaml", text="We saw {city}, and all of us liked {city}"
     ),
-    "asdiv": (
+    "asdiv": _form(
         "asdiv/default.yaml",
-        _each(
-            lambda n, land, city: {
-                "body": f"{city} has {n} parks.",
-                "question": "How many parks?",
-                "answer": f"{n} (parks)",
-            }
-        ),
-        {},
+        body="{city} has {n} parks.",
+        question="How many parks?",
+        answer="{n} (parks)",
     ),
-    "wikitext": (
-        "wikitext/wikitext.yaml",
-        _each(lambda n, land, city: {"page": f" = {land} = \n\n {city} , 1 @,@ 000 's town . "}),
-        {},
+    "wikitext": _form(
+        "wikitext/wikitext.yaml", page=" = {land} = \n\n {city} , 1 @,@ 000 's town . "
     ),
-    "drop": (
+    "drop": _form(
         "drop/default.yaml",
-        _each(
-            lambda n, land, city: {
-                "query_id": str(n),
-                "passage": f"{city} has {n} parks.",
-                "question": "How many?",
-                "answer": {
-                    "number": str(n),
-                    "spans": [],
-                    "date": {"day": "", "month": "", "year": ""},
-                },
-                "validated_answers": {"number": [], "spans": [], "date": []},
-            }
-        ),
-        {},
+        query_id="{n}",
+        passage="{city} has {n} parks.",
+        question="How many?",
+        answer={"number": "{n}", "spans": [], "date": dict.fromkeys(("day", "month", "year"), "")},
+        validated_answers={"number": [], "spans": [], "date": []},
     ),
-    "gsm8k": (
+    "gsm8k": _form(
         "gsm8k/gsm8k.yaml",
-        _each(
-            lambda n, land, city: {
-                "question": f"{city} has {n} parks and 2 more. How many?",
-                "answer": f"It has {n} + 2.\n#### {n + 2}",
-            }
-        ),
         {
             "num_fewshot": 5,
             "fewshot_split": "test",
             "training_split": None,
             "generation_kwargs": {"until": ["Question:"], "do_sample": False, "max_gen_toks": 96},
         },
+        question="{city} has {n} parks and 2 more. How many?",
+        answer=lambda n: f"It has {n} + 2.\n#### {n + 2}",
     ),
-    "mmlu_5shot": (
-        "mmlu/default/_default_template_yaml",
-        _each(
-            lambda n, land, city: {
-                "question": f"Capital of {land}?",
-                "choices": _cities(n, 4),
-                "answer": n % 4,
-            }
-        ),
-        {"num_fewshot": 5, "fewshot_split": "test"},
-    ),
-    "triviaqa": (
+    "mmlu_5shot": _form(_MMLU_FILE, {"num_fewshot": 5, "fewshot_split": "test"}, **_MMLU),
+    "triviaqa": _form(
         "triviaqa/default.yaml",
-        _each(
-            lambda n, land, city: {
-                "question": f"Capital of {land}",
-                "answer": {"aliases": [city, f"City of {city}", "the"]},
-            }
-        ),
-        {},
+        question="Capital of {land}",
+        answer={"aliases": ["{city}", "City of {city}", "the"]},
     ),
-    "nq_open": (
-        "nq_open/nq_open.yaml",
-        _each(lambda n, land, city: {"question": f"capital of {land}", "answer": [city]}),
-        {},
-    ),
-    "anagrams1": (
+    "nq_open": _form("nq_open/nq_open.yaml", question="capital of {land}", answer=["{city}"]),
+    "anagrams1": _form(
         "unscramble/anagrams1.yaml",
-        _each(lambda n, land, city: {"context": f"{city[::-1]} =", "completion": city}),
-        {},
+        context=lambda n: f"{LANDS[n][1][::-1]} =",
+        completion="{city}",
     ),
 }
 """Name → the harness's file, documents, and what else is set."""
 
 GROUP = ("mmlu_made", ("mmlu_made_north", "mmlu_made_south"))
 """A group of two subjects of different size, by the template of mmlu."""
-
-
-def _mmlu(first: int, stop: int) -> Documents:
-    rows = _each(
-        lambda n, land, city: {
-            "question": f"Capital of {land}?",
-            "choices": _cities(n, 4),
-            "answer": n % 4,
-        }
-    )
-    return rows[first:stop]
 
 
 def results_of_harness(model: Any, forms: Path, names: list[str], logged: Path) -> dict[str, Any]:
@@ -408,9 +282,9 @@ def _configs(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     import lm_eval
 
     shipped = Path(lm_eval.__file__).parent / "tasks"
-    template = "mmlu/default/_default_template_yaml"
-    members = zip(GROUP[1], (_mmlu(0, 4), _mmlu(4, 10)), strict=True)
-    subjects = {name: (template, rows, {"fewshot_split": None}) for name, rows in members}
+    rows = _form(_MMLU_FILE, **_MMLU)[1]
+    members = zip(GROUP[1], (rows[:4], rows[4:10]), strict=True)
+    subjects = {name: (_MMLU_FILE, part, {"fewshot_split": None}) for name, part in members}
     for name, (file, documents, settings) in {**FORMS, **subjects}.items():
         data = folder / f"{name}.jsonl"
         data.write_text("".join(json.dumps(each) + "\n" for each in documents), encoding="utf-8")
