@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from readings import reading_of
 from reference import assert_agree, references
 from tiny_models import make_text
-from tiny_requests import load
+from tiny_requests import RETRIEVAL, load
 from tiny_runs import ok, run
 
 from extract.extraction import scoring_groups
@@ -19,7 +20,14 @@ from extract.planning.cost import work_of
 from extract.scoring.engine import Engine
 from warehouse.maintenance.check import check_store
 from warehouse.paths import Workspace
-from warehouse.probes.context import CopyProbe, FarProbe, HalvesProbe, LadderProbe
+from warehouse.probes.context import (
+    CopyProbe,
+    FarProbe,
+    FullProbe,
+    HalvesProbe,
+    LadderProbe,
+    WindowProbe,
+)
 from warehouse.probes.lookup import NeedleProbe, RetrievalProbe
 from warehouse.probes.planned import planned_document
 from warehouse.problem.spec import load_problem
@@ -115,19 +123,33 @@ def test_they_are_extracted_stored_and_checked(
     assert own == before[1]
 
 
-def test_the_plan_counts_what_the_engine_runs(tiny_checkpoint: Callable[..., Path]) -> None:
+READS = [
+    FullProbe(kind="full"),
+    WindowProbe(kind="window", name="w", context=24, stride=16),
+    RETRIEVAL,
+]
+
+
+@pytest.mark.parametrize(
+    "probes",
+    [*([probe] for probe in READS), READS, PROBES],
+    ids=["full", "window", "retrieval", "all", "others"],
+)
+def test_the_plan_counts_what_the_engine_runs(
+    probes: list[Any], tiny_checkpoint: Callable[..., Path]
+) -> None:
     engine = Engine(load(tiny_checkpoint()))
+    conditions = [condition for probe in probes for condition in probe.conditions()]
     lengths = [110, 140]
     run = rows = 0
     for length in lengths:
-        for group in scoring_groups(CONDITIONS):
-            reading = planned_document(length)
-            requests = [request for each in group for request in each.build(reading)]
-            scored = engine.score(requests)
+        reading = planned_document(length)
+        for group in scoring_groups(conditions):
+            scored = engine.score([r for each in group for r in each.build(reading)])
             run += sum(each.tokens_processed for each in scored)
             rows += sum(len(each.scores.logprob) for each in scored)
-    assert min(len(each.build(planned_document(110))) for each in CONDITIONS) > 0
-    work = work_of(lengths, CONDITIONS)
+    assert min(len(each.build(planned_document(110))) for each in conditions) > 0
+    work = work_of(lengths, conditions)
     assert (work.tokens, work.rows) == (run, rows)
 
 

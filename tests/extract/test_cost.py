@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
-from tiny_requests import RETRIEVAL, load
+from tiny_requests import RETRIEVAL
 
-from extract.extraction import scoring_groups
 from extract.planning.cost import GPU_FLOPS, Cost, ModelSize, assumed_speed, estimate, work_of
 from extract.planning.tables import Plan, PlannedModel
-from extract.scoring.engine import Engine
 from warehouse.probes.context import FullProbe, WindowProbe
-from warehouse.probes.planned import planned_document
 from warehouse.problem.models import ModelShape, ModelSpec
 
 FULL = FullProbe(kind="full").conditions()
 WINDOW = WindowProbe(kind="window", name="w", context=24, stride=16).conditions()
-
-
-@pytest.mark.parametrize(
-    "selected",
-    [FULL, WINDOW, RETRIEVAL.conditions(), [*FULL, *WINDOW, *RETRIEVAL.conditions()]],
-    ids=["full", "window", "retrieval", "all"],
-)
-def test_the_plan_counts_the_tokens_that_the_engine_runs(
-    selected: list[Any], tiny_checkpoint: Callable[..., Path]
-) -> None:
-    engine = Engine(load(tiny_checkpoint()))
-    lengths = [60, 90]
-    run = rows = 0
-    for length in lengths:
-        document = planned_document(length)
-        for group in scoring_groups(selected):
-            requests = [request for each in group for request in each.build(document)]
-            scored = engine.score(requests)
-            run += sum(each.tokens_processed for each in scored)
-            rows += sum(len(each.scores.logprob) for each in scored)
-    work = work_of(lengths, selected)
-    assert (work.tokens, work.rows) == (run, rows)
 
 
 def test_pairs_and_flops_by_hand() -> None:
