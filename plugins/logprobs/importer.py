@@ -33,7 +33,7 @@ from plugins.logprobs.matching import match_prompts, match_rows, refuse_impossib
 from warehouse.errors import TokenmartError, did_you_mean, visible
 from warehouse.files import sha256_file
 from warehouse.probes.request import Condition, Request
-from warehouse.problem.importers import Destination, StoringImporter
+from warehouse.problem.importers import Destination, Importer
 from warehouse.problem.spec import Problem, load_problem
 from warehouse.problem.tables import ensure_documents, store_lineup, store_pairs
 from warehouse.store.schema import TOKENS, TOP_TOKENS
@@ -51,7 +51,7 @@ class _Reading:
     requests: list[Request]
 
 
-class PromptLogprobs(StoringImporter):
+class PromptLogprobs(Importer):
     """Prompt log-probs of vLLM and SGLang, and plain tables; see `dump_files`."""
 
     kind = "prompt-logprobs"

@@ -235,7 +235,7 @@ def import_(
     tokenmart data import --problem mine --model org/model --format items scores.csv
     tokenmart data import --problem mine --model org/model --format samples *.jsonl
     """
-    from warehouse.problem.importers import Destination, Importer, importer
+    from warehouse.problem.importers import Destination, ItemsImporter, importer
     from warehouse.problem.models import refuse_no_id, slug
     from warehouse.problem.spec import ImportedTarget, load_problem
 
@@ -246,7 +246,7 @@ def import_(
         refuse_no_id(full_id := model)
     else:
         full_id = problem.model(model).full_id
-    if isinstance(reader, Importer) and not isinstance(problem.target, ImportedTarget):
+    if isinstance(reader, ItemsImporter) and not isinstance(problem.target, ImportedTarget):
         kind = "no target" if problem.target is None else f"a target of kind {problem.target.kind}"
         raise TokenmartError(
             f"problem {problem.name} has {kind}, which imported scores would not change; write "

@@ -58,7 +58,7 @@ class Destination:
         write_table(path, table)
 
 
-class StoringImporter(ABC):
+class Importer(ABC):
     """A format of files that other programs wrote; it stores what it reads. `kind` names it.
 
     `of_other_models`: the model that the files are of need not be one of the problem. `build`: the
@@ -85,16 +85,21 @@ class StoringImporter(ABC):
         """
 
 
-class Importer(StoringImporter):
-    """A format of target scores of one model."""
+class ItemsImporter(Importer):
+    """Target scores of one model: columns task, item, score, and cluster and context_tokens if any.
 
-    @abstractmethod
+    Importers of other formats of scores override `read`.
+    """
+
+    kind = "items"
+
     def read(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         """The scored items of a file: the place of each for messages, the fields of `ItemScore`.
 
         Raises:
             TokenmartError: it can't be read, or is not in this format.
         """
+        return plain_rows(path)
 
     def import_files(self, files: Sequence[Path], to: Destination) -> dict[str, int]:
         """Write the items of one model's files as its downstream scores."""
@@ -107,16 +112,6 @@ class Importer(StoringImporter):
         for note in _other_items(path, items):
             click.echo(visible(f"note: {note}"), err=True)
         return Counter(item.task for item in items)
-
-
-class ItemsImporter(Importer):
-    """Columns task, item and score, and optionally cluster and context_tokens."""
-
-    kind = "items"
-
-    def read(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The rows of the file, counted from 1 without a header."""
-        return plain_rows(path)
 
 
 def _score(value: Any) -> Any:
@@ -144,14 +139,14 @@ class KeyInterval(BaseModel):
     char_end: int
 
 
-class KeyIntervals(StoringImporter):
+class KeyIntervals(Importer):
     """Character intervals of key text, of an evaluator that need not be a model of the problem."""
 
     kind = "key-intervals"
     of_other_models = True
 
     def import_files(self, files: Sequence[Path], to: Destination) -> dict[str, int]:
-        """Read an evaluator's intervals and store them; see `StoringImporter`."""
+        """Read an evaluator's intervals and store them; see `Importer`."""
         source = table_path(to.workspace, "documents", to.problem)
         if not source.is_file():
             raise TokenmartError(
@@ -183,13 +178,13 @@ class KeyIntervals(StoringImporter):
         return dict(Counter(found.values()))
 
 
-def importer(kind: str) -> StoringImporter:
+def importer(kind: str) -> Importer:
     """The importer of a format.
 
     Raises:
         TokenmartError: there is no such format.
     """
-    known = kinds(StoringImporter, "importers")  # type: ignore[type-abstract]
+    known = kinds(Importer, "importers")  # type: ignore[type-abstract]
     if kind not in known:
         raise TokenmartError(
             f"--format {kind}: no such format; formats: {', '.join(known)}",

@@ -7,10 +7,11 @@ raw dictionary. Every mistake is reported with file, line, key, value and remedy
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from datetime import date
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator
 
@@ -139,6 +140,9 @@ class Problem(FileModel):
         default=None, description="date from which target scores are known"
     )
 
+    baseline: ClassVar[str] = ""  # documents' metrics are compared with perplexity
+    marts: ClassVar[tuple[str, ...]] = ("fct_tokens", "metric_values")
+    build: ClassVar[str] = "tokenmart dbt build"
     _argument: str = PrivateAttr(default="")
 
     @property
@@ -149,21 +153,6 @@ class Problem(FileModel):
     def folders(self, workspace: Workspace, offline: bool = False) -> ProblemFolders:
         """Places of the problem's files."""
         return ProblemFolders(workspace, self.name, offline, self.argument)
-
-    @property
-    def baseline(self) -> str:
-        """Metrics of documents are compared with perplexity."""
-        return ""
-
-    @property
-    def marts(self) -> tuple[str, ...]:
-        """dbt models that its metrics are read from."""
-        return ("fct_tokens", "metric_values")
-
-    @property
-    def build(self) -> str:
-        """The command that builds them."""
-        return "tokenmart dbt build"
 
     @property
     def ranked_models(self) -> tuple[ModelSpec, ...]:
@@ -188,12 +177,7 @@ class Problem(FileModel):
         for model in self.models:
             if name in (model.full_id, model.model_id):
                 return model
-        known = ", ".join(model.full_id for model in self.models)
-        raise ProblemFileError(
-            f"--model {name}: not in problem {self.name}; its models are: {known}",
-            code="unknown-model",
-            where=name,
-        )
+        raise self._unknown("model", name, [model.full_id for model in self.models])
 
     def probe(self, name: str) -> Probe:
         """The probe with this name.
@@ -204,10 +188,12 @@ class Problem(FileModel):
         for probe in self.probes:
             if probe.name == name:
                 return probe
-        known = ", ".join(probe.name for probe in self.probes)
-        raise ProblemFileError(
-            f"--probe {name}: not in problem {self.name}; its probes are: {known}",
-            code="unknown-probe",
+        raise self._unknown("probe", name, [probe.name for probe in self.probes])
+
+    def _unknown(self, what: str, name: str, known: Sequence[str]) -> ProblemFileError:
+        return ProblemFileError(
+            f"--{what} {name}: not in problem {self.name}; it has {', '.join(known)}",
+            code=f"unknown-{what}",
             where=name,
         )
 
@@ -228,28 +214,21 @@ class Problem(FileModel):
 
     @field_validator("probes")
     @classmethod
-    def _probes_have_their_own_names(cls, probes: tuple[Probe, ...]) -> tuple[Probe, ...]:
-        probe_names = [probe.name for probe in probes]
-        conditions = [each.name for probe in probes for each in probe.conditions()]
-        if not probes:
-            raise ValueError("at least one probe is needed")
-        for names in (probe_names, conditions):
-            for name in names:
-                if names.count(name) > 1:
-                    raise ValueError(f"two probes make {name!r}; give one of them another name")
-        return probes
-
-    @field_validator("probes")
-    @classmethod
-    def _references_are_models(
+    def _conditions_are_known(
         cls, probes: tuple[Probe, ...], info: ValidationInfo
     ) -> tuple[Probe, ...]:
-        known = [model.full_id for model in info.data.get("models", ())]
-        for condition in [each for probe in probes for each in probe.conditions()]:
-            if known and condition.reference and condition.reference not in known:
+        if not probes:
+            raise ValueError("at least one probe is needed")
+        conditions = [each for probe in probes for each in probe.conditions()]
+        for names in ([probe.name for probe in probes], [each.name for each in conditions]):
+            if twice := {name for name in names if names.count(name) > 1}:
+                raise ValueError(f"two probes make {min(twice)!r}; give one of them another name")
+        models = [model.full_id for model in info.data.get("models", ())]
+        for each in conditions:
+            if models and each.reference and each.reference not in models:
                 raise ValueError(
-                    f"{condition.probe}: reference {condition.reference!r} is no model of this "
-                    f"file; its models are: {', '.join(known)}"
+                    f"{each.probe}: reference {each.reference!r} is no model of this file; its "
+                    f"models are: {', '.join(models)}"
                 )
         return probes
 

@@ -63,10 +63,10 @@ class SharedSource(WeightSource):
 '''
 IMPORTER = '''
 """Scores as `item score` on each line."""
-from warehouse.problem.importers import Importer
+from warehouse.problem.importers import ItemsImporter
 
 
-class LinesImporter(Importer):
+class LinesImporter(ItemsImporter):
     kind = "lines"
 
     def read(self, path):

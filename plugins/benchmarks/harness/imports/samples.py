@@ -22,13 +22,13 @@ from plugins.benchmarks.harness.imports.sample_files import (
 from plugins.benchmarks.harness.imports.task_import import LoggedRequest, TaskImport, task_import
 from plugins.benchmarks.harness.stored_items import condition_of
 from plugins.benchmarks.refusal import refused
-from warehouse.problem.importers import Destination, StoringImporter
+from warehouse.problem.importers import Destination, Importer
 
 ROUNDING = 1e-3
 """Largest accepted log-probability above 0; sums in half precision can exceed 0."""
 
 
-class HarnessSamples(StoringImporter):
+class HarnessSamples(Importer):
     """Every request of a task, with all its answer filters."""
 
     kind = "samples"
