@@ -6,8 +6,7 @@ Every model reads 50 documents of 32,768 tokens, the most that the problem allow
 Its FLOPs are those of `tokenmart extract --dry-run`. Of the peak it reaches what was measured
 in the shapes of Qwen2.5 0.5B and 7B, all probes, 32,768 tokens; between the two, the share rises
 with the logarithm of the weights of the layers; beyond, it is the nearer one's. What passes while
-the GPU waits (files, loading, checks) is not in these hours. The run behind `bench_gpu.json` was
-without fused layers.
+the GPU waits (files, loading, checks) is not in these hours.
 """
 
 from __future__ import annotations

@@ -7,16 +7,22 @@ from typing import Any
 
 from marked_tables import RESULTS, ROOT, marked, replace_marked, table
 
-OUT = ROOT / "benchmarks" / "bench_gpu.json"
 BLOCK = "benchmarks/bench_gpu.json"
+OWN_LAYERS = "benchmarks/bench_gpu_own_layers.json"
+CORRECTNESS = ("benchmarks/bench_gpu_families.json", "benchmarks/bench_gpu_correctness.json")
 GIB = 2**30
 Row = dict[str, Any]
 
-COMPARED = {"ours": "ours", "plain": "plain", "changed": "plain, part of the context changed"}
+PLAIN, CHANGED = "plain", "plain, part of the context changed"
 
 
-def section(record: dict[str, Any]) -> str:
-    """Machine, correctness, memory and speed, with the markers of RESULTS.md."""
+def committed(path: str) -> dict[str, Any]:
+    """The record of a run."""
+    return dict(json.loads((ROOT / path).read_text("utf-8")))
+
+
+def section(record: dict[str, Any], block: str = BLOCK) -> str:
+    """Machine and tables of one run, with the markers of RESULTS.md."""
     versions = record["versions"]
     rows = record["rows"]
     lines = [
@@ -25,40 +31,63 @@ def section(record: dict[str, Any]) -> str:
         f"{record['matmul_tflops']:.0f} TFLOP/s (data sheet {record['peak_tflops'] or 0:.0f}). "
         f"Results that were wrong: {len(record['wrong'])}. Left out because the time was limited: "
         f"{'; '.join(record['skipped']) or 'nothing'}.",
-        "",
-        "Mean difference from the plain float32 forward, in nats:",
-        "",
-        *table(
-            {
-                "model": "{model}",
-                "tokens:": "{tokens:,}",
-                "probe": "{probe}",
-                "ours, float32:": "{float32:.1e}",
-                "ours, half precision:": "{half:.1e}",
-                "plain, half precision:": "{plain:.1e}",
-                "plain, other tokens in the context:": "{changed:.1e}",
-            },
-            correctness(rows),
-        ),
-        "",
-        *table(
-            {
-                "model": "{model}",
-                "tokens:": "{tokens:,}",
-                "what": "{what}",
-                "s:": "{seconds:.3f}",
-                "tokens/s:": "{speed}",
-                "of peak:": "{share}",
-                "× ours:": "{times}",
-                "GiB planned:": "{planned}",
-                "GiB measured:": "{measured}",
-            },
-            map(cells, timed(rows)),
-        ),
-        "",
-        *(sentence(row) for row in rows if row["part"] in ("memory", "extraction")),
     ]
-    return marked(BLOCK, lines)
+    if compared := correctness(rows):
+        columns = {
+            "model": "{model}",
+            "tokens:": "{tokens:,}",
+            "probe": "{probe}",
+            "ours, float32:": "{float32:.1e}",
+            "ours, half precision:": "{half:.1e}",
+            "plain, half precision:": "{plain:.1e}",
+            "plain, other tokens in the context:": "{changed:.1e}",
+        }
+        title = "Mean difference from the plain float32 forward, in nats:"
+        lines += ["", title, "", *table(columns, compared)]
+    if measured := timed(rows):
+        columns = {
+            "model": "{model}",
+            "tokens:": "{tokens:,}",
+            "what": "{what}",
+            "s:": "{seconds:.3f}",
+            "tokens/s:": "{speed}",
+            "of peak:": "{share}",
+            "× ours:": "{times}",
+            "GiB planned:": "{planned}",
+            "GiB measured:": "{measured}",
+        }
+        lines += ["", *table(columns, map(cells, measured))]
+    apart = [row for row in rows if row["part"] in ("memory", "extraction", "divergence")]
+    lines += ["", *map(sentence, apart)] if apart else []
+    return marked(block, lines)
+
+
+def layers_section(own: dict[str, Any]) -> str:
+    """Seconds with the model's own layers and PyTorch's head, and with fused ones."""
+    fused = {key(row): row["seconds"] for row in timed(committed(BLOCK)["rows"])}
+    rows = [
+        {
+            **row,
+            "model": name(row),
+            "fused": fused[key(row)],
+            "times": row["seconds"] / fused[key(row)],
+        }
+        for row in timed(own["rows"])
+    ]
+    columns = {
+        "model": "{model}",
+        "tokens:": "{tokens:,}",
+        "what": "{what}",
+        "own layers, s:": "{seconds:.3f}",
+        "fused, s:": "{fused:.3f}",
+        "own / fused:": "{times:.2f}",
+    }
+    return marked(OWN_LAYERS, table(columns, rows))
+
+
+def key(row: Row) -> tuple[str, int, str]:
+    """What a row of speed is about."""
+    return row["model"], row["tokens"], row["what"]
 
 
 def name(row: Row) -> str:
@@ -72,19 +101,24 @@ def timed(rows: list[Row]) -> list[Row]:
 
 
 def correctness(rows: list[Row]) -> list[Row]:
-    """One row per model and probe, with the mean differences side by side."""
-    found: dict[tuple[str, int, str], Row] = {}
+    """One row per model, probe and kind of layers, with the mean differences side by side."""
+    found: dict[tuple[str, str, str], Row] = {}
+    plain: dict[tuple[str, str, str], float] = {}
     for row in rows:
-        if row["part"] == "correctness" and row["mean_nats"] is not None:
-            probe, _, who = row["what"].partition(", ")
-            key = name(row), row["tokens"], probe
-            line = found.setdefault(key, dict(zip(("model", "tokens", "probe"), key, strict=True)))
-            if who == COMPARED["changed"]:
-                line["changed"] = row["mean_nats"]
-            elif who == COMPARED["ours"] and row["dtype"] == "float32":
-                line["float32"] = row["mean_nats"]
-            else:
-                line["half" if who == COMPARED["ours"] else "plain"] = row["mean_nats"]
+        if row["part"] not in ("correctness", "families") or row["mean_nats"] is None:
+            continue
+        probe, _, who = row["what"].partition(", ")
+        if who in (PLAIN, CHANGED):
+            plain[row["model"], probe, who] = row["mean_nats"]
+            continue
+        own = who.removeprefix("ours")
+        line = found.setdefault(
+            (row["model"], probe, own),
+            {"model": name(row) + own, "tokens": row["tokens"], "probe": probe},
+        )
+        line["float32" if row["dtype"] == "float32" else "half"] = row["mean_nats"]
+    for (model, probe, _), line in found.items():
+        line["plain"], line["changed"] = plain[model, probe, PLAIN], plain[model, probe, CHANGED]
     return list(found.values())
 
 
@@ -106,10 +140,15 @@ def cells(row: Row) -> Row:
 
 
 def sentence(row: Row) -> str:
-    """A measurement that is compared with nothing, as an item of a list."""
-    seconds = "" if row["seconds"] is None else f", {row['seconds']:.1f} s"
-    return f"- {name(row)}, {row['tokens']:,} tokens: {row['what']}{seconds}. {row['note']}."
+    """A measurement that stands alone, as an item of a list."""
+    seconds = "" if row["seconds"] is None else f", {row['seconds']:.3g} s"
+    times = f" ({row['times_ours']:.2f} × the line above)" if row["times_ours"] else ""
+    note = f" {row['note']}." if row["note"] else ""
+    return f"- {name(row)}, {row['tokens']:,} tokens: {row['what']}{seconds}{times}.{note}"
 
 
 if __name__ == "__main__":
-    replace_marked(RESULTS, BLOCK, section(json.loads(OUT.read_text("utf-8"))))
+    replace_marked(RESULTS, BLOCK, section(committed(BLOCK)))
+    replace_marked(RESULTS, OWN_LAYERS, layers_section(committed(OWN_LAYERS)))
+    for path in CORRECTNESS:
+        replace_marked(RESULTS, path, section(committed(path), path))
