@@ -2,7 +2,8 @@
 
 `decide` tests them as it tests all metrics, with as many metrics as were registered and at the
 level that was registered. The sign is part of the prediction: only an interval above 0 confirms.
-Neither p nor the lead over the baseline is adjusted for other metrics tested.
+p is not adjusted for other metrics tested. How far a metric is ahead of the
+baseline is no part of what is registered: see its row among all metrics.
 """
 
 from __future__ import annotations
@@ -13,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from analysis.ranking.metric_table import MetricColumn, MetricTable
-from analysis.statistics.correlations import Floats, number, spearman, without_rounding
+from analysis.ranking.metric_table import MetricTable
+from analysis.statistics.correlations import Floats, number, without_rounding
 from analysis.statistics.decisions import Decisions, decide
-from analysis.statistics.simultaneous import lead_p
 
 if TYPE_CHECKING:
     from analysis.preregistration.entries import PreregisteredMetric
@@ -38,8 +38,6 @@ class RegisteredResult:
     unscored: how many of the registered models have no target score: a part of them, a demo for
         instance, is not what was registered.
     fewer: full id → documents, of the models whose value rests on fewer than that of another.
-    lead: as JSON-ready values, how far rho is above that of the baseline, with its one-sided p;
-        None without a baseline, or where the metric is the baseline.
     """
 
     prediction: PreregisteredMetric
@@ -49,7 +47,6 @@ class RegisteredResult:
     values: Floats
     unscored: int
     fewer: dict[str, int]
-    lead: dict[str, Any] | None
 
     @property
     def rho(self) -> float:
@@ -79,14 +76,11 @@ class RegisteredResult:
             "p_one_sided": number(self.decisions.p(self.place)),
             "level": entry.level,
             "holds": self.code == "confirmed",
-            "minus_baseline": self.lead,
         }
 
 
-def registered_results(
-    table: MetricTable, baseline: MetricColumn | None
-) -> tuple[RegisteredResult, ...]:
-    """Test every metric that was registered for the problem, together and against the baseline."""
+def registered_results(table: MetricTable) -> tuple[RegisteredResult, ...]:
+    """Test every metric that was registered for the problem, together."""
     built = {column.name: column for column in table.columns if column.kind == "variant"}
     found = [built.get(prediction.metric.name) for prediction in table.registered]
     values = np.full((len(found), len(table.models)), np.nan)
@@ -112,23 +106,9 @@ def registered_results(
                 values=values[place],
                 unscored=unscored,
                 fewer=fewer,
-                lead=None if baseline is column else _lead(values[place], baseline, table),
             )
         )
     return tuple(results)
-
-
-def _lead(values: Floats, baseline: MetricColumn | None, table: MetricTable) -> Any:
-    if baseline is None or not np.isfinite(values).all():
-        return None
-    other = baseline.oriented
-    p, within = lead_p(values, other, table.target, table.families, table.series)
-    return {
-        "baseline": baseline.name,
-        "value": number(spearman(values, table.target) - spearman(other, table.target)),
-        "p_one_sided": number(p),
-        "p_within_families": within,
-    }
 
 
 def _code(

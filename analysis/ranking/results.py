@@ -233,7 +233,7 @@ def rank_metrics(
         candidates=tuple(row for row in rows if id(row.column) in allowed),
         baseline=next((row for row in rows if row.column is base), None),
         decisions=decisions,
-        registered=registered_results(table, base),
+        registered=registered_results(table),
         choice=choice,
         noise_ceiling=noise_ceiling(table.target, table.target_errors),
         seed=seed,

@@ -138,9 +138,6 @@ def registered_text(result: RegisteredResult) -> str:
         text += span(within.interval(place))
     text += f"; n = {result.values.size}), one-sided p {decisions.p(place):.4f}"
     text += f", level {entry.level:g}"
-    if lead := result.lead:
-        p = "–" if lead["p_one_sided"] is None else f"{lead['p_one_sided']:.4f}"
-        text += f"; rho minus that of {lead['baseline']} {lead['value']:+.2f} (one-sided p {p})"
     return f"{text}."
 
 

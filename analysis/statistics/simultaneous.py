@@ -37,16 +37,13 @@ from statistics import NormalDist
 
 import numpy as np
 
-from analysis.statistics.correlations import Flags, Floats, Indices, codes
+from analysis.statistics.correlations import Flags, Floats, Indices
 from analysis.statistics.decisions import comparable_parts, partitions, statistics
 
 LEVEL = 0.95
 SHRINKAGE = 0.85
 DRAWS = 10_000
 SET_DRAWS = 2000
-MINIMUM_SERIES = 5
-"""With fewer, the correlation within series can't be estimated."""
-
 _DRAWS_AT_ONCE = 1000
 _SMALL = 1e-9
 
@@ -55,7 +52,7 @@ _SMALL = 1e-9
 class JointErrors:
     """Correlations of K metrics with the target, and how their errors depend on each other.
 
-    rho: `[K]` Spearman (pooled within families where asked for), NaN where undefined or untested.
+    rho: `[K]` Spearman, NaN where undefined or untested.
     z: `[K]` Fisher's z; error: `[K]` its standard error, widened by the design effect.
     factors: `[K, d]` rows of unit length whose products are C; zero where untested.
     """
@@ -67,25 +64,19 @@ class JointErrors:
 
 
 def joint_errors(
-    metrics: Floats,
-    target: Floats,
-    groupings: Sequence[Sequence[Hashable]],
-    families: Sequence[Hashable] | None = None,
+    metrics: Floats, target: Floats, groupings: Sequence[Sequence[Hashable]]
 ) -> JointErrors:
-    """Correlations over all models, or of the ranks less their family means.
+    """Correlations over all models, and the dependence of their errors.
 
     Args:
         metrics: `[K, n]`, oriented, NaN where a model has no value.
         target: `[n]`.
         groupings: labels of the models, each `[n]`: families, series, developers. The one that
             costs most sets the design effect.
-        families: `[n]` labels whose means are subtracted: what families share, in metric and
-            target, drops out, and each family costs one model. None subtracts nothing.
     """
     rho, z, error = (np.full(len(metrics), math.nan) for _ in range(3))
     x, y = np.zeros(metrics.shape), np.zeros(metrics.shape)
-    subtracted = None if families is None else codes(families)
-    for part in comparable_parts(metrics, target, partitions(groupings), subtracted):
+    for part in comparable_parts(metrics, target, partitions(groupings)):
         here = statistics(part.x, part.y, part.groups, part.freedom)
         rho[part.rows], z[part.rows] = here.rho[:, 0], here.z[:, 0]
         error[part.rows] = here.error[:, 0]
@@ -127,53 +118,6 @@ def p_above(errors: JointErrors, other: int) -> Floats:
         reaching = maxima.size - np.searchsorted(maxima, statistic[0, known])
         result[known] = (1 + reaching) / (maxima.size + 1)
     return result
-
-
-def lead_p(
-    metric: Floats,
-    baseline: Floats,
-    target: Floats,
-    families: Sequence[Hashable],
-    series: Sequence[Hashable],
-) -> tuple[float, bool]:
-    """One-sided p that a metric doesn't lead a baseline, both named beforehand.
-
-    Of the difference of z over all models or within families, whichever has the smaller standard
-    error. That over all models is widened by the design effect of families and series; that within
-    families costs one model a family.
-
-    Args:
-        metric: `[n]`, oriented, complete.
-        baseline: `[n]`, likewise.
-        target: `[n]`.
-        families: of each model.
-        series: of each model; each is of one family.
-
-    Returns:
-        p, NaN below `MINIMUM_SERIES` series; and whether it is of the difference within families.
-    """
-    if len(set(series)) < MINIMUM_SERIES:
-        return math.nan, False
-    both = np.stack([metric, baseline])
-    overall = _difference_of_z(joint_errors(both, target, [families, series]))
-    inside = _difference_of_z(joint_errors(both, target, [series], families))
-    within = inside[1] < overall[1]
-    gap, error = inside if within else overall
-    if math.isnan(gap):
-        return math.nan, False
-    # two with equal rankings have a difference without error
-    return (NormalDist().cdf(-gap / error) if error > 0 else 1.0), within
-
-
-def _difference_of_z(errors: JointErrors) -> tuple[float, float]:
-    """z of the first of two metrics minus that of the second, and its standard error.
-
-    The error is 0 if both rankings are equal; both are NaN where one isn't tested.
-    """
-    if not np.isfinite(errors.rho).all():
-        return math.nan, math.nan
-    _, spread = _paired(errors.z, errors.factors * errors.error[:, None], np.array([1]))
-    return float(errors.z[0] - errors.z[1]), float(spread[0, 0])
 
 
 def _paired(z: Floats, scaled: Floats, rows: Indices | None = None) -> tuple[Floats, Floats]:

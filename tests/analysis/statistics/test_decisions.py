@@ -62,6 +62,13 @@ def test_a_decision_and_its_interval_agree(seed, level):
         assert (found.p(row) < level) == (max(lows) > 0)
 
 
+def test_within_families_the_error_costs_a_model_a_family():
+    metrics, target = np.random.default_rng(3).normal(size=(4, 17)), np.arange(17.0)
+    found = decide(metrics, target, FAMILIES, draws=100).within
+    # 17 models less 3 family means
+    assert found.error == pytest.approx(np.sqrt((1 + found.rho**2 / 2) / (17 - 3 - 3)))
+
+
 def test_within_families_is_the_partial_correlation_of_ranks():
     metrics, target = study(3, 0.7, families=FAMILIES, share=0.5)
     found = decide(metrics, target, FAMILIES)

@@ -79,17 +79,6 @@ def test_standard_errors_are_those_of_bonett_and_wright():
     assert errors.error[0] == pytest.approx(math.sqrt((1 + rho**2 / 2) / 14))
 
 
-def test_within_families_the_error_costs_a_model_a_family():
-    metrics, target = study(3, 0.7, families=FAMILIES, share=0.5)
-    errors = joint_errors(metrics, target, [list(range(17))], FAMILIES)
-    # 17 models less 3 family means
-    assert errors.error[0] == pytest.approx(
-        math.sqrt((1 + errors.rho[0] ** 2 / 2) / (17 - 3 - 3)), rel=1e-9
-    )
-    alone = joint_errors(metrics, target, [list(range(17))], list(range(17)))
-    assert np.isnan(alone.rho).all()
-
-
 def test_copies_cost_nothing_and_the_order_of_columns_neither():
     metrics, target = study(5, 0.7)
     once = joint_errors(metrics, target, ALONE)

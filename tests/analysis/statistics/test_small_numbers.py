@@ -12,7 +12,6 @@ import scipy.stats
 from analysis.statistics.correlations import spearman_rows
 from analysis.statistics.decisions import LEVEL, decide
 from analysis.statistics.resampling import LEAST_DRAWN, bootstrap
-from analysis.statistics.simultaneous import lead_p
 
 NAN = math.nan
 
@@ -92,6 +91,3 @@ def test_no_interval_below_the_least_number(count: int) -> None:
     x = np.arange(count, dtype=float)
     found = bootstrap(1.0, spearman_rows, x, x, 0, 100)
     assert count < LEAST_DRAWN and math.isnan(found.percentile.low) and math.isnan(found.bca.high)
-    if count < 5:
-        p, _ = lead_p(x, x[::-1].copy(), x, range(count), range(count))
-        assert math.isnan(p)
