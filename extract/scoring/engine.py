@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -111,9 +110,7 @@ class Engine:
         self._fused = fused_layers.fuse_layers(model) if fused and on_gpu else None
         self._refused_layers = ""
         self.head_weights = HeadWeights.of(head, transform)
-        self.head = VocabularyHead(
-            self.head_weights, execution_device(head), top_k=top_k, fused=fused
-        )
+        self.head = VocabularyHead(self.head_weights, execution_device(head), top_k, fused=fused)
         shape = ModelShape.of_config(self.config.to_dict())
         self.cache_bytes = cache_bytes_per_token(shape, self.dtype.itemsize) if shape else 0
         self.attempts = Attempts(
@@ -149,8 +146,7 @@ class Engine:
             described = attention.describe(self.config, self.device, self.dtype, kernels)
             self._described[kernels] = described
         layers = self._fused.name if self._fused else self._refused_layers
-        head = f"head by triton {version('triton')}" if self.head.kernels else ""
-        parts = [self._described[kernels], self.attempts.refused, layers, head]
+        parts = [self._described[kernels], self.attempts.refused, layers, self.head.described]
         return "; ".join(filter(None, parts))
 
     @property

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.metadata import version
 from importlib.util import find_spec
 from types import ModuleType
 
@@ -106,6 +107,7 @@ class VocabularyHead:
 
     Attributes:
         kernels: the module `triton_head` where a tile is reduced in one kernel, else None.
+        described: for the ledger; empty without it.
 
     Args:
         head: the model's output embedding.
@@ -135,6 +137,7 @@ class VocabularyHead:
         self.top_k = min(top_k, self.vocabulary)
         self.tile = tile or min(most, ALIGNMENT * -(-self.vocabulary // (ALIGNMENT * count)))
         self.kernels = _kernels(device) if fused else None
+        self.described = f"head by triton {version('triton')}" if self.kernels else ""
         self._tile_sums = self.kernels.tile_sums if self.kernels else tile_sums
         self._weight = weight
         self._bias = None if bias is None else bias.float()
