@@ -59,7 +59,7 @@ class Plugin(BasePlugin):
         _publish_finished(workspace)
         try:
             _refuse_missing_data(conn, workspace)
-            create_views(conn, workspace, every_byte=True)
+            create_views(conn, workspace)
             write_states(conn, workspace)
             conn.execute("set global parquet_metadata_cache = true")
             lock(conn, workspace)

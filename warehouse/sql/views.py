@@ -48,20 +48,15 @@ def metric_tables() -> dict[str, Table]:
     return {name: table for name, table in all_tables().items() if not table.is_target}
 
 
-def create_views(
-    connection: duckdb.DuckDBPyConnection, workspace: Workspace, *, every_byte: bool = False
-) -> None:
+def create_views(connection: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:
     """Create or replace the public views and the macros in the schema `main`.
 
     Tables without files are empty, with the same columns.
 
-    Args:
-        every_byte: read every file, also those that are unchanged since they were found intact.
-
     Raises:
         StorageError: a file of a table is damaged, foreign or in another's place.
     """
-    refuse_faults(workspace, every_byte=every_byte)
+    refuse_faults(workspace)
     sources = {name: table_source(workspace, name) for name in metric_tables()}
     for name, files in sources.items():
         create_table_view(connection, "main", name, files)

@@ -1,8 +1,7 @@
 """Files of the store, compared with what was written before anything is computed from them.
 
 A file is read whole once: while its size, times and inode stay the same, its checksum isn't
-computed again. `tokenmart dbt` compares every byte in every run, and `tokenmart data check` the
-rows with the ledger.
+computed again, but by `tokenmart data check`, which also compares the rows with the ledger.
 """
 
 from __future__ import annotations
@@ -50,13 +49,13 @@ def _pattern(table: Table) -> str:
     return "/".join([*(f"{key}=*" for key in table.keys), table.files])
 
 
-def refuse_faults(workspace: Workspace, *, every_byte: bool = False) -> None:
+def refuse_faults(workspace: Workspace) -> None:
     """Stop if a file in the tables' folders is not what was written there.
 
     Raises:
         StorageError: names the first one; `tokenmart data check` lists all.
     """
-    for path, what in find_faults(workspace, every_byte=every_byte)[:1]:
+    for path, what in find_faults(workspace)[:1]:
         raise StorageError(f"{path}: {what}", code="damaged-file", where=path)
 
 
