@@ -134,6 +134,7 @@ def test_other_programs_on_pages_exist() -> None:
             assert (ROOT / script).is_file(), script
 
 
+@with_plugins
 def test_links_on_pages_lead_to_files_and_headings_of_the_repository() -> None:
     """Pages are read in a clone, too, where the generated pages of the site don't exist."""
     dead = []
