@@ -23,7 +23,7 @@ from extract.failures import (
     raise_if_lost,
     why_failed,
 )
-from extract.planning.cost import available_memory, checked_memory
+from extract.planning.cost import available_memory, planned_memory
 from extract.planning.plan import ModelPlan, PlannedDocument, plan_model
 from extract.planning.selection import Selection
 from extract.references import References
@@ -140,7 +140,7 @@ class Extraction:
                 self._publish(plan)
 
     def _plan(self, spec: ModelSpec) -> ModelPlan:
-        checked_memory(self.selection, spec, self.longest, self.available)
+        planned_memory(self.selection, spec, self.longest, available=self.available)
         return plan_model(self.selection, spec, self.documents, self.since)
 
     def _count(self, plan: ModelPlan) -> None:
@@ -199,7 +199,7 @@ class Extraction:
 
     def _load(self, plan: ModelPlan, sample: Ids) -> Scorer:
         folder = plan.checkpoint.folder
-        needed = checked_memory(self.selection, plan.spec, self.longest, self.available, folder)
+        needed = planned_memory(self.selection, plan.spec, self.longest, folder, self.available)
         return find_backend(self.selection.backend).load(
             Loading(
                 spec=plan.spec,

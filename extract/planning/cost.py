@@ -321,45 +321,38 @@ def planned_lengths(selection: Selection, spec: ModelSpec, lengths: Sequence[int
     return [n if most is None else min(n, most) for n in lengths]
 
 
-def memory_of(
+def planned_memory(
     selection: Selection,
     spec: ModelSpec,
     longest: int,
-    *,
-    shares_prefix: bool,
     folder: Path | None = None,
+    available: int | None = None,
 ) -> Footprint | None:
     """Predicted peak of one model; None where its size is not known.
 
     Args:
-        selection: its device and dtype.
+        selection: its device, dtype and conditions.
         spec: the model.
-        longest: tokens of the longest text that it reads.
-        shares_prefix: whether requests continue such a text, so that its KV cache is kept.
+        longest: tokens of the longest document, which is cut to the model's context.
         folder: the model's checkpoint, where it is here already.
+        available: bytes that it may take, from `available_memory`.
+
+    Raises:
+        TokenmartError: it needs more than is available.
     """
     size = model_size(spec, selection.workspace, folder, selection.problem.name)
     if size is None:
         return None
-    return footprint(
+    sharing = any(condition.kind.shares_prefix for condition in selection.conditions)
+    (read,) = planned_lengths(selection, spec, [longest])
+    own = footprint(
         spec,
         size,
         dtype=resolve_dtype(spec, selection.dtype, selection.device),
         device=selection.device,
-        longest=longest,
-        suffix_tokens=SUFFIX_TOKENS if shares_prefix else 0,
+        longest=read,
+        suffix_tokens=SUFFIX_TOKENS if sharing else 0,
     )
-
-
-def planned_memory(
-    selection: Selection, spec: ModelSpec, longest: int, folder: Path | None = None
-) -> Footprint | None:
-    """The same for documents, the longest of which is cut to the model's context."""
-    sharing = any(condition.kind.shares_prefix for condition in selection.conditions)
-    (read,) = planned_lengths(selection, spec, [longest])
-    own = memory_of(selection, spec, read, shares_prefix=sharing, folder=folder)
-    if own is None:
-        return None
     named = {each.reference for each in selection.conditions if each.reference}
     others = [selection.problem.model(name) for name in named]
     sizes = [
@@ -369,22 +362,7 @@ def planned_memory(
     # the heads of all references stay on the host, one is packed for the model's device
     kept = sum(heads) if selection.device == "cpu" else 0
     both = int(COMPARED_LOGITS * own.logits) if heads else own.logits
-    return replace(own, weights=own.weights + kept + max(heads, default=0), logits=both)
-
-
-def checked_memory(
-    selection: Selection,
-    spec: ModelSpec,
-    longest: int,
-    available: int,
-    folder: Path | None = None,
-) -> Footprint | None:
-    """The same, of a model that fits into the bytes that are available.
-
-    Raises:
-        TokenmartError: the model needs more.
-    """
-    needed = planned_memory(selection, spec, longest, folder)
-    if needed is not None:
+    needed = replace(own, weights=own.weights + kept + max(heads, default=0), logits=both)
+    if available is not None:
         refuse_too_large(spec, needed, selection.device, available)
     return needed

@@ -11,12 +11,13 @@ import pyarrow.parquet as pq
 
 from extract.backends.backend import Loading, find_backend
 from extract.failures import Failure, Outcome, why_failed
-from extract.planning.cost import available_memory, memory_of, refuse_too_large
+from extract.planning.cost import available_memory, footprint, model_size, refuse_too_large
 from extract.planning.fingerprints import describe_corrections
 from extract.planning.plan import ModelPlan, plan_model
 from extract.planning.selection import Selection
 from extract.recall.contexts import RECALL_VERSION, make_contexts, words_sha256
 from extract.recall.items import describe_items, encoded_items, score_items
+from extract.scoring.budgets import SUFFIX_TOKENS
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
@@ -136,8 +137,11 @@ def _measure(
             "shorten target.lengths or set the model's `context`"
         )
     folder = plan.checkpoint.folder
-    needed = memory_of(selection, spec, longest, shares_prefix=True, folder=folder)
-    if needed is not None:
+    size = model_size(spec, selection.workspace, folder)
+    needed = None
+    if size is not None:
+        options = {"dtype": plan.dtype, "device": selection.device}
+        needed = footprint(spec, size, **options, longest=longest, suffix_tokens=SUFFIX_TOKENS)
         refuse_too_large(spec, needed, selection.device, available)
     contexts = make_contexts(target, texts)
     scorer = None
