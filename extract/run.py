@@ -13,8 +13,9 @@ import click
 from extract.extraction import Extraction
 from extract.failures import Failure, print_lines, summary
 from extract.planning.plan import PlannedDocument
-from extract.planning.selection import Selection, count_finished
+from extract.planning.selection import Selection
 from extract.planning.status import (
+    count_finished,
     cut_lines,
     fallbacks,
     next_steps,

@@ -28,7 +28,8 @@ from extract.planning.cost import (
     refuse_too_large,
 )
 from extract.planning.plan import PlannedDocument
-from extract.planning.selection import Selection, count_finished, document_lengths
+from extract.planning.selection import Selection, document_lengths
+from extract.planning.status import count_finished
 from extract.planning.tables import Plan
 from warehouse.child_process import inherited, python_module
 from warehouse.files import storage_errors

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from extract.backends.backend import DEFAULT, ENGINE_VERSION, find_backend
 from warehouse.errors import TokenmartError
@@ -26,9 +25,6 @@ from warehouse.store.ledger import UnitRecord, whole_tokens
 from warehouse.store.parquet_files import read_table
 from warehouse.store.token_files import has_top_tokens
 from warehouse.terminal import counted
-
-if TYPE_CHECKING:
-    from extract.planning.plan import PlannedDocument
 
 
 @dataclass(frozen=True)
@@ -161,16 +157,6 @@ def planned_units(
         selection.references,
     )
     return unit_states(selection.workspace, needed)
-
-
-def count_finished(selection: Selection, documents: Sequence[PlannedDocument]) -> int:
-    """Selected units in the ledger that are done or failed."""
-    texts = {document.doc_id: document.sha256 for document in documents}
-    return sum(
-        unit.state in ("done", "failed")
-        for spec in selection.models
-        for unit in planned_units(selection, spec, texts)
-    )
 
 
 def why_not_imported(selection: Selection) -> str:

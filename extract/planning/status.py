@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 
 from extract.failures import Failure, summary
 from extract.planning.cost import planned_memory
-from extract.planning.selection import Selection, document_lengths
+from extract.planning.plan import PlannedDocument
+from extract.planning.selection import Selection, document_lengths, planned_units
 from warehouse.problem.required_files import notices, scored_models
 from warehouse.problem.spec import RecallTarget
 from warehouse.problem.tables import documents_path
@@ -85,6 +86,16 @@ def status_rows(selection: Selection) -> list[dict[str, Any]]:
                 }
             )
     return rows
+
+
+def count_finished(selection: Selection, documents: Sequence[PlannedDocument]) -> int:
+    """Selected units in the ledger that are done or failed."""
+    texts = {document.doc_id: document.sha256 for document in documents}
+    return sum(
+        unit.state in ("done", "failed")
+        for spec in selection.models
+        for unit in planned_units(selection, spec, texts)
+    )
 
 
 def next_steps(selection: Selection) -> list[str]:

@@ -20,7 +20,8 @@ from tiny_runs import ok, run
 from extract.cli import status
 from extract.planning import selection as selection_module
 from extract.planning.plan import PlannedDocument, documents_of, plan_model
-from extract.planning.selection import Selection, count_finished, select
+from extract.planning.selection import Selection, select
+from extract.planning.status import count_finished
 from extract.planning.tables import CHANGED, make_plan
 from warehouse.maintenance.garbage import find_garbage
 from warehouse.paths import Workspace
