@@ -81,7 +81,8 @@ ordered as (
 numbered as (
     select
         *,
-        row_number() over (order by merit desc nulls last, item asc) as place
+        -- rounded: sums of floats differ in their last bits between runs
+        row_number() over (order by round(merit, 10) desc nulls last, item asc) as place
     from ordered
 ),
 
