@@ -9,7 +9,6 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,18 +142,6 @@ class LazyGroup(click.Group):
         module, attribute = entry[0].split(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or name the closest one."""
-        name = args[0]
-        known = self.list_commands(ctx)
-        if name not in known and not name.startswith("-"):
-            close = get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else "see tokenmart --help"
-            raise click.UsageError(f"no such command {name!r}; {hint}", ctx)
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the core's commands from the table above, then those of plugins."""

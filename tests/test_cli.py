@@ -42,7 +42,6 @@ def test_every_command_exists_and_explains_itself(name: str) -> None:
 def test_an_unknown_command_is_a_usage_error() -> None:
     for word in ("extact", "xyz", "--nonsense"):
         assert CliRunner().invoke(cli, [word]).exit_code == 2
-    assert "'extract'" in CliRunner().invoke(cli, ["extact"]).output
 
 
 @pytest.mark.parametrize("command", ["extract", "recall", "status", "correlate", "submit"])
