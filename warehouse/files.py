@@ -235,10 +235,11 @@ def refuse_protected(
             code="protected-file",
             where=path,
         )
-    if force or not place.is_file():
-        return
-    with storage_errors(path), place.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
+    with storage_errors(path):
+        if force or not place.is_file():
+            return
+        with place.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
     if head and (own is None or own not in head):
         raise TokenmartError(
             f"{option} {path}: not written, the file is there already; choose another place, or "

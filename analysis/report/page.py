@@ -65,6 +65,18 @@ _CELLS = """
     where problem = ?
 """
 
+_COSTS = """
+    select
+        model_id,
+        sum(tokens_processed)::bigint as tokens_processed,
+        sum(tokens_scored)::bigint as tokens_scored,
+        sum(seconds) as seconds,
+        coalesce(max(peak_bytes), 0) as peak_bytes
+    from coverage
+    where problem = ?
+    group by model_id
+"""
+
 _SUMMARY = """
     select
         coalesce(max(documents_done), 0) as documents,
@@ -88,6 +100,7 @@ class ReportData:
         target score, the highest first, without one as in the problem file.
     scores: target by model id.
     summary: documents, tokens and conditions that were run.
+    costs: model id → tokens, seconds of computing and peak bytes of memory over all conditions.
     columns: metric, variant, direction and formula; of each metric the variant with most values.
     profiles: rows of `position_profile` with the model's family; `gain` is None in those of the
         whole document.
@@ -99,6 +112,7 @@ class ReportData:
     models: tuple[RankedModel, ...]
     scores: dict[str, float]
     summary: dict[str, Any]
+    costs: dict[str, dict[str, Any]]
     columns: list[dict[str, str]]
     cells: Cells
     profiles: list[dict[str, Any]]
@@ -131,6 +145,7 @@ def gather(problem: Ranked, workspace: Workspace, seed: int) -> ReportData:
             models=models,
             scores=scores,
             summary=summary,
+            costs={row["model_id"]: row for row in records(connection, _COSTS, [problem.name])},
             columns=_columns(connection, cells, family),
             cells=cells,
             profiles=[

@@ -56,7 +56,9 @@ def new(name: str, texts: Path, models: tuple[str, ...], out: Path | None) -> No
 
     workspace = find_workspace()
     out = out or Path(f"{name}.yml")
-    made = write_problem(workspace, name, texts, models, out)
+    made, short = write_problem(workspace, name, texts, models, out)
+    for line in short:
+        click.echo(f"{line}.")
     click.echo(f"wrote {out}: {counted(len(models), 'model')}, no target; next:")
     click.echo(f"  tokenmart extract --problem {made.argument}   # --dry-run prints the cost")
     click.echo("  tokenmart dbt build")

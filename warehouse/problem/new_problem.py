@@ -16,6 +16,7 @@ from warehouse.errors import TokenmartError
 from warehouse.files import write_whole
 from warehouse.paths import Workspace, list_problems
 from warehouse.probes.lookup import RetrievalProbe, excerpt_starts
+from warehouse.probes.planned import too_short
 from warehouse.problem.problem_files import parse_text, parse_yaml
 from warehouse.problem.spec import Problem, checked_problem
 from warehouse.sources.checkpoint_files import text_config
@@ -46,7 +47,7 @@ _FOOTER = "# target: {kind: imported}  # scores to rank metrics by, from `tokenm
 
 def write_problem(
     workspace: Workspace, name: str, texts: Path, models: Sequence[str], out: Path
-) -> Problem:
+) -> tuple[Problem, list[str]]:
     """Write a problem file that runs as it is.
 
     Args:
@@ -54,6 +55,9 @@ def write_problem(
         texts: a folder of text files, one such file, or a table of texts.
         models: for each model its id on the hub, or the path of its folder or GGUF file.
         out: the new file; relative paths in it start at its folder.
+
+    Returns:
+        The problem, and a line for each document that is too short for a condition.
 
     Raises:
         ProblemFileError: the name or an id can't be one, or a model is given twice.
@@ -75,7 +79,8 @@ def write_problem(
     }
     draft = checked_problem(parse_text(_yaml(content).encode(), out), workspace)
     folders = draft.folders(workspace)
-    sizes = [text_size(document.text) for document in draft.documents.read(folders)]
+    documents = draft.documents.read(folders)
+    sizes = [text_size(document.text) for document in documents]
     contexts = [limit for model in draft.models if (limit := model.context_limit(folders))]
     most = max(2, min(contexts) - 1 - RETRIEVAL_HEADROOM) if contexts else math.inf
     read = [int(min(most, size.tokens)) for size in sizes]
@@ -92,7 +97,9 @@ def write_problem(
     problem = checked_problem(parse_text(_yaml(content).encode(), out), workspace)
     write_whole(out, _yaml(content))
     problem._argument = str(out)
-    return problem
+    conditions = [each for probe in problem.probes for each in probe.conditions()]
+    named = zip((document.name for document in documents), read, strict=True)
+    return problem, too_short(named, conditions)
 
 
 def _yaml(content: dict[str, Any]) -> str:

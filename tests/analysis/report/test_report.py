@@ -95,11 +95,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_it_is_read_from_the_top(page: Path) -> None:
-    """Verdict, the two scatters, metrics, values, profiles; with the numbers of `select`."""
+    """Verdict, the two scatters, metrics, values, profiles, cost; with the numbers of `select`."""
     text = page.read_text().replace("<wbr>", "")
     assert 'data-answer="tracks"' in text
     ids = re.findall(r'<h2 id="(\w+)"', text)
-    assert ids == ["target", "metrics", "values", "profiles"]
+    assert ids == ["target", "metrics", "values", "profiles", "cost"]
     assert text.count('<div class="figure"') == 2 + 3
     first, *others = rows(text, "metrics")
     assert first[0] == "longppl/evaluator †" and first[2:6] == ["+1.000", *first[3:5], "23"]
@@ -111,6 +111,10 @@ def test_it_is_read_from_the_top(page: Path) -> None:
     values = rows(text, "values")
     assert len(values) == 23 and sum(cell == "–" for row in values for cell in row) == 1
     assert text.count('title="1,000 tokens, 50 documents"') == 5 * 23 - 1
+    costs = rows(text, "cost")
+    assert len(costs) == 23 and {tuple(row[1:]) for row in costs} == {
+        ("60,000", "50,000", "120", "2.0")
+    }
     models = re.findall(r"<li style=[^>]+>(\S+) <small>(\S+)</small>", text)
     scores = [float(score) for _, score in models]
     assert len(models) == 23 and scores == sorted(scores, reverse=True)
@@ -176,7 +180,7 @@ def test_a_target_without_scores_is_said_truly(
     )
     text = report(tmp_path)
     assert 'data-answer="no-target"' in text and f"{scored} of 23 models have a score" in text
-    assert re.findall(r'<h2 id="(\w+)"', text) == ["values"]
+    assert re.findall(r'<h2 id="(\w+)"', text) == ["values", "cost"]
     assert len(rows(text, "values")) == 23
 
 
@@ -245,7 +249,7 @@ def test_a_closed_pipe(minilong: Marts, closed_pipe: Path) -> None:
 def test_in_a_browser(page: Path, tmp_path: Path) -> None:
     """Both themes, nothing sticks out sideways, a click sorts, a point has its numbers."""
     script = """
-      const table = [...document.querySelectorAll('table')].at(-1), body = table.tBodies[0];
+      const table = [...document.querySelectorAll('table')].at(-2), body = table.tBodies[0];
       const column = () => [...body.rows].map(row => +row.cells[1].dataset.value);
       table.tHead.rows[0].cells[1].click(); const up = column();
       table.tHead.rows[0].cells[1].click(); const down = column();

@@ -117,9 +117,16 @@ def test_probes_follow_from_the_lengths(
 def test_a_model_s_context_sets_the_window(own: Path, workspace: Workspace) -> None:
     checkpoint(own / "small", {"model_type": "qwen2", "max_position_embeddings": 1024})
     texts = texts_of(own, 50_000, 900)
-    made = write_problem(workspace, "mine", Path(texts), ["small"], own / "mine.yml")
+    made, short = write_problem(workspace, "mine", Path(texts), ["small"], own / "mine.yml")
     # half of 1,024 less a BOS and the 160 tokens of an excerpt
-    assert made.probes[1].name == "window_256"
+    assert made.probes[1].name == "window_256" and short == []
+
+
+def test_a_short_document_is_named(own: Path) -> None:
+    done = new("mine", "--texts", texts_of(own, *[2500] * 9, 16), "--model", "my model")
+    assert done.exit_code == 0
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("9:")]
+    assert "window_1024" in line and "retrieval" in line
 
 
 @pytest.mark.parametrize(
