@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +13,19 @@ if TYPE_CHECKING:
 
 FILE = click.Path(path_type=Path)
 PROBLEM_HELP = "Name of the problem, or path of its .yml file"
+
+
+class FiniteRange(click.FloatRange):
+    """A number in a range; without `nan` and `inf`, which click takes."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
 
 
 def required_problem(context: click.Context, parameter: click.Parameter, given: str | None) -> str:

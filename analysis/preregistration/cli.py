@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from analysis.options import SEED
 from warehouse.errors import visible
-from warehouse.options import JSON, LAST_PROBLEM
+from warehouse.options import JSON, LAST_PROBLEM, FiniteRange
 
 if TYPE_CHECKING:
     from analysis.preregistration.entries import Entry
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     "--level",
     default=0.05,
     show_default=True,
-    type=click.FloatRange(0.0, 0.5, min_open=True),
+    type=FiniteRange(0.0, 0.5, min_open=True),
     help="Significance level of the test.",
 )
 @SEED

@@ -65,7 +65,7 @@ class Entry(BaseModel):
 
     target: `unknown` when no label was found (see `known_labels`), else what was found.
     covers: what the hashes of the definitions are over; None in the first entries, which covered
-        the metric's SQL alone and are not compared any more.
+        the metric's SQL alone and count as changed since.
     supersedes: number of an earlier entry that this one replaces; `reason` says why. Only entries
         written before labels replace others.
     previous: sha256 of the entry before, empty for the first.

@@ -194,6 +194,13 @@ def test_nothing_is_registered_without_a_yes(checkout: Workspace) -> None:
     assert (checkout.preregistered / "no4k.json").exists()
 
 
+def test_an_entry_that_could_not_be_read_again_is_not_written(checkout: Workspace) -> None:
+    """JSON has no NaN: with one in it, every later command would refuse the file."""
+    nan = register("--problem", "no4k", "--metric", VALID, "--level", "nan")
+    assert isinstance(nan.exception, click.BadParameter)
+    assert not checkout.preregistered.exists()
+
+
 def test_a_copy_needs_a_name_of_its_own(
     checkout: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import click
 import pytest
 
 from warehouse.errors import TokenmartError
-from warehouse.options import problem_or_newest
+from warehouse.options import FiniteRange, problem_or_newest
 from warehouse.paths import Workspace
 
 
@@ -28,3 +29,10 @@ def test_the_problem_extracted_last_may_wait_for_publishing(workspace: Workspace
     assert problem_or_newest(None, workspace) == "earlier.yml"
     stored(workspace.pending / "problem=later" / unit / "doc-0.parquet", 2_000)
     assert problem_or_newest(None, workspace) == "later.yml"
+
+
+@pytest.mark.parametrize("given", ["nan", "inf", "-inf", "-0.1", "x"])
+def test_a_number_in_a_range_is_finite(given: str) -> None:
+    with pytest.raises(click.BadParameter):
+        FiniteRange(0).convert(given, None, None)
+    assert FiniteRange(0).convert("0.5", None, None) == 0.5

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import visible
+from warehouse.options import FiniteRange
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
@@ -59,7 +60,7 @@ def write_out(out: Path, text: str, what: str = "") -> None:
 WEIGHTS = click.option(
     "--weights",
     metavar="A B C",
-    type=click.Tuple([click.FloatRange(0)] * 3),
+    type=click.Tuple([FiniteRange(0)] * 3),
     default=(0.5, 0.1, 0.4),
     show_default=True,
     help="Weights of SQ, RC and CS in the weighted score.",

@@ -124,7 +124,7 @@ class EvalRun:
         """
         label = f"{self.plan.spec.full_id}: {task.condition}"
         ledger = self._ledger(task)
-        missing = [unit for unit in task.units if not self._is_done(task, unit, ledger)]
+        missing = [unit for unit in task.units if not self._is_done(unit, ledger)]
         self.there += len(task.units) - len(missing)
         self.progress(label, len(task.units) - len(missing), computed=False)
         if missing:
@@ -160,7 +160,7 @@ class EvalRun:
         }
         return fingerprint({**plan.facts, **inputs, "requests": unit.sha256})
 
-    def _is_done(self, task: EvalTask, unit: EvalUnit, ledger: dict[int, UnitRecord]) -> bool:
+    def _is_done(self, unit: EvalUnit, ledger: dict[int, UnitRecord]) -> bool:
         found = ledger.get(unit.number)
         return (
             found is not None
@@ -171,7 +171,7 @@ class EvalRun:
     def _claim_and_score(self, task: EvalTask, unit: EvalUnit) -> None:
         folder = self.workspace.store / "claims" / self.problem.name / self.plan.spec.model_id
         with claim(folder / f"{task.condition}-{unit.number:06d}.claim") as ours:
-            if not ours or self._is_done(task, unit, self._ledger(task)):
+            if not ours or self._is_done(unit, self._ledger(task)):
                 return
             memory = PeakMemory(self.selection.device)
             memory.reset()

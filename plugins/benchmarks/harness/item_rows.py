@@ -40,8 +40,8 @@ def item_rows(task: EvalTask, subject: str | None = None, cluster: str | None = 
     for unit in task.units:
         for segment, request in enumerate(unit.requests):
             doc = request.instance.doc
-            about = _field(task, doc, subject, SUBJECT_FIELDS, "--subject")
-            shared = _field(task, doc, cluster, CLUSTER_FIELDS, "--cluster")
+            about = _field(doc, subject, SUBJECT_FIELDS, "--subject")
+            shared = _field(doc, cluster, CLUSTER_FIELDS, "--cluster")
             item = int(request.instance.doc_id)
             reference, described = _described(task.task, request)
             rows.append(
@@ -68,9 +68,7 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _field(
-    task: EvalTask, doc: Any, named: str | None, usual: Sequence[str], option: str
-) -> str | None:
+def _field(doc: Any, named: str | None, usual: Sequence[str], option: str) -> str | None:
     fields = doc if isinstance(doc, Mapping) else {}
     if named is not None and named not in fields:
         raise unknown(option, named, map(str, fields))

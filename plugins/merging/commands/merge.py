@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import TokenmartError, visible
-from warehouse.options import FILE, JSON, PROBLEM
+from warehouse.options import FILE, JSON, PROBLEM, FiniteRange
 
 if TYPE_CHECKING:
     from plugins.merging.problem import Merge
@@ -173,7 +173,7 @@ def tasks(out: Path, real: tuple[str, ...], kit: Path | None, count: int, seed: 
     "--weight",
     default=1.0,
     show_default=True,
-    type=click.FloatRange(0),
+    type=FiniteRange(0),
     help="Weight of this round in the overall score.",
 )
 @MERGES

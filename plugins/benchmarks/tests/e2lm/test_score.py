@@ -288,7 +288,7 @@ def test_a_value_that_is_undefined_has_a_code(
     assert entry[statistic] is None and entry["reasons"][statistic] == reason
 
 
-@pytest.mark.parametrize("weights", ["1 2", "a b c", "1 -1 0"])
+@pytest.mark.parametrize("weights", ["1 2", "a b c", "1 -1 0", "nan 0 1", "1 0 inf"])
 def test_wrong_weights(write: Write, weights: str) -> None:
     path = str(write(made_up(1), EARLY))
     done = CliRunner().invoke(
