@@ -57,7 +57,7 @@ def cached(key: str, compute: Callable[[], str], workspace: Workspace) -> str:
     memory = workspace.cache / "hashes.json"
 
     def known() -> dict[str, str]:
-        with suppress(FileNotFoundError, ValueError, TypeError):
+        with suppress(FileNotFoundError, ValueError, TypeError, RecursionError):
             return dict(json.loads(memory.read_bytes()))
         return {}
 

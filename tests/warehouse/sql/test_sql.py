@@ -195,4 +195,5 @@ def test_what_the_project_keeps_is_not_written_over(workspace: Workspace, place:
 def test_a_table_is_cut_at_the_limit(filled: Workspace) -> None:
     for limit, rows in (("3", 3), ("0", 32)):
         done = CliRunner().invoke(cli, ["sql", "select position from tokens", "--limit", limit])
-        assert len(done.stdout.split()) == 2 + rows
+        assert len(done.stdout.split()) == 1 + rows
+        assert bool(done.stderr) == (limit == "3")  # what is left out is said
