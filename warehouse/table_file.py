@@ -10,6 +10,7 @@ import csv
 import glob
 import gzip
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -80,7 +81,7 @@ def load_rows(
             f" from ({reader}, hive_partitioning = false))",
             named,
         )
-    except (duckdb.Error, csv.Error) as error:
+    except (duckdb.Error, csv.Error, gzip.BadGzipFile, EOFError, zlib.error) as error:
         # DuckDB goes on with settings that nobody can give here, and with its own query
         reason = re.split(r" (?:Possible|LINE \d+:)", " ".join(str(error).split()))[0][:300]
         raise TokenmartError(f"{shown}: {reason}", code="unreadable-table", where=shown) from error

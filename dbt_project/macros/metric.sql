@@ -181,6 +181,10 @@ where part.denominator != 0
             {{ exceptions.raise_compiler_error(
                 'write ' ~ key ~ ' under config, meta in ' ~ model.name ~ '.yml') }}
         {%- endfor -%}
+        {%- if model.config.meta.direction not in ['higher', 'lower'] -%}
+            {{ exceptions.raise_compiler_error(
+                'direction in ' ~ model.name ~ '.yml is neither higher nor lower') }}
+        {%- endif -%}
         {%- set list = graph.nodes['model.tokenmart.metric_documents'] -%}
         {%- if model.unique_id not in list.depends_on.nodes -%}
             {{ exceptions.raise_compiler_error(

@@ -143,6 +143,14 @@ def cut_lines(rows: Rows) -> list[str]:
     )
 
 
+def over_lines(rows: Rows) -> list[str]:
+    """Documents that a model read beyond its context; conditions may have different ones done."""
+    # of a model the last stays: the condition with most
+    counts = sorted((row["over_limit"], row["model"]) for row in rows if row["over_limit"])
+    most = {model: counted(count, "document") for count, model in counts}
+    return [f"{model}: {count} over the model's context." for model, count in most.items()]
+
+
 def unscored_lines(selection: Selection, rows: Rows) -> list[str]:
     """Documents of which a condition scored nothing, in any model."""
     unscored: dict[str, set[int]] = {}
@@ -192,11 +200,10 @@ def status_columns(rows: Rows) -> list[Column]:
 def status_notes(selection: Selection, rows: Rows) -> list[str]:
     """Notes below the table: why units failed, which documents were cut, other remarks."""
     failures = [Failure(row["model"], reason) for row in rows for reason in row["reasons"]]
-    over = {row["model"]: row["over_limit"] for row in rows if row["over_limit"]}
     return [
         *(f"failed: {line}" for line in summary(failures)),
         *(f"{line}." for line in unscored_lines(selection, rows)),
         *(f"Cut: {line}." for line in cut_lines(rows)),
-        *(f"{model}: {count} documents over the model's context." for model, count in over.items()),
+        *over_lines(rows),
         *(f"{name}: {note}" for name, note in notices(selection.problem, selection.models).items()),
     ]

@@ -21,7 +21,7 @@ from extract.cli import status
 from extract.planning import selection as selection_module
 from extract.planning.plan import PlannedDocument, documents_of, plan_model
 from extract.planning.selection import Selection, select
-from extract.planning.status import count_finished
+from extract.planning.status import count_finished, over_lines
 from extract.planning.tables import CHANGED, make_plan
 from warehouse.maintenance.garbage import find_garbage
 from warehouse.paths import Workspace
@@ -272,3 +272,11 @@ def test_a_failure_leaves_what_other_settings_gave(
     monkeypatch.setattr(Engine, "score", failing)
     assert run(path, "--dtype", "bfloat16").exit_code == 5
     assert units_of(workspace) == before
+
+
+def test_documents_over_the_context_are_those_of_the_condition_with_most() -> None:
+    counts = [("a", 3), ("a", 1), ("b", 0), ("c", 1), ("a", 0)]
+    rows = [{"model": model, "over_limit": count} for model, count in counts]
+    assert [line.partition(" over")[0] for line in over_lines(rows)] == [
+        "c: 1 document", "a: 3 documents",
+    ]  # fmt: skip

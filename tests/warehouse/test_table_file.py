@@ -94,6 +94,9 @@ UNREADABLE = [
     ("jsonl", '{"a":' * 100_000, "line 2"),
     ("json", "[1]", ""),
     ("parquet", "x", ""),
+    ("csv.gz", "a,b\n1,2\n", ""),
+    ("csv.gz", gzip.compress(b"a,b\n1,2\n")[:-12], ""),
+    ("csv.gz", gzip.compress(b"a,b\n")[:10] + b"\xff" * 9, ""),
 ]
 """Suffix, content, and the line or row that the message has."""
 

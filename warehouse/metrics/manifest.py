@@ -9,7 +9,10 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import ValidationError
+from pydantic.dataclasses import dataclass as validated
 
 from warehouse.errors import TokenmartError
 from warehouse.metrics.dbt_process import run_dbt
@@ -18,8 +21,10 @@ from warehouse.paths import Workspace
 _SOURCES = ("models", "macros", "dbt_project.yml")
 """What dbt parses, within its project."""
 
+_OF_META = ("family", "direction", "admissible", "needs", "caution")
 
-@dataclass(frozen=True)
+
+@validated(frozen=True)
 class Metric:
     """A metric as its SQL file and the YAML beside it declare it.
 
@@ -35,7 +40,7 @@ class Metric:
 
     name: str
     family: str
-    direction: str
+    direction: Literal["higher", "lower"]
     admissible: bool
     needs: str
     caution: str | None = None
@@ -58,23 +63,26 @@ def read_metrics(workspace: Workspace) -> dict[str, Metric]:
     """All metrics of the project's files, by name.
 
     Raises:
-        TokenmartError: dbt can't parse the project.
+        TokenmartError: dbt can't parse the project, or the YAML of a metric lacks an entry of
+            `meta` or has a wrong one (`metric-meta`).
     """
     found = {}
     for node in current_manifest(workspace)["nodes"].values():
         meta = node.get("config", {}).get("meta", {})
         if node.get("resource_type") == "model" and "metric" in meta:
             name = meta["metric"]
-            found[name] = Metric(
-                name,
-                meta["family"],
-                meta["direction"],
-                meta["admissible"],
-                meta["needs"],
-                meta.get("caution"),
-                node.get("description", ""),
-                {name: {**meta["defaults"], **own} for name, own in meta["variants"].items()},
-            )
+            own = {key: meta[key] for key in _OF_META if key in meta}
+            variants = {each: meta["defaults"] | row for each, row in meta["variants"].items()}
+            try:
+                found[name] = Metric(
+                    name=name, description=node.get("description", ""), variants=variants, **own
+                )
+            except ValidationError as error:
+                first = error.errors(include_url=False)[0]
+                where = f"{name}.yml: meta.{first['loc'][0]}"
+                raise TokenmartError(
+                    f"{where}: {first['msg']}", code="metric-meta", where=where
+                ) from error
     return dict(sorted(found.items()))
 
 

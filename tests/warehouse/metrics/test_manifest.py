@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -72,3 +73,22 @@ def test_dbt_parses_what_is_newer_than_its_manifest(
     with pytest.raises(TokenmartError) as caught:
         current_manifest(marts.workspace)
     assert caught.value.code == "dbt-parse"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("direction", "Lower"), ("direction", None), ("family", None), ("needs", None),
+     ("admissible", "perhaps")],
+)  # fmt: skip
+def test_a_metric_says_what_it_is(marts: Marts, key: str, value: str | None) -> None:
+    """A direction that is neither `higher` nor `lower` would turn the sign of a correlation."""
+    marts.manifest({"good": []})
+    path = manifest_path(marts.workspace)
+    manifest = json.loads(path.read_text())
+    meta = manifest["nodes"]["model.tokenmart.good"]["config"]["meta"]
+    del meta[key]
+    meta |= {key: value} if value else {}
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(TokenmartError) as caught:
+        read_metrics(marts.workspace)
+    assert (caught.value.code, caught.value.where) == ("metric-meta", f"good.yml: meta.{key}")
