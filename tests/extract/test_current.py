@@ -278,5 +278,5 @@ def test_documents_over_the_context_are_those_of_the_condition_with_most() -> No
     counts = [("a", 3), ("a", 1), ("b", 0), ("c", 1), ("a", 0)]
     rows = [{"model": model, "over_limit": count} for model, count in counts]
     assert [line.partition(" over")[0] for line in over_lines(rows)] == [
-        "c: 1 document", "a: 3 documents",
+        "a: 3 documents", "c: 1 document",
     ]  # fmt: skip
