@@ -48,12 +48,13 @@ def claim(path: Path) -> Iterator[bool]:
     Raises:
         StorageError: the folder can't be written.
     """
+    mine = identity()  # once: the start time in it changes where the wall clock is set
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        ours = _create(path)
+        ours = _create(path, mine)
         if not ours:
             owner = abandoned_owner(path)
-            ours = owner is not None and _take_over(path, owner) and _create(path)
+            ours = owner is not None and _take_over(path, owner) and _create(path, mine)
     if not ours:
         yield False
         return
@@ -62,7 +63,7 @@ def claim(path: Path) -> Iterator[bool]:
     def beat() -> None:
         while not stop.wait(HEARTBEAT_SECONDS):
             with suppress(OSError):
-                if path.read_text() == identity():
+                if path.read_text() == mine:
                     os.utime(path)
 
     thread = threading.Thread(target=beat, daemon=True)
@@ -74,14 +75,14 @@ def claim(path: Path) -> Iterator[bool]:
         thread.join()
         # after a long sleep of this machine the claim may be another's
         with suppress(OSError):
-            if path.read_text() == identity():
+            if path.read_text() == mine:
                 path.unlink(missing_ok=True)
 
 
-def _create(path: Path) -> bool:
+def _create(path: Path, owner: str) -> bool:
     """Create the claim with its owner inside in one step, so that a kill leaves no empty one."""
     draft = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.draft")
-    draft.write_text(identity())
+    draft.write_text(owner)
     try:
         os.link(draft, path)
         return True

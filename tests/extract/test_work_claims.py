@@ -29,7 +29,7 @@ def test_a_dead_owner_on_this_machine_loses_its_claim_immediately(tmp_path: Path
     path = tmp_path / "doc.claim"
     child = os.fork()
     if child == 0:
-        work_claims._create(path)
+        work_claims._create(path, claims.identity())
         os._exit(0)
     os.waitpid(child, 0)
     with claim(path) as ours:
@@ -52,6 +52,23 @@ def test_a_jumping_clock_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(time, "time", lambda jump=jump: 1.7e9 + jump)
         with claim(path) as ours:
             assert not ours
+
+
+def test_a_clock_that_is_set_meanwhile_keeps_a_claim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """psutil's start time of a process follows it: the claim is touched and released even so."""
+    path = tmp_path / "doc.claim"
+    monkeypatch.setattr(work_claims, "HEARTBEAT_SECONDS", 0.01)
+    with claim(path) as ours:
+        assert ours
+        monkeypatch.setattr(work_claims, "identity", lambda: "here 1 2.0")
+        os.utime(path, (1.0, 1.0))
+        deadline = time.monotonic() + 10
+        while path.stat().st_mtime == 1.0 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert path.stat().st_mtime > 1.0
+    assert not path.exists()
 
 
 @pytest.mark.parametrize(("seconds", "dead"), [(0.0, False), (10.0, False), (1000.0, True)])

@@ -319,12 +319,12 @@ def _with_values_of_bases(models: Any, tree: YamlTree) -> Any:
     """
     if not isinstance(models, list) or not all(isinstance(entry, dict) for entry in models):
         return models
-    checkpoints = {entry.get("full_id"): entry for entry in models if "base" not in entry}
+    checkpoints = {str(entry.get("full_id")): entry for entry in models if "base" not in entry}
     filled = []
     for index, entry in enumerate(models):
-        base = checkpoints.get(entry["base"]) if "base" in entry else {}
+        base = checkpoints.get(str(entry["base"])) if "base" in entry else {}
         if base is None:
-            known = ", ".join(map(str, checkpoints))
+            known = ", ".join(checkpoints)
             what = f"{entry['base']!r} is not a checkpoint of this file: {known}"
             raise tree.error(("models", index, "base"), what, "unknown-base")
         inherited = {key: base[key] for key in base if key not in _NOT_INHERITED}

@@ -173,6 +173,7 @@ MISTAKES = [
     ("{kind: rope, theta: 5000}", "{kind: rope}", "value-error", 11),
     ("[{kind: rope, theta: 5000}]", "{kind: rope, theta: 5000}", "tuple-type", 11),
     ("base: org/base", "base: org/bass", "unknown-base", 11),
+    ("base: org/base", "base: [org/base]", "unknown-base", 11),
     ("org/changed", "org/base", "value-error", 6),
     ("name: window_8", "name: Window 8", "string-pattern-mismatch", 14),
     ("family: one", "family: one\n    family: two", "not-yaml", 9),
