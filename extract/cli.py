@@ -103,6 +103,7 @@ def extract(
     tokenmart extract --problem no4k --on ray --address head:6379
     """
     from extract.devices import planned_device, resolve_device
+    from extract.planning.plan import documents_of, refuse_other_vocabularies
     from extract.planning.selection import select
     from extract.planning.tables import make_plan
     from warehouse.paths import find_workspace
@@ -112,15 +113,13 @@ def extract(
     problem = load_problem(problem_name, workspace)
     where, here = planned_device(device) if dry_run else (resolve_device(device), True)
     selection = select(problem, workspace, device=where, **chosen)
-    if as_worker is None and any(condition.reference for condition in selection.conditions):
-        from extract.planning.plan import refuse_other_vocabularies
-
-        refuse_other_vocabularies(selection, fetch=not dry_run)
+    compared = as_worker is None and any(each.reference for each in selection.conditions)
+    if dry_run and compared:
+        refuse_other_vocabularies(selection, fetch=False)
     plan = make_plan(selection, here)
     if dry_run and where == "cpu" and on is None and address is None:
         _print_plan(plan)
         return
-    from extract.planning.plan import documents_of
     from extract.run import chosen_scheduler, extract_elsewhere, extract_here
     from extract.workers import share_work, sharing_of
     from warehouse.problem.tables import ensure_documents, store_lineup, store_pairs
@@ -137,6 +136,8 @@ def extract(
         return
     if where == "cpu" and device != "cpu" and as_worker is None and on is None:
         _guard_processor(plan)
+    if compared:
+        refuse_other_vocabularies(selection, fetch=True)
     corpus = ensure_documents(problem, workspace, force=selection.force)
     documents = documents_of(corpus, selection.documents, selection.conditions)
     store_pairs(problem, workspace)

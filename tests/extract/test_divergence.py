@@ -14,6 +14,7 @@ import duckdb
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from gguf import GGMLQuantizationType, GGUFWriter
 from gguf.quants import dequantize, quantize
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from extract.backends.backend import Loading
 from extract.checkpoints import find_checkpoint
+from extract.cli import extract
 from extract.models.loading import load_model
 from extract.planning.cost import model_size
 from extract.planning.plan import plan_model, refuse_other_vocabularies
@@ -364,6 +366,19 @@ def test_a_model_that_is_not_here_is_not_compared_in_a_dry_run(
     one_line_error(run(path), 5)
     stored = {file.parts[-3] for file in workspace.tokens.rglob("tokens.parquet")}
     assert stored == {"model_id=tiny--one"}
+
+
+def test_nothing_is_fetched_for_a_comparison_that_a_processor_refuses(
+    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("extract.cli.LONGEST_CPU_HOURS", 1e-12)
+    monkeypatch.setattr("extract.devices.resolve_device", lambda asked: "cpu")
+    fetched: list[object] = []
+    monkeypatch.setattr("extract.planning.plan.find_checkpoint", lambda *a: fetched.append(a))
+    monkeypatch.setattr("extract.planning.plan.checkpoint_here", lambda *a: None)
+    path = tiny_problem(texts=1, probes=[PROBES[0], DIVERGENCE])
+    one_line_error(CliRunner().invoke(extract, ["--problem", str(path)]), 1)
+    assert not fetched
 
 
 def test_a_reference_must_be_a_model_of_the_file(
