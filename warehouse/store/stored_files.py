@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow.parquet as pq
+
 from warehouse.errors import StorageError
 from warehouse.files import file_stamp, write_whole
 from warehouse.paths import Workspace
@@ -102,7 +104,7 @@ def _look(workspace: Workspace, every_byte: bool) -> tuple[list[Fault], Intact]:
             known = {path: (str(stamp), str(checksum)) for path, (stamp, checksum) in read}
     faults: list[Fault] = []
     intact: Intact = {}
-    to_check: list[tuple[Path, bool]] = []
+    to_check: list[tuple[Path, Table]] = []
     for name, table in all_tables().items():
         own = set(table_files(workspace, name))
         for path in sorted((workspace.store / name).glob("**/*.parquet")):
@@ -111,7 +113,7 @@ def _look(workspace: Workspace, every_byte: bool) -> tuple[list[Fault], Intact]:
             elif (before := known.get(str(path))) and before[0] == _stamp(path):
                 intact[str(path)] = before
             else:
-                to_check.append((path, bool(table.ledger)))
+                to_check.append((path, table))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         found = pool.map(lambda each: _check(*each), to_check)
         for (path, _), (stamp, checksum, what) in zip(to_check, found, strict=True):
@@ -132,13 +134,16 @@ def _stamp(path: Path) -> str:
     return ""
 
 
-def _check(path: Path, has_ledger: bool) -> tuple[str, str, str]:
+def _check(path: Path, table: Table) -> tuple[str, str, str]:
     """A file's stamp before it was read, its checksum, and what is wrong with it."""
     stamp = _stamp(path)
     try:
         checksum = verified_checksum(path)
-        if has_ledger:
+        if table.ledger:
             read_units(path)
+        needed = {each.name for each in table.schema if not each.nullable}
+        if lacking := needed - set(pq.read_schema(path).names):  # written by another program
+            return stamp, "", f"lacks the columns {', '.join(sorted(lacking))}"
         return stamp, checksum or stamp, ""
     except FileNotFoundError:
         return "", "", ""

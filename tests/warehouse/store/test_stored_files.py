@@ -387,3 +387,13 @@ def test_a_dbt_run_records_what_each_model_was_built_from(
     later = path.stat().st_mtime + 3600
     os.utime(warehouse.database, (later, later))
     assert changed_since_build(store, problem, ["coverage"])
+
+
+def test_another_programs_file_without_the_columns_is_named(filled: Workspace) -> None:
+    path = file_of(filled, "documents")
+    pq.write_table(pa.table({"doc_id": [0], "text": ["a"]}), path)
+    (fault,) = find_faults(filled)
+    assert fault == (path, "lacks the columns bytes, characters, name, sha256")
+    for command in (["sql", "from documents"], ["data", "check"]):
+        result = CliRunner().invoke(cli, command)
+        assert result.exit_code == StorageError.exit_code and str(path) in result.output
