@@ -76,7 +76,9 @@ LONGEST_CPU_HOURS = 12.0
     "--address",
     help="Address of the Ray cluster, HOST:PORT; default: a new cluster on this machine.",
 )
-@click.option("--force", is_flag=True, help="Replace finished units that read more of a document.")
+@click.option(
+    "--force", is_flag=True, help="Replace finished units that have more than this run computes."
+)
 @click.option("--as-worker", hidden=True, help="Be a worker of the run that started at this time.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and its cost, and compute nothing.")
 def extract(
@@ -244,6 +246,7 @@ def status(problem: str, wide: bool, as_json: bool) -> None:
     type=click.IntRange(1),
     help="Number of contexts per model, instead of the problem file's.",
 )
+@click.option("--force", is_flag=True, help="Replace answers to more questions than this run asks.")
 def recall(problem_name: str, device: str, contexts: int | None, **chosen: Any) -> None:
     """Measure the recall target of a problem with tasks modelled on RULER.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from warehouse.files import cached
 from warehouse.paths import Workspace
 from warehouse.probes.request import Ids
 from warehouse.problem.models import ModelSpec
+from warehouse.sources.checkpoint_files import text_config
 from warehouse.sources.tokenizer_files import read_as_published
 
 
@@ -151,7 +153,33 @@ def load_tokenizer(checkpoint: Checkpoint, spec: ModelSpec) -> DocumentTokenizer
     """
     with load_errors(spec, checkpoint.folder):
         tokenizer, exact_ids = _tokenizer(checkpoint, trusts_remote_code(spec))
+    _refuse_unknown_tokens(tokenizer, checkpoint.folder, spec)
     return DocumentTokenizer(tokenizer, spec, exact_ids)
+
+
+def _refuse_unknown_tokens(tokenizer: Any, folder: Path, spec: ModelSpec) -> None:
+    """Stop at a tokenizer with tokens for which the model has no embeddings: it is another model's.
+
+    Special tokens alone may go beyond them (padding that was added for training): no ordinary text
+    gives them, and the engine refuses a text that does.
+
+    Raises:
+        TokenmartError: it has ordinary tokens beyond the embeddings, or its BOS is.
+    """
+    # the loader compares this value with the weights
+    rows = text_config(folder).get("vocab_size")
+    added = tokenizer.added_tokens_decoder.values()
+    special = {token.content for token in added if token.special} - {tokenizer.bos_token}
+    ids = {id_: token for token, id_ in tokenizer.get_vocab().items() if token not in special}
+    largest = max(ids, default=0)
+    if isinstance(rows, int) and largest >= rows:
+        raise TokenmartError(
+            f"{spec.full_id}: its tokenizer has token {ids[largest]!r} = {largest}, and the model "
+            f"has embeddings for {rows} tokens; take the tokenizer that was trained with these "
+            "weights, or correct `vocab_size` in config.json",
+            code="tokens-beyond-embeddings",
+            where=ids[largest],
+        )
 
 
 def refuse_other_vocabulary(

@@ -44,6 +44,7 @@ from warehouse.problem.unit_states import (
     unit_states,
 )
 from warehouse.store.ledger import UnitRecord, whole_tokens
+from warehouse.store.token_files import stored_top_k
 
 
 @dataclass(frozen=True)
@@ -168,26 +169,41 @@ class ModelPlan:
         return DocumentTokens(tokenized.ids, *spans, document.text, self.tokenizer.bos, foreign)
 
     def refuse_less(self, task: Task, tokenized: TokenizedDocument) -> None:
-        """Stop before finished units of a document are replaced by others that read less of it.
+        """Stop before finished units of a document are replaced by others that have less of it.
 
-        Only `--force` replaces them; without it the document fails, and what is stored stays.
+        They read fewer tokens, score fewer (of a probe of which the problem file now asks for fewer
+        excerpts or shorter targets), or store fewer of the most likely tokens. Only `--force`
+        replaces them; without it the document fails, and what is stored stays.
 
         Raises:
             TokenmartError: they would be.
         """
         if self.selection.force:
             return
-        for name, unit in task.replaced.items():
+        for condition in task.missing:
+            unit = task.replaced.get(condition.name)
+            if unit is None:
+                continue
+            top_k = stored_top_k(self.selection.workspace, unit)
+            amounts = [("top-k tokens of each row", top_k, condition.top_k)]
             # another tokenizer's tokens can't be compared with these
-            same = unit.document_tokens_total == tokenized.total_tokens
-            if same and len(tokenized.ids) < unit.document_tokens:
-                raise TokenmartError(
-                    f"{self.spec.full_id}: condition {name} of document {unit.doc_id} read "
-                    f"{unit.document_tokens:,} tokens, not {len(tokenized.ids):,}, and would be "
-                    "replaced; use --force to replace finished units",
-                    code="shorter-run",
-                    where=name,
-                )
+            if unit.document_tokens_total == tokenized.total_tokens:
+                requests = condition.build(self.reading(task.document, tokenized, [condition]))
+                rows = sum(len(request.targets) for request in requests)
+                amounts += [
+                    ("tokens of the document", unit.document_tokens, len(tokenized.ids)),
+                    ("rows", unit.rows, rows),
+                ]
+            for what, stored, new in amounts:
+                if new < stored:
+                    raise TokenmartError(
+                        f"{self.spec.full_id}: condition {condition.name} of document "
+                        f"{unit.doc_id} has {stored:,} {what} and would be replaced by one with "
+                        f"{new:,}; give the probe another name, or use --force to replace "
+                        "finished units",
+                        code="shorter-run",
+                        where=condition.name,
+                    )
 
 
 def documents_of(

@@ -23,7 +23,7 @@ from warehouse.problem.unit_states import (
 from warehouse.sources.documents import BYTES_PER_TOKEN, TextSize, text_size
 from warehouse.store.ledger import UnitRecord, whole_tokens
 from warehouse.store.parquet_files import read_table
-from warehouse.store.token_files import has_top_tokens
+from warehouse.store.token_files import stored_top_k
 from warehouse.terminal import counted
 
 
@@ -188,7 +188,7 @@ def refuse_mixing(spec: ModelSpec, units: Sequence[Unit], computed: Collection[s
 def lacks_top_tokens(selection: Selection, unit: UnitRecord) -> str:
     """Why a finished unit is recomputed for its top-k tokens; empty where enough are stored."""
     (top_k,) = {each.top_k for each in selection.conditions if each.name == unit.condition}
-    if top_k and unit.rows and not has_top_tokens(selection.workspace, unit, top_k):
+    if top_k and unit.rows and stored_top_k(selection.workspace, unit) < top_k:
         return f"no top-{top_k} tokens"
     return ""
 

@@ -118,8 +118,8 @@ def _measure(
     """Measure what is missing of one model; returns whether anything was.
 
     Raises:
-        TokenmartError: the target's lengths exceed the model's context, or the model needs more
-            than the `available` bytes.
+        TokenmartError: the target's lengths exceed the model's context, the model needs more than
+            the `available` bytes, or fewer answers would replace those that are stored.
     """
     spec, selection = plan.spec, plan.selection
     path = items_path(selection.problem, spec.model_id, selection.workspace)
@@ -144,6 +144,15 @@ def _measure(
         needed = footprint(spec, size, **options, longest=longest, suffix_tokens=SUFFIX_TOKENS)
         refuse_too_large(spec, needed, selection.device, available)
     contexts = make_contexts(target, texts)
+    stored = pq.read_metadata(path).num_rows if marks and not done else 0
+    asked = describe_items(target, contexts).num_rows
+    if asked < stored and not selection.force:
+        raise TokenmartError(
+            f"{spec.full_id}: {stored:,} answers are stored and would be replaced by {asked:,}; "
+            "restore the target section of the problem file, or use --force to replace them",
+            code="shorter-run",
+            where=spec.full_id,
+        )
     scorer = None
     # one file, rewritten after each context: a reader never meets half a context
     for number, encoded in encoded_items(target, contexts, plan.tokenizer, done):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -280,3 +281,49 @@ def test_documents_over_the_context_are_those_of_the_condition_with_most() -> No
     assert [line.partition(" over")[0] for line in over_lines(rows)] == [
         "a: 3 documents", "c: 1 document",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sections", "where"),
+    [
+        ({"documents": {"kind": "json", "path": "data/corpus.json", "max_characters": 200}}, "0"),
+        ({"probes": [PROBES[0], PROBES[1] | {"context": 40}, *PROBES[2:]]}, "window_24"),
+        ({"probes": [*PROBES[:2], PROBES[2] | {"answer_tokens": 4}]}, "retrieval_with"),
+    ],
+)
+def test_smaller_limits_in_the_problem_file_leave_finished_units(
+    sections: dict[str, Any],
+    where: str,
+    workspace: Workspace,
+    tiny_problem: Callable[..., Path],
+) -> None:
+    """Text cut shorter, and probes that score fewer tokens of it under the same name."""
+    ok(run(tiny_problem(texts=2)))
+    before, rows = units_of(workspace), rows_of(workspace)
+    path = tiny_problem(texts=2, **sections)
+    problem = load_problem("tiny", workspace)
+    with refuses("shorter-run", where):
+        documents = documents_of(ensure_documents(problem, workspace), None)
+        selection = select(problem, workspace, device="cpu", dtype="auto")
+        refuse_less(selection, documents)
+    assert run(path).exit_code != 0
+    assert (units_of(workspace), rows_of(workspace)) == (before, rows)
+    ok(run(path, "--force"))
+    assert rows_of(workspace) != rows
+    # and back: more replaces less
+    ok(run(tiny_problem(texts=2)))
+    assert rows_of(workspace) == rows
+
+
+def test_top_k_tokens_are_not_dropped_by_a_run_without(
+    workspace: Workspace, tiny_problem: Callable[..., Path]
+) -> None:
+    path = tiny_problem(texts=1, probes=PROBES[:1])
+    ok(run(path, "--top-k", "3"))
+    problem = load_problem("tiny", workspace)
+    documents = documents_of(ensure_documents(problem, workspace), None)
+    selection = select(problem, workspace, device="cpu", dtype="bfloat16")
+    with refuses("shorter-run", "full"):
+        refuse_less(selection, documents)
+    refuse_less(replace(selection, force=True), documents)
+    refuse_less(select(problem, workspace, device="cpu", dtype="bfloat16", top_k=3), documents)

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -364,9 +365,12 @@ def test_a_stopped_run_resumes_after_its_last_context(
     )
     assert described["item"].to_pylist() == pieces["item"].to_pylist()
     assert described["task"].to_pylist() == pieces["task"].to_pylist()
-    # answers to the questions of another target are replaced
+    # answers to more questions are not replaced, unless --force says so
     fewer = target.model_copy(update={"lengths": target.lengths[:1]})
-    assert measure_recall(fewer, chosen, no_progress).units == 1
+    (failure,) = measure_recall(fewer, chosen, no_progress).failures
+    assert failure.model == spec.full_id
+    assert pq.read_table(path, partitioning=None).equals(pieces)
+    assert measure_recall(fewer, replace(chosen, force=True), no_progress).units == 1
     assert pq.read_table(path, partitioning=None).num_rows < pieces.num_rows
 
 

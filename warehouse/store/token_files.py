@@ -300,8 +300,8 @@ def _side_path(folder: Path, unit: UnitRecord) -> Path:
     return folder / f"doc-{unit.doc_id:06d}-{unit.fingerprint}.parquet"
 
 
-def has_top_tokens(workspace: Workspace, unit: UnitRecord, top_k: int) -> bool:
-    """Whether the first `top_k` choices of a unit, or more, are here.
+def stored_top_k(workspace: Workspace, unit: UnitRecord) -> int:
+    """How many of the most likely tokens are here for each row of a unit; 0 for none.
 
     Raises:
         StorageError: the file is damaged.
@@ -310,10 +310,10 @@ def has_top_tokens(workspace: Workspace, unit: UnitRecord, top_k: int) -> bool:
     try:
         metadata = pq.read_schema(path).metadata or {}
     except FileNotFoundError:
-        return False
+        return 0
     except (pa.ArrowException, OSError, ValueError) as error:
         raise damaged_file(path, first_line(error)) from error
-    return int(metadata.get(TOP_K_KEY, b"0")) >= top_k
+    return int(metadata.get(TOP_K_KEY, b"0"))
 
 
 def write_top_tokens(
