@@ -28,7 +28,8 @@ EVAL_ITEMS = pa.schema(
         field("characters", pa.int32(), "length of `reference` in Unicode code points"),
         field("bytes", pa.int32(), "length of `reference` in UTF-8 bytes"),
         field("words", pa.int32(), "pieces of `reference` between runs of white space"),
-        field("options", pa.string(), "JSON object: settings of generation"),
+        field("options", pa.string(), "JSON object: settings of generation, version of an imported "
+              "task"),
         field("unit_sha256", pa.string(), "hash of the unit's requests: document_sha256 of "
                "eval_units"),
         field("source", pa.string(), "program that made the requests, e.g. lm_eval 0.4.13"),

@@ -9,7 +9,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from plugins.benchmarks.harness.imports.sample_files import (
     facts_of,
     part_of,
     run_name,
+    weights_of,
 )
 from plugins.benchmarks.json_files import parse_json
 from plugins.benchmarks.refusal import refused, unknown
@@ -45,7 +46,7 @@ class Score:
     """One number of a checkpoint.
 
     name: of the checkpoint. direction: as its file states it. file, date, limit (of items, 0 for
-    all of them): where it is from.
+    all of them), weights (their commit), version (of the task): where it is from; empty if unknown.
     """
 
     name: str
@@ -58,6 +59,8 @@ class Score:
     file: Path
     date: float
     limit: float
+    weights: str
+    version: str
 
 
 def read_results(paths: Sequence[Path], metric: str | None = None) -> tuple[list[Score], list[str]]:
@@ -73,7 +76,8 @@ def read_results(paths: Sequence[Path], metric: str | None = None) -> tuple[list
 
     Raises:
         TokenmartError: a file is missing or is not a result file, a folder has no result file, two
-            results of one date differ, or there are no scores.
+            results of one date or of two limits differ, results of one name are of two commits of
+            weights, or there are no scores.
     """
     files: set[Path] = set()
     for path in paths:
@@ -100,6 +104,8 @@ def read_results(paths: Sequence[Path], metric: str | None = None) -> tuple[list
         notes += [f"{gone}: {kept.file} counts, of {kept.name}" for gone, kept in replaced.items()]
     if not latest:
         raise refused(paths[0], "; ".join(["no score", *notes[:3]]), "no-score")
+    notes += _other_versions(latest.values())
+    _refuse_other_weights(latest.values())
     known = sorted({score.metric for score in latest.values()})
     if metric is not None and metric not in known:
         raise unknown("--metric", metric, known)
@@ -110,16 +116,49 @@ def _of_two(one: Score, other: Score) -> tuple[Score, Score]:
     """Of two results of a checkpoint the one that counts, and the other.
 
     Raises:
-        TokenmartError: it is unknown which of them is the later.
+        TokenmartError: they are of two parts of the items, or it is unknown which of them is the
+            later.
     """
     gone, kept = sorted((one, other), key=lambda each: (not each.limit, each.date))
-    if bool(gone.limit) == bool(kept.limit) and gone.date == kept.date and gone.value != kept.value:
+    if gone.limit == kept.limit:
+        unclear = gone.date == kept.date and gone.value != kept.value
+    else:
+        unclear = kept.limit > 0
+    if unclear:
         what = (
-            f"{kept.file} has another {kept.metric} of {kept.benchmark} of {kept.name} "
-            f"({gone.value:g} and {kept.value:g}); leave one out"
+            f"{kept.file} has another {kept.metric} of {kept.benchmark} of {kept.name} (values "
+            f"{gone.value:g} and {kept.value:g}, limits {gone.limit:g} and {kept.limit:g}); leave "
+            "one out"
         )
         raise refused(gone.file, what, "two-results")
     return kept, gone
+
+
+def _refuse_other_weights(scores: Collection[Score]) -> None:
+    """Files of one name have one commit of weights, in whichever task.
+
+    Raises:
+        TokenmartError: they have two.
+    """
+    known: dict[str, Score] = {}
+    for score in scores:
+        first = known.setdefault(score.name, score) if score.weights else score
+        if first.weights != score.weights:
+            what = (
+                f"{score.file} has the same name, {score.name}, and weights of another commit "
+                f"({first.weights} and {score.weights}); name the revision in its model_args"
+            )
+            raise refused(first.file, what, "other-weights")
+
+
+def _other_versions(scores: Collection[Score]) -> Iterator[str]:
+    """Notes on benchmarks of which results of several versions of the task are compared."""
+    versions: dict[str, set[str]] = {}
+    for score in scores:
+        versions.setdefault(score.benchmark, set()).add(score.version or "unknown")
+    for benchmark, found in versions.items():
+        if len(found) > 1:
+            yield f"{benchmark}: results of versions {', '.join(sorted(found))} of the task"
 
 
 def _tree(path: Path) -> dict[str, Any]:
@@ -142,9 +181,9 @@ def _scores(path: Path, tree: dict[str, Any], notes: list[str]) -> Iterator[Scor
     counted = config.get("model_num_parameters")
     left_out: list[str] = []
     for task, values in tree["results"].items():
-        shots = part_of(tree, "n-shot", task)
         better = part_of(tree, "higher_is_better", task) or {}
-        run = run_name(shots if isinstance(shots, int) else None, facts_of(tree, task).chat)
+        facts = facts_of(tree, task)
+        run = run_name(facts.shots, facts.chat)
         for key, value in values.items():
             metric, comma, chosen = key.partition(",")
             if metric.endswith("_stderr") or metric in _COUNTS:
@@ -160,6 +199,8 @@ def _scores(path: Path, tree: dict[str, Any], notes: list[str]) -> Iterator[Scor
                 file=path,
                 date=float(tree.get("date") or 0),
                 limit=limit,
+                weights=weights_of(tree),
+                version=facts.version,
                 name=checkpoint_name(tree) or "",
                 benchmark=f"{task}-{run}" if run else task,
                 metric=metric if chosen == "none" else key,

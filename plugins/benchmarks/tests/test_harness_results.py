@@ -178,7 +178,24 @@ def test_the_latest_counts_and_a_part_of_the_items_never_does(tmp_path: Path) ->
     same = written(tmp_path, "m", {"acc,none": 0.25}, date=3.0)
     assert [row["score"] for row in rows(later, same)] == [0.25]
     other = written(tmp_path, "m", {"acc,none": 0.3}, date=3.0)
-    assert refused(later, other)[0] == "two-results"
+    assert refused(later, other) == ("two-results", str(later))
+    fewer = written(tmp_path, "m", {"acc,none": 0.3}, date=4.0, config={**part, "limit": 2})
+    assert refused(some, fewer) == ("two-results", str(some))
+    assert [row["score"] for row in rows(some, fewer, same)] == [0.25]
+
+
+def test_versions_and_commits_of_one_name_are_not_mixed(tmp_path: Path) -> None:
+    one = written(tmp_path, "m", {"acc,none": 0.5}, versions={"arc_easy": 1})
+    later = written(tmp_path, "m/step9", {"acc,none": 0.25}, versions={"arc_easy": 2})
+    (note,) = read_results([one, later])[1]
+    assert "versions 1, 2" in note
+    files = [
+        written(tmp_path / "w", "m", {f"{metric},none": 0.5}, date=date,
+                config={"model_args": {"pretrained": "m"}, "model_sha": sha})
+        for date, (metric, sha) in enumerate((("acc", "a" * 40), ("f1", "b" * 40), ("em", None)))
+    ]  # fmt: skip
+    assert refused(*files[:2]) == ("other-weights", str(files[0]))
+    assert len(rows(files[0], files[2])) == 2
 
 
 @pytest.mark.parametrize(

@@ -246,13 +246,13 @@ def answers_of(workspace: Workspace) -> list[tuple[Any, ...]]:
         ).fetchall()
 
 
-def of_items(folder: Path, items: int, best: float = -1) -> Path:
+def of_items(folder: Path, items: int, best: float = -1, version: float = 1.0) -> Path:
     """Items whose choice 0 is right."""
     lines = [
         sample(n, "0", [best, -2], [(f"{n}?", " a"), (f"{n}?", " b")], acc=1.0)
         for n in range(items)
     ]
-    return write(folder, *lines, model_name="m")
+    return write(folder, *lines, model_name="m", versions={"qa": version})
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -263,7 +263,9 @@ def test_no_import_replaces_or_joins_what_differs_in_other_models(
     condition = "qa-0shot-samples"
     bring(workspace, of_items(tmp_path / "a", 40))
     fewer = of_items(tmp_path / "b", 12)
-    assert refused(workspace, fewer, model="b", force=force) == ("other-requests", condition)
+    later = of_items(tmp_path / "c", 40, version=2.0)
+    for file in (fewer, later):
+        assert refused(workspace, file, model="b", force=force) == ("other-requests", condition)
     assert answers_of(workspace) == [("a", 80, -1.0)]
     bring(workspace, of_items(tmp_path / "d", 40), model="b")
     assert answers_of(workspace) == [("a", 80, -1.0), ("b", 80, -1.0)]
@@ -279,8 +281,15 @@ def test_a_model_s_own_result_is_replaced_with_force(workspace: Workspace, tmp_p
     assert answers_of(workspace) == [("a", 4, -0.5)]
 
 
-def test_files_of_one_task_are_refused(workspace: Workspace, tmp_path: Path) -> None:
+def test_files_of_two_models_or_twice_one_task_are_refused(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     line = sample(0, "0", [-1, -2], NLI[:2], acc=1.0)
+    one = write(tmp_path / "m", line, model_name="m", config={"model_sha": "1"})
+    for name, sha in (("n", "1"), ("m", "2")):
+        two = write(tmp_path / f"{name}{sha}", line, model_name=name, config={"model_sha": sha})
+        two = two.rename(two.with_name(two.name.replace("_qa_", "_other_")))
+        assert refused(workspace, one, two) == ("several-runs", str(two))
     one, two = (write(tmp_path / name, line, model_name="m") for name in "ab")
     assert refused(workspace, one, two) == ("task-twice", str(two))
 

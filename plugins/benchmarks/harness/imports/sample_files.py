@@ -32,12 +32,16 @@ class RunFacts:
         chat: hash of the chat template, system instruction and turns; empty for plain prompts.
         values: `metric,filter` → value of the task, without standard errors.
         better: metric → whether higher values are better.
+        model: checkpoint and commit of its weights; empty if unknown.
+        version: of the task; empty if unknown.
     """
 
     shots: int | None = None
     chat: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
     better: Mapping[str, bool] = field(default_factory=dict)
+    model: str = ""
+    version: str = ""
 
 
 def task_of(path: Path) -> str:
@@ -126,6 +130,7 @@ def facts_of(results: Mapping[str, Any], task: str) -> RunFacts:
     shots, better, values = (
         part_of(results, name, task) for name in ("n-shot", "higher_is_better", "results")
     )
+    version = part_of(results, "versions", task)  # often 0
     put = [results.get(key) for key in ("chat_template_sha", "system_instruction_sha")]
     chat = ""
     if any(put):
@@ -140,6 +145,8 @@ def facts_of(results: Mapping[str, Any], task: str) -> RunFacts:
             if "," in key and not key.partition(",")[0].endswith("_stderr")
         },
         better=better if isinstance(better, dict) else {},
+        model=" ".join(each for each in (checkpoint_name(results), weights_of(results)) if each),
+        version="" if version is None else str(version),
     )
 
 
@@ -184,6 +191,14 @@ def checkpoint_name(results: Mapping[str, Any]) -> str | None:
     # the name itself stands in the arguments, too
     others = [f"{key}={value}" for key, value in sorted(arguments.items()) if value != name]
     return ",".join([name.rstrip("/"), *others])
+
+
+def weights_of(results: Mapping[str, Any]) -> str:
+    """Commits of a model's weights that a file of results states; empty for a local folder."""
+    config = results.get("config")
+    config = config if isinstance(config, dict) else {}
+    shas = (config.get(key) or results.get(key) for key in ("model_sha", "peft_sha", "delta_sha"))
+    return " ".join(str(sha) for sha in shas if sha)
 
 
 def part_of(results: Mapping[str, Any], name: str, task: str) -> Any:

@@ -48,15 +48,20 @@ class HarnessSamples(Importer):
             Items by task.
 
         Raises:
-            TokenmartError: a file or a sample is invalid, two files are of one task, or the import
-                conflicts with a stored result: see `TaskImport.refuse_conflicts`.
+            TokenmartError: a file or a sample is invalid, two files are of different models or of
+                one task, or the import conflicts with a stored result: see
+                `TaskImport.refuse_conflicts`.
             StorageError: the disk is full or the folder can't be written.
         """
         found: dict[tuple[str, str], TaskImport] = {}
         counts: dict[str, int] = {}
+        model = ""
         for file in files:
             task = task_of(file)
             facts = facts_beside(file, task)
+            if model and facts.model and facts.model != model:
+                raise refused(file, f"of {facts.model}, other files of {model}", "several-runs")
+            model = model or facts.model
             samples = list(read_samples(file))
             requests = read_requests(file, task, samples)
             run = run_name(facts.shots, facts.chat)
@@ -65,7 +70,7 @@ class HarnessSamples(Importer):
                 raise refused(file, f"another file has the task {task}, too", "task-twice")
             keys = to.problem, to.model_id, condition
             scores = list(logged_scores(samples, facts))
-            found[task, condition] = task_import(keys, task, facts.shots, requests, scores)
+            found[task, condition] = task_import(keys, task, facts, requests, scores)
             counts[task] = counts.get(task, 0) + len({each.item for each in requests})
         for each in found.values():
             each.refuse_conflicts(to.workspace, force=to.force)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from plugins.benchmarks.harness.imports.sample_files import RunFacts
 from plugins.benchmarks.harness.stored_items import (
     UNIT_ITEMS,
     lengths_of,
@@ -87,7 +88,8 @@ class TaskImport:
             force: replace the result of this model. Results of other models are never replaced.
 
         Raises:
-            TokenmartError: the model has another result, or others have results on other requests.
+            TokenmartError: the model has another result, or others have results on other requests
+                or of another version of the task.
         """
         problem, model, condition = self.keys
         before = stored_items(workspace, problem, condition)
@@ -95,7 +97,10 @@ class TaskImport:
             others = [m for m in _models(workspace, problem, condition) if m != model]
             if others or not force:
                 remedy = "keep them in problems of their own" if others else "--force replaces them"
-                what = f"other requests than those of {', '.join(others or [model])}; {remedy}"
+                what = (
+                    f"other requests than those of {', '.join(others or [model])}, or another "
+                    f"version of the task; {remedy}"
+                )
                 raise refused(condition, what, "other-requests")
         for name, rows in self.answers.items():
             path = _rows_path(workspace, name, self.keys)
@@ -123,7 +128,7 @@ class TaskImport:
 def task_import(
     keys: tuple[str, str, str],
     task: str,
-    shots: int | None,
+    facts: RunFacts,
     requests: Sequence[LoggedRequest],
     scores: Sequence[dict[str, Any]],
 ) -> TaskImport:
@@ -132,13 +137,15 @@ def task_import(
     Args:
         keys: problem, model id and condition.
         task: its name.
-        shots: number of few-shot examples, None if unknown.
+        facts: few-shot examples, and the version of the task: it is stored with each request, so
+            that results of two versions are never compared.
         requests: all requests of the task, sorted by item.
         scores: the task's own metrics, in the columns of `eval_scores` without those of requests.
     """
     units: dict[int, list[LoggedRequest]] = {}
     for request in requests:
         units.setdefault(request.item // UNIT_ITEMS, []).append(request)
+    version = {"version": facts.version} if facts.version else {}
     items: list[dict[str, Any]] = []
     answers: list[dict[str, Any]] = []
     hashes = []
@@ -151,7 +158,7 @@ def task_import(
                 {
                     **place,
                     "task": task,
-                    "shots": UNKNOWN_SHOTS if shots is None else shots,
+                    "shots": UNKNOWN_SHOTS if facts.shots is None else facts.shots,
                     "item": request.item,
                     "cluster": str(request.item),
                     "subject": None,
@@ -166,7 +173,7 @@ def task_import(
                     "reference": request.reference,
                     **lengths_of(request.reference),
                     **request.lengths,
-                    "options": json.dumps(request.options, default=str),
+                    "options": json.dumps(request.options | version, default=str),
                     "unit_sha256": hashes[-1],
                     "source": "imported",
                 }
