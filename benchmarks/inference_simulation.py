@@ -201,7 +201,9 @@ def simulate(cell: Cell) -> dict[str, Any]:
             if cell.signal in ("none", "all .6"):
                 lead = p_above(errors, len(metrics) - 1) < 0.05
                 count("false_lead", bool(lead.any()) and not result.too_few)
-            chosen = choice_procedure(metrics, target, labels["f"], number, splits=20)
+            chosen = choice_procedure(
+                metrics, target, [labels["f"], labels["d"]], number, splits=20
+            )
             if chosen.splits:
                 count("held_out", chosen.held_out)
                 count("in_sample", chosen.in_sample)

@@ -1,12 +1,12 @@
 """Resampling of models: bootstrap intervals, and splits that estimate what a choice is worth.
 
-Intervals of models resampled one by one are scipy's (percentile; BCa, Efron 1987). Whole series are
-drawn by `draw` and `replicate`. A statistic takes `[rows, points]` columns and returns `[rows]`
-values, NaN where undefined; resamples with an undefined statistic are left out and counted.
+Intervals of models resampled one by one are scipy's (percentile; BCa, Efron 1987). A statistic
+takes `[rows, points]` columns and returns `[rows]` values, NaN where undefined; resamples with an
+undefined statistic are left out and counted.
 
 `choice_procedure` chooses the best of many metrics on a part of the models and scores it on the
-others, whole families at once: a family that is on both sides would tell the choice about the test.
-The mean describes the procedure of choosing, not one metric; inference on metrics is in
+others, whole groups at once: a family or developer on both sides would tell the choice about the
+test. The mean describes the procedure of choosing, not one metric; inference on metrics is in
 `analysis.statistics.decisions`.
 """
 
@@ -191,7 +191,7 @@ class ChoiceProcedure:
 def choice_procedure(
     metrics: Floats,
     target: Floats,
-    families: Sequence[Hashable],
+    groupings: Sequence[Sequence[Hashable]],
     seed: int,
     splits: int = DEFAULT_SPLITS,
     baseline: int | None = None,
@@ -199,17 +199,17 @@ def choice_procedure(
     """Choose on a part of the models, score on the rest, many times.
 
     The test part is a third of the models or more, at least four, as long as five are left to
-    train on. Models of one family are on one side.
+    train on. Models that share a label of any grouping are on one side.
 
     Args:
         metrics: `[K, n]`, oriented, complete.
         target: `[n]`.
-        families: `[n]` labels.
+        groupings: `[n]` labels each: families, developers.
         seed: of the splits.
         splits: how many to draw; those that are drawn twice count twice.
         baseline: a variant scored on the same test models as the chosen one.
     """
-    train = _training_parts(families, seed, splits)
+    train = _training_parts(target.size, groupings, seed, splits)
     if not len(train):
         return ChoiceProcedure(0, math.nan, math.nan, math.nan)
     # a metric that is constant on a part of the models ranks them not at all: 0, not unknown
@@ -226,18 +226,24 @@ def choice_procedure(
     )
 
 
-def _training_parts(families: Sequence[Hashable], seed: int, splits: int) -> Flags:
-    """`[splits, n]`, which models train: whole families, drawn at random into the test part."""
-    groups = codes(families)
-    count, sizes = groups.size, np.bincount(groups)
+def _training_parts(
+    count: int, groupings: Sequence[Sequence[Hashable]], seed: int, splits: int
+) -> Flags:
+    """`[splits, n]`, which models train: whole groups, drawn in random order into the test part."""
+    groups = codes(range(count))
+    for labels in groupings:  # joined: models that share a label of any grouping
+        for members in (np.flatnonzero(codes(labels) == c) for c in set(codes(labels).tolist())):
+            groups[np.isin(groups, groups[members])] = groups[members[0]]
+    names = np.unique(groups)
+    sizes = np.array([(groups == name).sum() for name in names])
     wanted, most = max(MINIMUM_TEST, round(count * TEST_SHARE)), count - MINIMUM_TRAINING
     generator = np.random.default_rng(seed)
     found = []
     for _ in range(splits):
         test, size = [], 0
-        for group in generator.permutation(sizes.size):
+        for group in generator.permutation(names.size):
             if size < wanted and size + sizes[group] <= most:
-                test.append(group)
+                test.append(names[group])
                 size += sizes[group]
         if size >= MINIMUM_TEST:
             found.append(~np.isin(groups, test))

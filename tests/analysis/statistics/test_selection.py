@@ -10,7 +10,7 @@ import scipy.stats
 
 from analysis.statistics.resampling import _training_parts, choice_procedure
 
-ALONE = list(range(17))
+ALONE = [list(range(17))]
 FAMILIES = ["q"] * 9 + ["l"] * 5 + ["m"] * 2 + ["y"]
 
 
@@ -27,7 +27,7 @@ def test_splits_agree_with_a_plain_loop():
     metrics, target = noise(4, variants=6)
     found = choice_procedure(metrics, target, ALONE, 9, 20)
     inside, outside = [], []
-    for train in _training_parts(ALONE, 9, 20):
+    for train in _training_parts(17, ALONE, 9, 20):
         rho = [scipy.stats.spearmanr(m[train], target[train])[0] for m in metrics]
         best = np.flatnonzero(np.array(rho) > max(rho) - 1e-10)
         held = [scipy.stats.spearmanr(metrics[row, ~train], target[~train])[0] for row in best]
@@ -37,11 +37,19 @@ def test_splits_agree_with_a_plain_loop():
     assert found.held_out == pytest.approx(np.mean(outside)) and found.splits == 20
 
 
-def test_families_stay_on_one_side():
-    for train in _training_parts(FAMILIES, 0, 50):
+def test_families_and_series_stay_on_one_side():
+    series = ["a", "a", "b", *range(14)]  # the first two of q, one more of q
+    labels = [FAMILIES, series]
+    for train in _training_parts(17, labels, 0, 50):
         assert 4 <= (~train).sum() <= 12
         for family in set(FAMILIES):
             assert len(set(train[np.array(FAMILIES) == family])) == 1
+
+
+def test_labels_that_share_a_model_are_joined():
+    families, developers = list("aabbcdefg"), list("xyyzzuvwt")  # a, b and c are one group
+    for train in _training_parts(9, [families, developers], 0, 50):
+        assert len(set(train[:5])) == 1
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.8])
@@ -49,7 +57,7 @@ def test_noise_earns_nothing_held_out_whatever_families_share(share):
     in_sample, held_out = [], []
     for seed in range(60):
         metrics, target = noise(seed, families=FAMILIES, share=share)
-        found = choice_procedure(metrics, target, FAMILIES, seed, 50)
+        found = choice_procedure(metrics, target, [FAMILIES], seed, 50)
         in_sample.append(found.in_sample)
         held_out.append(found.held_out)
     error = np.std(held_out) / math.sqrt(60)
@@ -83,6 +91,6 @@ def test_a_constant_metric_earns_nothing():
 @pytest.mark.parametrize("families", [["a"] * 17, ["a"] * 15 + ["b"] * 2])
 def test_families_that_cannot_be_held_out_give_no_estimate(families):
     metrics, target = noise(6)
-    found = choice_procedure(metrics, target, families, 0, 50)
+    found = choice_procedure(metrics, target, [families], 0, 50)
     assert found.splits == 0 and math.isnan(found.held_out)
     assert found.record["held_out_mean"] is None
