@@ -53,6 +53,7 @@ from warehouse.plugins import added, each_of  # noqa: E402
 
 if TYPE_CHECKING:
     from analysis.ranking.ideas import correlate as correlate
+    from analysis.report.notebook import open as open
     from analysis.report.shading import show as show
     from warehouse.sql.dataframes import cookbook as cookbook
     from warehouse.sql.dataframes import query as query
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 FUNCTIONS = {
     "cookbook": "warehouse.sql.dataframes",
     "correlate": "analysis.ranking.ideas",
+    "open": "analysis.report.notebook",
     "query": "warehouse.sql.dataframes",
     "show": "analysis.report.shading",
 }

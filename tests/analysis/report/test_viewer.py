@@ -17,6 +17,7 @@ from made_up_warehouse import Shape, Window, write_warehouse
 
 import tokenmart as tm
 from analysis.report import cli
+from analysis.report.notebook import OpenedWorkspace
 from analysis.report.shading import Measure, intensity, view_page
 from analysis.report.viewer import ScoredText, Segment, View, load_view, merge
 from warehouse.errors import TokenmartError
@@ -181,6 +182,11 @@ def test_the_command_writes(synthetic: tuple[Problem, Workspace], tmp_path: Path
 
 def test_a_notebook(synthetic: tuple[Problem, Workspace]) -> None:
     problem, workspace = synthetic
+    opened = tm.open(workspace.root)
+    count = tm.query("select count(*) as n from tokens")["n"][0].as_py()
+    contents = {"problem": "synthetic", "models": 2, "documents": 2, "tokens": count}
+    assert opened == OpenedWorkspace(workspace.root, [contents])
+    assert "<td>synthetic</td><td>2</td>" in opened._repr_html_()
     shown = tm.show(1, "model-0", "model-1", measure="gain", characters=60)
     assert shown.view == load_view(problem, workspace, "1", ["model-0", "model-1"], 0, 60)
     assert shown._repr_html_().count("<pre>") == 2 and "<html" not in shown._repr_html_()
