@@ -100,6 +100,8 @@ def _of_best(ranking: Ranking) -> dict[str, Any]:
         "best": best.column.name,
         "best_spearman": number(best.rho),
         "noise_ceiling": number(ranking.noise_ceiling),
+        "new_family": number(best.new_family.value),
+        "models_worth": number(best.new_family.worth),
     }
 
 

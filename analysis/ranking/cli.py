@@ -25,8 +25,12 @@ METRIC = click.option(
 TOP = click.option(
     "--top",
     type=click.IntRange(1),
-    help="Number of rows to show (default: 8); with `correlate --json`, of rows that get bootstrap "
-    "intervals (default: the best and the baseline).",
+    help="Number of rows to show (default: 10, fewer where these need more than 25 lines); with "
+    "`correlate --json`, of rows that get bootstrap intervals (default: the best and the "
+    "baseline).",
+)
+EXPLAIN = click.option(
+    "--explain", is_flag=True, help="Also print definitions of columns and all notes."
 )
 
 
@@ -34,6 +38,7 @@ TOP = click.option(
 @LAST_PROBLEM
 @METRIC
 @TOP
+@EXPLAIN
 @click.option(
     "--sql",
     metavar="TEXT",
@@ -65,6 +70,7 @@ def correlate(
     problem: str,
     metrics: tuple[str, ...],
     top: int | None,
+    explain: bool,
     sql: str | None,
     values: Path | None,
     name: str,
@@ -126,13 +132,14 @@ def correlate(
     else:
         record_tested(table, workspace)
         follow = f"`tokenmart select --problem {table.option}`"
-        print_ranking(ranking, rows, top, follow, choosing=False)
+        print_ranking(ranking, rows, top, follow, choosing=False, explain=explain)
 
 
 @click.command()
 @LAST_PROBLEM
 @METRIC
 @TOP
+@EXPLAIN
 @click.option(
     "--splits",
     default=500,
@@ -147,6 +154,7 @@ def select(
     problem: str,
     metrics: tuple[str, ...],
     top: int | None,
+    explain: bool,
     splits: int,
     seed: int,
     unofficial: bool,
@@ -188,4 +196,4 @@ def select(
             "on models without labels, `tokenmart preregister --problem PROBLEM --metric "
             f"{best.column.name}`"
         )
-    print_ranking(ranking, rows, top, follow, choosing=True)
+    print_ranking(ranking, rows, top, follow, choosing=True, explain=explain)

@@ -88,6 +88,7 @@ def row_record(row: RankedMetric) -> dict[str, Any]:
         "minus_baseline": number(row.minus_baseline),
         "p_beats_baseline": number(row.p_beats_baseline),
         "partial_given_log_parameters": number(row.partial),
+        "new_family": row.new_family.record,
         "models_with_fewer_documents": row.fewer,
     }
 

@@ -25,7 +25,7 @@ from analysis.statistics.document_noise import (
     document_noise,
     noise_ceiling,
 )
-from analysis.statistics.families import MINIMUM_MODELS
+from analysis.statistics.families import MINIMUM_MODELS, NewFamily, new_family
 from analysis.statistics.resampling import (
     DEFAULT_RESAMPLES,
     ChoiceProcedure,
@@ -61,6 +61,7 @@ class RankedMetric:
     minus_baseline: rho minus that of the baseline; p_beats_baseline: one-sided, adjusted for all
         complete columns. NaN for others, and where the models are too few for any claim.
     partial: Spearman given log parameters.
+    new_family: expected rho in another family, its interval allowing for the choice.
     alike: the columns with the most similar ranking (Spearman, with its sign); of ideas only.
     """
 
@@ -78,6 +79,7 @@ class RankedMetric:
     minus_baseline: float
     p_beats_baseline: float
     partial: float
+    new_family: NewFamily
     alike: tuple[tuple[MetricColumn, float], ...] = ()
 
     @property
@@ -212,6 +214,12 @@ def rank_metrics(
                 minus_baseline=minus,
                 p_beats_baseline=p_beats,
                 partial=_partial(table, column),
+                new_family=new_family(
+                    *(x, y),
+                    list(compress(table.families, column.present)),
+                    list(compress(table.own_series, column.present)),
+                    decisions.overall.critical,
+                ),
                 alike=() if column.kind == "variant" else _most_alike(column, table),
             )
         )

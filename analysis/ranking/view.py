@@ -24,8 +24,11 @@ from warehouse.terminal import (
 NAMED = 3
 """Number of metrics that are named; the rest is counted."""
 
-ROWS = 8
+ROWS = 10
 """Of the table, unless --top is given."""
+
+MOST_LINES = 25
+"""Of the terminal, unless more is asked for."""
 
 MOST_NOTES = 3
 
@@ -221,21 +224,60 @@ def fewest_tokens(column: MetricColumn) -> int:
     return min(compress(column.tokens, column.present), default=0)
 
 
+EXPLANATION = (
+    "rho, n: Spearman over the models that have a value; metrics where lower is better are negated "
+    "first.",
+    "95% CI, p adj.: simultaneous for all metrics tested, now and earlier, so valid for a chosen "
+    "one. A metric tracks the target when its CI over all models or within families is above 0.",
+    "within: rho of the ranks less their family means. best? maybe: not distinguishable from the "
+    "candidate with the largest rho. - base: rho minus that of the baseline.",
+    "† not admissible for an official submission: needs a second model, or is an idea. "
+    "* preregistered. = baseline.",
+    "Formulas, assumptions and simulated error rates: docs/explanation/statistics.md.",
+)
+"""Definitions of the columns."""
+
+
 def print_ranking(
-    ranking: Ranking, rows: Sequence[RankedMetric], top: int | None, follow: str, choosing: bool
+    ranking: Ranking,
+    rows: Sequence[RankedMetric],
+    top: int | None,
+    follow: str,
+    choosing: bool,
+    explain: bool = False,
 ) -> None:
-    """Print the conclusion, the first rows and the gravest notes; the report page has all notes.
+    """Print the conclusion, the first rows and the gravest notes.
 
     Args:
         ranking: all of it.
         rows: of the table; the first `top` are printed, ideas, preregistered metrics and the
             baseline in any case.
-        top: how many; None for `ROWS`.
+        top: how many; None for `ROWS`, or fewer where these need more than `MOST_LINES`.
         follow: the next command.
         choosing: whether the table is about the choice of a metric.
+        explain: print all notes and the definitions of the columns.
     """
     console = terminal_console()
-    shown = leading(ranking, rows, top or ROWS)
+    for count in [top] if top else range(ROWS, 0, -1):
+        shown = leading(ranking, rows, count)
+        lines = list(notes(ranking, shown).values())
+        if explain:
+            lines += [*full_notes(ranking), *EXPLANATION]
+        else:
+            lines = [*lines, *(choice_notes(ranking)[:1] if choosing else [])][:MOST_NOTES]
+        with console.capture() as capture:
+            print_notes(console, answer_lines(ranking), "bold")
+            console.print()
+            print_columns(console, _columns(ranking, shown, choosing))
+            print_notes(console, lines, "dim")
+            more = f"{len(shown)} of {len(rows)} rows (--top, --explain, --json)"
+            print_notes(console, [f"{more}. Next: {follow}"])
+        if explain or capture.get().count("\n") <= MOST_LINES:
+            break
+    console.file.write(capture.get())
+
+
+def _columns(ranking: Ranking, shown: Sequence[RankedMetric], choosing: bool) -> list[Column]:
     columns = [
         Column("metric/variant", [_name(ranking, row) for row in shown], text=True),
         Column("rho", [_rho(row, 3) for row in shown]),
@@ -248,12 +290,7 @@ def print_ranking(
     ]
     if choosing:
         columns.insert(5, Column("best?", ["maybe" if row.near_best else "no" for row in shown]))
-    print_notes(console, answer_lines(ranking), "bold")
-    console.print()
-    print_columns(console, columns)
-    choice = choice_notes(ranking)[:1] if choosing else []
-    print_notes(console, [*notes(ranking, shown).values(), *choice][:MOST_NOTES], "dim")
-    print_notes(console, [f"{len(shown)} of {len(rows)} rows (--top, --json). Next: {follow}"])
+    return columns
 
 
 def _name(ranking: Ranking, row: RankedMetric) -> str:
@@ -289,6 +326,13 @@ def choice_notes(ranking: Ranking) -> list[str]:
             f"({counted(choice.splits, 'split')})"
             if choice.splits
             else "choosing on a part of the families: too few families to hold some out"
+        )
+    if (best := ranking.best) is not None and not math.isnan(best.new_family.value):
+        found = best.new_family
+        lines.append(
+            f"{best.column.name}: expected rho in a new family {signed(found.value, 3)}, 95% CI "
+            f"{span(found.interval, 'none')}; the {len(ranking.table.models)} models are worth "
+            f"{found.worth:.1f} independent ones"
         )
     if not math.isnan(ranking.noise_ceiling):
         lines.append(

@@ -22,6 +22,8 @@ from made_up_marts import scores_absent
 from analysis.preregistration import cli as preregistration
 from analysis.preregistration.entries import record_path
 from analysis.ranking import cli as ranking
+from analysis.statistics.correlations import spearman
+from analysis.statistics.families import new_family
 from analysis.submission import cli as submission
 from analysis.submission import verifier as locked
 from warehouse.metrics.tested_metrics import recorded_metrics
@@ -259,3 +261,34 @@ def test_output_never_replaces_a_pre_registration(library, tmp_path):
     result = run(submission.verify, *arguments, "--resamples", 100)
     assert result.exit_code == 1
     assert path.read_bytes() == before
+
+
+def test_near_copies_of_a_model_that_fits_buy_no_evidence_about_new_families():
+    """Twenty checkpoints of the model that agrees best: more models, a better plain Spearman."""
+    generator = np.random.default_rng(1)
+    x, y = generator.normal(size=(2, 12))
+    fits = int(np.argmax(np.abs(x - x.mean()) * np.abs(y - y.mean()) * np.sign(x * y)))
+    copies = [*range(12), *[fits] * 20]
+    more_x = x[copies] + 1e-3 * generator.normal(size=32)
+    more_y = y[copies] + 1e-3 * generator.normal(size=32)
+    families = [f"family {model}" for model in copies]
+    kinds = [str(model) for model in copies]
+    honest = new_family(x, y, families[:12], kinds[:12])
+    padded = new_family(more_x, more_y, families, kinds)
+    assert spearman(more_x, more_y) > spearman(x, y) + 0.1
+    assert padded.value == pytest.approx(honest.value, abs=0.05)
+    assert padded.worth < 13
+
+
+def test_what_is_said_of_a_new_family_allows_for_the_choice(minilong):
+    """With a third family there is an interval; it is wider than for a metric named beforehand."""
+    edit_problem(
+        minilong,
+        "{full_id: smollm2-135m-drop-last-3,",
+        "{full_id: smollm2-135m-drop-last-3, family: other,",
+    )
+    found = select()
+    new = found["rows"][0]["new_family"]
+    assert new["families"] == 3 and new["models_worth"] <= len(found["models"])
+    assert found["critical"] > 1.96
+    assert new["ci95_after_choice"]["low"] < new["spearman"] < new["ci95_after_choice"]["high"]

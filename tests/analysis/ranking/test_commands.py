@@ -86,6 +86,26 @@ def test_correlate_and_select_conclude_the_same(minilong):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("command", ["correlate", "select"])
+def test_at_most_25_lines_at_80_columns_and_explain_has_the_rest(minilong, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    for number in range(40):
+        values = {m: float(i * number % 23) for i, m in enumerate(minilong.models("minilong"))}
+        minilong.metric(
+            "minilong", f"a_metric_with_a_long_name_{number}", "variant_width_32", values
+        )
+    with minilong.write() as connection:
+        connection.execute("update metric_values set tokens = 7, documents = 2")
+    shown = run(getattr(cli, command), "--problem", "minilong")
+    assert shown.exit_code == 0, shown.output
+    assert len(shown.stdout.splitlines()) <= 25
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+    asked = run(getattr(cli, command), "--problem", "minilong", "--top", 30).stdout
+    assert len(asked.splitlines()) > 30
+    explained = run(getattr(cli, command), "--problem", "minilong", "--explain").stdout
+    assert len(explained.splitlines()) > 25
+
+
 def noted(marts) -> dict[str, str]:
     problem = load_problem("minilong", marts.workspace)
     ranking = rank_metrics(load_table(problem, marts.workspace), 0)
