@@ -120,6 +120,8 @@ def _unwrap(path: Path, content: Any) -> Any:
     """Step into a wrapper object: one that contains exactly one known key with a container."""
     if not isinstance(content, dict):
         return content
+    if content.get("lower_is_better") is True or content.get("higher_is_better") is False:
+        raise _refused(path, "states that lower scores are better; reverse their sign")
     held = [key for key in WRAPPER_KEYS if isinstance(content.get(key), dict | list)]
     if len(held) > 1:
         raise _refused(path, f"has scores under {' and '.join(held)}; keep one")

@@ -22,7 +22,7 @@ ROWS = [{"model": "lab/a", "overall": 1.5, "ruler": 3}, {"model": "lab/b", "over
         {"lab/a": {"overall": 1.5, "tasks": {"x": 1}}, "lab/b": {"overall": 2}},
         ROWS,
         {"models": SCORES},
-        {"results": ROWS, "note": "anything"},
+        {"results": ROWS, "note": "anything", "lower_is_better": False, "higher_is_better": True},
         {"scores": {"lab/a": {"overall": 1.5}, "lab/b": {"overall": 2.0}}, "models": 2},
     ],
 )
@@ -53,6 +53,8 @@ REFUSED = [
     ("[1]", ": row 0"),
     ('[{"model": "a", "overall": 1}, {"model": "a", "overall": 1}]', ": row 1"),
     ('{"models": {"a": 1}, "scores": {"a": 2}}', ""),
+    ('{"models": {"a": 1}, "lower_is_better": true}', ""),
+    ('{"results": [{"model": "a", "overall": 1}], "higher_is_better": false}', ""),
     ("", ""),
 ]
 """A file that isn't in an accepted format, and the place in it."""
