@@ -150,11 +150,15 @@ def _folds(scores: ItemScores) -> list[Fold]:
     units = sorted(set(scores.shapes.values())) if column == "shape" else list(scores.models)
     if len(units) == 1:
         if not halves:
-            what = f"one {column}" if column == "model" else "models of one size and architecture"
+            what, two = (
+                ("one model", "2 models")
+                if column == "model"
+                else ("models of one size and architecture", "models of 2 sizes or architectures")
+            )
             raise refused(
                 scores.path,
                 f"{what} with {min(scores.checkpoints.values())} checkpoints; a held-out "
-                f"evaluation needs 2 {column}s, or {_HALF} checkpoints",
+                f"evaluation needs {two}, or {_HALF} checkpoints of each",
                 "too-few-models",
             )
         return [Fold("odd checkpoints", even, odd), Fold("even checkpoints", odd, even)]

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from plugins.benchmarks.refusal import refused, unknown
 from plugins.benchmarks.scores.plain_rows import (
+    Architecture,
     Count,
     Finite,
     Name,
@@ -40,7 +41,7 @@ class ItemRow(PlainRow):
     metric: str | None = None
     recipe: str | None = None
     size: str | None = None
-    architecture: str | None = None
+    architecture: Architecture = None
 
     @model_validator(mode="after")
     def _has_progress(self) -> ItemRow:

@@ -7,7 +7,7 @@ from typing import Annotated, TypeVar
 
 import duckdb
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from plugins.benchmarks.refusal import refused
 from warehouse.errors import TokenmartError
@@ -24,6 +24,8 @@ Row = TypeVar("Row", bound=PlainRow)
 Name = Annotated[str, Field(min_length=1)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
+Architecture = Annotated[str | None, Field(validation_alias=AliasChoices("architecture", "arch"))]
+"""The competition's tables call the column `arch`; a table has one of the two."""
 
 
 def refused_row(path: Path, row: object, what: str, code: str) -> TokenmartError:

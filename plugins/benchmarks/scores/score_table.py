@@ -18,6 +18,7 @@ from plugins.benchmarks.refusal import refused
 from plugins.benchmarks.schema import BENCHMARK_SCORES, MODEL_SCORES
 from plugins.benchmarks.scores.metric_directions import Direction, direction_of
 from plugins.benchmarks.scores.plain_rows import (
+    Architecture,
     Count,
     Finite,
     Name,
@@ -47,7 +48,7 @@ class ScoreRow(PlainRow):
     model: Name
     family: str | None = None
     size: str | None = None
-    architecture: str | None = None
+    architecture: Architecture = None
     recipe: str | None = None
     parameters: Annotated[int, Field(gt=0)] | None = None
     step: Count | None = None
@@ -58,13 +59,10 @@ class ScoreRow(PlainRow):
     score: Finite
     stderr: _Least0 | None = None
     document: str | None = None
-    arch: str | None = None
     tokens_bt: Annotated[float, Field(ge=0, lt=FEWEST_TOKENS)] | None = None
 
     @model_validator(mode="after")
     def _one_name_each(self) -> ScoreRow:
-        if self.arch is not None and self.architecture is not None:
-            raise ValueError("arch and architecture are the same; remove one")
         if self.tokens_bt is not None and self.tokens is not None:
             raise ValueError("tokens_bt and tokens are the same; remove one")
         return self
@@ -138,7 +136,6 @@ def _load(
     named = [
         row.model_copy(
             update={
-                "architecture": row.architecture if row.arch is None else row.arch,
                 "tokens": row.tokens if row.tokens_bt is None else row.tokens_bt * 1e9,
                 "direction": row.direction or better[row.metric],
             }
@@ -146,7 +143,7 @@ def _load(
         for row in rows
     ]
     connection.register("given", as_table(named, pa.schema(list(_TYPES.items()))))
-    connection.execute("create table scores as select * exclude (arch, tokens_bt) from given")
+    connection.execute("create table scores as select * exclude (tokens_bt) from given")
     refuse_repeated(connection, path, "scores", tuple(point))
     _refuse_contradictions(connection, path)
     refuse_two_orders(connection, path, "scores")

@@ -107,6 +107,12 @@ def test_of_pure_noise_the_choice_is_optimism(tmp_path: Path) -> None:
     assert sq["in_sample"] > 0.7 > sq["chosen"]
 
 
+def test_the_competitions_name_of_an_architecture_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "items.csv"
+    path.write_text("model,step,item,score,size,arch\nm,1,0,0.5,1b,arch1\n")
+    assert read_items(path, None).shapes == {"m": "1b arch1"}
+
+
 def test_one_long_run_is_tried_on_its_other_checkpoints(tmp_path: Path) -> None:
     path = write(tmp_path / "one.csv", simulate(30, 90, models=1, checkpoints=20))
     found = curate(read_items(path, None), 20, 100)
