@@ -175,7 +175,12 @@ def _of(standings: Standings, mart: str, round_name: str) -> list[Row]:
 
 def _print_round(console: Console, standings: Standings, name: str, wide: bool = False) -> None:
     rows, alike = _of(standings, "rankings", name), rivals(standings, name)
-    shown = [listed(alike.get(row["entry"], []), len(rows) if wide else 2) for row in rows]
+    shown = [
+        number(None)
+        if row["rank_low"] is None  # not tested, so nothing is known of its pairs
+        else listed(alike.get(row["entry"], []), len(rows) if wide else 2)
+        for row in rows
+    ]
     columns = [
         Column("rank", [number(row["rank"]) for row in rows]),
         Column("entry", [row["entry"] for row in rows], text=True),
