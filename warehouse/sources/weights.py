@@ -174,7 +174,7 @@ class HubSource(WeightSource):
                 code="offline",
                 where=full_id,
             )
-        for weights in (SAFETENSORS, PICKLED) if self.pickled else (SAFETENSORS,):
+        for weights in self._forms():
             try:
                 revision = commit or self.revision
                 top = snapshot_download(
@@ -216,11 +216,22 @@ class HubSource(WeightSource):
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import LocalEntryNotFoundError
 
-        try:
-            top = snapshot_download(repository, revision=commit, local_files_only=True)
-        except (LocalEntryNotFoundError, ValueError):
-            return None
-        return self._located(Path(top))
+        for weights in self._forms():
+            wanted = self._wanted(weights)
+            try:
+                # without patterns it would ask for every file of the repository
+                top = snapshot_download(
+                    repository, revision=commit, allow_patterns=wanted, local_files_only=True
+                )
+            except (LocalEntryNotFoundError, ValueError):
+                continue
+            if (found := self._located(Path(top))) is not None:
+                return found
+        return None
+
+    def _forms(self) -> tuple[str, ...]:
+        """Patterns of weight files that may be loaded, the preferred ones first."""
+        return (SAFETENSORS, PICKLED) if self.pickled else (SAFETENSORS,)
 
     def _located(self, top: Path) -> Located | None:
         """The checkpoint in the folder of a commit, if it is complete."""
