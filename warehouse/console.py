@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import sys
 from typing import NoReturn
 
@@ -18,13 +20,17 @@ OF_EXTRACTION = {
 
 
 def run(command: click.Command, name: str) -> NoReturn:
-    """Run a command with the arguments of this process and exit.
-
-    click exits by itself after its own errors, of which `TokenmartError` is one, after Ctrl-C, and
-    where the reader of a pipe has gone.
-    """
+    """Run a command with the arguments of this process and exit; with 130 after Ctrl-C."""
     try:
-        command.main(prog_name=name)
+        code = command.main(prog_name=name, standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        # finished units are stored; a second Ctrl-C must not meet the interpreter at its end
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+        click.echo("interrupted", err=True)
+        sys.exit(130)
     except SystemExit:
         if isinstance(sys.stdout, PacifyFlushWrapper):  # results that nobody reads are no failure
             sys.exit(0)
@@ -35,6 +41,7 @@ def run(command: click.Command, name: str) -> NoReturn:
             raise
         known.show()
         sys.exit(known.exit_code)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 def _explained(error: Exception) -> TokenmartError | None:
