@@ -233,7 +233,7 @@ def rank_metrics(
         of_base = next((i for i, column in enumerate(candidates) if column is base), None)
         choice = choice_procedure(
             np.stack([column.oriented for column in every]),
-            *(table.target, [table.families, table.developers], seed, splits, of_base),
+            *(table.target, [table.families], seed, splits, of_base),
         )
     return Ranking(
         table=table,

@@ -24,6 +24,7 @@ from plugins.merging.problem import load_merge_problem
 from warehouse.errors import TokenmartError
 from warehouse.files import storage_errors, write_whole
 from warehouse.paths import Workspace
+from warehouse.problem.problem_files import Dumper
 from warehouse.sql.views import create_views
 from warehouse.store.provenance import code_revision
 
@@ -69,7 +70,7 @@ def write_bundle(plan: Plan, workspace: Workspace, out: Path) -> None:
         "scores": _stored_scores(plan, workspace),
         "code": code_revision(),
     }
-    write_whole(out / PROBLEM, yaml.safe_dump(_portable(plan), sort_keys=False))
+    write_whole(out / PROBLEM, yaml.dump(_portable(plan), sort_keys=False, Dumper=Dumper))
     write_whole(out / CONTENT, json.dumps(content, indent=2) + "\n")
 
 

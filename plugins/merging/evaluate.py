@@ -20,6 +20,7 @@ from plugins.merging.watchdog import Cost, larger, run_within
 from warehouse.child_process import python_module
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
+from warehouse.problem.problem_files import Dumper
 from warehouse.progress import without_library_bars
 from warehouse.store.parquet_files import read_table, write_table
 
@@ -59,7 +60,7 @@ def evaluate(plan: Plan, round_: Round, workspace: Workspace, device: str) -> Co
     with tempfile.TemporaryDirectory(prefix="tokenmart-merge-") as name:
         folder = Path(name)
         problem = folder / "problem.yml"
-        problem.write_text(yaml.safe_dump(_problem(plan, folder)), encoding="utf-8")
+        problem.write_text(yaml.dump(_problem(plan, folder), Dumper=Dumper), encoding="utf-8")
         command = [*python_module("tokenmart"), "eval", "--problem", str(problem)]
         command += ["--device", device, "--tasks", ",".join(round_.asked)]
         for each in round_.folders:

@@ -17,7 +17,7 @@ from warehouse.files import write_whole
 from warehouse.paths import Workspace, list_problems
 from warehouse.probes.lookup import RetrievalProbe, excerpt_starts
 from warehouse.probes.planned import too_short
-from warehouse.problem.problem_files import parse_text, parse_yaml
+from warehouse.problem.problem_files import Dumper, parse_text, parse_yaml
 from warehouse.problem.spec import Problem, checked_problem
 from warehouse.sources.checkpoint_files import text_config
 from warehouse.sources.documents import BYTES_PER_TOKEN, text_size
@@ -103,10 +103,11 @@ def write_problem(
 
 
 def _yaml(content: dict[str, Any]) -> str:
-    dumped = yaml.safe_dump(
-        content, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100
-    )
-    return _HEADER + dumped + _FOOTER
+    dumped = yaml.dump(
+        content, Dumper=Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None,
+        width=100,
+    )  # fmt: skip
+    return _HEADER + str(dumped) + _FOOTER
 
 
 def _model(model: str, out: Path, workspace: Workspace) -> dict[str, Any]:

@@ -6,6 +6,8 @@ with `kind: NAME` belongs to the plugin that has a `ProblemKind` of this name in
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
 from abc import ABC
 from collections.abc import Sequence
@@ -25,7 +27,6 @@ from warehouse.plugins import kinds
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
 Location = tuple[int | str, ...]
-_TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
 class RankedModel(Protocol):
@@ -112,13 +113,18 @@ class YamlTree:
         return ProblemFileError(f"{where}: {keys or 'file'}: {what}", code=code, where=where)
 
 
-class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader that refuses a key given twice and leaves dates to pydantic."""
+class Dumper(yaml.SafeDumper):
+    """PyYAML's safe dumper, which quotes a text that the loader would read as a number."""
 
-    yaml_implicit_resolvers = {  # noqa: RUF012 - as PyYAML has it
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader with the plain values of YAML 1.2, and no key given twice.
+
+    YAML 1.1 takes 010 for 8, 1:30 for 90 and `no` for false; here they are text, which is refused
+    for a number or a truth value.
+    """
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - as PyYAML has it
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -129,6 +135,20 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.MarkedYAMLError(None, None, problem, key.start_mark)
             names.add(str(key.value))
         return node
+
+
+for _kind, _pattern, _first in (
+    ("bool", "true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"[-+]?(?:0|[1-9][0-9_]{0,30})", "-+0123456789"),
+    ("float", r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[1-9][0-9]*(?=[eE]))(?:[eE][-+]?[0-9]+)?",
+     "-+.0123456789"),
+    ("float", r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", "-+."),
+    ("null", "~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("merge", "<<", "<"),
+):  # fmt: skip
+    _tag = f"tag:yaml.org,2002:{_kind}"
+    for _each in (_Loader, Dumper):
+        _each.add_implicit_resolver(_tag, re.compile(f"^(?:{_pattern})$"), list(_first))
 
 
 def parse_yaml(path: Path) -> YamlTree:
@@ -180,7 +200,9 @@ def check(model: type[Parsed], raw: Any, tree: YamlTree, *, folder: Path | None 
         ProblemFileError: pydantic's errors, a line each; code and place are those of the first.
     """
     try:
-        return model.model_validate(raw, context={"folder": folder})
+        # as JSON: strict, so that no `true` is 1, and lists are still tuples and texts paths
+        content = json.dumps(raw)
+        return model.model_validate_json(content, strict=True, context={"folder": folder})
     except ValidationError as error:
         errors = error.errors(include_url=False, include_context=False)
     found = sorted((*tree.line(each["loc"]), _what(each), each["type"]) for each in errors)

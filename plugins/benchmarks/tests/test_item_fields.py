@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from plugins.benchmarks.harness.item_rows import CLUSTER_FIELDS, _field
@@ -16,7 +14,6 @@ from warehouse.errors import TokenmartError
 def test_clusters_of_a_named_field(named: str | None, found: str | None) -> None:
     """`eval --cluster FIELD`: by default the first of the usual names."""
     doc = {"question": "?", "section": 7, "passage": "a passage", "story": "another", "empty": ""}
-    task = SimpleNamespace(name="made")
-    assert _field(task, doc, named, CLUSTER_FIELDS, "--cluster") == found
+    assert _field(doc, named, CLUSTER_FIELDS, "--cluster") == found
     with pytest.raises(TokenmartError):
-        _field(task, {"question": "?"}, "passage", (), "--cluster")
+        _field({"question": "?"}, "passage", (), "--cluster")

@@ -154,15 +154,18 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         if isinstance(state.main, Exception):
             raise state.main
         folder = cache / (revision if (cache / revision).is_dir() else state.main)
-        if local_files_only and folder.name != revision:
-            raise LocalEntryNotFoundError("not cached")
-        if allow_patterns is not None:
-            state.calls.append((folder.name, allow_patterns[0]))
-            folder.mkdir(parents=True, exist_ok=True)
-            for name in state.files:
-                if any(PurePath(name).match(pattern) for pattern in allow_patterns):
-                    (folder / name).parent.mkdir(exist_ok=True)
-                    (folder / name).write_text('{"weight_map": {}}')
+        if local_files_only:
+            # as the hub's client: without patterns all files of the repository must be there
+            if folder.name != revision or not folder.is_dir() or allow_patterns is None:
+                raise LocalEntryNotFoundError("not cached")
+            return str(folder)
+        assert allow_patterns is not None
+        state.calls.append((folder.name, allow_patterns[0]))
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in state.files:
+            if any(PurePath(name).match(pattern) for pattern in allow_patterns):
+                (folder / name).parent.mkdir(exist_ok=True)
+                (folder / name).write_text('{"weight_map": {}}')
         return str(folder)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
