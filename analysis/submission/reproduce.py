@@ -34,6 +34,9 @@ from warehouse.terminal import listed
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
 
+ABSENT = "not there"
+"""Of two JSON values, what only one has; null is a value."""
+
 RELATIVE_TOLERANCE = 1e-9
 """DuckDB's float sums vary in the last bits with the number of threads."""
 
@@ -79,7 +82,7 @@ def compare_with_warehouse(
         _compared("verifier output", _without_code(recorded), _without_code(verification)),
     ]
     for name in sorted(bundle.keys() | made.keys()):
-        parts = bundle.get(name), made.get(name)
+        parts = bundle.get(name, ABSENT), made.get(name, ABSENT)
         found.append(_compared(_NAMES.get(name, name), *parts, name not in _MAY_MOVE))
     try:
         page = bundle_page(bundle, recorded) == (folder / PAGE_FILE).read_text(encoding="utf-8")
@@ -131,9 +134,11 @@ def differences(recorded: Any, found: Any, place: str = "") -> Iterator[str]:
     """Every place where two JSON values differ, numbers beyond the tolerance."""
     if isinstance(recorded, dict) and isinstance(found, dict):
         for key in found | recorded:
-            yield from differences(recorded.get(key), found.get(key), f"{place}.{key}".strip("."))
+            before, after = recorded.get(key, ABSENT), found.get(key, ABSENT)
+            yield from differences(before, after, f"{place}.{key}".strip("."))
     elif isinstance(recorded, list | tuple) and isinstance(found, list | tuple):
-        for index, (before, after) in enumerate(zip_longest(recorded, found)):
+        pairs = zip_longest(recorded, found, fillvalue=ABSENT)
+        for index, (before, after) in enumerate(pairs):
             yield from differences(before, after, f"{place}.{index}".strip("."))
     elif not _equal(recorded, found):
         before, after = (json.dumps(value, default=str)[:60] for value in (recorded, found))

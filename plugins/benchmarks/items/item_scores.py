@@ -108,10 +108,11 @@ def read_items(path: Path, metric: str | None) -> ItemScores:
     refuse_two_orders(database, path, "scores")
     several = database.execute(
         "select max(row), model from scores group by model"
-        " having count(distinct (recipe, size, architecture)) > 1 order by 1 limit 1"
+        " having count(distinct (recipe, size, architecture, tokens is null)) > 1"
+        " order by 1 limit 1"
     ).fetchone()
     if several:
-        what = f"{several[1]} has several recipes, sizes or architectures"
+        what = f"{several[1]} has several recipes, sizes or architectures, or tokens in some rows"
         raise refused_row(path, several[0], what, "contradiction")
     refuse_repeated(database, path, "scores", ("model", "item", "progress"))
     return _complete(database, path, chosen)

@@ -229,6 +229,9 @@ def test_no_number_of_a_bundle_can_be_edited_unseen(written, minilong):
     assert len(leaves) > 100
     found = set(differences(changed, original))
     assert len(found) == len(leaves)
+    taken = {**original, "claims": {**original["claims"]}}
+    del taken["claims"]["preregistration"]
+    assert original["claims"]["preregistration"] is None and len(list(differences(taken, original)))
     original["claims"]["p_adjusted"] /= 2
     path.write_text(json.dumps(original))
     result = reproduce(written)

@@ -171,6 +171,9 @@ def test_duplicates_several_scoring_methods_and_too_few(tmp_path: Path) -> None:
     path = write(tmp_path / "i.csv", [["m", 1, "q", 1, "acc"], ["m", 1, "q", 1, "bpb"]], header)
     assert code_of(path) == code_of(path, "ppl") == ("unknown-metric", "--metric")
     assert read_items(path, "bpb").items == 1
+    rows = [["m", 1000, "", "q", 0], ["m", "", 2, "q", 1]]
+    path = write(tmp_path / "i.csv", rows, ("model", "tokens", "step", "item", "score"))
+    assert code_of(path) == ("contradiction", f"{path}: row 2")
     empty = write(tmp_path / "empty.csv", [], ("model", "step", "item", "score"))
     assert code_of(empty)[0] == "no-row"
     path = write(tmp_path / "few.csv", simulate(5, 5, checkpoints=7))
