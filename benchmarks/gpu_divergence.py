@@ -1,4 +1,4 @@
-"""What an exact divergence from a reference costs, beside scoring both models."""
+"""What an exact divergence from a reference costs, compared with scoring both models."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def cells(row: Row) -> Row:
 
 
 def sentence(row: Row) -> str:
-    """A measurement that stands alone, as an item of a list."""
+    """A measurement that is compared with nothing, as an item of a list."""
     seconds = "" if row["seconds"] is None else f", {row['seconds']:.3g} s"
     times = f" ({row['times_ours']:.2f} × the line above)" if row["times_ours"] else ""
     note = f" {row['note']}." if row["note"] else ""
