@@ -20,25 +20,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.hostile, pytest.mark.timeout(300)]
 SECRET = 0.42421337091553
 """A target score that no other number equals."""
 
+# The sandbox itself is tested in tests/warehouse/sql/test_sandbox.py; these are dbt's own ways.
 # {items}: the scores' file; {labels}: their folder; {other}: a database with the scores
 MODELS = {
     "named": "from downstream",
-    "named_in_main": "select * from main.downstream",
-    "computed_name": """select * from "query_table"('down' || 'stream')""",
     "computed_by_jinja": "select * from {{ 'main.down' ~ 'stream' }}",
-    "text_of_a_query": "select * from query('from down' || 'stream')",
     "scores_by_task": "select * from downstream_scores",
-    "comma_join": "select * from tokens, downstream",
     "file": "select * from '{items}'",
-    "file_behind_a_string": "select '--' as dashes, * from '{items}'",
-    "file_behind_a_comment": "select * from /* tokens */ '{items}' -- from tokens",
-    "file_in_a_cte": "with tokens as (select * from read_parquet('{items}')) select * from tokens",
-    "parquet_scan": "select * from parquet_scan('{items}')",
-    "pattern": "select * from read_parquet('{labels}/**/*.parquet')",
-    "folder_above": "select * from read_parquet('{labels}/../downstream/**/*.parquet')",
-    "bytes": "select * from read_blob('{items}')",
-    "names_of_files": "select * from glob('{labels}/**') where error('none')",
-    "footer": "select * from parquet_metadata('{items}')",
     "run_query": "{% set found = run_query(\"select max(score) from '{items}'\") %}"
     " select {{ found.columns[0][0] if execute else 0 }} as x",
     "statement": "{% call statement('s', fetch_result=true) %} from '{items}' {% endcall %}"

@@ -325,36 +325,6 @@ def test_a_cookbook_answer_worked_by_hand(filled: Workspace, name: str) -> None:
     assert rounded(rows, *columns) == expected
 
 
-READING = {
-    "top_gain_tokens": {"model": "lab--model-0"},
-    "hurt_tokens": {"model": "lab--model-1"},
-    "first_choice_with_context": {"model": "lab--model-0", "document": 1},
-    "surprising_tokens": {"model": "lab--model-1"},
-    "confident_mistakes": {"model": "lab--model-0", "sure": 0.5},
-    "disagreement": {"model_a": "lab--model-0", "model_b": "lab--model-2"},
-}
-
-
-@pytest.mark.parametrize("name", sorted(READING))
-def test_tokens_are_shown_in_the_words_around_them(workspace: Workspace, name: str) -> None:
-    """Any length, two tokenizers, characters of several bytes, both ends of the document."""
-    shape = Shape("minilong", models=3, documents=2, tokens=1200, windows=(Window(512, 128),))
-    write_warehouse(workspace.data, shape)
-    texts = {row["name"]: row["text"] for row in ask("from documents")}
-    params = [f"--param={key}={value}" for key, value in READING[name].items()]
-    rows = ask("--name", name, *params, "--param=limit=5000")
-    assert len(rows) > 20
-    for row in rows:
-        before, _, rest = row["words"].partition("[")
-        token, _, after = rest.partition("]")
-        assert token
-        assert before + token + after in texts[row["document"]]
-        assert (len(before), len(after)) == (28, 28) or (
-            texts[row["document"]].startswith(before + token)
-            or texts[row["document"]].endswith(token + after)
-        )
-
-
 @pytest.fixture
 def made_up(workspace: Workspace) -> Workspace:
     """Four models, two tokenizers, three documents of 900 tokens."""

@@ -49,7 +49,3 @@ def test_a_parameter_that_a_query_does_not_have_is_refused(filled: Workspace) ->
     with refuses("sql-parameters", "modell"):
         cookbook("top_gain_tokens", "arrow", modell="good")
     assert failure("--name", "top_gain_tokens", "--param", "modell=good")[0] == 1
-
-
-def test_a_query_with_nothing_to_choose_from_has_no_rows(workspace: Workspace) -> None:
-    assert ask("--name", "top_gain_tokens") == []

@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
+from importlib.util import find_spec
 from pathlib import Path
 
 import duckdb
@@ -76,27 +76,6 @@ def test_json_keeps_numbers_numbers_and_names_as_they_are(workspace: Workspace) 
 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
-def test_a_full_disk_is_one_line_and_leaves_the_old_file(
-    workspace: Workspace, tmp_path: Path, ending: str
-) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
-    if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("mounting needs root")
-    try:
-        out = disk / f"rows.{ending}"
-        out.write_text("the old one")
-        query = "select hash(i) as h, i from range(200000) t(i)"
-        code, output = failure(query, "--out", str(out), "--force", "--limit", "0")
-        assert (code, output.count("\n")) == (4, 1)
-        assert output.startswith(f"error: {out}: No space left on device")
-        assert [path.read_text() for path in disk.iterdir()] == ["the old one"]
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
-
-
-@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
 def test_a_pipe_whose_reader_goes_is_one_line(
     workspace: Workspace, tmp_path: Path, ending: str
 ) -> None:
@@ -131,16 +110,6 @@ def test_a_pipe_with_a_reader_gets_every_row(
     ]
 
 
-def test_head_closes_standard_output_without_a_traceback(workspace: Workspace) -> None:
-    code = "from tokenmart import main; main()"
-    command = [sys.executable, "-c", code, "sql", "from range(3000000)", "--format", "csv"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout and process.stderr
-        assert process.stdout.readline() == b"range\n"
-        process.stdout.close()
-        assert b"Traceback" not in process.stderr.read()
-
-
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
 def test_a_file_appears_whole_or_not_at_all(filled: Workspace, tmp_path: Path, ending: str) -> None:
     out = tmp_path / f"rows.{ending}"
@@ -169,6 +138,8 @@ def test_rows_in_python_agree_in_every_form(filled: Workspace) -> None:
     assert isinstance(arrow, pa.Table)
     assert arrow.to_pylist() == expected
     assert query(QUERY, "pandas", condition="full").to_dict("records") == expected
+    if find_spec("polars"):
+        assert query(QUERY, "polars", condition="full").to_dicts() == expected
     relation = query(QUERY, "relation", condition="full")
     assert relation.filter("position = 7").project("model_id").fetchall() == [("bad",), ("good",)]
 
@@ -178,12 +149,6 @@ def test_sums_of_integers_are_integers(filled: Workspace) -> None:
     assert frame["s"].dtype == "int64"
     frame = query("select (sum(position) + 9e18::hugeint * 9) as big from tokens", "pandas")
     assert frame["big"].dtype == "object", "too large: exact decimals"
-
-
-def test_rows_as_polars(filled: Workspace) -> None:
-    pytest.importorskip("polars")
-    frame = query(QUERY, "polars", condition="full")
-    assert frame.to_dicts() == ask(QUERY, "--param", "condition=full")
 
 
 def test_rows_in_python_leave_the_warehouse_to_dbt(filled: Workspace) -> None:
