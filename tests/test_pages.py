@@ -9,9 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from html import unescape
 from pathlib import Path
-from urllib.parse import unquote
 
 import click
 import pytest
@@ -250,7 +248,7 @@ def test_python_on_a_page_runs(checkout: Path, code: str) -> None:
 @with_plugins
 @pytest.mark.slow
 def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
-    """mkdocs stops at a link that leads nowhere, and at a page without an entry."""
+    """mkdocs stops at a link or an anchor that leads nowhere, and at a page without an entry."""
     pytest.importorskip("mkdocs")
     command = (sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"}
@@ -260,18 +258,7 @@ def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(tmp_path: Path
     assert done.returncode == 0, done.stdout + done.stderr
     pages = {page: page.read_text("utf-8") for page in tmp_path.rglob("*.html")}
     outside = r'<(?:script|img|iframe|source)[^>]*\ssrc="(?:https?:)?//|<link[^>]*href="https?://'
-    broken = [page.name for page, text in pages.items() if re.search(outside, text)]
-    for page, text in pages.items():
-        for link in re.findall(r'(?:href|src)="([^"]*)"', text):
-            target, _, fragment = unquote(unescape(link)).partition("#")
-            if re.match(r"[a-z]+:", target) or page.name == "404.html":
-                continue
-            file = (page.parent / target).resolve() if target else page
-            if not file.is_file() or (
-                fragment and not fragment.startswith("__") and f'id="{fragment}"' not in pages[file]
-            ):
-                broken.append(f"{page.relative_to(tmp_path)}: {link}")
-    assert broken == []
+    assert [page.name for page, text in pages.items() if re.search(outside, text)] == []
     reference = tmp_path / "reference"
     metrics, python = (pages[reference / f"{name}.html"] for name in ("metrics", "python"))
     for metric in ROOT.glob("dbt_project/models/metrics/*.sql"):

@@ -33,12 +33,3 @@ def test_every_metric_is_sql_over_the_store(built: Warehouse) -> None:
     for model in metrics:
         lineage = read_lineage(path, manifest["nodes"][model]["config"]["meta"]["metric"])
         assert lineage.ancestors and lineage.foreign == (), lineage
-
-
-def test_every_model_has_a_description(built: Warehouse) -> None:
-    bare = [
-        node["name"]
-        for node in built.manifest["nodes"].values()
-        if node["resource_type"] == "model" and not node["description"]
-    ]
-    assert not bare

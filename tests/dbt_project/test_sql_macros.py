@@ -10,16 +10,6 @@ from dbt_harness import PROJECT, Warehouse
 from warehouse.sql.dataframes import query
 
 
-def test_ppl_is_the_perplexity_mart(built: Warehouse) -> None:
-    found = built.rows(
-        "select model_id, ppl(logprob) from tokens where condition = 'full' group by all"
-    )
-    marts = built.values("perplexity")
-    assert found
-    for model, value in found:
-        assert value == pytest.approx(marts["micro", model], rel=1e-9)
-
-
 def test_macros_and_plain_names_work_in_ad_hoc_queries(
     built: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -40,40 +30,6 @@ def test_macros_and_plain_names_work_in_ad_hoc_queries(
     monkeypatch.setenv("TOKENMART_DATABASE", str(built.database))
     for name in ("metric_values", "perplexity", "token_units", "fct_tokens"):
         assert query(f"select count(*) > 0 as found from {name}").to_pylist() == [{"found": True}]
-
-
-def test_gain_and_bits_per_byte(built: Warehouse) -> None:
-    assert built.rows("select gain(-1.0, -3.0)") == [(2.0,)]
-    assert built.rows("select bits_per_byte(l, b) from (values (ln(0.5), 2), (0, 2)) v(l, b)") == [
-        (pytest.approx(0.25),)
-    ]
-
-
-def test_bits_per_byte_count_the_bytes_of_token_features(built: Warehouse) -> None:
-    """Each byte that a token covers, once: those of `token_features`, as its own test has them."""
-    found = built.rows(
-        "select model_id, bits_per_byte(logprob, bytes), -sum(logprob::double) / ln(2), sum(bytes)"
-        " from token_features"
-        " inner join models using (problem, tokenizer_sha256)"
-        " inner join tokens using (problem, model_id, doc_id, position)"
-        " where condition = 'full' group by model_id"
-    )
-    assert found
-    # white space before a model's first token, where another model scored the token before it
-    spaces = dict(
-        built.rows(
-            "select model_id, sum(before) from ("
-            " select model_id, arg_min(bytes - (byte_end - byte_start), position) as before"
-            " from token_features inner join models using (problem, tokenizer_sha256)"
-            " inner join tokens using (problem, model_id, doc_id, position)"
-            " where condition = 'full' group by model_id, doc_id) group by model_id"
-        )
-    )
-    marts = built.values("perplexity")
-    for model, value, bits, size in found:
-        assert value == pytest.approx(bits / size, rel=1e-12)
-        within = size - spaces[model]
-        assert bits / within == pytest.approx(marts["bits_per_byte", model], rel=1e-9)
 
 
 def test_token_text_and_snippet(built: Warehouse) -> None:
