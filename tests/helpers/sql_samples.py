@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 from click.testing import CliRunner
+from unit_records import unit_record
 
 from tokenmart import cli
 from warehouse.paths import Workspace
@@ -41,27 +42,16 @@ WITHOUT = {"good": [-1.5, -2.5], "bad": [-1.0, -2.0]}
 
 
 def unit(model: str, condition: str, rows: int, **changes: Any) -> UnitRecord:
-    values: dict[str, Any] = {
-        **dict.fromkeys(UnitRecord.__dataclass_fields__, ""),
-        "problem": "minilong",
-        "model_id": model,
-        "condition": condition,
+    own: dict[str, Any] = {
         "condition_kind": KINDS[condition],
-        "doc_id": 0,
+        "probe": "",
+        "probe_params": "",
         "document_sha256": SHA256[0],
-        "status": "done",
-        "rows": rows,
-        "tokens_processed": 8,
-        "tokens_scored": rows,
         "seconds": 2.0,
         "peak_bytes": 3_000_000_000,
-        "document_tokens": 8,
-        "document_tokens_total": 8,
-        "code_dirty": False,
-        "seed": 0,
         "finished_at": "2026-01-02T03:04:05+00:00",
     }
-    return UnitRecord(**{**values, **changes})
+    return unit_record(("minilong", model, condition), rows, 8, **{**own, **changes})
 
 
 def tokens(logprobs: list[float], positions: list[int], context: list[int]) -> pa.Table:

@@ -6,6 +6,7 @@ import hashlib
 
 import numpy as np
 import pyarrow as pa
+from unit_records import unit_record
 
 from warehouse.paths import Workspace
 from warehouse.store.ledger import UnitRecord, content_sha256
@@ -50,21 +51,15 @@ def make_rows(doc_id: int, count: int, seed: int = 0) -> pa.Table:
 
 def make_unit(doc_id: int, rows: pa.Table) -> UnitRecord:
     """The record of these rows."""
-    return UnitRecord(
-        problem=KEYS[0], model_id=KEYS[1], condition=KEYS[2], condition_kind="full",
-        probe="full", probe_params="{}", doc_id=doc_id,
-        fingerprint=f"{doc_id:016x}", status="done", reason="", rows=rows.num_rows,
-        tokens_processed=rows.num_rows, tokens_scored=rows.num_rows, seconds=1.25,
-        peak_bytes=10**8, device="cpu", dtype="float32", backend="transformers",
-        attention="sdpa/flash",
-        prefixes="shared",
-        engine="2",
+    return unit_record(
+        KEYS,
+        rows.num_rows,
+        rows.num_rows,
+        doc_id=doc_id,
+        fingerprint=f"{doc_id:016x}",
         document_sha256=hashlib.sha256(make_text(doc_id).encode()).hexdigest(),
-        document_tokens=rows.num_rows, document_tokens_total=rows.num_rows,
-        torch_version="2", transformers_version="5", tokenmart_version="0.1.0",
-        code_revision="unknown", code_dirty=False, seed=0,
-        finished_at="2026-01-01T00:00:00+00:00", content_sha256=content_sha256(rows),
-    )  # fmt: skip
+        content_sha256=content_sha256(rows),
+    )
 
 
 def publish_often(workspace: Workspace, first: int) -> None:

@@ -1,17 +1,33 @@
-"""What probes find in a made-up document: rows of a ladder, of needles and of retrieval."""
+"""What probes find in a made-up document: tokens scored in each context, and how well."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from made_up_warehouse.shape import Retrieval, Shape
+from made_up_warehouse.shape import Shape
 from made_up_warehouse.text import Floats, Ints
 
+Random = np.random.Generator
 
-def scores(nll: Floats, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+
+class Rows(NamedTuple):
+    """Tokens scored in one condition; `segment` and `context_tokens` of each, or of all."""
+
+    condition: str
+    kind: str
+    probe: str
+    parameters: dict[str, Any]
+    position: Ints
+    segment: Any
+    context_tokens: Any
+    nll: Floats
+
+
+def scores(nll: Floats, rng: Random) -> dict[str, NDArray[Any]]:
     """Columns that belong to a log-probability: entropy, rank and the top-1 log-prob."""
     logprob = (-nll).astype(np.float32)
     first = rng.random(len(nll)) < np.exp(-nll * 0.6)
@@ -27,177 +43,118 @@ def scores(nll: Floats, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
     }
 
 
-def add_ladder(
-    shape: Shape,
-    add: Any,
-    doc_id: int,
-    nll: Floats,
-    at: Any,
-    skill: float,
-    rng: np.random.Generator,
-) -> None:
-    """The same targets under longer and longer contexts."""
-    contexts = shape.ladder
-    where = np.arange(len(nll) - 40, len(nll))
-    for index, context in enumerate(contexts):
-        # not every document gains from every rung
-        gain = rng.normal(0.6 * skill * (1 - 0.5**index), 0.05)
-        add(
-            f"ladder_{context}",
-            "ladder",
-            "ladder",
-            {"contexts": list(contexts), "context": context},
-            doc_id,
-            segment=np.zeros(len(where)),
-            context_tokens=np.full(len(where), context),
-            **at(where),
-            **scores(np.maximum(nll[where] * rng.uniform(0.9, 1.1) - gain, 1e-4), rng),
+def full_rows(nll: Floats, first: int) -> Rows:
+    """The whole document, from its first token with a prediction."""
+    position = np.arange(first, len(nll))
+    return Rows("full", "full", "full", {}, position, 0, position, nll[first:])
+
+
+def window_rows(shape: Shape, nll: Floats, skill: float, rng: Random) -> Iterator[Rows]:
+    """Short contexts; a few tokens lose much by them."""
+    for window in shape.windows:
+        where = np.arange(window.context + window.stride, len(nll))
+        block = (where - window.context) // window.stride
+        gain = np.where(
+            rng.random(len(where)) < 0.15,
+            rng.exponential(1.2 * skill, len(where)) - 0.15,
+            rng.normal(0, 0.05, len(where)),
         )
+        parameters = {"context": window.context, "stride": window.stride}
+        visible = where - block * window.stride
+        short = np.maximum(nll[where] + gain, 1e-5)
+        yield Rows(window.name, "window", window.name, parameters, where, block, visible, short)
 
 
-def add_copies(
-    shape: Shape,
-    add: Any,
-    doc_id: int,
-    nll: Floats,
-    at: Any,
-    skill: float,
-    rng: np.random.Generator,
-) -> None:
-    """The second half of passages of each length, behind themselves and behind another text."""
-    for length in shape.copies:
-        where = np.arange(length // 2, length)
-        for side, values in (
-            ("absent", nll[where]),
-            ("present", nll[where] * rng.uniform(0.1, 1.1 - 0.3 * skill, len(where))),
-        ):
-            add(
-                f"copy_{length}_{side}",
-                f"copy_{side}",
-                "copy",
-                {"lengths": list(shape.copies), "length": length, "passages": 1},
-                doc_id,
-                segment=np.zeros(len(where)),
-                context_tokens=where + length,
-                **at(where),
-                **scores(values, rng),
-            )
-
-
-def add_halves(
-    shape: Shape,
-    add: Any,
-    doc_id: int,
-    nll: Floats,
-    at: Any,
-    skill: float,
-    rng: np.random.Generator,
-) -> None:
-    """The second half of each length, behind another document's first half."""
-    for length in shape.halves:
-        where = np.arange(length // 2, length)
-        add(
-            f"halves_{length}",
-            "halves_foreign",
-            "halves",
-            {"lengths": list(shape.halves), "length": length},
-            doc_id,
-            segment=np.zeros(len(where)),
-            context_tokens=where - length // 2,
-            **at(where),
-            **scores(nll[where] * rng.uniform(1.0, 1.2 + 0.4 * skill, len(where)), rng),
-        )
-
-
-def add_needles(
-    shape: Shape,
-    add: Any,
-    doc_id: int,
-    nll: Floats,
-    at: Any,
-    skill: float,
-    rng: np.random.Generator,
-) -> None:
-    """Sentences scored with a needle at each depth, and without one."""
-    depths = shape.depths
-    count = len(depths)
-    sentences = [np.arange(60 * (n + 1), 60 * (n + 1) + 5 + n) for n in range(count)]
-    absent = [np.maximum(nll[where] + 0.3, 1e-4) for where in sentences]
-    scored: dict[str, list[tuple[int, Ints, Floats]]] = {
-        "absent": list(zip(range(count), sentences, absent, strict=True)),
-        "present": [
-            (
-                depth * count + sentence,
-                sentences[sentence],
-                absent[sentence] * rng.uniform(0.1, 1.1 - 0.3 * skill * depths[depth]),
-            )
-            for depth in range(count)
-            for sentence in range(count)
-        ],
-    }
-    for side, rows in scored.items():
-        if not rows:
-            return
-        where = np.concatenate([positions for _, positions, _ in rows])
-        add(
-            f"needle_{side}",
-            f"needle_{side}",
-            "needle",
-            {"depths": list(depths), "rounds": count},
-            doc_id,
-            segment=np.concatenate([np.full(len(w), s) for s, w, _ in rows]),
-            context_tokens=np.full(len(where), len(nll)),
-            **at(where),
-            **scores(np.concatenate([values for _, _, values in rows]), rng),
-        )
-
-
-def add_retrieval(
-    shape: Shape,
-    add: Any,
-    retrieval: Retrieval,
-    doc_id: int,
-    nll: Floats,
-    at: Any,
-    skill: float,
-    rng: np.random.Generator,
-) -> None:
+def retrieval_rows(
+    shape: Shape, doc_id: int, nll: Floats, skill: float, rng: Random
+) -> Iterator[Rows]:
     """Answers after the whole document, after the excerpt alone, and the controls."""
-    span = retrieval.excerpt_tokens + retrieval.answer_tokens
-    room = len(nll) - span - retrieval.min_gap
-    if room < retrieval.excerpts:
+    probe = shape.retrieval
+    if probe is None:
         return
-    starts = np.sort(rng.choice(room, size=retrieval.excerpts, replace=False))
-    answer = np.arange(retrieval.answer_tokens)
-    where = (starts[:, None] + retrieval.excerpt_tokens + answer).ravel()
-    segment = np.repeat(np.arange(retrieval.excerpts), retrieval.answer_tokens)
-    visible = np.tile(retrieval.excerpt_tokens + answer, retrieval.excerpts)
+    places = len(nll) - probe.excerpt_tokens - probe.answer_tokens - probe.min_gap
+    if places < probe.excerpts:
+        return
+    starts = np.sort(rng.choice(places, size=probe.excerpts, replace=False))
+    visible = probe.excerpt_tokens + np.arange(probe.answer_tokens)
+    where = (starts[:, None] + visible).ravel()
+    segment = np.repeat(np.arange(probe.excerpts), probe.answer_tokens)
+    visible = np.tile(visible, probe.excerpts)
     parameters = {
-        "excerpts": retrieval.excerpts,
-        "excerpt_tokens": retrieval.excerpt_tokens,
-        "answer_tokens": retrieval.answer_tokens,
-        "min_gap": retrieval.min_gap,
-        "seed": 0,
+        name: getattr(probe, name)
+        for name in ("excerpts", "excerpt_tokens", "answer_tokens", "min_gap")
     }
     alone = nll[where] + rng.normal(0.1, 0.3, len(where)) ** 2
     after_all = alone * rng.uniform(0.9 - 0.4 * skill, 1.1, len(where))
-    sides = [
-        ("with", "with_document", after_all, len(nll) + visible),
-        ("without", "without_document", alone, visible),
-    ]
     more = np.random.default_rng([shape.seed, doc_id, 2])
-    for control in retrieval.controls:
-        values = alone * more.uniform(0.7, 1.1, len(where))
-        sides.append((control, control, values, len(nll) + visible))
-    for side, named, values, seen in sides:
-        add(
-            f"retrieval_{side}",
-            f"retrieval_{named}",
-            "retrieval",
-            parameters,
-            doc_id,
-            segment=segment,
-            context_tokens=seen,
-            **at(where),
-            **scores(values, rng),
+    sides = [
+        ("with", "with_document", after_all, len(nll)),
+        ("without", "without_document", alone, 0),
+        *(
+            (control, control, alone * more.uniform(0.7, 1.1, len(where)), len(nll))
+            for control in probe.controls
+        ),
+    ]
+    for side, kind, values, before in sides:
+        yield Rows(
+            f"retrieval_{side}", f"retrieval_{kind}", "retrieval", {**parameters, "seed": 0},
+            where, segment, before + visible, values,
+        )  # fmt: skip
+
+
+def ladder_rows(shape: Shape, nll: Floats, skill: float, rng: Random) -> Iterator[Rows]:
+    """The same targets under longer and longer contexts."""
+    where = np.arange(len(nll) - 40, len(nll))
+    for index, context in enumerate(shape.ladder):
+        # not every document gains from every rung
+        gain = rng.normal(0.6 * skill * (1 - 0.5**index), 0.05)
+        values = np.maximum(nll[where] * rng.uniform(0.9, 1.1) - gain, 1e-4)
+        parameters = {"contexts": list(shape.ladder), "context": context}
+        yield Rows(f"ladder_{context}", "ladder", "ladder", parameters, where, 0, context, values)
+
+
+def needle_rows(shape: Shape, nll: Floats, skill: float, rng: Random) -> Iterator[Rows]:
+    """Sentences scored with a needle at each depth, and without one."""
+    count = len(shape.depths)
+    if not count:
+        return
+    sentences = [np.arange(60 * (n + 1), 60 * (n + 1) + 5 + n) for n in range(count)]
+    absent = [np.maximum(nll[where] + 0.3, 1e-4) for where in sentences]
+    present = [
+        absent[sentence] * rng.uniform(0.1, 1.1 - 0.3 * skill * depth)
+        for depth in shape.depths
+        for sentence in range(count)
+    ]
+    parameters = {"depths": list(shape.depths), "rounds": count}
+    for side, values in (("absent", absent), ("present", present)):
+        where = [sentences[segment % count] for segment in range(len(values))]
+        segment = np.repeat(np.arange(len(values)), [len(each) for each in where])
+        yield Rows(
+            f"needle_{side}", f"needle_{side}", "needle", parameters,
+            np.concatenate(where), segment, len(nll), np.concatenate(values),
+        )  # fmt: skip
+
+
+def copy_rows(shape: Shape, nll: Floats, skill: float, rng: Random) -> Iterator[Rows]:
+    """The second half of passages of each length, behind themselves and behind another text."""
+    for length in shape.copies:
+        where = np.arange(length // 2, length)
+        parameters = {"lengths": list(shape.copies), "length": length, "passages": 1}
+        present = nll[where] * rng.uniform(0.1, 1.1 - 0.3 * skill, len(where))
+        for side, values in (("absent", nll[where]), ("present", present)):
+            yield Rows(
+                f"copy_{length}_{side}", f"copy_{side}", "copy", parameters,
+                where, 0, where + length, values,
+            )  # fmt: skip
+
+
+def half_rows(shape: Shape, nll: Floats, skill: float, rng: Random) -> Iterator[Rows]:
+    """The second half of each length, behind another document's first half."""
+    for length in shape.halves:
+        where = np.arange(length // 2, length)
+        parameters = {"lengths": list(shape.halves), "length": length}
+        values = nll[where] * rng.uniform(1.0, 1.2 + 0.4 * skill, len(where))
+        visible = where - length // 2
+        yield Rows(
+            f"halves_{length}", "halves_foreign", "halves", parameters, where, 0, visible, values
         )
