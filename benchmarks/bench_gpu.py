@@ -17,23 +17,27 @@ from __future__ import annotations
 
 import sys
 import time
-from functools import partial
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import click
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
-from gpu_correctness import correctness, families_correctness  # noqa: E402
-from gpu_divergence import divergence  # noqa: E402
+from gpu_correctness import correctness, families_correctness, memory  # noqa: E402
 from gpu_extraction import extraction  # noqa: E402
-from gpu_memory import memory  # noqa: E402
 from gpu_results import section  # noqa: E402
-from gpu_speed import speed  # noqa: E402
-from gpu_subjects import families, random_subject, sizes  # noqa: E402
-from gpu_table import PARTS, Bench, Part, device_name, matmul_flops, peak_tflops  # noqa: E402
+from gpu_speed import divergence, predicted, speed  # noqa: E402
+from gpu_subjects import TINY_PROBES, families, probes_of, published, tiny_subjects  # noqa: E402
+from gpu_table import PARTS, Bench, Part  # noqa: E402
+from transformers.utils import logging  # noqa: E402
+
+from extract.devices import resolve_device, resolve_dtype  # noqa: E402
+from extract.planning.cost import available_memory  # noqa: E402
+from extract.scoring.layers import exact_float32  # noqa: E402
 
 
 @click.command()
@@ -59,7 +63,7 @@ from gpu_table import PARTS, Bench, Part, device_name, matmul_flops, peak_tflops
     type=click.FloatRange(min=0, min_open=True),
     default=20.0,
     show_default=True,
-    help="Begin nothing that would end later than this; what is left out is named at the end.",
+    help="Begin nothing after these minutes; what is left out is named at the end.",
 )
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the rows as JSON here."
@@ -83,8 +87,8 @@ def main(
     windows are scored. `extraction` runs a whole extraction with two models from local files, says
     how long the GPU waits before and between them, and looks whether their memory came back.
     `divergence` times two models, apart and with their divergence. `speed` times each probe at
-    8,192 and 32,768 tokens and plain forwards, the LongPPL procedure and lm-evaluation-harness,
-    with the same dtype and attention.
+    8,192 and 32,768 tokens, plain forwards and the LongPPL procedure, with the same dtype and
+    attention.
 
     The share of the peak counts 2 FLOPs per weight and token and those of attention, over the
     data sheet's dense half-precision figure. Memory is what the plan of `tokenmart extract`
@@ -98,15 +102,9 @@ def main(
     python benchmarks/bench_gpu.py --part extraction --minutes 6
     """
     started = time.monotonic()
-    from transformers.utils import logging
-
-    from extract.devices import resolve_device, resolve_dtype
-    from extract.scoring.layers import exact_float32
-
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     exact_float32()
-    size, shapes = sizes(tiny)
     place = resolve_device(device)
     if device == "auto" and place == "cpu":
         raise click.ClickException(
@@ -114,41 +112,52 @@ def main(
             "see that all runs with --device cpu --tiny"
         )
     place = "cuda:0" if place in ("cuda", "auto-map") else place
-    subjects = [
-        random_subject(name, shape, count, place) for name, (shape, count) in shapes.items()
-    ]
+    subjects = tiny_subjects(place) if tiny else published(place)
     bench = Bench(
         device=place,
         dtype=resolve_dtype(subjects[0].spec, dtype, place),
-        size=size,
+        lengths=(96, 192) if tiny else (8192, 32_768),
+        probes=probes_of(tiny),
+        repeats=0 if tiny else 2,
         until=started + 60 * minutes,
         out=out,
-        chosen=parts or PARTS,
         fused=not no_fused,
     )
-    bench.flops = matmul_flops(place, bench.dtype)
-    known = peak_tflops(device_name(place))
+    bench.measure_matmul()
     click.echo(
-        f"{device_name(place)}: {bench.flops / 1e12:.1f} TFLOP/s in one product, data sheet "
-        f"{known if known else 'unknown'}; {bench.dtype}; torch {version('torch')}, transformers "
-        f"{version('transformers')}\n"
+        f"{bench.name}: {bench.flops / 1e12:.1f} TFLOP/s in one product, data sheet "
+        f"{bench.peak / 1e12 if bench.peak else 'unknown'}; {bench.dtype}; torch "
+        f"{version('torch')}, transformers {version('transformers')}\n"
     )
-    for small in families(tiny, place):
-        bench.run("families", partial(families_correctness, bench, small))
     first, *others = subjects
-    bench.run("correctness", lambda: correctness(bench, first))
-    bench.run("memory", lambda: memory(bench, first))
-    bench.run("extraction", lambda: extraction(bench, subjects))
-    bench.run("divergence", lambda: divergence(bench, first, size.lengths[-1]))
+    there, count = available_memory(place), bench.lengths[-1]
+    for each in others:
+        if predicted(bench, each, count, bench.conditions("retrieval")) > there:
+            bench.skipped.append(f"{each}: it does not fit into {there / 2**30:.0f} GiB")
+            subjects.remove(each)
+
+    def run(part: Part, work: Callable[..., None], *asked: Any) -> None:
+        if part in (parts or PARTS):
+            bench.run(part, work, *asked)
+
+    for small in families(tiny, place):
+        for probe in TINY_PROBES:
+            run("families", families_correctness, small, probe)
+    for probe in TINY_PROBES:
+        run("correctness", correctness, first, probe)
+    run("memory", memory, first)
+    run("extraction", extraction, *reversed(subjects))
+    run("divergence", divergence, first, count)
     for subject in subjects:
-        for count in size.lengths:
-            bench.run("speed", partial(speed, bench, subject, count))
-    for subject in others:
-        bench.run("correctness", partial(correctness, bench, subject))
+        for length in bench.lengths:
+            run("speed", speed, subject, length)
+    for subject in subjects[1:]:
+        for probe in TINY_PROBES:
+            run("correctness", correctness, subject, probe)
     bench.write()
     click.echo(f"\n{section(bench.record())}\n")
     for left_out in bench.skipped:
-        click.echo(f"left out for its time: {left_out}")
+        click.echo(f"left out: {left_out}")
     for wrong in bench.wrong:
         click.echo(f"wrong: {wrong}", err=True)
     sys.exit(1 if bench.wrong else 0)

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from gpu_subjects import Subject, conditions_of, forwards, plain, requests_of, score
-from gpu_table import Bench, Part, Row, give_back, out_of_memory_named
+import torch
+from gpu_subjects import Subject, requests_of, score
+from gpu_table import Bench, Part, Row
+
+from extract.scoring.engine import Engine
+from warehouse.errors import TokenmartError
 
 FLOAT32_SHARE = 1 / 50
 """Ours in float32 must be this much nearer to the reference than plain half precision is: TF32
 has 8 times bfloat16's resolution and would fail, float32 has 65,536 times."""
 
-CHANGED = "plain, part of the context changed"
+FLOAT32_NATS = 2e-4
+"""A small model's log-probs in float32 are as near as this to its plain forward's."""
+
+PLAIN, CHANGED = "plain", "plain, part of the context changed"
+OWN_LAYERS = "ours, own layers"
+"""Of a row without fused layers, where both are measured."""
+
+LEFT_BEHIND = 256 * 2**20
+"""Bytes that may stay allocated after a run: the matrix libraries' workspaces."""
 
 
 def differences(ours: Sequence[Any], reference: Sequence[Any]) -> tuple[float, float]:
@@ -22,86 +37,85 @@ def differences(ours: Sequence[Any], reference: Sequence[Any]) -> tuple[float, f
     return float(off.max()), float(off.mean())
 
 
-OWN_LAYERS = "ours, own layers"
-"""Of a row without fused layers, where both are measured."""
-
-FLOAT32_NATS = 2e-4
-"""A small model's log-probs in float32 are as near as this to its plain forward's."""
+def correctness(bench: Bench, subject: Subject, probe: str) -> None:
+    """Ours and plain half precision against the plain float32 forward."""
+    _compare(bench, subject, probe, {"ours": bench.fused})
 
 
-def correctness(bench: Bench, subject: Subject) -> None:
-    """Ours and plain half precision against the plain float32 forward, probe by probe."""
-    _compare(bench, subject, {"ours": bench.fused})
-
-
-def families_correctness(bench: Bench, subject: Subject) -> None:
+def families_correctness(bench: Bench, subject: Subject, probe: str) -> None:
     """The same for a small model, with fused layers and without."""
-    _compare(bench, subject, {"ours": True, OWN_LAYERS: False}, "families", FLOAT32_NATS)
+    _compare(bench, subject, probe, {"ours": True, OWN_LAYERS: False}, "families", FLOAT32_NATS)
 
 
 def _compare(
     bench: Bench,
     subject: Subject,
+    probe: str,
     layers: dict[str, bool],
     part: Part = "correctness",
-    nats: float | None = None,
+    nats: float = math.inf,
 ) -> None:
-    from extract.scoring.engine import Engine
-
-    count = bench.size.lengths[0]
-    tokens = subject.tokens(count)
+    count = bench.lengths[0]
+    tokens, conditions = subject.tokens(count), bench.conditions(probe)
+    requests = requests_of(conditions, tokens)
     half = "bfloat16" if bench.dtype == "float32" else bench.dtype
-    for probe in ("full", "window", "retrieval"):
-        requests = requests_of(conditions_of(bench, probe), tokens)
-        work = forwards(subject, [request.length for request in requests])
-        # float32 products run at a tenth of half precision's speed
-        if not bench.fits(part, f"{subject.spec.full_id} {probe}", 14 * work):
-            continue
-        found: dict[tuple[str, str], Any] = {}
-        told: list[str] = []
-        told_layers: dict[str, str] = {}
-        for dtype in ("float32", half):
-            with out_of_memory_named(told):
-                model = subject.load(dtype)
-                found[dtype, "plain"] = plain(model, requests)
-                if dtype == "float32":
-                    found[dtype, CHANGED] = plain(model, _disturbed(requests))
-                for who, fused in layers.items():
-                    # an engine may change the model it is given
-                    model = engine = None
-                    give_back(bench.device)
-                    model = subject.load(dtype)
-                    engine = Engine(model, fused=fused)
-                    told_layers.setdefault(who, engine.attention)
-                    found[dtype, who] = score(engine, conditions_of(bench, probe), tokens)
-            model = engine = None
-            give_back(bench.device)
-        reference = found.pop(("float32", "plain"), None)
-        for (dtype, who), logprobs in found.items() if reference else ():
-            largest, mean = differences(logprobs, reference)
-            bench.add(
-                Row(
-                    part,
-                    subject.spec.full_id,
-                    dtype,
-                    count,
-                    f"{probe}, {who}",
-                    largest_nats=largest,
-                    mean_nats=mean,
-                    note=told_layers.get(who, ""),
-                )
-            )
-        for note in told:
-            bench.add(Row(part, subject.spec.full_id, "", count, probe, note=note))
-        for who in layers if reference and not told else ():
-            what = f"{subject.spec.full_id}, {probe}, {who}"
-            _judge(bench, what, who, found, reference, half, nats)
+    found: dict[tuple[str, str], list[Any]] = {}
+    kernels: dict[str, str] = {}
+    for dtype in ("float32", half):
+        model = subject.load(dtype)
+        found[dtype, PLAIN] = plain(model, requests)
+        if dtype == "float32":
+            found[dtype, CHANGED] = plain(model, _disturbed(requests))
+        model = None
+        for who, fused in layers.items():
+            bench.give_back()
+            # an engine may change the model it is given
+            engine = Engine(subject.load(dtype), fused=fused)
+            kernels.setdefault(who, engine.attention)
+            found[dtype, who] = score(engine, conditions, tokens)
+            del engine
+        bench.give_back()
+    reference = found.pop(("float32", PLAIN))
+    off = {key: differences(logprobs, reference) for key, logprobs in found.items()}
+    for (dtype, who), (largest, mean) in off.items():
+        bench.add(
+            Row(part, subject.spec.full_id, dtype, count, f"{probe}, {who}",
+                largest_nats=largest, mean_nats=mean, note=kernels.get(who, ""))
+        )  # fmt: skip
+    limit = off[half, PLAIN]
+    for who in layers:
+        exact, rounded = off["float32", who][0], off[half, who][1]
+        bench.must(
+            exact <= min(FLOAT32_SHARE * limit[0], nats),
+            f"{subject}, {probe}, {who}: in float32 {exact:.1e} nats off, plain {half} "
+            f"{limit[0]:.1e}",
+        )
+        bench.must(
+            rounded <= 1.5 * limit[1],
+            f"{subject}, {probe}, {who}: in {half} {rounded:.1e} nats off on average, plain "
+            f"{limit[1]:.1e}",
+        )
+
+
+@torch.inference_mode()
+def plain(model: Any, requests: Sequence[Any]) -> list[Any]:
+    """Log-probs of each request from the model's own logits, softmax in float64, row by row."""
+    found = []
+    for request in requests:
+        ids = np.concatenate([request.prefix[: request.prefix_length], request.ids])
+        count = len(request.targets)
+        batch = torch.from_numpy(ids[None]).long().to(model.device)
+        logits = model(input_ids=batch, use_cache=False, logits_to_keep=count + 1).logits[0, :-1]
+        rows = [
+            some.double().log_softmax(-1).gather(1, targets[:, None])[:, 0]
+            for some, targets in zip(logits.split(256), batch[0, -count:].split(256), strict=True)
+        ]
+        found.append(torch.cat(rows).cpu().numpy())
+    return found
 
 
 def _disturbed(requests: Sequence[Any]) -> list[Any]:
     """The same requests with one token in 16 of what comes before the first target exchanged."""
-    from dataclasses import replace
-
     changed = []
     for request in requests:
         ids, prefix = request.ids.copy(), request.prefix.copy()
@@ -111,17 +125,42 @@ def _disturbed(requests: Sequence[Any]) -> list[Any]:
     return changed
 
 
-def _judge(
-    bench: Bench, what: str, who: str, found: Any, reference: Any, half: str, nats: float | None
-) -> None:
-    limit = differences(found[half, "plain"], reference)
-    exact = differences(found["float32", who], reference)
-    rounded = differences(found[half, who], reference)
-    bench.must(
-        exact[0] <= min(FLOAT32_SHARE * limit[0], nats or limit[0]),
-        f"{what}: in float32 {exact[0]:.1e} nats off, plain {half} {limit[0]:.1e}",
-    )
-    bench.must(
-        rounded[1] <= 1.5 * limit[1],
-        f"{what}: in {half} {rounded[1]:.1e} nats off on average, plain {limit[1]:.1e}",
-    )
+def memory(bench: Bench, subject: Subject) -> None:
+    """Take most of the memory away while windows are scored: the engine must get by with less.
+
+    Only PyTorch's allocator of a GPU can be set to refuse; for a processor there is no such
+    limit, and none is made up.
+    """
+    row = Row("memory", subject.spec.full_id, bench.dtype, bench.lengths[0],
+              "windows at half the memory beside the weights")  # fmt: skip
+    if not bench.on_gpu:
+        bench.add(replace(row, note="skipped: PyTorch can't limit a processor's memory"))
+        return
+    conditions, tokens = bench.conditions("window"), subject.tokens(bench.lengths[0])
+    engine = Engine(subject.load(bench.dtype), fused=bench.fused)
+    expected = score(engine, conditions, tokens)
+    _, peak = bench.measure(lambda: score(engine, conditions, tokens), 0)
+    allocated = bench.give_back()
+    limit = allocated + (peak - allocated) // 2
+    total = torch.cuda.get_device_properties(bench.device).total_memory
+    squeezed, ending = None, "went on"
+    started = time.perf_counter()
+    try:
+        torch.cuda.set_per_process_memory_fraction(limit / total, bench.device)
+        torch.cuda.reset_peak_memory_stats(bench.device)
+        squeezed = score(engine, conditions, tokens)
+    except TokenmartError as error:
+        ending = f"gave up: {error}"
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0, bench.device)
+    seconds = time.perf_counter() - started
+    most = int(torch.cuda.max_memory_allocated(bench.device))
+    after = bench.give_back()
+    again = score(engine, conditions, tokens)
+    largest, mean = differences(squeezed or again, expected)
+    note = f"limit {limit / 2**30:.2f} GiB, before {peak / 2**30:.2f}; {ending}"
+    bench.add(
+        replace(row, seconds=seconds, peak_bytes=most, largest_nats=largest, mean_nats=mean,
+                note=note)
+    )  # fmt: skip
+    bench.must(after <= allocated + LEFT_BEHIND, f"{subject}: memory stays taken after a refusal")

@@ -12,9 +12,17 @@ from statistics import median
 from typing import Any
 
 import yaml
-from gpu_memory import LEFT_BEHIND
-from gpu_subjects import Subject, forwards
-from gpu_table import Bench, Row, give_back
+from gpu_correctness import LEFT_BEHIND
+from gpu_subjects import Subject
+from gpu_table import Bench, Row
+from tiny_models import make_text, make_tokenizer
+
+from extract.extraction import Extraction
+from extract.planning.plan import documents_of
+from extract.planning.selection import select
+from warehouse.paths import Workspace
+from warehouse.problem.spec import load_problem
+from warehouse.problem.tables import ensure_documents
 
 DOCUMENTS = 8
 SHARD = "4GB"
@@ -27,63 +35,15 @@ Span = tuple[str, float, float]
 """A model, and when the engine began and ended to compute conditions of one of its documents."""
 
 
-def extraction(bench: Bench, subjects: list[Subject]) -> None:
-    """Extract with two models from local files, the largest first.
+def extraction(bench: Bench, *subjects: Subject) -> None:
+    """Extract with these models from local files.
 
     Three figures: seconds from the start to the first document, seconds between the models, and
     of the time from the first to the last document of each model the share in which its engine
     computed.
     """
-    chosen = [subjects[-1], subjects[0]]
-    count = bench.size.lengths[-1]
-    # all probes cost about three forwards, and the files are read, hashed and loaded
-    work = sum(forwards(subject, [count] * 3 * DOCUMENTS) for subject in chosen)
-    if bench.fits("extraction", "two models", work, 90.0):
-        with tempfile.TemporaryDirectory() as folder:
-            _extract(bench, _write_problem(bench, Path(folder), chosen, count), count)
-
-
-def _write_problem(bench: Bench, root: Path, subjects: list[Subject], count: int) -> Path:
-    """A checkout of its own: checkpoints, documents, a problem that asks all probes."""
-    from tiny_models import make_text, make_tokenizer
-
-    (root / "dbt_project").mkdir()
-    (root / "dbt_project" / "dbt_project.yml").write_text("name: tokenmart\n")
-    models = []
-    for number, subject in enumerate(subjects):
-        folder = root / f"model-{number}"
-        make_tokenizer(folder, bos=True)
-        subject.load(bench.dtype, number).save_pretrained(folder, max_shard_size=SHARD)
-        give_back(bench.device)
-        source = {"kind": "local", "path": str(folder)}
-        name = f"{subject.spec.full_id}-{number}"
-        models.append({"full_id": name, "family": "random", "source": source})
-    texts = [make_text(seed, 2 * count) for seed in range(DOCUMENTS)]
-    (root / "corpus.json").write_text(json.dumps(texts))
-    problem = {
-        "name": "bench",
-        "title": "Two random models",
-        "documents": {
-            "kind": "json", "path": str(root / "corpus.json"), "max_tokens": count,
-        },
-        "models": models,
-        "probes": [probe.model_dump(exclude_none=True) for probe in bench.size.probes],
-        "target": {"kind": "file", "path": "target.json"},
-    }  # fmt: skip
-    path = root / "bench.yml"
-    path.write_text(yaml.safe_dump(problem))
-    return path
-
-
-def _extract(bench: Bench, path: Path, count: int) -> None:
-    from extract.extraction import Extraction
-    from extract.planning.plan import documents_of
-    from extract.planning.selection import select
-    from warehouse.paths import Workspace
-    from warehouse.problem.spec import load_problem
-    from warehouse.problem.tables import ensure_documents
-
     spans: list[Span] = []
+    steps: list[tuple[float, str]] = []
 
     class Timed(Extraction):
         def _score(self, job: Any, together: Any) -> Any:
@@ -93,27 +53,26 @@ def _extract(bench: Bench, path: Path, count: int) -> None:
             finally:
                 spans.append((job.plan.spec.full_id, began, time.perf_counter()))
 
-    steps: list[tuple[float, str]] = []
-
     def told(step: str, *_: Any) -> None:
         steps.append((time.perf_counter(), step))
 
-    root = path.parent
-    workspace = Workspace(root, root / "one", root / "one.duckdb")
-    problem = load_problem(str(path), workspace)
-    selection = select(
-        problem, workspace, device=bench.device, dtype=bench.dtype, fused=bench.fused
-    )
-    documents = documents_of(ensure_documents(problem, workspace), None)
-    before = give_back(bench.device)
-    started = time.perf_counter()
-    outcome = Timed(selection, documents, told).run()
-    seconds = time.perf_counter() - started
-    after = give_back(bench.device)
+    count = bench.lengths[-1]
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        workspace = Workspace(root, root / "one", root / "one.duckdb")
+        problem = load_problem(str(_write_problem(bench, root, subjects, count)), workspace)
+        selection = select(
+            problem, workspace, device=bench.device, dtype=bench.dtype, fused=bench.fused
+        )
+        documents = documents_of(ensure_documents(problem, workspace), None)
+        before = bench.give_back()
+        started = time.perf_counter()
+        outcome = Timed(selection, documents, told).run()
+        seconds = time.perf_counter() - started
+        after = bench.give_back()
     bench.must(not outcome.failures, "; ".join(map(str, outcome.failures)))
-    if bench.on_gpu:
-        back = after <= before + LEFT_BEHIND
-        bench.must(back, "the memory of two models is not given back")
+    back = after <= before + LEFT_BEHIND
+    bench.must(back, "the memory of two models is not given back")
     for row in rows_of(spans, started, bench.dtype, count):
         bench.add(replace(row, note=f"{row.note}; {seconds_of(steps, row.model)}"))
     bench.add(
@@ -121,6 +80,35 @@ def _extract(bench: Bench, path: Path, count: int) -> None:
             tokens_per_second=outcome.tokens / seconds,
             note=f"allocated before {before / 2**30:.2f}, after {after / 2**30:.2f} GiB")
     )  # fmt: skip
+
+
+def _write_problem(bench: Bench, root: Path, subjects: tuple[Subject, ...], count: int) -> Path:
+    """A checkout of its own: checkpoints, documents, a problem that asks all probes."""
+    (root / "dbt_project").mkdir()
+    (root / "dbt_project" / "dbt_project.yml").write_text("name: tokenmart\n")
+    models = []
+    for number, subject in enumerate(subjects):
+        folder = root / f"model-{number}"
+        make_tokenizer(folder, bos=True)
+        subject.load(bench.dtype, number).save_pretrained(folder, max_shard_size=SHARD)
+        bench.give_back()
+        source = {"kind": "local", "path": str(folder)}
+        models.append({"full_id": f"{subject}-{number}", "family": "random", "source": source})
+    texts = [make_text(seed, 2 * count) for seed in range(DOCUMENTS)]
+    (root / "corpus.json").write_text(json.dumps(texts))
+    problem = {
+        "name": "bench",
+        "title": "Two random models",
+        "documents": {
+            "kind": "json", "path": str(root / "corpus.json"), "max_tokens": count,
+        },
+        "models": models,
+        "probes": [probe.model_dump(exclude_none=True) for probe in bench.probes],
+        "target": {"kind": "file", "path": "target.json"},
+    }  # fmt: skip
+    path = root / "bench.yml"
+    path.write_text(yaml.safe_dump(problem))
+    return path
 
 
 def seconds_of(steps: list[tuple[float, str]], model: str) -> str:

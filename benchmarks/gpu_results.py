@@ -1,15 +1,35 @@
-"""The tables of what `bench_gpu.py` measured; run, it rewrites the section of RESULTS.md."""
+"""The tables of what `bench_gpu.py` measured, and the hours of the problem no4k on one H100.
+
+    python benchmarks/gpu_results.py        # seconds, no GPU; rewrites the section of RESULTS.md
+
+Hours: every model reads 50 documents of 32,768 tokens, the most that the problem allows, with all
+probes. Its FLOPs are those of `tokenmart extract --dry-run`. Of the peak it reaches what was
+measured in the shapes of Qwen2.5 0.5B and 7B, all probes, 32,768 tokens; between the two, the
+share rises with the logarithm of the weights of the layers; beyond, it is the nearer one's. What
+passes while the GPU waits (files, loading, checks) is not in these hours.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from marked_tables import RESULTS, ROOT, marked, replace_marked, table
+
+sys.path[:0] = [str(ROOT)]
+
+from extract.planning.cost import ModelSize, estimate, linear_parameters, work_of  # noqa: E402
+from warehouse.paths import find_workspace  # noqa: E402
+from warehouse.problem.spec import load_problem  # noqa: E402
 
 BLOCK = "benchmarks/bench_gpu.json"
 OWN_LAYERS = "benchmarks/bench_gpu_own_layers.json"
 CORRECTNESS = ("benchmarks/bench_gpu_families.json", "benchmarks/bench_gpu_correctness.json")
+HOURS = "hours of no4k"
+DOCUMENTS, TOKENS = 50, 32_768
 GIB = 2**30
 Row = dict[str, Any]
 
@@ -147,8 +167,60 @@ def sentence(row: Row) -> str:
     return f"- {name(row)}, {row['tokens']:,} tokens: {row['what']}{seconds}{times}.{note}"
 
 
+def share_of_peak(record: dict[str, Any]) -> Callable[[Any], float]:
+    """A function that gives the share of the peak, with all probes, for a model's shape."""
+    problem = load_problem("no4k", find_workspace(ROOT))
+    measured = sorted(
+        (
+            np.log(linear_parameters(problem.model(f"Qwen/{name(row)}-Instruct").shape)),
+            row["share_of_peak"],
+        )
+        for row in record["rows"]
+        if (row["what"], row["tokens"]) == ("ours: all probes", TOKENS)
+    )
+    weights, shares = zip(*measured, strict=True)
+    return lambda shape: float(np.interp(np.log(linear_parameters(shape)), weights, shares))
+
+
+def hours(record: dict[str, Any]) -> list[Row]:
+    """One row per model of no4k: its FLOPs, the share of the peak, hours."""
+    problem, share = load_problem("no4k", find_workspace(ROOT)), share_of_peak(record)
+    work = work_of([TOKENS] * DOCUMENTS, [c for p in problem.probes for c in p.conditions()])
+    rows = []
+    for model in problem.ranked_models:
+        size = ModelSize(model.parameters, model.shape)
+        flops = estimate(work, size, dtype="bfloat16", device="cuda").flops
+        seconds = flops / (share(model.shape) * record["peak_tflops"] * 1e12)
+        rows.append(
+            {
+                "model": model.full_id,
+                "pflops": flops / 1e15,
+                "share": share(model.shape),
+                "hours": seconds / 3600,
+            }
+        )
+    return rows
+
+
+def hours_section(record: dict[str, Any]) -> str:
+    """The table of hours and their sum."""
+    rows = hours(record)
+    columns = {
+        "model": "{model}",
+        "PFLOP:": "{pflops:,.0f}",
+        "of peak:": "{share:.0%}",
+        "hours:": "{hours:.3f}",
+    }
+    total = (
+        f"{len(rows)} models × {DOCUMENTS} documents × {TOKENS:,} tokens, all probes: "
+        f"{sum(row['hours'] for row in rows):.2f} hours of computing on the {record['device']}."
+    )
+    return marked(HOURS, [*table(columns, rows), "", total])
+
+
 if __name__ == "__main__":
     replace_marked(RESULTS, BLOCK, section(committed(BLOCK)))
+    replace_marked(RESULTS, HOURS, hours_section(committed(BLOCK)))
     replace_marked(RESULTS, OWN_LAYERS, layers_section(committed(OWN_LAYERS)))
     for path in CORRECTNESS:
         replace_marked(RESULTS, path, section(committed(path), path))

@@ -2,55 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gpu_table import Bench, Size
+import torch
+from readings import reading_of
+from shapes import config_of
+from transformers import AutoModelForCausalLM
 
-ROOT = Path(__file__).parents[1]
+from extract.extraction import scoring_groups
+from extract.planning.cost import ModelSize, Work, count_parameters, estimate
+from warehouse.paths import find_workspace
+from warehouse.problem.models import ModelShape, ModelSpec
+from warehouse.problem.spec import Problem, load_problem
+
 LONGEST_POSITION = 65_536
-
-
 ATTENTION_SHARPENED, LOGITS_SHARPENED = 6.0, 5.0
 """Factors on the query projections and the last norm: scores and logits spread over about 3."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A model to measure: its name and size, how it is loaded, and a text in its tokens."""
+    """A model of this shape with random, sharpened weights, and a text in its tokens.
 
-    spec: Any
-    size: Any
-    load: Callable[..., Any]
-    tokens: Callable[[int], Any]
-
-
-def random_subject(
-    name: str, shape: Any, parameters: int | None, device: str, **settings: Any
-) -> Subject:
-    """A model of this shape with random, sharpened weights; the same ones at each load.
-
-    Args:
-        settings: of its configuration, in addition to the shape's.
+    `settings` of its configuration come in addition to the shape's.
     """
-    import torch
-    from shapes import config_of
-    from transformers import AutoModelForCausalLM
 
-    from extract.planning.cost import ModelSize, count_parameters
-    from warehouse.problem.models import ModelSpec
+    name: str
+    shape: ModelShape
+    device: str
+    parameters: int | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
 
-    def load(dtype: str, seed: int = 0) -> Any:
+    def __str__(self) -> str:
+        return self.spec.full_id
+
+    @property
+    def spec(self) -> ModelSpec:
+        """As a problem file has it."""
+        return ModelSpec.model_validate(
+            {"full_id": f"random/{self.name}", "family": "random", "parameters": self.parameters,
+             "shape": self.shape.model_dump(exclude_none=True), "source": {"kind": "hub"}}
+        )  # fmt: skip
+
+    @property
+    def size(self) -> ModelSize:
+        """Number of weights and shape."""
+        return ModelSize(self.parameters or count_parameters(self.shape), self.shape)
+
+    def load(self, dtype: str, seed: int = 0) -> Any:
+        """The model: the same weights at each load with a seed."""
         rope = {"rope_type": "default", "rope_theta": 1e6}
-        own = {"max_position_embeddings": LONGEST_POSITION, "rope_parameters": rope, **settings}
-        config = config_of(shape, **own)
+        own = {"max_position_embeddings": LONGEST_POSITION, "rope_parameters": rope}
+        config = config_of(self.shape, **{**own, **self.settings})
         torch.manual_seed(seed)
         # made in the half precision they are published in, so that float32 has the same weights
         half = torch.float16 if dtype == "float16" else torch.bfloat16
-        with torch.device(device):
+        with torch.device(self.device):
             model = AutoModelForCausalLM.from_config(config, dtype=half, attn_implementation="sdpa")
         with torch.no_grad():
             for path, parameter in model.named_parameters():
@@ -59,16 +70,18 @@ def random_subject(
             model.get_decoder().norm.weight.mul_(LOGITS_SHARPENED)
         return (model.float() if dtype == "float32" else model).eval()
 
-    spec = ModelSpec.model_validate(
-        {"full_id": f"random/{name}", "family": "random", "parameters": parameters,
-         "shape": shape.model_dump(exclude_none=True), "source": {"kind": "hub"}}
-    )  # fmt: skip
-    size = ModelSize(parameters or count_parameters(shape), shape)
+    def tokens(self, count: int) -> Any:
+        """A text of so many tokens."""
+        drawn = np.random.default_rng(0).integers(2, self.shape.vocabulary, count)
+        return drawn.astype(np.int32)
 
-    def tokens(count: int) -> Any:
-        return np.random.default_rng(0).integers(2, shape.vocabulary, count).astype(np.int32)
+    def flops(self, work: Work) -> float:
+        """FLOPs of this work as the plan of an extraction counts them."""
+        return estimate(work, self.size, dtype="float32", device="cpu").flops
 
-    return Subject(spec, size, load, tokens)
+    def forwards(self, lengths: Sequence[int]) -> float:
+        """FLOPs of whole forwards with all logits over texts of these lengths."""
+        return sum(self.flops(Work(n, n, n * n / 2)) for n in lengths)
 
 
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -88,8 +101,6 @@ FAMILIES: dict[str, dict[str, Any]] = {
 
 def families(tiny: bool, device: str) -> list[Subject]:
     """A small model of each architecture."""
-    from warehouse.problem.models import ModelShape
-
     sizes = (2, 64, 96, 4, 384) if tiny else (8, 512, 1376, 8, 32_000)
     layers, width, inner, heads, vocabulary = sizes
     found = []
@@ -99,43 +110,52 @@ def families(tiny: bool, device: str) -> list[Subject]:
             head_width=width // heads, vocabulary=vocabulary, tied=kind == "gemma3_text",
         )  # fmt: skip
         window = {"sliding_window": 16} if tiny and "sliding_window" in settings else {}
-        found.append(random_subject(kind, shape, None, device, **{**settings, **window}))
+        found.append(Subject(kind, shape, device, settings={**settings, **window}))
     return found
 
 
-def flops_of(subject: Subject, tokens: int, rows: int, pairs: float) -> float:
-    """FLOPs of tokens through the layers, rows through the head, and pairs in attention.
+def no4k() -> Problem:
+    """The problem whose probes and shapes are measured."""
+    return load_problem("no4k", find_workspace(Path(__file__)))
 
-    2 per weight and token (Kaplan et al., arXiv 2001.08361), and 4 × query width × layers for
-    each (token, visible token): one product with the keys, one with the values.
-    """
-    from extract.planning.cost import linear_parameters
 
-    shape = subject.size.shape
-    layers = 2.0 * linear_parameters(shape) * tokens
-    return (
-        layers
-        + 2.0 * shape.vocabulary * shape.width * rows
-        + (4.0 * shape.query_width * shape.layers * pairs)
+def published(device: str) -> list[Subject]:
+    """Models in two shapes of no4k, the smaller one first."""
+    specs = {size: no4k().model(f"Qwen/Qwen2.5-{size}-Instruct") for size in ("0.5B", "7B")}
+    return [
+        Subject(f"Qwen2.5-{size}", spec.shape, device, spec.parameters)
+        for size, spec in specs.items()
+        if spec.shape
+    ]
+
+
+def tiny_subjects(device: str) -> list[Subject]:
+    """The same for a look at the table."""
+    shape = ModelShape(
+        kind="qwen2", layers=2, width=64, inner=96, heads=4, kv_heads=2, vocabulary=384, tied=True
     )
+    wider = shape.model_copy(update={"layers": 3, "tied": False})
+    return [Subject("tiny", shape, device), Subject("tiny-2", wider, device)]
 
 
-def forwards(subject: Subject, lengths: Sequence[int]) -> float:
-    """FLOPs of whole forwards with all logits over texts of these lengths."""
-    return sum(flops_of(subject, n, n, n * n / 2) for n in lengths)
+TINY_PROBES: dict[str, dict[str, int]] = {
+    "full": {},
+    "window": {"context": 24, "stride": 16},
+    "retrieval": {
+        "excerpts": 3, "excerpt_characters": 8, "answer_characters": 6, "min_gap_characters": 20,
+    },
+}  # fmt: skip
+"""Kind of probe → settings with which it fits into tiny documents."""
 
 
-def conditions_of(bench: Bench, *probes: str) -> list[Any]:
-    """The conditions of these kinds of probes."""
-    return [c for probe in bench.size.probes if probe.kind in probes for c in probe.conditions()]
+def probes_of(tiny: bool) -> tuple[Any, ...]:
+    """Those of no4k."""
+    changes = TINY_PROBES if tiny else {}
+    return tuple(p.model_copy(update=changes.get(p.kind, {})) for p in no4k().probes)
 
 
 def score(engine: Any, conditions: Sequence[Any], tokens: Any) -> list[Any]:
     """Log-probs as an extraction scores them: by group, each request's in their order."""
-    from readings import reading_of
-
-    from extract.extraction import scoring_groups
-
     results, reading = [], reading_of(tokens, None)
     for group in scoring_groups(conditions):
         requests = [request for each in group for request in each.build(reading)]
@@ -145,61 +165,5 @@ def score(engine: Any, conditions: Sequence[Any], tokens: Any) -> list[Any]:
 
 def requests_of(conditions: Sequence[Any], tokens: Any) -> list[Any]:
     """The requests behind `score`'s results."""
-    from readings import reading_of
-
-    from extract.extraction import scoring_groups
-
     reading = reading_of(tokens, None)
     return [r for group in scoring_groups(conditions) for c in group for r in c.build(reading)]
-
-
-def plain(model: Any, requests: Sequence[Any]) -> list[Any]:
-    """Log-probs of each request from the model's own logits, softmax in float64, row by row."""
-    import torch
-
-    found = []
-    for request in requests:
-        ids = np.concatenate([request.prefix[: request.prefix_length], request.ids])
-        count = len(request.targets)
-        with torch.inference_mode():
-            batch = torch.from_numpy(ids[None]).long().to(model.device)
-            logits = model(input_ids=batch, use_cache=False, logits_to_keep=count + 1).logits[
-                0, :-1
-            ]
-            rows = [
-                logits[at : at + 256].double().log_softmax(-1)
-                .gather(1, batch[0, -count:][at : at + 256, None])
-                for at in range(0, count, 256)
-            ]  # fmt: skip
-            found.append(torch.cat([row[:, 0] for row in rows]).cpu().numpy())
-    return found
-
-
-def sizes(tiny: bool) -> tuple[Size, dict[str, Any]]:
-    """What to measure, and the shapes by name with their number of weights."""
-    from warehouse.paths import find_workspace
-    from warehouse.problem.models import ModelShape
-    from warehouse.problem.spec import load_problem
-
-    problem = load_problem("no4k", find_workspace(ROOT))
-    if not tiny:
-        window = next(probe for probe in problem.probes if probe.kind == "window")
-        shapes = {
-            f"Qwen2.5-{size}": problem.model(f"Qwen/Qwen2.5-{size}-Instruct")
-            for size in ("0.5B", "7B")
-        }
-        known = {name: (spec.shape, spec.parameters) for name, spec in shapes.items()}
-        return Size((8192, 32_768), problem.probes, (window.context, window.stride), 2), known
-    small = {"window": {"context": 24, "stride": 16}, "full": {}}
-    small["retrieval"] = {
-        "excerpts": 3,
-        "excerpt_characters": 8,
-        "answer_characters": 6,
-        "min_gap_characters": 20,
-    }
-    probes = tuple(probe.model_copy(update=small[probe.kind]) for probe in problem.probes)
-    shape = ModelShape(
-        kind="qwen2", layers=2, width=64, inner=96, heads=4, kv_heads=2, vocabulary=384, tied=True
-    )
-    wider = shape.model_copy(update={"layers": 3, "tied": False})
-    return Size((96, 192), probes, (24, 16), 0), {"tiny": (shape, None), "tiny-2": (wider, None)}

@@ -57,7 +57,7 @@ WRITTEN: list[tuple[str, str, str, Callable[[Any, Any], list[str]]]] = [
             "benchmarks/bench_gpu_correctness.json",
         )
     ),
-    (RESULTS, "gpu_hours", "benchmarks/bench_gpu.json", lambda m, f: [m.section(f)]),
+    (RESULTS, "gpu_results", "benchmarks/bench_gpu.json", lambda m, f: [m.hours_section(f)]),
     (RESULTS, "growth", "benchmarks/growth.json", lambda m, f: [m.results_block(f)]),
     (MERGING, "minimerge", "benchmarks/minimerge.json", lambda m, f: [m.docs_block(f)]),
     (RESULTS, "eval_harness", "benchmarks/eval_harness.json", lambda m, f: [m.section(f)]),
@@ -117,14 +117,14 @@ def test_the_figures_of_the_demo_are_what_the_commands_print(
 
 def test_hours_of_no4k_are_those_measured(script: Callable[[str], Any]) -> None:
     """A model of a measured shape takes what was measured, 50 times."""
-    record, gpu_hours = committed("benchmarks/bench_gpu.json"), script("gpu_hours")
-    found = {row["model"]: row["hours"] for row in gpu_hours.hours(record)}
+    record, gpu_results = committed("benchmarks/bench_gpu.json"), script("gpu_results")
+    found = {row["model"]: row["hours"] for row in gpu_results.hours(record)}
     for row in record["rows"]:
         if (row["what"], row["tokens"]) == ("ours: all probes", 32_768):
             shape = row["model"].removeprefix("random/")
             assert found[f"Qwen/{shape}-Instruct"] * 3600 == pytest.approx(
                 50 * row["seconds"], rel=0.03
             )
-    low, high = gpu_hours.measured_shares(record)
-    middle = gpu_hours.share_at((low[0] * high[0]) ** 0.5, [low, high])
-    assert middle == pytest.approx((low[1] + high[1]) / 2)
+    of_model = {row["model"]: row["share"] for row in gpu_results.hours(record)}
+    smaller, middle, larger = (of_model[f"Qwen/Qwen2.5-{n}B-Instruct"] for n in ("0.5", "1.5", "7"))
+    assert smaller < middle < larger == of_model["Qwen/Qwen2.5-14B-Instruct"]
