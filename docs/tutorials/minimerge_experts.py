@@ -1,7 +1,8 @@
-"""Train the three experts of minimerge, and write the items that they are tested on.
+"""Train the three experts of minimerge (17 minutes on two cores), and write their test items.
 
-    python docs/tutorials/minimerge_experts.py train             # 17 minutes on two cores
-    python docs/tutorials/minimerge_experts.py tasks final --part hidden --count 100
+\b
+python docs/tutorials/minimerge_experts.py train
+python docs/tutorials/minimerge_experts.py tasks final --part hidden --count 100
 
 Items are drawn at random: yes/no questions in the form of BoolQ, word problems in the form of
 MAWPS, and the last line of a Python function. The md5 hash of its prompt assigns an item to a part,
@@ -187,11 +188,11 @@ def train_expert(skill: str, base: Path, folder: Path, steps: int = STEPS, seed:
 
 @click.group(help=__doc__)
 def main() -> None:
-    """Train experts, write tasks."""
+    """The commands of this script."""
 
 
 @main.command()
-@click.option("--problem", default="minimerge", show_default=True, help="Merge problem.")
+@click.option("--problem", default="minimerge", show_default=True, help="Merge problem with the experts: its name, or path of its file.")
 def train(problem: str) -> None:
     """Train the experts of a problem that are not there yet."""
     from plugins.merging.experts import expert_folder
@@ -209,9 +210,15 @@ def train(problem: str) -> None:
         click.echo(f"{skill}: {folder}")
 
 
-@main.command()
+@main.command(short_help="Write items as tasks of lm-evaluation-harness.")
 @click.argument("out", type=click.Path(path_type=Path))
-@click.option("--part", type=click.Choice(["validation", "hidden"]), default="validation")
+@click.option(
+    "--part",
+    type=click.Choice(["validation", "hidden"]),
+    default="validation",
+    show_default=True,
+    help="Part that items are drawn from; no part shares an item with another.",
+)
 @click.option("--count", default=200, show_default=True, help="Items of each skill.")
 @click.option("--seed", default="0", show_default=True, help="Random seed; secret if hidden.")
 def tasks(out: Path, part: str, count: int, seed: str) -> None:

@@ -17,7 +17,9 @@ from warehouse.file_model import FileModel
 from warehouse.paths import Workspace
 from warehouse.problem.models import Source
 from warehouse.problem.problem_files import (
+    Location,
     ProblemKind,
+    YamlTree,
     check,
     paths_start,
     read_problem_file,
@@ -87,17 +89,13 @@ class Merge(FileModel):
 
     def models(self) -> list[str]:
         """Names of the experts in its recipe, in order, without duplicates."""
-        found = dict.fromkeys(
-            value for key, value in settings(self.recipe) if key in MODEL_KEYS and value is not None
-        )
-        return list(found)
+        return list(dict.fromkeys(name for _, name in self.references()))
 
-    @model_validator(mode="after")
-    def _models_are_names(self) -> Merge:
-        for key, value in settings(self.recipe):
-            if key in MODEL_KEYS and not isinstance(value, str | None):
-                raise ValueError(f"model {value!r}: expected the name of an expert")
-        return self
+    def references(self) -> Iterator[tuple[Location, Any]]:
+        """Each model that the recipe names, with its place in it."""
+        for at, value in settings(self.recipe):
+            if at[-1] in MODEL_KEYS and value is not None:
+                yield at, value
 
     @property
     def method(self) -> str:
@@ -111,15 +109,15 @@ class Merge(FileModel):
         return None if found is None else str(found)
 
 
-def settings(recipe: Any) -> Iterator[tuple[str, Any]]:
-    """Every key of a recipe and of all that is in it, with its value, in the file's order."""
+def settings(recipe: Any, at: Location = ()) -> Iterator[tuple[Location, Any]]:
+    """Every key of a recipe and of all that is in it: its place and value, in the file's order."""
     if isinstance(recipe, dict):
         for key, value in recipe.items():
-            yield key, value
-            yield from settings(value)
+            yield (*at, key), value
+            yield from settings(value, (*at, key))
     elif isinstance(recipe, list | tuple):
-        for value in recipe:
-            yield from settings(value)
+        for number, value in enumerate(recipe):
+            yield from settings(value, (*at, number))
 
 
 class MergeProblem(FileModel):
@@ -133,27 +131,6 @@ class MergeProblem(FileModel):
     rules: Rules = Rules()
     limits: Limits = Limits()
     merges: tuple[Merge, ...] = ()
-
-    @model_validator(mode="after")
-    def _names_are_known(self) -> MergeProblem:
-        experts = [expert.name for expert in self.experts]
-        seen: set[str] = set()
-        for name in [*experts, *(each.name for each in self.merges)]:
-            # on some disks names that differ only in case would share a folder
-            if name.casefold() in seen:
-                raise ValueError(f"{name!r} is a name already; rename one of them")
-            seen.add(name.casefold())
-        used = [(f"expert {each.name}", each.base) for each in self.experts if each.base]
-        used += [("rules.bases", base) for base in self.rules.bases]
-        used += [(f"merge {each.name}", model) for each in self.merges for model in each.models()]
-        for where, name in used:
-            if name not in experts:
-                hint = did_you_mean(name, experts)
-                raise ValueError(f"{where} names {name!r}, which is no expert; {hint}".rstrip("; "))
-        for expert in self.experts:
-            if expert.base is not None and self.expert(expert.base).adapter is not None:
-                raise ValueError(f"{expert.name}: its base {expert.base} is an adapter itself")
-        return self
 
     def expert(self, name: str) -> Expert:
         """The expert of this name, which is in the file."""
@@ -199,5 +176,38 @@ def load_merge_problem(name: str, workspace: Workspace) -> MergeProblem:
         raise ProblemFileError(
             f"{tree.path}: not a problem of merged models; give one with `kind: merge`"
         )
-    folder = paths_start(tree.path, workspace)
-    return check(MergeProblem, tree.value, tree, folder=folder)
+    problem = check(MergeProblem, tree.value, tree, folder=paths_start(tree.path, workspace))
+    _refuse_names(problem, tree)
+    return problem
+
+
+def _refuse_names(problem: MergeProblem, tree: YamlTree) -> None:
+    """Refuse a name that is given twice, and one of an expert that is not in the file."""
+    experts = {expert.name: expert for expert in problem.experts}
+    named: list[tuple[Location, str]] = [
+        ((section, number, "name"), each.name)
+        for section, several in (("experts", problem.experts), ("merges", problem.merges))
+        for number, each in enumerate(several)
+    ]
+    seen: set[str] = set()
+    for at, name in named:
+        # on some disks names that differ only in case would share a folder
+        if name.casefold() in seen:
+            raise tree.error(at, f"{name!r} is a name already; rename one of them", "name-twice")
+        seen.add(name.casefold())
+    used: list[tuple[Location, Any]] = [
+        (("rules", "bases", number), base) for number, base in enumerate(problem.rules.bases)
+    ]
+    for number, expert in enumerate(problem.experts):
+        if expert.base is not None:
+            used.append((("experts", number, "base"), expert.base))
+    for number, merge in enumerate(problem.merges):
+        used += [(("merges", number, "recipe", *at), model) for at, model in merge.references()]
+    for at, name in used:
+        if not isinstance(name, str) or name not in experts:
+            hint = did_you_mean(str(name), experts)
+            raise tree.error(
+                at, f"{name!r} is no expert; {hint}there are: {', '.join(experts)}", "unknown-expert"
+            )
+        if at[-1] == "base" and experts[name].adapter is not None:
+            raise tree.error(at, f"{name} is an adapter itself", "base-is-adapter")

@@ -45,8 +45,8 @@ def refuse_recipe(merge: Merge, files: Mapping[str, ExpertFiles]) -> None:
         known = [parameter.name for parameter in get(merge.method).spec.parameters]
     except Exception as error:  # whatever mergekit's validators raise
         raise refused("invalid-recipe", " ".join(str(error).split())[:300]) from error
-    for key, value in settings(merge.recipe):
-        unknown = sorted(value.keys() - known) if key == "parameters" else []
+    for at, value in settings(merge.recipe):
+        unknown = sorted(value.keys() - known) if at[-1] == "parameters" else []
         if unknown:
             raise refused(
                 "unknown-parameter",

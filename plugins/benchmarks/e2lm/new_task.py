@@ -63,7 +63,7 @@ def new(task: str, kind: Kind, folder: Path, shots: int) -> None:
     for path in new_task(task, kind, folder, shots):
         click.echo(f"written {path}")
     click.echo(
-        f"try it: tokenmart eval --problem minilong --tasks {task} --limit 20 "
+        f"try it: tokenmart eval --problem minilong --model smollm2-135m --tasks {task} --limit 20 "
         f"--include-path {shlex.quote(str(folder / task))}"
     )
 

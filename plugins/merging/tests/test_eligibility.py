@@ -190,23 +190,30 @@ def test_a_mask_is_no_weight(tmp_path: Path) -> None:
     assert all(finding.allowed for finding in judge(tmp_path, sections))
 
 
-WRONG_FILES: dict[str, dict[str, Any]] = {
-    "unknown expert": {"merges": [{"name": "m", "recipe": {"models": [{"model": "tunde"}]}}]},
-    "twice": {"merges": [{"name": "base", "recipe": {}}]},
-    "path as name": {"merges": [{"name": "../x", "recipe": {}}]},
-    "negative limit": {"limits": {"seconds": -1}},
-    "unknown rule": {"rules": {"most_params": 5}},
-    "a model that is no name": {
-        "merges": [{"name": "m", "recipe": {"models": [{"model": {"model": {"path": "x"}}}]}}]
-    },
+def merging(*models: Any, name: str = "m") -> dict[str, Any]:
+    return {"merges": [{"name": name, "recipe": {"models": [{"model": each} for each in models]}}]}
+
+
+WRONG_FILES: dict[str, tuple[dict[str, Any], str, str]] = {
+    "unknown expert": (merging("tuned", "tunde"), "unknown-expert", "- model: tunde"),
+    "a model that is no name": (merging({"path": "x"}), "unknown-expert", "- model:"),
+    "unknown base": ({"rules": {"bases": ["bose"]}}, "unknown-expert", "- bose"),
+    "twice": (merging(name="Base"), "name-twice", "- name: Base"),
+    "path as name": (merging(name="../x"), "string-pattern-mismatch", "- name: ../x"),
+    "negative limit": ({"limits": {"seconds": -1}}, "greater-than", "seconds: -1"),
+    "unknown rule": ({"rules": {"most_params": 5}}, "extra-forbidden", "most_params: 5"),
 }
+"""Sections of a file, and code and line of the refusal."""
 
 
 @pytest.mark.parametrize("case", WRONG_FILES)
-def test_a_wrong_file_is_refused(tmp_path: Path, case: str) -> None:
-    path = write_problem(tmp_path / "made.yml", **{**lay_out(tmp_path), **WRONG_FILES[case]})
-    with pytest.raises(ProblemFileError):
+def test_a_wrong_file_is_refused_at_its_line(tmp_path: Path, case: str) -> None:
+    sections, code, line = WRONG_FILES[case]
+    path = write_problem(tmp_path / "made.yml", **{**lay_out(tmp_path), **sections})
+    with pytest.raises(ProblemFileError) as refused:
         load_merge_problem(str(path), WORKSPACE)
+    lines = [each.strip() for each in path.read_text().splitlines()]
+    assert (refused.value.code, refused.value.where) == (code, f"{path}:{1 + lines.index(line)}")
 
 
 def test_the_tutorial_s_problem_with_local_checkpoints_is_valid(tmp_path: Path) -> None:

@@ -6,6 +6,9 @@ import csv
 import json
 import re
 import shlex
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
@@ -22,7 +25,8 @@ from plugins.benchmarks.items.curation import curate as choose
 from plugins.benchmarks.items.item_scores import ItemScores, read_items
 from tokenmart import cli
 from warehouse.errors import TokenmartError
-from warehouse.paths import find_workspace
+from warehouse.paths import Workspace, find_workspace
+from warehouse.problem.spec import load_problem
 
 WORKSPACE = find_workspace(Path(__file__))
 HEADER = ("model", "tokens", "item", "score", "subject", "characters")
@@ -322,3 +326,13 @@ def test_chosen_items_keep_their_lines_and_order(tmp_path: Path) -> None:
         with pytest.raises(TokenmartError) as caught:
             chosen_lines(path, [item])
         assert (caught.value.code, caught.value.where) == ("no-line", str(path))
+
+
+def test_the_program_of_the_guide_lists_enough_checkpoints(workspace: Workspace) -> None:
+    page = (WORKSPACE.root / "docs/tutorials/benchmarks_over_training.md").read_text("utf-8")
+    (program,) = re.findall(r"```python\n(# runs\.py.*?)```", page, re.DOTALL)
+    folder = workspace.root
+    subprocess.run([sys.executable, "-c", program], cwd=folder, check=True)
+    models = load_problem(str(folder / "runs.yml"), workspace).models
+    by_run = Counter(model.full_id.partition("-step")[0] for model in models)
+    assert by_run == {"pythia-70m": 9, "pythia-160m": 9}
