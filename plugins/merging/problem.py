@@ -185,9 +185,8 @@ def _refuse_names(problem: MergeProblem, tree: YamlTree) -> None:
     """Refuse a name that is given twice, and one of an expert that is not in the file."""
     experts = {expert.name: expert for expert in problem.experts}
     named: list[tuple[Location, str]] = [
-        ((section, number, "name"), each.name)
-        for section, several in (("experts", problem.experts), ("merges", problem.merges))
-        for number, each in enumerate(several)
+        *((("experts", number, "name"), each.name) for number, each in enumerate(problem.experts)),
+        *((("merges", number, "name"), each.name) for number, each in enumerate(problem.merges)),
     ]
     seen: set[str] = set()
     for at, name in named:
