@@ -192,7 +192,9 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--problem", default="minimerge", show_default=True, help="Merge problem with the experts: its name, or path of its file.")
+@click.option(
+    "--problem", default="minimerge", show_default=True, help="Name or path of the merge problem."
+)
 def train(problem: str) -> None:
     """Train the experts of a problem that are not there yet."""
     from plugins.merging.experts import expert_folder

@@ -205,8 +205,7 @@ def _refuse_names(problem: MergeProblem, tree: YamlTree) -> None:
     for at, name in used:
         if not isinstance(name, str) or name not in experts:
             hint = did_you_mean(str(name), experts)
-            raise tree.error(
-                at, f"{name!r} is no expert; {hint}there are: {', '.join(experts)}", "unknown-expert"
-            )
+            what = f"{name!r} is no expert; {hint}there are: {', '.join(experts)}"
+            raise tree.error(at, what, "unknown-expert")
         if at[-1] == "base" and experts[name].adapter is not None:
             raise tree.error(at, f"{name} is an adapter itself", "base-is-adapter")
