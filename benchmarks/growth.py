@@ -37,7 +37,7 @@ from made_up_warehouse import Retrieval, Shape, Window, write_warehouse
 from marked_tables import RESULTS, machine, marked, replace_marked, table
 
 from warehouse.files import write_whole
-from warehouse.metrics import dbt_process
+from warehouse.metrics import manifest
 from warehouse.paths import Workspace, find_workspace
 from warehouse.sql.connection import connect_read_only
 
@@ -81,7 +81,7 @@ class Bench:
         """`dbt run` on the copy; ClickException when it fails."""
         start = time.perf_counter()
         process = subprocess.Popen(
-            [*dbt_process.command(), "run", "--quiet"],
+            [*manifest.command(), "run", "--quiet"],
             cwd=self.project,
             env={
                 **os.environ,

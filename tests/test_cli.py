@@ -18,7 +18,7 @@ from click.testing import CliRunner
 import tokenmart
 from tokenmart import COMMANDS, cli
 from warehouse.errors import TokenmartError
-from warehouse.metrics import dbt_process
+from warehouse.metrics import manifest
 from warehouse.paths import Workspace
 
 ROOT = Path(__file__).parents[1]
@@ -125,7 +125,7 @@ def test_dbt_runs_in_its_project_with_this_workspace(workspace: Workspace, tmp_p
     fake.write_text('#!/bin/sh\necho "$PWD|$TOKENMART_DATABASE|$@"\nexit 3\n')
     fake.chmod(0o755)
     code = (
-        "import sys, warehouse.metrics.dbt_process as d, tokenmart\n"
+        "import sys, warehouse.metrics.manifest as d, tokenmart\n"
         f"d.command = lambda: [{str(fake)!r}]\n"
         "sys.argv = ['tokenmart', 'dbt', *sys.argv[1:]]\ntokenmart.main()"
     )
@@ -139,7 +139,7 @@ def test_dbt_runs_in_its_project_with_this_workspace(workspace: Workspace, tmp_p
 
 
 def test_dbt_is_this_environments(workspace: Workspace) -> None:
-    command = dbt_process.command()
+    command = manifest.command()
     assert command[0] == sys.executable
     (workspace.root / "agate.py").write_text("raise ImportError('not the library')")
     done = subprocess.run([*command, "rum"], capture_output=True, text=True, cwd=workspace.root)

@@ -1,4 +1,4 @@
-{#- Records what each model of this run was built from: see warehouse/store/built_from.py. -#}
+{#- Records what each model of this run was built from: see warehouse/store/stored_files.py. -#}
 {% macro record_build(results) %}
     {%- set built = [] -%}
     {%- for result in results if result.node.resource_type == 'model' and result.status == 'success' -%}

@@ -18,7 +18,7 @@ from typing import Any
 from plugins.merging.task_files import CHOICE, EXACT, write_task
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
-from warehouse.sources.download import DownloadError, download_json
+from warehouse.sources.lock_file import DownloadError, download_json
 
 COMMIT = "816657208af4db747803f87ba40a4c71383fed7a"
 SOURCE = "AGI-Edgerunners/LLM-Adapters"

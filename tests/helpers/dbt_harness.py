@@ -19,7 +19,7 @@ import pytest
 import yaml
 from made_up_warehouse import Retrieval, Shape, Window
 
-from warehouse.metrics import dbt_process
+from warehouse.metrics import manifest
 from warehouse.paths import Workspace, find_workspace
 
 PROJECT = find_workspace(Path(__file__)).dbt_project
@@ -72,7 +72,7 @@ class Warehouse:
             parsed.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(PARSED, parsed)
         done = subprocess.run(
-            [*dbt_process.command(), *arguments],
+            [*manifest.command(), *arguments],
             cwd=self.project,
             env={
                 **os.environ,

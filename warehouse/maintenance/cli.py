@@ -86,8 +86,7 @@ def _make_workspace(folder: Path) -> list[Path]:
 def doctor() -> None:
     """Print versions, devices, memory and disk.
 
-    Exits with 1 if something required is missing. `tokenmart data fetch --dry-run` lists the files
-    that a problem needs.
+    Exits with 1 if something required is missing.
     """
     from warehouse.maintenance.doctor import examine
 

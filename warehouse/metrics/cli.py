@@ -1,17 +1,24 @@
-"""`tokenmart metrics` and `tokenmart dbt`: options and words."""
+"""`tokenmart metrics`, the catalogue of metrics, and `tokenmart dbt`."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from warehouse.errors import TokenmartError, visible
-from warehouse.options import ANY_PROBLEM, JSON
-from warehouse.paths import find_workspace
+from warehouse.errors import TokenmartError, did_you_mean, visible
+from warehouse.options import JSON
+from warehouse.paths import Workspace, find_workspace
+from warehouse.terminal import counted
+
+if TYPE_CHECKING:
+    from warehouse.problem.spec import Problem
+
+Row = dict[str, Any]
 
 
 @click.group()
@@ -41,61 +48,29 @@ def list_(metric: str | None, problem: str | None, as_json: bool) -> None:
     tokenmart metrics list --metric longppl
     tokenmart metrics list --problem no4k --metric retrieval_gain
     """
-    from warehouse.metrics import catalog
     from warehouse.problem.spec import load_problem
 
     workspace = find_workspace()
     loaded = None if problem is None else load_problem(problem, workspace)
-    rows = catalog.entries(workspace, metric, loaded)
+    rows = entries(workspace, metric, loaded)
     if as_json:
-        short = [{name: row[name] for name in row if name != "description"} for row in rows]
-        click.echo(json.dumps(short, indent=2))
+        click.echo(json.dumps(rows, indent=2))
     else:
-        _print(catalog.list_variants(rows) if metric or problem else catalog.list_metrics(rows))
+        _print(_list_variants(rows) if metric or problem else _list_metrics(rows))
 
 
-@metrics.command(short_help="Show a metric's description and formulas, and a variant's values.")
-@click.argument("name", metavar="METRIC[/VARIANT]")
-@ANY_PROBLEM
-@JSON
-def show(name: str, problem_name: str | None, as_json: bool) -> None:
-    """Show a metric's description and the formula of each variant; of one variant also its values.
+@metrics.command()
+@click.argument("metric")
+def show(metric: str) -> None:
+    """Show a metric's description, and the formula of each variant.
 
-    Values need `tokenmart dbt build`; formulas don't. `tokenmart sql --name near_duplicates` lists
-    variants that rank the models alike.
+    `tokenmart sql "from metric_values where metric = 'longppl'"` shows its values, after `tokenmart
+    dbt build`; `tokenmart sql --name near_duplicates` the variants that rank the models alike.
 
     \b
     tokenmart metrics show longppl
-    tokenmart metrics show longppl/alpha_2_beta_-2@window_4096 --problem no4k
     """
-    from warehouse.metrics import catalog
-    from warehouse.problem.problem_files import read_problem_file
-    from warehouse.sql.output import print_table
-
-    workspace = find_workspace()
-    metric, _, variant = name.partition("/")
-    rows = catalog.entries(workspace, metric)
-    if variant:
-        rows = [row for row in rows if row["variant"] == variant.partition("@")[0]]
-    if not rows:
-        raise TokenmartError(
-            f"metrics: {metric} has no variant {variant!r}; `tokenmart metrics list --metric "
-            f"{metric}` lists them",
-            code="unknown-variant",
-            where=name,
-        )
-    if not as_json:
-        _print(catalog.describe(rows))
-    names: list[str] = []
-    values: list[tuple[Any, ...]] = []
-    if variant and workspace.database.is_file():
-        problem = problem_name and read_problem_file(problem_name, workspace).value.get("name")
-        names, values = catalog.values(workspace, metric, variant, problem)
-    if as_json:
-        found = [dict(zip(names, row, strict=True)) for row in values]
-        click.echo(json.dumps({"catalog": rows, "values": found}, indent=2))
-    elif values:
-        print_table(names, values)
+    _print(_describe(entries(find_workspace(), metric)))
 
 
 @click.command(
@@ -121,11 +96,114 @@ def dbt_command(arguments: tuple[str, ...]) -> None:
     if arguments in ((), ("--help",), ("-h",)):
         click.echo(click.get_current_context().get_help())
         return
-    from warehouse.metrics.dbt_process import run_dbt
+    from warehouse.metrics.manifest import run_dbt
 
     sys.exit(run_dbt(arguments, find_workspace()))
+
+
+def entries(
+    workspace: Workspace,
+    metric: str | None = None,
+    problem: Problem | None = None,
+) -> list[Row]:
+    """One row per metric and variant, built or not; core variants first.
+
+    Args:
+        problem: only variants that its probes allow, in every context, by their names there.
+
+    Raises:
+        TokenmartError: dbt can't parse the metrics, or none is of this name and problem.
+    """
+    from warehouse.metrics.manifest import in_contexts, read_metrics
+
+    known = read_metrics(workspace)
+    if metric is not None and metric not in known:
+        raise TokenmartError(
+            f"metrics: no {metric!r}; {did_you_mean(metric, known)}metrics: {', '.join(known)}",
+            code="unknown-metric",
+            where=metric,
+        )
+    rows = [
+        {
+            "metric": name,
+            "variant": shown,
+            "family": found.family,
+            "direction": found.direction,
+            "admissible": found.admissible,
+            "needs": found.needs,
+            "caution": found.caution,
+            "formula": found.formula,
+            "description": found.description,
+            **settings,
+        }
+        for name, found in known.items()
+        for variant, settings in found.variants.items()
+        for shown in (
+            [variant] if problem is None else in_contexts(variant, problem.suffixes(found.needs))
+        )
+        if metric in (None, name)
+    ]
+    if not rows:
+        raise TokenmartError(
+            f"metrics: the probes of the problem allow no {metric or 'metric'} "
+            "(docs/how_to/probes.md)",
+            code="no-metric",
+            where=metric,
+        )
+    return sorted(rows, key=lambda row: not row["core"])
 
 
 def _print(lines: Iterable[str]) -> None:
     for line in lines:
         click.echo(visible(line))
+
+
+def _list_metrics(rows: Sequence[Row]) -> Iterator[str]:
+    """One entry per metric: how many variants, which way is better, formula, caution."""
+    counts = Counter(row["metric"] for row in rows)
+    core = Counter(row["metric"] for row in rows if row["core"])
+    for name, row in sorted({row["metric"]: row for row in rows}.items()):
+        mark = "" if row["admissible"] else ", not admissible"
+        yield (
+            f"{name:<24} {counted(counts[name], 'variant')} ({core[name]} in the core), "
+            f"{row['direction']} is better{mark}"
+        )
+        yield f"    {row['formula']}"
+        if row["caution"]:
+            yield f"    caution: {row['caution']}"
+    yield (
+        f"{counted(len(rows), 'variant')} of {counted(len(counts), 'metric')}; {core.total()} in "
+        "the core, which is built without `--vars 'grids: true'`"
+    )
+
+
+def _list_variants(rows: Sequence[Row]) -> Iterator[str]:
+    """One line per variant: METRIC/VARIANT, as commands take it, and its settings."""
+    for row in rows:
+        marks = ("" if row["core"] else "  (grid)") + (
+            "" if row["admissible"] else "  (not admissible)"
+        )
+        yield f"{row['metric']}/{row['variant']}  {_settings(row)}{marks}"
+    core = sum(row["core"] for row in rows)
+    yield (
+        f"{counted(len(rows), 'variant')}; {core} in the core, the others are built with "
+        "`--vars 'grids: true'`"
+    )
+
+
+def _describe(rows: Sequence[Row]) -> Iterator[str]:
+    """Direction, caution and description of a metric, then each variant with its settings."""
+    yield f"{rows[0]['metric']}: {rows[0]['direction']} is better"
+    if rows[0]["caution"]:
+        yield f"Caution: {rows[0]['caution']}"
+    yield rows[0]["description"].strip() + "\n"
+    for row in rows:
+        yield f"{row['variant']}  {_settings(row)}"
+
+
+def _settings(row: Row) -> str:
+    """`exp of micro over tokens: (sum(nll)) / (count(*)) where …`."""
+    formula = f"({row['numerator']}) / ({row['denominator']})"
+    which = "" if row["where"] == "true" else f" where {row['where']}"
+    last = f"{row['transform']} of " if row["transform"] else ""
+    return f"{last}{row['aggregation']} over {row['over']}: {formula}{which}"

@@ -14,7 +14,7 @@ from warehouse.errors import StorageError, TokenmartError, first_line, visible
 from warehouse.paths import Workspace, find_workspace
 from warehouse.sql.connection import lock
 from warehouse.sql.views import create_views
-from warehouse.store.built_from import write_states
+from warehouse.store.stored_files import write_states
 from warehouse.store.token_files import publish_all
 
 STORAGE_VERSION = "v1.4.0"

@@ -1,4 +1,4 @@
-"""The interface of a probe.
+"""The interface of a probe, and the contexts that metrics of tokens have in a problem.
 
 A kind of probe is defined in this package, or in `probes/` of a folder of $TOKENMART_PLUGINS: a
 subclass of `Probe` with its parameters as fields, and a function from tokens to requests.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
@@ -19,6 +20,9 @@ from warehouse.file_model import FileModel
 from warehouse.probes.request import Build, Condition, ConditionKind
 
 PROBE_NAME = r"^[a-z][a-z0-9_]{0,99}$"
+CONTEXTS = (Path(__file__).parent / "contexts.sql").read_text(encoding="utf-8")
+"""The rule of contexts: as a public view over what was extracted, and in `contexts` over a problem
+file's conditions, before anything is."""
 NO_PARAMETERS = {"kind", "name", "top_k"}
 """Fields of a probe that its rows do not depend on."""
 
@@ -74,3 +78,50 @@ def condition_kinds() -> Mapping[str, ConditionKind]:
         importlib.import_module(f"{__package__}.{module}")
     probes = plugins.kinds(Probe, "probes").values()  # type: ignore[type-abstract]
     return {kind.name: kind for probe in probes for kind in probe.condition_kinds}
+
+
+class Context(NamedTuple):
+    """A context of metrics.
+
+    needs: the kind of probe that a family needs, e.g. `window`, `retrieval`.
+    suffix: what follows `@` in the names of its variants; empty for nothing.
+    conditions: names of the conditions that a value is computed from.
+    """
+
+    needs: str
+    suffix: str
+    conditions: frozenset[str]
+
+
+def contexts(
+    conditions: Sequence[Condition], compare: Iterable[tuple[str, str]]
+) -> tuple[Context, ...]:
+    """The contexts of a problem, by kind of probe and name.
+
+    Args:
+        conditions: of all probes of the problem.
+        compare: pairs of conditions that its file declares, the longer context first.
+    """
+    import duckdb
+
+    of_probes = [(each.name, each.kind.name, each.probe) for each in conditions]
+    with_choices = [(each.name,) for each in conditions if each.top_k]
+    with duckdb.connect() as connection:
+        for table, columns, rows in (
+            ("units", ("condition", "condition_kind", "probe"), of_probes),
+            ("condition_pairs", ("condition", "short_condition"), list(compare)),
+            ("top_tokens", ("condition",), with_choices),
+        ):
+            types = ", ".join(f"{name} varchar" for name in columns)
+            connection.execute(f"create table {table} ({types}, problem varchar default '')")
+            for row in rows:
+                marks = ", ".join("?" * len(row))
+                connection.execute(f"insert into {table} by position values ({marks}, '')", row)
+        found = connection.execute(
+            "select needs, coalesce(context, '') as suffix, "
+            "array_agg(condition) || coalesce(array_agg(short_condition), []) "
+            f"from ({CONTEXTS}) group by all order by all"
+        ).fetchall()
+    return tuple(
+        Context(needs, suffix, frozenset(filter(None, behind))) for needs, suffix, behind in found
+    )

@@ -76,12 +76,7 @@ def new(name: str, texts: Path, models: tuple[str, ...], out: Path | None) -> No
 @click.option(
     "--offline", is_flag=True, help="Verify the files that are present and download nothing."
 )
-@click.option(
-    "--dry-run", is_flag=True, help="List present and missing files, and download nothing."
-)
-def fetch(
-    problem_name: str, only: str | None, models: tuple[str, ...], offline: bool, dry_run: bool
-) -> None:
+def fetch(problem_name: str, only: str | None, models: tuple[str, ...], offline: bool) -> None:
     """Download a problem's files and verify their checksums. Existing files are kept.
 
     Files placed by hand are accepted if their checksum is right. Checkpoints on the hub are large:
@@ -98,7 +93,7 @@ def fetch(
 
     workspace = find_workspace()
     if other := problem_kind(problem_name, read_problem_file(problem_name, workspace), workspace):
-        other.fetch(dry_run)
+        other.fetch()
         return
     problem = load_problem(problem_name, workspace)
     chosen = [problem.model(name) for name in models] or list(problem.ranked_models)
@@ -107,9 +102,6 @@ def fetch(
         raise click.UsageError(f"--model goes with --only models, not --only {only}")
     if kind in (None, "target") and not offline:
         _warn_of_target(problem, workspace, kind)
-    if dry_run:
-        _show_required(problem, workspace, kind, chosen)
-        return
     folders = problem.folders(workspace, offline)
     if kind in (None, "documents"):
         table = ensure_documents(problem, workspace, offline=offline)
@@ -121,33 +113,20 @@ def fetch(
         _fetch_target(problem, folders)
 
 
-def _show_required(
-    problem: Problem, workspace: Workspace, kind: str | None, chosen: list[ModelSpec]
-) -> None:
-    from shutil import disk_usage
-
-    from warehouse.problem.required_files import downloads_text, notices, required_files
-
-    files = [f for f in required_files(problem, workspace, chosen) if kind in (None, f.kind)]
-    for file in files:
-        state = "here   " if file.present else "missing"
-        click.echo(f"{state}  {file.kind:<9}  {file.name}  ({file.place})")
-    if to_fetch := downloads_text(files):
-        free = disk_usage(workspace.data).free
-        click.echo(f"to download: {to_fetch}; {free / 1e9:,.1f} GB free at {workspace.data}")
-    for subject, notice in notices(problem, chosen).items():
-        click.echo(f"{subject}: {notice}")
-
-
 def _warn_of_target(problem: Problem, workspace: Workspace, kind: str | None) -> None:
-    """Print that the locked target closes preregistration, unless the target is here already.
+    """Print that the locked target closes preregistration, unless the target was here already.
 
     Nothing either if only the target is fetched and a metric is preregistered.
     """
-    from warehouse.problem.required_files import later_target
+    from warehouse.problem.spec import FileTarget
+    from warehouse.sources.lock_file import name_in, recorded_files
 
+    target = problem.target
+    if not isinstance(target, FileTarget) or (workspace.root / target.path).exists():
+        return
+    recorded = name_in(workspace, target.path) in recorded_files(workspace, problem.name)
     registered = (workspace.preregistered / f"{problem.name}.json").exists()
-    if later_target(problem, workspace) and not (kind == "target" and registered):
+    if not recorded and not (kind == "target" and registered):
         click.echo(
             "note: this downloads the target; preregistration is closed from then on. To "
             "preregister first, stop here and run: tokenmart preregister --problem "
@@ -160,7 +139,7 @@ def _fetch_target(problem: Problem, folders: ProblemFolders) -> None:
     from warehouse.problem.required_files import scored_models
     from warehouse.problem.spec import FileTarget, RecallTarget
     from warehouse.problem.target_file import read_locked_target
-    from warehouse.sources.download import ensure_locked_file
+    from warehouse.sources.lock_file import ensure_locked_file
 
     target, workspace = problem.target, folders.workspace
     if target is None:

@@ -306,7 +306,7 @@ class ProblemKind(ABC):
         """
         self.refuse()
 
-    def fetch(self, dry_run: bool) -> None:
+    def fetch(self) -> None:
         """Download what the problem needs (`tokenmart data fetch`), and print what was downloaded.
 
         Raises:

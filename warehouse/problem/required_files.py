@@ -1,4 +1,4 @@
-"""Files that a problem needs, how to get them, and what a user should know beforehand."""
+"""Weights that models need, what is to be downloaded, and what a user should know beforehand."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
-from warehouse.problem.spec import FileTarget, Problem, RecallTarget
-from warehouse.sources.folders import ProblemFolders, RequiredFile
-from warehouse.sources.lock_file import name_in, recorded_files
+from warehouse.problem.spec import Problem
+from warehouse.sources.folders import RequiredFile
 from warehouse.store.schema import table_path
 
 _NOTICES = {
@@ -20,42 +19,18 @@ _NOTICES = {
 
 
 def required_files(
-    problem: Problem, workspace: Workspace, models: Sequence[ModelSpec] | None = None
+    problem: Problem, workspace: Workspace, models: Sequence[ModelSpec]
 ) -> list[RequiredFile]:
-    """Everything the problem needs; weights shared by several models are listed once.
+    """Weights of the models; those shared by several are listed once.
 
     Presence is a look at the disk; hashes are checked when a file is used.
     """
     folders = problem.folders(workspace)
-    by_path: dict[str, RequiredFile] = {}
-    for spec in models if models is not None else problem.ranked_models:
+    by_place: dict[str, RequiredFile] = {}
+    for spec in models:
         need = spec.required_file(folders)
-        by_path.setdefault(need.place, need)
-    target = _target(problem, folders)
-    needs = [problem.documents.required_file(folders), *by_path.values()]
-    return needs if target is None else [*needs, target]
-
-
-def _target(problem: Problem, folders: ProblemFolders) -> RequiredFile | None:
-    """Files that the target is read from or measured with; imported scores need none."""
-    target = problem.target
-    if isinstance(target, FileTarget):
-        file, name = folders.resolve(target.path), target.path.name
-    elif isinstance(target, RecallTarget):
-        file, name = folders.archives / target.filler.archive, target.filler.archive
-    else:
-        return None
-    return RequiredFile("target", name, file.is_file(), str(file))
-
-
-def later_target(problem: Problem, workspace: Workspace) -> bool:
-    """Whether a locked target was never here: what is to be registered comes before it."""
-    target = problem.target
-    return (
-        isinstance(target, FileTarget)
-        and not (workspace.root / target.path).exists()
-        and name_in(workspace, target.path) not in recorded_files(workspace, problem.name)
-    )
+        by_place.setdefault(need.place, need)
+    return list(by_place.values())
 
 
 def downloads_text(needs: Iterable[RequiredFile]) -> str:

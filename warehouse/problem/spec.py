@@ -20,8 +20,7 @@ import warehouse.probes.lookup  # noqa: F401
 from warehouse.errors import ProblemFileError
 from warehouse.file_model import FileModel, increasing, one_of
 from warehouse.paths import Workspace, recorded_file
-from warehouse.probes.contexts import Context, contexts
-from warehouse.probes.probe import Probe
+from warehouse.probes.probe import Context, Probe, contexts
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.problem_files import (
     Ranked,

@@ -195,7 +195,7 @@ class FolderDocuments(DocumentSource):
     def required_file(self, folders: ProblemFolders) -> RequiredFile:
         """The folder or file."""
         here = str(folders.resolve(self.path))
-        return RequiredFile("documents", str(self.path), self.is_here(folders), here)
+        return RequiredFile(str(self.path), self.is_here(folders), here)
 
     def source_sha256(self, folders: ProblemFolders) -> str:
         """sha256 of the names and contents of all files."""
@@ -260,7 +260,7 @@ class TableDocuments(DocumentSource):
 
     def required_file(self, folders: ProblemFolders) -> RequiredFile:
         """The files; an address is read when it is needed."""
-        return RequiredFile("documents", self.path, bool(self._files(folders)), self.path)
+        return RequiredFile(self.path, bool(self._files(folders)), self.path)
 
     def source_sha256(self, folders: ProblemFolders) -> str:
         """sha256 of the columns' names and the files; what is at an address is taken as fixed."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from warehouse.files import locked
 from warehouse.paths import Workspace
@@ -61,7 +60,6 @@ class RequiredFile:
     is unknown.
     """
 
-    kind: Literal["documents", "models", "target"]
     name: str
     present: bool
     place: str

@@ -12,9 +12,8 @@ from typing import Any, Literal
 
 from warehouse.errors import LockedFileError
 from warehouse.sources.documents import Document, DocumentSource
-from warehouse.sources.download import ensure_locked_file
 from warehouse.sources.folders import ProblemFolders, RequiredFile
-from warehouse.sources.lock_file import check_sha256
+from warehouse.sources.lock_file import check_sha256, ensure_locked_file
 from warehouse.strict_json import StrictJsonError, parse_json
 
 TEXT_FIELDS = ("text", "document", "content", "report", "input")
@@ -42,7 +41,7 @@ class JsonDocuments(DocumentSource):
     def required_file(self, folders: ProblemFolders) -> RequiredFile:
         """The file, which may be fetched or placed by hand."""
         here = str(folders.resolve(self.path))
-        return RequiredFile("documents", str(self.path), self.is_here(folders), here)
+        return RequiredFile(str(self.path), self.is_here(folders), here)
 
     def placed(self, folders: ProblemFolders) -> list[Document] | None:
         """The documents; nothing is fetched or recorded."""

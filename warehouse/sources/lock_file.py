@@ -1,4 +1,4 @@
-"""Recorded hashes of locked files and revisions of models: the first use pins them.
+"""Locked files: their download, and recorded hashes and revisions: the first use pins them.
 
 `data/locks/<problem>.json` is meant to be committed. A file whose bytes differ from the
 record, or a model whose hub revision moved, is refused until the record is edited.
@@ -6,18 +6,23 @@ record, or a model whose hub revision moved, is refused until the record is edit
 
 from __future__ import annotations
 
+import http.client
 import json
+import urllib.request
 from pathlib import Path
 
+import click
 from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from warehouse.errors import LockedFileError, StorageError, first_line
+from warehouse.errors import LockedFileError, StorageError, TokenmartError, first_line
 from warehouse.files import write_whole
 from warehouse.paths import Workspace
+from warehouse.sources.folders import ProblemFolders
 from warehouse.strict_json import StrictJsonError, read_json
 
 _MAXIMUM_BYTES = 4 << 20
+TIMEOUT_SECONDS = 30
 
 
 class _Record(BaseModel):
@@ -111,3 +116,59 @@ def _read(path: Path) -> _Record:
     except (StrictJsonError, ValidationError) as error:
         what = f"{path}: {first_line(error)}; restore it from the repository"
         raise LockedFileError(what, code="damaged-lock-file", where=path) from error
+
+
+class DownloadError(TokenmartError):
+    """An address gave no usable file."""
+
+
+def download_json(url: str, path: Path) -> None:
+    """Download a JSON file to `path`; it appears there only when complete and parseable.
+
+    Raises:
+        DownloadError: no answer, an error status, cut short, or not JSON.
+        StorageError: the file can't be written.
+    """
+    click.echo(f"downloading {url}", err=True)
+    try:
+        if not url.startswith(("https://", "http://")):
+            raise ValueError("not an http(s) address")
+        request = urllib.request.Request(url, headers={"User-Agent": "tokenmart"})
+        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+            content = response.read()
+        json.loads(content)
+    # URLError and timeouts are OSErrors, text that isn't JSON is a ValueError
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        what = f"{url}: {type(error).__name__}: {first_line(error)}"
+        raise DownloadError(what, code="download", where=url) from error
+    write_whole(path, content)
+
+
+def ensure_locked_file(path: Path, url: str | None, folders: ProblemFolders, part: str) -> Path:
+    """A file under its locked path, downloaded when it is missing.
+
+    Args:
+        path: relative to the checkout.
+        url: the problem file's address of it.
+        part: documents or target, as `data fetch --only` calls it: who fetches documents may not
+            want the target yet.
+
+    Raises:
+        LockedFileError: missing, and not downloaded.
+    """
+    file = folders.resolve(path)
+    if file.is_file():
+        return file
+    reason = "offline" if folders.offline else "no url in the problem file"
+    if url and not folders.offline:
+        try:
+            download_json(url, file)
+            return file
+        except DownloadError as error:
+            reason = error.format_message()
+    raise LockedFileError(
+        f"{path}: missing and not downloaded ({reason}); place the file at {file}, or run "
+        f"`{folders.fetch_command} --only {part}` where there is a network",
+        code="locked-file-missing",
+        where=path,
+    )

@@ -106,7 +106,7 @@ class SdistDocuments(PinnedArchive, DocumentSource):
         """The archive, which isn't needed again once the documents are a table."""
         path = folders.archives / self.archive
         present = path.is_file() or folders.documents_table.is_file()
-        return RequiredFile("documents", self.archive, present, str(path))
+        return RequiredFile(self.archive, present, str(path))
 
     def source_sha256(self, folders: ProblemFolders) -> str:
         """Hash of the archive's hash and the selection."""

@@ -65,7 +65,7 @@ class WeightSource(FileModel, ABC):
     def required_file(self, full_id: str, folders: ProblemFolders) -> RequiredFile:
         """Files that must be on disk; nothing is read or fetched."""
         present = self.present(full_id, folders) is not None
-        return RequiredFile("models", full_id, present, self.place(full_id, folders))
+        return RequiredFile(full_id, present, self.place(full_id, folders))
 
 
 class LocalSource(WeightSource):

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from warehouse.paths import Workspace
 from warehouse.plugins import folders
-from warehouse.probes.contexts import CONTEXTS
+from warehouse.probes.probe import CONTEXTS
 from warehouse.store.ledger import UNITS
 from warehouse.store.schema import TOKENS, UNITS_KEY, Table, all_tables
 from warehouse.store.stored_files import refuse_faults, table_source

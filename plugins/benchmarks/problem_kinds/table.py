@@ -13,7 +13,6 @@ from plugins.benchmarks.scores.table_problem import (
     TableProblem,
     checked_table,
     ranked_table,
-    stored_scores,
 )
 from warehouse.errors import ProblemFileError
 from warehouse.paths import recorded_file
@@ -40,7 +39,7 @@ class TableKind(ProblemKind):
         """
         return ranked_table(checked_table(self.name, self.tree, self.workspace), self.workspace)
 
-    def fetch(self, dry_run: bool) -> None:
+    def fetch(self) -> None:
         """Read the table into the store.
 
         Raises:
@@ -48,10 +47,6 @@ class TableKind(ProblemKind):
         """
         problem = checked_table(self.name, self.tree, self.workspace)
         table = problem.table
-        if dry_run:
-            state = "here   " if stored_scores(self.workspace, problem.name) else "missing"
-            click.echo(f"{state}  scores     {table.path.name}  (from {table.path})")
-            return
         brought = read_table(problem, self.workspace)
         store_scores(brought, self.workspace, problem.name)
         recorded = recorded_file(problem.name, self.workspace)

@@ -20,7 +20,7 @@ from plugins.merging.tables import MERGE_RUNS
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_read_only
-from warehouse.store.built_from import changed_since_build
+from warehouse.store.stored_files import changed_since_build
 
 MARTS = {
     "rankings": "round, rank nulls last, entry",

@@ -1,4 +1,4 @@
-"""`tokenmart metrics`: the catalogue on the terminal and values."""
+"""`tokenmart metrics`: the catalogue on the terminal."""
 
 from __future__ import annotations
 
@@ -97,8 +97,6 @@ def test_names_in_a_problem_are_those_that_its_values_get(
     ("words", "code"),
     [
         (("show", "perplexitty"), "unknown-metric"),
-        (("show", "perplexitty/all"), "unknown-metric"),
-        (("show", "perplexity/all"), "unknown-variant"),
         (("list", "--metric", "p\udcff"), "unknown-metric"),
         (("list", "--metric", "ladder_gain", "--problem", "no4k"), "no-metric"),
     ],
@@ -107,25 +105,6 @@ def test_an_unknown_name_is_refused(cli: CliRunner, words: tuple[str, ...], code
     with pytest.raises(TokenmartError) as caught:
         cli.invoke(metrics, words, catch_exceptions=False, standalone_mode=False)
     assert caught.value.code == code
-
-
-def test_a_variant_without_its_context_is_shown_in_every_context(cli: CliRunner) -> None:
-    def shown(name: str) -> set[str]:
-        result = cli.invoke(metrics, ["show", name, "--json"])
-        return {row["variant"] for row in json.loads(result.stdout)["values"]}
-
-    windows = {"mean@window_64", "mean@window_256"}
-    assert windows < shown("context_gain/mean")
-    assert shown("context_gain/mean@window_64") == {"mean@window_64"}
-
-
-def test_show_gives_a_variants_values(cli: CliRunner, built: Warehouse) -> None:
-    shown = json.loads(cli.invoke(metrics, ["show", "perplexity/micro", "--json"]).output)
-    values = {m: x for (v, m), x in built.values("perplexity").items() if v == "micro"}
-    assert {row["model_id"]: row["value"] for row in shown["values"]} == values
-    table = cli.invoke(metrics, ["show", "perplexity/micro"]).stdout
-    assert all(model in table for model in values)
-    assert json.loads(cli.invoke(metrics, ["show", "perplexity", "--json"]).output)["values"] == []
 
 
 def test_names_in_a_problem_are_narrowed(cli: CliRunner) -> None:

@@ -1,8 +1,8 @@
 """Contexts of metrics, and the conditions behind each: by probe or pair, not by prefix."""
 
 from warehouse.probes.context import FullProbe, LadderProbe, WindowProbe
-from warehouse.probes.contexts import contexts
 from warehouse.probes.lookup import NeedleProbe, RetrievalProbe
+from warehouse.probes.probe import contexts
 
 PASSAGES = {"excerpts": 2, "excerpt_characters": 40, "answer_characters": 20}
 PROBES = (

@@ -17,7 +17,6 @@ from warehouse.errors import ProblemFileError
 from warehouse.paths import Workspace
 from warehouse.plugins import kind_of
 from warehouse.problem.models import Intervention, Rope, slug
-from warehouse.problem.required_files import required_files
 from warehouse.problem.spec import FileTarget, RecallTarget, RecallTask, load_problem
 from warehouse.problem.target_file import read_target
 
@@ -223,7 +222,6 @@ def test_a_problem_needs_no_target(workspace: Workspace) -> None:
     text = GOOD.replace("target: {kind: file, path: target.json}\n", "")
     problem = load_problem(write(workspace, text), workspace)
     assert problem.target is None
-    assert {need.kind for need in required_files(problem, workspace)} == {"documents", "models"}
 
 
 def test_several_mistakes_are_a_line_each(workspace: Workspace) -> None:

@@ -22,10 +22,15 @@ from tokenmart import cli
 from warehouse.errors import StorageError
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_for_queries
-from warehouse.store.built_from import changed_since_build, write_states
 from warehouse.store.ledger import read_units
 from warehouse.store.parquet_files import read_table, verified_checksum, write_table
-from warehouse.store.stored_files import find_faults, state_of, states
+from warehouse.store.stored_files import (
+    changed_since_build,
+    find_faults,
+    state_of,
+    states,
+    write_states,
+)
 from warehouse.store.token_files import (
     pending_folder,
     publish,
