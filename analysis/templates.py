@@ -8,7 +8,7 @@ from typing import Any
 
 import jinja2
 
-from analysis.statistics.formats import signed, span, unsigned
+from analysis.statistics.correlations import signed, span, unsigned
 
 
 def environment(*packages: str, escape_html: bool) -> jinja2.Environment:

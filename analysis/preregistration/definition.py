@@ -19,13 +19,17 @@ COVERED = ("metric", "documents", "probes", "target")
 """The content that a definition's hash covers."""
 
 
-class RegisteredMetric(BaseModel):
+class Fixed(BaseModel):
+    """Base of what an entry is made of."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RegisteredMetric(Fixed):
     """One variant of a metric with the direction it is expected to have.
 
     definition: see `definition_sha256`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     metric: str
     variant: str
@@ -54,15 +58,13 @@ def define(workspace: Workspace, problem: Problem, text: str) -> RegisteredMetri
     metric, _, variant = name.partition("/")
     family = read_metrics(workspace).get(metric)
     contexts = problem.suffixes(family.needs) if family else ()
-    known = (
-        [each for base in family.variants for each in in_contexts(base, contexts)] if family else []
-    )
+    bases = family.variants if family else ()
     direction = wanted or (family.direction if family else "")
     mistakes = {
         "unknown-metric": family is None,
         "not-admissible": family is not None and not family.admissible,
         "missing-probe": not contexts,
-        "unknown-variant": variant not in known,
+        "unknown-variant": all(variant not in in_contexts(base, contexts) for base in bases),
         "bad-direction": direction not in ("higher", "lower"),
     }
     for code, there in mistakes.items():

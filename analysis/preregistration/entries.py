@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from filelock import FileLock
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from analysis.preregistration.definition import (
     COVERED,
+    Fixed,
     RegisteredMetric,
     define,
     definition_sha256,
@@ -47,20 +48,17 @@ RULE = (
     "for the problem"
 )
 _MAXIMUM_BYTES = 4 << 20
-_LATER_FIELDS = ("covers", "supersedes", "reason")
 
 
-class RegisteredModel(BaseModel):
+class RegisteredModel(Fixed):
     """A model of the study, with the groups that say what it is independent of."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     full_id: str
     family: str
     kind: str
 
 
-class Entry(BaseModel):
+class Entry(Fixed):
     """One pre-registration.
 
     target: `unknown` when no label was found (see `known_labels`), else what was found.
@@ -71,8 +69,6 @@ class Entry(BaseModel):
     previous: sha256 of the entry before, empty for the first.
     sha256: over everything else.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     number: int
     problem: str
@@ -102,8 +98,7 @@ class Entry(BaseModel):
 
     def written(self) -> dict[str, Any]:
         """As it is in the file: fields unknown to the version that wrote it are absent."""
-        absent = {name for name in _LATER_FIELDS if getattr(self, name) is None}
-        return self.model_dump(mode="json", exclude=absent)
+        return self.model_dump(mode="json", exclude_unset=True)
 
     def digest(self) -> str:
         """The hash that `sha256` must be."""
@@ -174,13 +169,9 @@ def register(
     chosen = tuple(dict.fromkeys(define(workspace, problem, text) for text in metrics))
     known = known_labels(workspace, problem)
     if known and (not labels_known or supersedes is not None):
-        remedy = (
-            "leave out --supersedes; no entry is replaced once labels are known"
-            if supersedes is not None
-            else "with --labels-known it is written, and states that for ever"
-        )
         raise TokenmartError(
-            f"{problem.name}: {known}: this is no pre-registration; {remedy}",
+            f"{problem.name}: {known}: this is no pre-registration; with --labels-known, and "
+            "without --supersedes, it is written and states that for ever",
             code="known-labels",
             where=known,
         )
@@ -191,16 +182,14 @@ def register(
         before = entries(workspace, problem.name)
         models = registered_models(problem)
         # an unchanged metric twice would only make the test stricter
-        for earlier in before:
-            for metric in chosen:
-                if metric in earlier.metrics and earlier.models == models:
-                    raise TokenmartError(
-                        f"--metric {metric.name}: registered already, in entry {earlier.number} of "
-                        f"{earlier.recorded_at}; see `tokenmart preregister --problem "
-                        f"{problem.argument}`",
-                        code="registered-already",
-                        where=f"entry {earlier.number}",
-                    )
+        for earlier in (entry for entry in before if entry.models == models):
+            if again := set(chosen) & set(earlier.metrics):
+                raise TokenmartError(
+                    f"--metric {again.pop().name}: registered already, in entry {earlier.number} "
+                    f"of {earlier.recorded_at}",
+                    code="registered-already",
+                    where=f"entry {earlier.number}",
+                )
         _check_superseded(before, supersedes, reason)
         draft = Entry(
             number=len(before) + 1,
@@ -320,17 +309,14 @@ def known_labels(workspace: Workspace, problem: Problem) -> str:
 
 
 def _check_superseded(before: Sequence[Entry], number: int | None, reason: str | None) -> None:
-    code = "no-entry"
-    if (number is None) != (reason is None):
-        code = "reason-missing"
-    elif number is None or number in (
-        {entry.number for entry in before} - {entry.supersedes for entry in before}
-    ):
+    standing = {entry.number for entry in before} - {entry.supersedes for entry in before}
+    if (number is None) == (reason is None) and (number is None or number in standing):
         return
+    place = "--supersedes" if number is not None and reason is not None else "--reason"
     raise TokenmartError(
         f"--supersedes {number}: give the number of an entry that isn't replaced, and a --reason",
-        code=code,
-        where="--reason" if code == "reason-missing" else "--supersedes",
+        code="no-entry" if place == "--supersedes" else "reason-missing",
+        where=place,
     )
 
 

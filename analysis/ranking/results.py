@@ -19,18 +19,16 @@ from analysis.ranking.metric_table import MetricColumn, MetricTable
 from analysis.ranking.registered import RegisteredResult, registered_results
 from analysis.statistics.correlations import Interval, partial_spearman, spearman
 from analysis.statistics.decisions import Decisions, Verdict, decide
-from analysis.statistics.document_noise import (
-    DocumentNoise,
-    DocumentParts,
-    document_noise,
-    noise_ceiling,
-)
 from analysis.statistics.families import MINIMUM_MODELS, NewFamily, new_family
 from analysis.statistics.resampling import (
     DEFAULT_RESAMPLES,
     ChoiceProcedure,
     Correlations,
+    DocumentNoise,
+    DocumentParts,
     choice_procedure,
+    document_noise,
+    noise_ceiling,
 )
 from analysis.statistics.simultaneous import indistinguishable, joint_errors, p_above
 from warehouse.progress import Progress, no_progress
@@ -233,7 +231,7 @@ def rank_metrics(
         of_base = next((i for i, column in enumerate(candidates) if column is base), None)
         choice = choice_procedure(
             np.stack([column.oriented for column in every]),
-            *(table.target, [table.families], seed, splits, of_base),
+            *(table.target, [table.families, table.developers], seed, splits, of_base),
         )
     return Ranking(
         table=table,

@@ -10,8 +10,8 @@ from itertools import compress
 from analysis.ranking.metric_table import MetricColumn
 from analysis.ranking.registered import Code, RegisteredResult
 from analysis.ranking.results import LEAD_LEVEL, RankedMetric, Ranking
+from analysis.statistics.correlations import signed, span, unsigned
 from analysis.statistics.families import MINIMUM_MODELS
-from analysis.statistics.formats import signed, span, unsigned
 from warehouse.terminal import (
     Column,
     counted,

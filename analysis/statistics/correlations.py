@@ -1,7 +1,8 @@
 """Spearman, Pearson, Kendall and partial correlation, for one pair or for a batch of pairs.
 
 The batch forms take `[resamples, points]` arrays and return one coefficient per row; an
-undefined coefficient (a constant column, fewer than `MINIMUM_POINTS` points) is NaN.
+undefined coefficient (a constant column, fewer than `MINIMUM_POINTS` points) is NaN. At the end:
+how correlations and intervals are shown.
 """
 
 from __future__ import annotations
@@ -78,18 +79,6 @@ def without_rounding(values: Floats) -> Floats:
 def masked_ranks(values: Floats, keep: Flags) -> Floats:
     """`[rows, points]` ranks from 1 among each row's kept points, 0 outside; ties share a mean."""
     return np.where(keep, rankdata(np.where(keep, values, np.inf), axis=1), 0.0)
-
-
-def unit_ranks(values: Floats, keep: Flags) -> Floats:
-    """Centred ranks of unit length, so that a dot product of two rows is their Spearman's rho.
-
-    `[rows, points]` as the arguments; 0 outside the kept points, NaN in rows where these are
-    constant.
-    """
-    count = keep.sum(axis=1, keepdims=True)
-    centred = np.where(keep, masked_ranks(values, keep) - (count + 1) / 2, 0.0)
-    length = np.linalg.norm(centred, axis=1, keepdims=True)
-    return np.asarray(centred / np.where(length > 0, length, np.nan))
 
 
 def unit_ranks_within(values: Floats, families: Indices | None) -> Floats:
@@ -172,3 +161,28 @@ def _unit_scale(values: Floats) -> Floats:
     """Divide by the largest magnitude, so that squares neither overflow nor vanish."""
     largest = float(np.abs(values).max(initial=0.0))
     return values / largest if largest > 0 else values
+
+
+def signed(value: float, digits: int = 2, undefined: str = "–") -> str:
+    """A correlation with its sign; only a perfect one is shown as ±1, see `before_rounding`."""
+    return undefined if math.isnan(value) else f"{before_rounding(value, digits):+.{digits}f}"
+
+
+def unsigned(value: float, digits: int) -> str:
+    """A number without a sign, a p-value for instance; a dash where it is undefined."""
+    return "–" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def before_rounding(value: float, digits: int) -> float:
+    """A number that isn't rounded to ±1 unless it is perfect: 0.996 with two digits is 0.99."""
+    almost = 1 - 0.5 * 10**-digits <= abs(value) < 1 - 1e-9
+    return math.copysign(1 - 10**-digits, value) if almost else value
+
+
+def span(interval: Interval, undefined: str = "–") -> str:
+    """Both ends of an interval of correlations; near ±1 it is shown wider, never narrower."""
+    if math.isnan(interval.low):
+        return undefined
+    low = before_rounding(interval.low, 2) if interval.low > 0 else interval.low
+    high = before_rounding(interval.high, 2) if interval.high < 0 else interval.high
+    return f"{low:+.2f} to {high:+.2f}"

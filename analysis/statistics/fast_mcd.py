@@ -19,6 +19,7 @@ from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
+from scipy.stats import chi2
 
 from analysis.statistics.correlations import Flags, Floats, Indices
 
@@ -49,20 +50,12 @@ class McdFlags:
     undefined: Flags
 
 
-def chi2_quantile(probability: float) -> float:
-    """Quantile of chi-squared with 2 degrees of freedom."""
-    return -2.0 * math.log1p(-probability)
-
-
 def consistency_factor(alpha: float) -> float:
     """Factor that makes the scatter of the central share `alpha` consistent at the normal.
 
     Croux & Haesbroeck (1999), for two columns: alpha / P(chi2 with 4 df <= its 2-df quantile).
     """
-    if alpha >= 1.0:
-        return 1.0
-    half = -math.log1p(-alpha)
-    return alpha / (1.0 - math.exp(-half) * (1.0 + half))
+    return alpha / float(chi2.cdf(chi2.ppf(alpha, 2), 4))
 
 
 def support_size(points: int) -> int:
@@ -118,26 +111,30 @@ def initial_supports(points: int, seed: int) -> Floats:
     return weights
 
 
-def mcd_flags(x: Floats, y: Floats, seed: int, cutoff: float = 0.975) -> McdFlags:
+def mcd_flags(x: Floats, y: Floats, seed: int | range, cutoff: float = 0.975) -> McdFlags:
     """Flag the points of each data set that lie within the robust ellipse.
 
     Args:
         x: `[B, n]` first columns.
         y: `[B, n]` second columns.
-        seed: random state of the initial halves, the same for every data set.
+        seed: random state of the initial halves, the same for every data set; or one for each.
         cutoff: chi-squared (2 df) probability beyond which a point is dropped.
 
     Returns:
         The flags of all B data sets.
     """
-    return _in_chunks(x, y, initial_supports(x.shape[1], seed)[None], cutoff)
-
-
-def mcd_flags_by_seed(x: Floats, y: Floats, seeds: range, cutoff: float = 0.975) -> McdFlags:
-    """Flags of one data set (`[n]` columns) under each of the seeds; B = len(seeds)."""
-    starts = np.stack([initial_supports(x.size, seed) for seed in seeds])
-    shape = (len(seeds), x.size)
-    return _in_chunks(np.broadcast_to(x, shape), np.broadcast_to(y, shape), starts, cutoff)
+    seeds = [seed] if isinstance(seed, int) else seed
+    starts = np.stack([initial_supports(x.shape[1], one) for one in seeds])
+    parts = []
+    for first in range(0, len(x), _ROWS_AT_ONCE):  # so that the arrays stay in the cache
+        rows = slice(first, first + _ROWS_AT_ONCE)
+        own = starts if len(starts) == 1 else starts[rows]
+        parts.append(_flags(robust_standardise(x[rows]), robust_standardise(y[rows]), own, cutoff))
+    return McdFlags(
+        keep=np.concatenate([part.keep for part in parts]),
+        singular=np.concatenate([part.singular for part in parts]),
+        undefined=np.concatenate([part.undefined for part in parts]),
+    )
 
 
 def exact_mcd_flags(x: Floats, y: Floats, cutoff: float = 0.975) -> McdFlags | None:
@@ -164,24 +161,6 @@ def _all_halves(points: int, size: int) -> Floats:
     weights = np.zeros((len(chosen), points))
     np.put_along_axis(weights, chosen, 1.0, axis=1)
     return weights
-
-
-def _in_chunks(x: Floats, y: Floats, starts: Floats, cutoff: float) -> McdFlags:
-    """Work on a few hundred data sets at a time, so that the arrays stay in the cache."""
-    parts = [
-        _flags(
-            robust_standardise(x[first : first + _ROWS_AT_ONCE]),
-            robust_standardise(y[first : first + _ROWS_AT_ONCE]),
-            starts if len(starts) == 1 else starts[first : first + _ROWS_AT_ONCE],
-            cutoff,
-        )
-        for first in range(0, len(x), _ROWS_AT_ONCE)
-    ]
-    return McdFlags(
-        keep=np.concatenate([part.keep for part in parts]),
-        singular=np.concatenate([part.singular for part in parts]),
-        undefined=np.concatenate([part.undefined for part in parts]),
-    )
 
 
 @dataclass(frozen=True)
@@ -258,11 +237,11 @@ def _reweighted(best: _Scatter, x: Floats, y: Floats, cutoff: float) -> McdFlags
     points = x.shape[1]
     undefined = half_coincides(x, y)
     distances = best.distances(x, y) / consistency_factor(support_size(points) / points)
-    central = distances < chi2_quantile(0.975)
+    central = distances < chi2.ppf(0.975, 2)
     central[~central.any(axis=1)] = True
     reweighted = _scatter(central[:, None, :].astype(np.float64), _moments(x, y))
     final = reweighted.distances(x, y) / consistency_factor(0.975)
-    keep = (final <= chi2_quantile(cutoff)) | undefined[:, None]
+    keep = (final <= chi2.ppf(cutoff, 2)) | undefined[:, None]
     return McdFlags(keep=keep, singular=best.det <= 0.0, undefined=undefined)
 
 

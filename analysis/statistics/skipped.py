@@ -16,15 +16,14 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import chi2
 
 from analysis.statistics.correlations import Flags, Floats, spearman_rows
 from analysis.statistics.fast_mcd import (
     McdFlags,
-    chi2_quantile,
     exact_mcd_flags,
     half_coincides,
     mcd_flags,
-    mcd_flags_by_seed,
     robust_standardise,
 )
 
@@ -101,9 +100,9 @@ def exact_skipped(x: Floats, y: Floats) -> Skipped | None:
 def flag_stability(x: Floats, y: Floats, seed: int, seeds: int = 200) -> FlagStability:
     """Repeat the MCD filter over random states 0 … seeds − 1 and compare with `seed`'s flags."""
     chosen = mcd_flags(x[None, :], y[None, :], seed, CUTOFF).keep[0]
-    flags = mcd_flags_by_seed(x, y, range(seeds), CUTOFF)
-    shape = (seeds, x.size)
-    values = spearman_rows(np.broadcast_to(x, shape), np.broadcast_to(y, shape), flags.keep)
+    many_x, many_y = (np.broadcast_to(column, (seeds, x.size)) for column in (x, y))
+    flags = mcd_flags(many_x, many_y, range(seeds), CUTOFF)
+    values = spearman_rows(many_x, many_y, flags.keep)
     defined = values[~np.isnan(values)]
     return FlagStability(
         seeds=seeds,
@@ -134,7 +133,7 @@ def projection_skipped(x: Floats, y: Floats, seed: int) -> Skipped:
     lengths = np.linalg.norm(away, axis=1)
     lines = away[lengths > 0] / lengths[lengths > 0, None]
     distances = np.abs(lines @ away.T)
-    fence = math.sqrt(chi2_quantile(CUTOFF)) * _ideal_fourths_spread(distances)
+    fence = math.sqrt(chi2.ppf(CUTOFF, 2)) * _ideal_fourths_spread(distances)
     threshold = np.median(distances, axis=1) + fence
     keep = ~(distances > threshold[:, None]).any(axis=0)
     return _spearman_of_kept(x, y, keep, "")

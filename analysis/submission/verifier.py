@@ -18,8 +18,7 @@ from typing import Any, NoReturn
 import click
 import numpy as np
 
-from analysis.statistics.correlations import Interval, number
-from analysis.statistics.formats import signed
+from analysis.statistics.correlations import Interval, number, signed
 from analysis.statistics.resampling import Correlations, Estimate
 from analysis.statistics.skipped import CUTOFF, Skipped, exact_skipped, flag_stability
 from warehouse.errors import BadSubmissionError, LockedFileError, StorageError, TokenmartError

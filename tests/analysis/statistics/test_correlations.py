@@ -1,4 +1,4 @@
-"""Coefficients against scipy and pingouin."""
+"""Coefficients against scipy and pingouin; what is rounded, and what must not look perfect."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from analysis.statistics.correlations import (
+    Interval,
     kendall,
     masked_ranks,
     partial_spearman,
     pearson,
     pearson_rows,
+    signed,
+    span,
     spearman,
     spearman_rows,
+    unsigned,
     without_rounding,
 )
 
@@ -110,3 +114,22 @@ def test_equal_means_tie_whatever_the_order_of_addition():
     differences = without_rounding(np.array([0.1 + 0.2 - 0.3, 0.0, 1.0, -2.0]))
     assert differences[0] == differences[1] == 0
     assert without_rounding(np.zeros(3)).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(1.0, "+1.00"), (0.9994, "+0.99"), (0.994, "+0.99"), (-0.996, "-0.99"), (-1.0, "-1.00")],
+)
+def test_only_a_perfect_correlation_is_shown_as_one(value: float, shown: str) -> None:
+    assert signed(value) == shown
+
+
+def test_an_interval_contains_its_estimate_as_shown() -> None:
+    assert signed(0.999) == "+0.99"
+    assert span(Interval(0.9982, 0.9998, "")) == "+0.99 to +1.00"
+    assert span(Interval(-0.9998, -0.9982, "")) == "-1.00 to -0.99"
+    assert span(Interval(-0.5, 0.994, "")) == "-0.50 to +0.99"
+
+
+def test_what_is_no_correlation_is_rounded() -> None:
+    assert (unsigned(0.99997, 4), unsigned(math.nan, 2)) == ("1.0000", "–")

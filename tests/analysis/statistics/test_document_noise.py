@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 from analysis.statistics.correlations import spearman
-from analysis.statistics.document_noise import (
+from analysis.statistics.resampling import (
     DocumentParts,
     document_noise,
     noise_ceiling,

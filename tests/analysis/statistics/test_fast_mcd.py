@@ -11,10 +11,8 @@ from oracle import needs_min_cov_det
 from sklearn.covariance import MinCovDet
 
 from analysis.statistics.fast_mcd import (
-    chi2_quantile,
     consistency_factor,
     mcd_flags,
-    mcd_flags_by_seed,
     robust_standardise,
     support_size,
 )
@@ -24,7 +22,7 @@ def sklearn_keep(x, y, seed):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fitted = MinCovDet(random_state=seed).fit(np.column_stack([x, y]))
-    return fitted.dist_ <= chi2_quantile(0.975)
+    return fitted.dist_ <= scipy.stats.chi2.ppf(0.975, 2)
 
 
 def some_data(index):
@@ -79,7 +77,7 @@ def test_many_together_are_each_alone():
 
 def test_by_seed_is_one_seed_after_the_other():
     x, y = some_data(2)
-    together = mcd_flags_by_seed(x, y, range(20)).keep
+    together = mcd_flags(np.tile(x, (20, 1)), np.tile(y, (20, 1)), range(20)).keep
     for seed in range(20):
         np.testing.assert_array_equal(together[seed], mcd_flags(x[None], y[None], seed).keep[0])
 
@@ -106,12 +104,13 @@ def test_degenerate_data_are_named_not_guessed():
         assert flags.undefined.all() and flags.keep.all()
 
 
-@pytest.mark.parametrize("probability", [0.5, 0.9, 0.975])
-def test_closed_forms(probability):
-    assert chi2_quantile(probability) == pytest.approx(scipy.stats.chi2.ppf(probability, 2))
-    quantile = scipy.stats.chi2.ppf(probability, 2)
-    expected = probability / scipy.stats.chi2.cdf(quantile, 4)
-    assert consistency_factor(probability) == pytest.approx(expected)
+def test_the_consistent_scatter_of_a_normal_sample_is_its_own():
+    """Variance of the central share of a normal sample, times the factor, is 1."""
+    points = np.random.default_rng(0).normal(size=(400_000, 2))
+    for share in (0.5, 0.9, 0.975):
+        inside = (points**2).sum(axis=1) <= scipy.stats.chi2.ppf(share, 2)
+        assert points[inside].var() * consistency_factor(share) == pytest.approx(1, abs=0.01)
+    assert consistency_factor(1.0) == 1.0
 
 
 @pytest.mark.parametrize(("points", "half"), [(3, 3), (4, 4), (8, 6), (17, 10), (100, 52)])
