@@ -24,7 +24,9 @@ def table(order):
         MetricColumn(name, f"v{number}", "noise", {}, "higher", True, "", row)
         for number, (name, row) in enumerate(zip(names, values, strict=True))
     ]
-    models = tuple(Model(f"m{n}", f"lab-{family}/m{n}", family, None) for n, family in enumerate(FAMILIES))
+    models = tuple(
+        Model(f"m{n}", f"lab-{family}/m{n}", family, None) for n, family in enumerate(FAMILIES)
+    )
     shown = tuple(columns[place] for place in order)
     return MetricTable("p", models, target, shown, (), {}, {}, baseline="perplexity/v1")
 
