@@ -11,7 +11,6 @@ import click
 
 from warehouse.errors import TokenmartError
 from warehouse.options import (
-    BACKEND,
     DEVICE,
     DTYPE,
     JSON,
@@ -35,7 +34,6 @@ LONGEST_CPU_HOURS = 12.0
 @MODELS
 @DEVICE
 @DTYPE
-@BACKEND
 @click.option("--probe", "probes", multiple=True, help="Use only this probe; repeatable.")
 @click.option("--documents", type=click.IntRange(1), help="Use only the first N documents.")
 @click.option(
@@ -44,7 +42,7 @@ LONGEST_CPU_HOURS = 12.0
 @click.option(
     "--attention",
     type=click.Choice(["sdpa", "eager", "flash_attention_2", "flash_attention_3"]),
-    help="Attention implementation; by default the backend chooses.",
+    help="Attention implementation; by default transformers chooses.",
 )
 @click.option(
     "--no-fused",
@@ -240,7 +238,6 @@ def status(problem: str, wide: bool, as_json: bool) -> None:
 @MODELS
 @DEVICE
 @DTYPE
-@BACKEND
 @click.option(
     "--contexts",
     type=click.IntRange(1),

@@ -10,8 +10,8 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from itertools import islice
+from typing import TYPE_CHECKING
 
-from extract.backends.backend import Loading, Scored, Scorer, check_results, find_backend
 from extract.background import Background, Prefetch
 from extract.devices import PeakMemory
 from extract.failures import (
@@ -23,10 +23,12 @@ from extract.failures import (
     raise_if_lost,
     why_failed,
 )
+from extract.models import loading
 from extract.planning.cost import available_memory, planned_memory
 from extract.planning.plan import ModelPlan, PlannedDocument, plan_model
 from extract.planning.selection import Selection
 from extract.references import References
+from extract.scoring.statistics import Scored
 from extract.tokenization import TokenizedDocument
 from extract.unit_rows import (
     Job,
@@ -52,6 +54,9 @@ from warehouse.store.token_files import (
     write_top_tokens,
     write_unit,
 )
+
+if TYPE_CHECKING:
+    from extract.scoring.engine import Engine
 
 
 def scoring_groups(todo: Sequence[Condition]) -> list[list[Condition]]:
@@ -166,7 +171,7 @@ class Extraction:
     def _run_model(self, plan: ModelPlan) -> None:
         # before the model is loaded, so that both are never in memory together
         self.references.compute(plan, self._load)
-        scorer: Scorer | None = None
+        scorer: Engine | None = None
         texts = Prefetch(plan.tokenize, [task.document for task in plan.tasks])
         with Background() as storing, closing(texts):
             for task in plan.tasks:
@@ -189,7 +194,7 @@ class Extraction:
         if not plan.tasks:
             self._load_and_record(plan, plan.tokenize(self.documents[0]))
 
-    def _load_and_record(self, plan: ModelPlan, first: TokenizedDocument) -> Scorer:
+    def _load_and_record(self, plan: ModelPlan, first: TokenizedDocument) -> Engine:
         self.progress(f"{plan.spec.full_id}: loading", 0)
         scorer = self._load(plan, with_bos(first.ids, plan.tokenizer.bos))
         self.progress(f"{plan.spec.full_id}: checking", 0)
@@ -197,11 +202,11 @@ class Extraction:
         write_model(plan, scorer.parameters)
         return scorer
 
-    def _load(self, plan: ModelPlan, sample: Ids) -> Scorer:
+    def _load(self, plan: ModelPlan, sample: Ids) -> Engine:
         folder = plan.checkpoint.folder
         needed = planned_memory(self.selection, plan.spec, self.longest, folder, self.available)
-        return find_backend(self.selection.backend).load(
-            Loading(
+        return loading.load_engine(
+            loading.Loading(
                 spec=plan.spec,
                 checkpoint=plan.checkpoint,
                 device=self.selection.device,
@@ -284,8 +289,6 @@ class Extraction:
                 started -= waited
             else:
                 results = list(job.scorer.score(requests))
-            wants_choices = any(condition.top_k for condition in together)
-            check_results(results, len(requests), wants_choices, self.selection.backend)
         except Exception as error:  # the next document is tried
             raise_if_lost(error)
             fitting = isinstance(error, DoesNotFitError) and len(split_by_cache(together)) > 1

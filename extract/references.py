@@ -19,9 +19,9 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from extract.backends.backend import Scored, Scorer
 from extract.failures import why_failed
 from extract.planning.plan import ModelPlan
+from extract.scoring.statistics import Scored
 from warehouse.errors import TokenmartError
 from warehouse.files import storage_errors
 from warehouse.probes.request import Ids, Request
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from extract.scoring.engine import Engine
     from extract.scoring.head import HeadWeights
 
-Load = Callable[[ModelPlan, Ids], Scorer]
+Load = Callable[[ModelPlan, Ids], "Engine"]
 """Loads a model; the tokens are a sample to check it on, later."""
 
 _Key = tuple[str, tuple[bytes, bytes, int]]
@@ -99,8 +99,6 @@ class References:
         left: Mapping[_Key, Request],
         load: Load,
     ) -> None:
-        from extract.scoring.engine import Engine
-
         scorers: list[Engine] = []
         sample = next(iter(left.values())).ids
 
@@ -108,13 +106,6 @@ class References:
             self._progress(f"{name}: loading, as a reference", 0)
             scorer = load(reference, sample)
             scorer.check()
-            if not isinstance(scorer, Engine):
-                raise TokenmartError(
-                    f"backend {reference.selection.backend} computes no divergence; leave its "
-                    "probe out (choose with --probe)",
-                    code="no-divergence",
-                    where="--backend",
-                )
             self._heads[name] = scorer.head_weights.to("cpu")
             scorers.append(scorer)
 
@@ -154,18 +145,16 @@ class References:
         data[:] = np.frombuffer(self._file.read(data.nbytes), np.uint8).reshape(data.shape)
         return states
 
-    def _comparer(self, scorer: Scorer, name: str) -> Comparer:
+    def _comparer(self, scorer: Engine, name: str) -> Comparer:
         """Made once for each model and reference: the head is packed for its device."""
         from extract.scoring.divergence import Comparer
-        from extract.scoring.engine import Engine
 
-        assert isinstance(scorer, Engine)
         if self._last is None or self._last[:2] != (scorer, name):
             self._last = scorer, name, Comparer(scorer, self._heads[name])
         return self._last[2]
 
     def compare(
-        self, scorer: Scorer, name: str, requests: Iterable[Request]
+        self, scorer: Engine, name: str, requests: Iterable[Request]
     ) -> tuple[list[Scored], float]:
         """Scores of requests with their divergence from a reference, and the reference's seconds.
 

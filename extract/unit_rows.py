@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from extract.backends.backend import ENGINE_VERSION, Scored, Scorer
 from extract.planning.fingerprints import describe_interventions
 from extract.planning.plan import ModelPlan, Task
+from extract.scoring.statistics import ENGINE_VERSION, PROGRAM, Scored
 from extract.tokenization import TokenizedDocument
 from warehouse.probes.request import Condition, Request
 from warehouse.problem.unit_states import model_identity
@@ -27,6 +27,9 @@ from warehouse.store.provenance import code_revision
 from warehouse.store.schema import DIVERGENCES, MODELS, TOKENS, TOP_TOKENS, table_path
 from warehouse.store.token_files import STEP_NATS
 
+if TYPE_CHECKING:
+    from extract.scoring.engine import Engine
+
 
 @dataclass(frozen=True)
 class Job:
@@ -35,7 +38,7 @@ class Job:
     plan: ModelPlan
     task: Task
     tokenized: TokenizedDocument | None = None
-    scorer: Scorer | None = None
+    scorer: Engine | None = None
 
     @property
     def label(self) -> str:
@@ -93,11 +96,8 @@ def columns_of_rows(
         "char_start": char_start,
         "char_end": char_end,
     }
-    for name in ("logprob", "entropy", "rank", "top_logprob"):
+    for name in ("logprob", "entropy", "rank", "top_logprob", "varentropy"):
         columns[name] = _joined(getattr(result.scores, name) for result in results)
-    spread = [result.scores.varentropy for result in results]
-    lacking = any(each is None for each in spread)
-    columns["varentropy"] = pa.nulls(len(char_start)) if lacking else _joined(spread)
     return pa.table(columns, schema=TOKENS)
 
 
@@ -206,7 +206,7 @@ def unit_record(job: Job, scored: ScoredUnit, rows: int) -> UnitRecord:
         peak_bytes=scored.peak_bytes,
         device=selection.device,
         dtype=plan.dtype,
-        backend=selection.backend,
+        backend=PROGRAM,
         attention=scorer.attention if scorer else "",
         prefixes=scorer.prefixes if scorer else "",
         engine=ENGINE_VERSION,
@@ -222,8 +222,7 @@ def unit_record(job: Job, scored: ScoredUnit, rows: int) -> UnitRecord:
         finished_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         content_sha256="",
         over_limit_tokens=tokenized.over_limit_tokens if tokenized else 0,
-        # a backend of a plugin may say nothing of it
-        weights=getattr(scorer, "weights", "") if scorer else "",
+        weights=scorer.weights if scorer else "",
         reserved_bytes=scored.reserved_bytes,
         reference="" if other is None else model_identity(other.spec, other.checkpoint.revision),
     )

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from tiny_models import make_checkpoint
@@ -20,7 +19,7 @@ from warehouse.store.token_files import published_path
 
 CHECKOUT = Path(__file__).parents[1]
 PAGE = CHECKOUT / "docs" / "how_to" / "write_a_plugin.md"
-PARTS = {"__init__", "probes", "documents", "weights", "backends", "importers", "list_documents"}
+PARTS = {"__init__", "probes", "documents", "weights", "importers", "list_documents"}
 PROBLEM = """\
 name: mine
 title: Every part brought along
@@ -73,14 +72,10 @@ def test_the_examples_work_together(tokenmart, workspace: Workspace, tmp_path: P
     shutil.move(make_checkpoint(tmp_path / "model"), shelf / "model")
     assert "documents: 1" in tokenmart("data", "fetch", "--problem", "mine", "--only", "documents")
     asked = ("extract", "--problem", "mine", "--device", "cpu")
-    assert "extracted 1 unit " in tokenmart(*asked, "--backend", "uniform")
-    file = published_path(workspace, "mine", "me--model", "tail")
-    logprobs = pq.read_table(file, partitioning=None)["logprob"].to_numpy()
-    np.testing.assert_allclose(logprobs, np.full(3, -np.log(4)), atol=2e-5)
-    # the same probe under the backend that ships: other numbers, so the unit is recomputed
     assert "extracted 1 unit " in tokenmart(*asked)
-    again = pq.read_table(file, partitioning=None)["logprob"].to_numpy()
-    assert len(again) == 3 and not np.allclose(again, logprobs)
+    file = published_path(workspace, "mine", "me--model", "tail")
+    first, second, third = pq.read_table(file, partitioning=None)["position"].to_pylist()
+    assert (second, third) == (first + 1, first + 2)
     # check and gc know what the probe promises; without it nothing is removed
     for command in ("check", "gc"):
         looked = tokenmart("data", command, "--problem", "mine")

@@ -108,9 +108,3 @@ DTYPE = click.option(
     help="Number format of the weights; auto: that of the problem file, else float32 (on "
     "a GPU bfloat16).",
 )
-BACKEND = click.option(
-    "--backend",
-    default="transformers",
-    show_default=True,
-    help="Scoring backend; plugins in $TOKENMART_PLUGINS add others.",
-)

@@ -1,23 +1,87 @@
-"""From a checkpoint to a model of transformers in memory, with its interventions."""
+"""From a checkpoint to a model in memory, with its interventions, ready to score."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from extract.backends.backend import Loading
 from extract.checkpoints import Checkpoint, trusts_remote_code
-from extract.failures import load_errors
+from extract.devices import free_unused
+from extract.failures import is_out_of_memory, load_errors
 from extract.models.weights import LoadedWeights, load_weights
 from warehouse.errors import TokenmartError
+from warehouse.probes.request import Ids
 from warehouse.problem.models import ModelSpec
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+    from extract.scoring.engine import Engine
+
 LOCKED_ARCHITECTURES = ("llama", "mistral", "qwen2")
 """`model_type` of the locked list's models: shared prefixes and fused attention must work."""
+
+
+@dataclass(frozen=True)
+class Loading:
+    """Which model to load, and how.
+
+    Attributes:
+        spec: the model of the problem file, with its interventions.
+        checkpoint: its files: safetensors, config.json, tokenizer.
+        device: `cpu`, `cuda`, `cuda:1` …, or `auto-map` for one model over several GPUs.
+        dtype: a torch dtype's name: float32, bfloat16 or float16.
+        attention: attention implementation; None leaves the choice to transformers.
+        working: bytes per GPU that activations and logits of the longest document need.
+        cache_share: bytes of KV cache that it needs for each byte of weights.
+        sample: the first document's tokens, to check the model on; None where there is none.
+        top_k: number of top-k tokens wanted for each position, at most the vocabulary.
+        fused: whether fused layers may replace the model's own.
+    """
+
+    spec: ModelSpec
+    checkpoint: Checkpoint
+    device: str
+    dtype: str
+    attention: str | None = None
+    working: int = 0
+    cache_share: float = 0.0
+    sample: Ids | None = None
+    top_k: int = 0
+    fused: bool = True
+
+
+def load_engine(loading: Loading) -> Engine:
+    """Load a checkpoint and prepare it for scoring; it is not checked yet.
+
+    Raises:
+        TokenmartError: see `load_model`; or out of memory.
+    """
+    from extract.scoring.engine import Engine
+
+    # what the model before held goes back to the device, not only to its allocator
+    free_unused()
+    try:
+        return Engine(
+            load_model(loading),
+            sample=loading.sample,
+            check=False,
+            top_k=loading.top_k,
+            fused=loading.fused,
+        )
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        shortage = str(error)[:80]
+    # outside the handler: the traceback refers to what was loaded, and the next model needs it
+    raise TokenmartError(
+        f"{loading.spec.full_id}: out of memory while loading ({shortage}); use --dtype "
+        "bfloat16, --device auto-map or a larger device",
+        code="out-of-memory",
+        where=loading.spec.full_id,
+    )
 
 
 def load_config(checkpoint: Checkpoint, spec: ModelSpec) -> Any:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from extract.backends.backend import ENGINE_VERSION
 from extract.checkpoints import Checkpoint, checkpoint_here, find_checkpoint
 from extract.devices import resolve_dtype
 from extract.failures import Failure
@@ -26,6 +25,7 @@ from extract.planning.selection import (
     refuse_mixing,
     why_not_imported,
 )
+from extract.scoring.statistics import ENGINE_VERSION, PROGRAM
 from extract.tokenization import (
     DocumentTokenizer,
     TokenizedDocument,
@@ -300,7 +300,7 @@ def plan_model(
         "interventions": describe_interventions(spec),
         "tokenizer": tokenizer_sha256,
         "dtype": dtype,
-        "backend": selection.backend,
+        "backend": PROGRAM,
         "engine": ENGINE_VERSION,
         # Fused kernels differ by the order of float32 sums. Eager attention also rounds its
         # weights to the dtype, which moves log-probs as far as everything else in that dtype

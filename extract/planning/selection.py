@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from extract.backends.backend import DEFAULT, ENGINE_VERSION, find_backend
+from extract.scoring.statistics import ENGINE_VERSION, PROGRAM
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition
@@ -45,7 +45,6 @@ class Selection:
     device: str
     dtype: str
     attention: str | None = None
-    backend: str = DEFAULT
     fused: bool = True
     force: bool = False
 
@@ -78,7 +77,6 @@ def select(
     device: str,
     dtype: str,
     attention: str | None = None,
-    backend: str = DEFAULT,
     top_k: int | None = None,
     fused: bool = True,
     force: bool = False,
@@ -87,7 +85,6 @@ def select(
 
     Raises:
         ProblemFileError: an unknown model or probe; the message lists the known ones.
-        TokenmartError: no such backend.
     """
     chosen = [problem.model(name) for name in models] if models else list(problem.ranked_models)
     wanted = [problem.probe(name) for name in probes] if probes else list(problem.probes)
@@ -106,7 +103,6 @@ def select(
         device=device,
         dtype=dtype,
         attention=attention,
-        backend=find_backend(backend).kind,
         fused=fused,
         force=force,
     )
@@ -138,8 +134,8 @@ def planned_units(
         fewest = whole if not truncates else 0 if most is None else min(whole, most)
         if dtype not in ("auto", unit.dtype):
             return "another dtype"
-        if (unit.engine, unit.backend) != (ENGINE_VERSION, selection.backend):
-            return "another backend or engine"
+        if (unit.engine, unit.backend) != (ENGINE_VERSION, PROGRAM):
+            return "another engine"
         if unit.status == "failed":
             return ""
         if unit.document_tokens < fewest:
@@ -162,7 +158,7 @@ def planned_units(
 def why_not_imported(selection: Selection) -> str:
     """Why a unit whose log-probs were imported is recomputed; empty for one that stays.
 
-    It stays whatever the backend and dtype of a run: the program that wrote it had its own.
+    It stays whatever the dtype of a run: the program that wrote it had its own.
     """
     return "imported, and --force recomputes" if selection.force else ""
 

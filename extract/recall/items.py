@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from extract.backends.backend import Scored, Scorer
 from extract.recall.contexts import RIVALS, Context, Question, impossible
+from extract.scoring.statistics import Scored
 from extract.tokenization import DocumentTokenizer
 from warehouse.probes.request import Ids, Request
 from warehouse.problem.spec import RecallTarget
 from warehouse.store.schema import DOWNSTREAM, RECALL_ITEMS
+
+if TYPE_CHECKING:
+    from extract.scoring.engine import Engine
 
 TASK_NAMES = {"single_key": "recall"}
 """Name of a task in the table of scores, if it isn't its own."""
@@ -122,7 +125,7 @@ def _question(question: Question, tokenizer: DocumentTokenizer) -> tuple[Ids, in
     return encoded.ids, int(np.argmax(inside))
 
 
-def score_items(scorer: Scorer, encoded: Sequence[EncodedItem], target: RecallTarget) -> pa.Table:
+def score_items(scorer: Engine, encoded: Sequence[EncodedItem], target: RecallTarget) -> pa.Table:
     """Run the questions; one row per item in the DOWNSTREAM schema, none for a rival.
 
     For a word that is in every list, `token_accuracy` is the share of rivals that are less

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from extract.backends.backend import Loading, find_backend
 from extract.failures import Failure, Outcome, why_failed
+from extract.models import loading
 from extract.planning.cost import available_memory, footprint, model_size, refuse_too_large
 from extract.planning.fingerprints import describe_corrections
 from extract.planning.plan import ModelPlan, plan_model
@@ -29,7 +29,7 @@ from warehouse.store.parquet_files import read_table, write_table
 from warehouse.store.schema import DOWNSTREAM, table_path
 
 WEIGHTS_KEY = b"tokenmart.weights"
-"""The backend's record of how weights were loaded."""
+"""Footer key: the record of how weights were loaded."""
 
 FINGERPRINT_KEY = b"tokenmart.recall_apart_from_contexts"
 """Footer key of measured items: hash of everything that they depend on."""
@@ -159,7 +159,7 @@ def _measure(
         progress(f"{spec.full_id}: recall, context {number + 1}", 0)
         if scorer is None:
             sample = encoded[0].request.prefix if encoded else None
-            loading = Loading(
+            chosen = loading.Loading(
                 spec,
                 plan.checkpoint,
                 selection.device,
@@ -168,7 +168,7 @@ def _measure(
                 cache_share=needed.cache / needed.weights if needed else 0.0,
                 sample=sample,
             )
-            scorer = find_backend(selection.backend).load(loading)
+            scorer = loading.load_engine(chosen)
             scorer.check()
         added = score_items(scorer, encoded, target)
         answers = pa.concat_tables([answers.replace_schema_metadata(None), added])

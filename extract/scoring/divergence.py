@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from extract.backends.backend import Divergence, Scored
 from extract.failures import NonFiniteLogits
 from extract.scoring.engine import Engine
 from extract.scoring.head import HeadWeights, VocabularyHead, to_host
+from extract.scoring.statistics import Divergence, Scored
 from warehouse.probes.request import Request
 
 ROWS_PART = 2

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import DynamicCache
 
-from extract.backends.backend import Scored
 from extract.devices import free_bytes
 from extract.failures import NonFiniteLogits, is_out_of_memory, raise_if_lost
 from extract.models.loading import execution_device
@@ -37,6 +36,7 @@ from extract.scoring.budgets import (
 )
 from extract.scoring.generation import Writing, generate
 from extract.scoring.head import HeadWeights, LogitTransform, VocabularyHead, to_host
+from extract.scoring.statistics import Scored
 from warehouse.errors import TokenmartError, first_line
 from warehouse.probes.request import Ids, Request
 from warehouse.problem.models import ModelShape

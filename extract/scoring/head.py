@@ -25,11 +25,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from extract.backends.backend import TokenScores
 from extract.failures import raise_if_lost
 from extract.models.loading import resident_weight
 from extract.scoring.budgets import CPU_ROWS, CPU_TILE, GPU_ROWS, GPU_TILE
 from extract.scoring.layers import onednn_available, pack, packed_product
+from extract.scoring.statistics import TokenScores
 
 ALIGNMENT = 128
 """Tiles of the vocabulary have this number of columns, or a multiple."""
@@ -320,9 +320,7 @@ def to_host(blocks: Sequence[Tensor]) -> list[TokenScores]:
 
 def _scores(stack: NDArray[np.float32]) -> TokenScores:
     logprob, entropy, rank, top_logprob, varentropy = stack[:STATISTICS]
-    scores = TokenScores(
-        logprob, entropy, rank.astype(np.int32), top_logprob, varentropy=varentropy
-    )
+    scores = TokenScores(logprob, entropy, rank.astype(np.int32), top_logprob, varentropy)
     if len(stack) == STATISTICS:
         return scores
     ids, logprobs = np.split(stack[STATISTICS:], 2)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from extract.backends.backend import Scorer
 from extract.background import Prefetch
 from extract.devices import free_unused
 from extract.extraction import Extraction
@@ -17,6 +17,9 @@ from extract.tokenization import TokenizedDocument
 from warehouse.errors import TokenmartError
 from warehouse.problem.models import ModelSpec
 from warehouse.progress import no_progress
+
+if TYPE_CHECKING:
+    from extract.scoring.engine import Engine
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class _OneModel(Extraction):
     wanted = -1
     loads = 0
     _whole: ModelPlan | None = None
-    _scorer: Scorer | None = None
+    _scorer: Engine | None = None
     _failure = ""
 
     def _plan(self, spec: ModelSpec) -> ModelPlan:
@@ -55,7 +58,7 @@ class _OneModel(Extraction):
         object.__setattr__(plan, "tasks", mine)
         return plan
 
-    def _load_and_record(self, plan: ModelPlan, first: TokenizedDocument) -> Scorer:
+    def _load_and_record(self, plan: ModelPlan, first: TokenizedDocument) -> Engine:
         if self._failure:  # it would fail again for each document
             raise TokenmartError(self._failure)
         if self._scorer is None:

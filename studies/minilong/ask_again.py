@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from extract.backends.backend import DEFAULT, Loading, find_backend
+from extract.models.loading import Loading, load_engine
 from extract.planning.plan import plan_model
 from extract.planning.selection import Selection, select
 from extract.recall.contexts import ADJECTIVES, NOUNS, Context, make_contexts, single_key_prompt
@@ -94,7 +94,7 @@ def answers_of(
     ((_, items),) = encoded_items(target, texts, plan.tokenizer, context)
     sample = items[0].request.prefix
     loading = Loading(spec, plan.checkpoint, selection.device, plan.dtype, sample=sample)
-    scorer = find_backend(DEFAULT).load(loading)
+    scorer = load_engine(loading)
     scorer.check()
     answers = score_items(scorer, questions(items, lengths), target)
     rows = [

@@ -15,12 +15,12 @@ from refusal import refuses
 from tiny_requests import DEVICE, load, requests_of
 from transformers.integrations.sdpa_attention import repeat_kv
 
-from extract.backends.backend import ENGINE_VERSION, Loading
 from extract.checkpoints import Checkpoint
 from extract.cli import extract, status
-from extract.models.loading import load_model
+from extract.models.loading import Loading, load_model
 from extract.scoring import attention
 from extract.scoring.engine import Engine
+from extract.scoring.statistics import ENGINE_VERSION
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.store.ledger import read_units

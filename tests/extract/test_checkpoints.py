@@ -21,9 +21,8 @@ from tiny_models import make_checkpoint
 from tiny_runs import CONDITIONS, ok, run
 from transformers import AutoTokenizer
 
-from extract.backends.backend import Loading
 from extract.checkpoints import Checkpoint, begin_texts, find_checkpoint
-from extract.models.loading import load_model
+from extract.models.loading import Loading, load_model
 from extract.models.weights import load_weights
 from extract.scoring.engine import Engine
 from extract.tokenization import load_tokenizer

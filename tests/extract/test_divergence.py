@@ -24,10 +24,9 @@ from tiny_requests import load, requests_of
 from tiny_runs import ok, one_line_error, run
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from extract.backends.backend import Loading
 from extract.checkpoints import find_checkpoint
 from extract.cli import extract
-from extract.models.loading import load_model
+from extract.models.loading import Loading, load_model
 from extract.planning.cost import model_size
 from extract.planning.plan import plan_model, refuse_other_vocabularies
 from extract.planning.selection import select

@@ -13,10 +13,9 @@ from reference import assert_agree, references
 from refusal import refuses
 from tiny_requests import requests_of
 
-from extract.backends.backend import Loading
 from extract.checkpoints import Checkpoint
 from extract.models.interventions import quantized
-from extract.models.loading import load_model
+from extract.models.loading import Loading, load_model
 from extract.scoring.engine import Engine
 from warehouse.problem.models import ModelSpec
 

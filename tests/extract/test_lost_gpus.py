@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from plugin_folders import write_plugin
+from engines import use_engine
 from tiny_requests import load, requests_of
 from tiny_runs import ok, run
 
@@ -80,26 +80,23 @@ FLAKY = '''
 import os, time
 from pathlib import Path
 import numpy as np
-from extract.backends.backend import Backend
-from extract.backends.backend import Scored, TokenScores
+from extract.scoring.statistics import Scored, TokenScores
 
 PLACE = Path(os.environ["TOKENMART_HOME"])
 
 
-class Flaky(Backend):
+class Engine:
     """Of several workers the first that gets here has the bad card."""
 
-    kind = "flaky"
     parameters, attention, prefixes, weights = 0, "none", "shared", "none"
 
-    def load(self, loading):
+    def __init__(self, loading):
         try:
             with (PLACE / "bad").open("x") as file:
                 file.write(os.environ["FLAKY_SEAT"])
         except FileExistsError:
             pass
         self.bad = (PLACE / "bad").read_text() == os.environ["FLAKY_SEAT"]
-        return self
 
     def check(self):
         pass
@@ -119,15 +116,15 @@ class Flaky(Backend):
             time.sleep(0.1)
         for request in requests:
             nats = np.ones(len(request.targets), dtype=np.float32)
-            yield Scored(TokenScores(-nats, nats, np.ones(len(nats), dtype=np.int32), -nats), 0)
+            first = np.ones(len(nats), dtype=np.int32)
+            yield Scored(TokenScores(-nats, nats, first, -nats, nats), 0)
 '''
 
 
 @pytest.fixture
 def flaky(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder in which `broken` says that the card of the first to come is broken."""
-    plugins = write_plugin(workspace.root / "plugins", backends=FLAKY)
-    monkeypatch.setenv("TOKENMART_PLUGINS", str(plugins))
+    use_engine(FLAKY, workspace.root, monkeypatch)
     monkeypatch.setenv("FLAKY_SEAT", "alone")
     (workspace.root / "broken").touch()
     return workspace.root
@@ -142,10 +139,10 @@ def test_a_lost_gpu_ends_the_command_and_marks_nothing_as_failed(
     workspace: Workspace, tiny_problem: Callable[..., Path], flaky: Path
 ) -> None:
     path = tiny_problem(probes=[{"kind": "full"}])
-    assert run(path, "--backend", "flaky").exit_code == DeviceLostError.exit_code == 6
+    assert run(path).exit_code == DeviceLostError.exit_code == 6
     assert ledger(workspace) == {}
     (flaky / "broken").unlink()
-    assert "extracted 8 units" in ok(run(path, "--backend", "flaky"))
+    assert "extracted 8 units" in ok(run(path))
     assert ledger(workspace) == {"done": 8}
 
 
@@ -162,7 +159,7 @@ def test_of_two_workers_the_healthy_one_does_all_but_what_the_other_had(
         "tokenmart.main()\n"
     )
     command = [sys.executable, "-c", seats, "extract", "--problem", str(path), "--device", "cpu"]
-    command += ["--backend", "flaky", "--workers", "2"]
+    command += ["--workers", "2"]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
     assert done.returncode == DeviceLostError.exit_code, done.stdout + done.stderr
     # at most the document that the lost worker had claimed is left, of either model

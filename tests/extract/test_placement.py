@@ -15,12 +15,11 @@ from tiny_requests import load, requests_of
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import flash_attention_mask
 
-from extract.backends.backend import Loading, find_backend
 from extract.checkpoints import Checkpoint
 from extract.devices import resolve_dtype
 from extract.models import loading
 from extract.models.interventions import is_offloaded
-from extract.models.loading import load_model, weights_memory
+from extract.models.loading import Loading, load_engine, load_model, weights_memory
 from extract.scoring.engine import Engine
 from warehouse.problem.models import ModelSpec
 from warehouse.sources.weights import LocalSource
@@ -164,11 +163,11 @@ def test_a_model_that_runs_out_of_memory_while_loading_is_one_line(
 ) -> None:
     folder = tiny_checkpoint("llama")
     loading = Loading(spec_of(folder), Checkpoint(folder, "0"), "cpu", "float32")
-    assert find_backend("transformers").load(loading).prefixes == "shared"
+    assert load_engine(loading).prefixes == "shared"
 
     def too_large(*args: Any, **kwargs: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
 
     monkeypatch.setattr("transformers.LlamaForCausalLM.forward", too_large)
     with refuses("out-of-memory", "tiny/one"):
-        find_backend("transformers").load(loading)
+        load_engine(loading)

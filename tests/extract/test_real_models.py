@@ -11,9 +11,8 @@ import torch
 from readings import reading_of
 from reference import FACTOR, assert_agree, plain_logprobs, references, target_logprobs
 
-from extract.backends.backend import Loading
 from extract.checkpoints import find_checkpoint
-from extract.models.loading import load_model
+from extract.models.loading import Loading, load_model
 from extract.scoring.divergence import Comparer, states_of
 from extract.scoring.engine import Engine
 from extract.tokenization import load_tokenizer

@@ -16,9 +16,9 @@ import pytest
 from refusal import refuses
 
 import extract.recall.measurement as run_module
-from extract.backends.backend import Loading, Scored, TokenScores
 from extract.checkpoints import Checkpoint
-from extract.models.loading import load_model
+from extract.models import loading
+from extract.models.loading import Loading, load_model
 from extract.planning.selection import select
 from extract.recall.contexts import HOPS, RIVALS, VALUES, Context, Question, make_contexts
 from extract.recall.items import (
@@ -36,6 +36,7 @@ from extract.recall.measurement import (
     recall_target,
 )
 from extract.scoring.engine import Engine
+from extract.scoring.statistics import Scored, TokenScores
 from extract.tokenization import load_tokenizer
 from warehouse.paths import Workspace, find_workspace
 from warehouse.probes.request import Request
@@ -260,7 +261,7 @@ def test_the_first_token_is_scored_apart(tiny_checkpoint: Callable[..., Path]) -
                 rank = np.full(len(request.targets), 7, dtype=np.int32)
                 rank[0] = 1
                 nats = -np.ones(len(rank), dtype=np.float32)
-                yield Scored(TokenScores(nats, nats, rank, nats), tokens_processed=0)
+                yield Scored(TokenScores(nats, nats, rank, nats, nats), tokens_processed=0)
 
     table = score_items(FirstAlone(), items, target).to_pylist()  # type: ignore[arg-type]
     for row in table:
@@ -298,7 +299,7 @@ class Knowing:
             count = len(request.targets)
             each = np.full(count, self.nats[id(request)] / count, dtype=np.float32)
             rank = np.full(count, 2, dtype=np.int32)
-            yield Scored(TokenScores(each, -each, rank, each), tokens_processed=0)
+            yield Scored(TokenScores(each, -each, rank, each, each), tokens_processed=0)
 
 
 @pytest.mark.parametrize(
@@ -380,7 +381,7 @@ def test_a_model_too_large_for_the_target_s_lengths_is_refused_before_it_is_load
     problem = load_problem(str(tiny_problem()), workspace)
     monkeypatch.setattr(PinnedArchive, "texts", lambda *_: LONG)
     monkeypatch.setattr(run_module, "available_memory", lambda device: 2**20)
-    monkeypatch.setattr(run_module, "find_backend", lambda name: pytest.fail("loaded"))
+    monkeypatch.setattr(loading, "load_engine", lambda chosen: pytest.fail("loaded"))
     chosen = select(problem, workspace, models=["tiny/one"], device="cpu", dtype="float32")
     (failure,) = measure_recall(TARGET, chosen, no_progress).failures
     assert failure.model == "tiny/one" and "GiB" in failure.reason

@@ -20,9 +20,8 @@ from reference import assert_agree, references
 from refusal import refuses
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from extract.backends.backend import Loading
 from extract.checkpoints import Checkpoint
-from extract.models.loading import load_config, load_model
+from extract.models.loading import Loading, load_config, load_model
 from extract.scoring.engine import Engine
 from warehouse.probes.context import full_requests, window_requests
 from warehouse.probes.lookup import WITH_DOCUMENT, RetrievalProbe, retrieval_requests

@@ -19,10 +19,10 @@ from tiny_models import make_checkpoint, make_text
 from tiny_runs import CONDITIONS, ok, one_line_error, run
 from transformers import AutoTokenizer
 
-from extract.backends.backend import Loading, Scorer
-from extract.backends.transformers import Transformers
 from extract.cli import extract, status
 from extract.failures import NonFiniteLogits
+from extract.models import loading
+from extract.models.loading import Loading
 from extract.scoring.engine import Engine
 from warehouse.paths import Workspace
 from warehouse.store.ledger import UnitRecord, read_units
@@ -145,17 +145,17 @@ def test_a_model_is_planned_beside_one_that_fills_the_device(
 ) -> None:
     """Each alone fits; while the first one is loaded, there is no room for the second."""
     loaded: list[weakref.ref[Any]] = []
-    load = Transformers.load
+    load = loading.load_engine
 
-    def loads(backend: Transformers, loading: Loading) -> Scorer:
-        scorer = load(backend, loading)
+    def loads(chosen: Loading) -> Engine:
+        scorer = load(chosen)
         loaded.append(weakref.ref(scorer))
         return scorer
 
     def free(device: str) -> int:
         return 2**30 if all(scorer() is None for scorer in loaded) else 0
 
-    monkeypatch.setattr(Transformers, "load", loads)
+    monkeypatch.setattr(loading, "load_engine", loads)
     monkeypatch.setattr("extract.extraction.available_memory", free)
     assert "extracted 32 units" in ok(run(tiny_problem()))
     assert len(loaded) == 2
@@ -165,14 +165,14 @@ def test_units_that_another_process_finished_meanwhile_were_there_already(
     workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tiny_problem()
-    load = Transformers.load
+    load = loading.load_engine
 
-    def loads(backend: Transformers, loading: Loading) -> Scorer:
-        monkeypatch.setattr(Transformers, "load", load)
+    def loads(chosen: Loading) -> Engine:
+        monkeypatch.setattr(loading, "load_engine", load)
         ok(run(path, "--model", "tiny/one", "--probe", "full"))
-        return load(backend, loading)
+        return load(chosen)
 
-    monkeypatch.setattr(Transformers, "load", loads)
+    monkeypatch.setattr(loading, "load_engine", loads)
     output = ok(run(path))
     assert "extracted 28 units" in output and "4 of 32 were there already\n" in output
 

@@ -14,9 +14,8 @@ from refusal import refuses
 from tiny_requests import load
 from transformers import AutoModelForCausalLM
 
-from extract.backends.backend import Loading
 from extract.checkpoints import find_checkpoint
-from extract.models.loading import load_model
+from extract.models.loading import Loading, load_model
 from extract.scoring import self_check
 from extract.scoring.engine import Engine
 from extract.scoring.head import LogitTransform

@@ -15,8 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from click.testing import CliRunner
-from held_backend import HELD_BACKEND
-from plugin_folders import write_plugin
+from engines import HELD, use_engine
 from published_tables import assert_same, published
 from tiny_runs import ok, run
 
@@ -164,9 +163,8 @@ def test_workers_are_not_announced_where_a_scheduler_runs(
 
 @pytest.fixture
 def held(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Workers with `--backend held` wait, each inside its first document, until `go` appears."""
-    plugins = write_plugin(workspace.root / "plugins", backends=HELD_BACKEND)
-    monkeypatch.setenv("TOKENMART_PLUGINS", str(plugins))
+    """Workers wait, each inside its first document, until `go` appears."""
+    use_engine(HELD, workspace.root, monkeypatch)
     yield workspace.root
     (workspace.root / "go").touch()
 
@@ -222,7 +220,7 @@ def test_workers_leave_the_table_of_one_process(
 def test_what_a_killed_worker_had_is_done(
     workspace: Workspace, tiny_problem: Callable[..., Path], held: Path
 ) -> None:
-    process = start(tiny_problem(texts=6), 2, "--backend", "held")
+    process = start(tiny_problem(texts=6), 2)
     victim, _ = waiting_workers(process, held, 2)
     victim.send_signal(signal.SIGKILL)
     (held / "go").touch()
@@ -246,7 +244,7 @@ def test_stopping_the_parent_stops_the_workers(
         signal.SIGINT, signal.SIG_IGN if background else signal.default_int_handler
     )
     try:
-        process = start(path, 2, "--backend", "held")
+        process = start(path, 2)
     finally:
         signal.signal(signal.SIGINT, previous)
     children = waiting_workers(process, held, 2)

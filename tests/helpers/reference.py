@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from extract.backends.backend import TokenScores
+from extract.scoring.statistics import TokenScores
 from warehouse.probes.request import Request
 
 FACTOR = 4.0

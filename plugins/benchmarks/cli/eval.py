@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import visible
-from warehouse.options import BACKEND, DEVICE, DTYPE, FILE, MODELS, PROBLEM
+from warehouse.options import DEVICE, DTYPE, FILE, MODELS, PROBLEM
 from warehouse.terminal import counted
 
 if TYPE_CHECKING:
@@ -77,7 +77,6 @@ if TYPE_CHECKING:
 )
 @DEVICE
 @DTYPE
-@BACKEND
 @click.option("--dry-run", is_flag=True, help="Print the requests and units, and run nothing.")
 def eval_command(
     problem_name: str,
@@ -92,7 +91,6 @@ def eval_command(
     too_long: TooLong,
     device: str,
     dtype: str,
-    backend: str,
     dry_run: bool,
 ) -> None:
     """Run benchmarks of lm-evaluation-harness and store every scored token.
@@ -116,7 +114,7 @@ def eval_command(
     from warehouse.errors import UnitFailedError
     from warehouse.progress import progress_bar
 
-    workspace, problem, selection = selected(problem_name, models, device, dtype, backend)
+    workspace, problem, selection = selected(problem_name, models, device, dtype)
     wanted = [name for each in names for name in each.split(",") if name]
     with progress_bar(1, "steps") as progress:
         progress("loading the tasks", 0)
@@ -248,7 +246,6 @@ def selected(
     models: tuple[str, ...],
     device: str,
     dtype: str,
-    backend: str = "transformers",
 ) -> tuple[Workspace, Problem, Selection]:
     """The workspace, the problem, and its selected models on a device."""
     from extract.devices import resolve_device
@@ -264,6 +261,5 @@ def selected(
         models=models,
         device=resolve_device(device),
         dtype=dtype,
-        backend=backend,
     )
     return workspace, problem, replace(selection, conditions=())

@@ -11,16 +11,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from extract.backends.backend import Loading, Scorer, find_backend
 from extract.devices import PeakMemory
 from extract.failures import DeviceLostError, Failure, explain, raise_if_lost
+from extract.models import loading
 from extract.planning.plan import ModelPlan, PlannedDocument, Task
 from extract.planning.selection import Selection
+from extract.scoring.statistics import PROGRAM
 from extract.unit_rows import Job, ScoredUnit, unit_record, write_model
 from extract.work_claims import claim
 from plugins.benchmarks.harness.encoding import PairEncoder, TooLong
@@ -54,6 +56,9 @@ from warehouse.store.token_files import (
 )
 from warehouse.terminal import counted
 
+if TYPE_CHECKING:
+    from extract.scoring.engine import Engine
+
 BENCHMARK = ConditionKind("benchmark")
 INPUT_VERSION = 3
 """Increased whenever the same requests may become other model inputs than before."""
@@ -67,7 +72,7 @@ class EvalRun:
 
     Attributes:
         problem: the problem whose model it is.
-        selection: device, dtype, backend.
+        selection: device, dtype.
         plan: the model's files.
         workspace: where rows are stored.
         progress: called as units finish.
@@ -96,13 +101,13 @@ class EvalRun:
         return PairEncoder(self.plan.tokenizer, longest or 2048, self.too_long)
 
     @cached_property
-    def scorer(self) -> Scorer:
+    def scorer(self) -> Engine:
         """The model, loaded and checked when the first unit needs it."""
         plan = self.plan
         self.progress(f"{plan.spec.full_id}: loading", 0)
         text = "The quick brown fox jumps over the lazy dog, and then it runs away. " * 12
-        scorer = find_backend(self.selection.backend).load(
-            Loading(
+        scorer = loading.load_engine(
+            loading.Loading(
                 spec=plan.spec,
                 checkpoint=plan.checkpoint,
                 device=self.selection.device,
@@ -318,7 +323,7 @@ class EvalRun:
             write_table(path, pa.Table.from_pylist(rows, schema=EVAL_ANSWERS))
         common = {
             "requests_sha256": requests_sha256(task),
-            "backend": published[0][1].backend if published else self.selection.backend,
+            "backend": published[0][1].backend if published else PROGRAM,
         }
         scores = [{**row, **common} for row in score_rows(task, answered, _absent(task, published))]
         if scores:

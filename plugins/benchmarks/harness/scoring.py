@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from extract.backends.backend import Scored, Scorer
+from extract.scoring.statistics import Scored
 from extract.unit_rows import columns_of_rows
 from plugins.benchmarks.harness.encoding import Pair, PairEncoder
 from plugins.benchmarks.harness.shared_prompts import requests_of
@@ -18,6 +18,9 @@ from plugins.benchmarks.harness.tasks import EvalRequest, EvalUnit
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids, Request
 from warehouse.store.schema import TOKENS
+
+if TYPE_CHECKING:
+    from extract.scoring.engine import Engine
 
 MOST_TOKENS = 256
 """Number of generated tokens if a task doesn't state it; the harness's default."""
@@ -58,13 +61,13 @@ def named_items(items: Sequence[int]) -> str:
     return f"item{'s' if len(items) > 1 else ''} {named}{more}"
 
 
-def score_unit(unit: EvalUnit, scorer: Scorer, encoder: PairEncoder) -> ScoredRequests:
+def score_unit(unit: EvalUnit, scorer: Engine, encoder: PairEncoder) -> ScoredRequests:
     """Score every token of a unit's continuations, texts and generations.
 
     An item that can't be scored has no rows; the other items keep theirs.
 
     Raises:
-        TokenmartError: the backend doesn't support a request.
+        TokenmartError: a request can't be scored here.
         NonFiniteLogits: the model produced NaN or infinite logits.
     """
     found = _Encoded({}, {})
@@ -135,7 +138,7 @@ def _prompts(unit: EvalUnit, encoder: PairEncoder, found: _Encoded) -> dict[int,
 
 def _write(
     unit: EvalUnit,
-    scorer: Scorer,
+    scorer: Engine,
     encoder: PairEncoder,
     prompts: dict[int, _Prompt],
     found: _Encoded,
@@ -143,9 +146,6 @@ def _write(
     """Add the generated text of each request of a unit; empty answers have no pair."""
     if not prompts:
         return
-    write = getattr(scorer, "generate", None)
-    if write is None:
-        raise TokenmartError("this backend writes no text; use --backend transformers")
     from extract.scoring.generation import Writing
 
     groups: dict[str, list[int]] = {}
@@ -160,7 +160,7 @@ def _write(
             options=settings,
             seed=unit.number,
         )
-        answers: list[Ids] = write([prompts[s].ids for s in segments], writing)
+        answers: list[Ids] = scorer.generate([prompts[s].ids for s in segments], writing)
         for segment, answer in zip(segments, answers, strict=True):
             kept = _up_to_stop(answer, writing.stops, encoder)
             prompt = prompts[segment]

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from held_backend import HELD_BACKEND
-from plugin_folders import write_plugin
+from engines import HELD, use_engine
 from published_tables import assert_same, published
 from tiny_runs import ok, run
 
-from extract.backends.backend import Loading, Scorer
-from extract.backends.transformers import Transformers
+from extract.models import loading
+from extract.models.loading import Loading
 from extract.planning.plan import documents_of
 from extract.planning.selection import select
+from extract.scoring.engine import Engine
 from plugins.cluster.document_actor import DocumentActor
 from plugins.cluster.placement import Queues, place
 from warehouse.paths import Workspace
@@ -75,18 +75,18 @@ def test_an_actors_model_may_fill_its_gpu(
     workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stays loaded between documents, and the next model comes when it is gone."""
-    loaded: list[weakref.ref[Scorer]] = []
-    load = Transformers.load
+    loaded: list[weakref.ref[Engine]] = []
+    load = loading.load_engine
 
-    def loads(backend: Transformers, loading: Loading) -> Scorer:
-        scorer = load(backend, loading)
+    def loads(chosen: Loading) -> Engine:
+        scorer = load(chosen)
         loaded.append(weakref.ref(scorer))
         return scorer
 
     def free(device: str) -> int:
         return 2**30 if all(scorer() is None for scorer in loaded) else 0
 
-    monkeypatch.setattr(Transformers, "load", loads)
+    monkeypatch.setattr(loading, "load_engine", loads)
     monkeypatch.setattr("extract.extraction.available_memory", free)
     problem = load_problem(str(tiny_problem(texts=2)), workspace)
     selection = select(problem, workspace, device="cpu", dtype="auto")
@@ -130,9 +130,8 @@ def test_rows_through_ray_are_those_of_one_process(
 
 @pytest.fixture
 def held(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """With `--backend held`, actors wait inside their first document until `go` appears."""
-    plugins = write_plugin(workspace.root / "plugins", backends=HELD_BACKEND)
-    monkeypatch.setenv("TOKENMART_PLUGINS", str(plugins))
+    """Actors wait inside their first document until `go` appears."""
+    use_engine(HELD, workspace.root, monkeypatch)
     yield workspace.root
     (workspace.root / "go").touch()
 
@@ -147,7 +146,7 @@ def test_a_killed_nodes_units_are_taken_over(
 
     path = tiny_problem(texts=6)
     (held / "go").touch()
-    ok(run(path, "--backend", "held"))
+    ok(run(path))
     expected = published(workspace)
     shutil.rmtree(workspace.tokens)
     (held / "go").unlink()
@@ -158,7 +157,7 @@ def test_a_killed_nodes_units_are_taken_over(
         cluster.add_node(num_cpus=1)
         victim = cluster.add_node(num_cpus=1)
         results: list[Result] = []
-        options = ("--backend", "held", "--on", "ray", "--address", cluster.address)
+        options = ("--on", "ray", "--address", cluster.address)
         working = threading.Thread(target=lambda: results.append(run(path, *options)))
         working.start()
         deadline = time.monotonic() + 480  # three nodes start slowly on a busy machine

@@ -1,1 +1,0 @@
-"""Scoring backends: what turns requests into token statistics, one file each."""
