@@ -16,7 +16,8 @@ from warehouse.sources.checkpoint_files import PICKLED, SAFETENSORS, has_weights
 from warehouse.sources.folders import ProblemFolders, RequiredFile
 from warehouse.sources.lock_file import record_revision, recorded_revision
 
-_HASHED = (".safetensors", ".json", ".model")
+_HASHED = (".safetensors", ".json", ".model", ".txt", ".tiktoken")
+"""Of files that rows depend on: weights, configuration, tokenizer (`vocab.txt`, `merges.txt`)."""
 _WANTED = ("*.json", "*.model", "*.txt", "*.jinja", "*.tiktoken")
 
 
@@ -79,13 +80,14 @@ class LocalSource(WeightSource):
     trust_remote_code: bool = False
 
     def locate(self, full_id: str, folders: ProblemFolders) -> Located:
-        """The folder; its revision is the hash of its files."""
+        """The folder; its revision is the hash of the files that its rows depend on."""
         folder = folders.resolve(self.path)
         safe = has_weights(folder, SAFETENSORS)
         pickled = self.pickled and not safe and has_weights(folder, PICKLED)
         if not (folder / "config.json").is_file() or not (safe or pickled):
             raise no_weights(f"{full_id}: source.path {folder}", folder)
-        hashed = (".bin", *_HASHED) if pickled else _HASHED
+        own = (".bin",) * pickled + (".py",) * self.trust_remote_code
+        hashed = (*_HASHED, *own)
         files = [path for path in sorted(folder.iterdir()) if path.suffix in hashed]
         return Located(folder, files_sha256(files, folders.workspace), is_pickled=pickled)
 
@@ -203,8 +205,9 @@ class HubSource(WeightSource):
         return None if found is None else found.path
 
     def place(self, full_id: str, folders: ProblemFolders) -> str:
-        """The repository and revision."""
-        return f"hub:{self.repository or full_id}@{self.revision}"
+        """The repository, revision and subfolder."""
+        folder = f"/{self.subfolder.strip('/')}" if self.subfolder else ""
+        return f"hub:{self.repository or full_id}@{self.revision}{folder}"
 
     def _record(self, full_id: str) -> str:
         """Name of this revision in the lock file: two of one repository are two entries."""

@@ -254,6 +254,8 @@ def test_two_subfolders_of_one_commit_are_two_checkpoints(
         source = {"kind": "hub", "repository": "org/model", "subfolder": step}
         spec = ModelSpec.model_validate({"full_id": "run", "family": "f", "source": source})
         assert spec.present(folders) is None
+        # what is still to fetch is listed once for each place
+        assert spec.required_file(folders).place == f"hub:org/model@main/{step}"
         found = spec.locate(folders)
         assert (found.revision, found.path.name) == (f"c0ffee/{step}", step)
         assert spec.locate(folders) == found and spec.present(folders) == found.path

@@ -182,6 +182,21 @@ def test_a_local_folder_is_checked_and_hashed(workspace: Workspace) -> None:
     assert local.locate(folders).revision != first.revision
 
 
+@pytest.mark.parametrize("name", ["merges.txt", "vocab.txt", "qwen.tiktoken", "modeling_own.py"])
+def test_another_tokenizer_or_code_in_a_local_folder_is_another_revision(
+    workspace: Workspace, name: str
+) -> None:
+    """Else its old tokens would count as those of the changed files."""
+    local = model(kind="local", path="m", trust_remote_code=name.endswith(".py"))
+    folder = workspace.root / "m"
+    folder.mkdir()
+    for each in ("config.json", "model.safetensors", name):
+        (folder / each).write_text("{}")
+    first = local.locate(ProblemFolders(workspace, "tiny")).revision
+    (folder / name).write_text("changed")
+    assert local.locate(ProblemFolders(workspace, "tiny")).revision != first
+
+
 def test_a_gguf_file_is_the_one_promised(workspace: Workspace) -> None:
     gguf = model(kind="gguf", path="w.gguf", sha256=sha256(b"w"))
     folders = ProblemFolders(workspace, "tiny")
