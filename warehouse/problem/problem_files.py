@@ -175,14 +175,16 @@ def parse_text(content: bytes, path: Path) -> YamlTree:
         loader = _Loader(content.decode())
         root = loader.get_single_node()
         if isinstance(root, yaml.MappingNode):
-            return YamlTree(path, loader.construct_document(root), root)
+            value = loader.construct_document(root)
+            json.dumps(value)  # `!!binary`, `!!timestamp` or a list in itself are no values of ours
+            return YamlTree(path, value, root)
         what = "expected keys such as name, models, probes"
     except UnicodeDecodeError as error:
         line, what = content.count(b"\n", 0, error.start) + 1, "not UTF-8"
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, what = mark.line + 1 if mark else 1, str(error.problem)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         what = " ".join(str(error).split())
     where = f"{path}:{line}"
     raise ProblemFileError(f"{where}: not a problem file: {what}", code="not-yaml", where=where)

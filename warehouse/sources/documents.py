@@ -227,6 +227,10 @@ class FolderDocuments(DocumentSource):
                 code="no-documents",
                 where=top,
             )
+        for name in shown:
+            if name.encode(errors="ignore").decode() != name:
+                what = f"{found[name]}: the file's name is not UTF-8; rename it"
+                raise TokenmartError(what, code="not-utf-8", where=found[name])
         return [(name, found[name]) for name in sorted(shown)]
 
 

@@ -145,6 +145,16 @@ def test_a_text_that_cant_be_read_is_named(
     assert (caught.value.code, caught.value.where) == (code, str(tmp_path / name))
 
 
+def test_a_file_name_that_is_not_utf8_is_refused(tmp_path: Path, workspace: Workspace) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt"))
+    path.write_text("text")
+    source = FolderDocuments(kind="folder", path=tmp_path)
+    for call in (source.read, source.source_sha256):
+        with pytest.raises(TokenmartError) as caught:
+            call(ProblemFolders(workspace, "mine"))
+        assert (caught.value.code, caught.value.where) == ("not-utf-8", str(path))
+
+
 def test_a_folder_without_texts_is_named(tmp_path: Path, workspace: Workspace) -> None:
     for path in (tmp_path, tmp_path / "none"):
         source = FolderDocuments(kind="folder", path=path)
