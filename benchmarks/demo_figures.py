@@ -2,34 +2,26 @@
 
 python benchmarks/demo_figures.py
 
-It computes nothing that `tokenmart correlate` and `tokenmart select` don't print. A finished demo
-does not record times: pass those that `time make demo` printed, or the recorded ones are kept.
+They are what `tokenmart correlate --json` prints. A finished demo does not record times: pass
+those that `time make demo` printed, or the recorded ones are kept.
 """
 
 from __future__ import annotations
 
 import json
-import math
+import subprocess
+import sys
 import textwrap
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 import click
+from marked_tables import ROOT, table
 
-from analysis.ranking.loading import load_table
-from analysis.ranking.results import RankedMetric, Ranking, rank_metrics
-from analysis.statistics.correlations import number
-from analysis.statistics.resampling import DEFAULT_SPLITS
-from warehouse.paths import Workspace, find_workspace
-from warehouse.problem.spec import load_ranked
-from warehouse.sql.connection import connect_read_only
 from warehouse.store.provenance import code_revision
 
-ROOT = Path(__file__).parents[1]
 COMMAND = "python benchmarks/demo_figures.py"
 BEGIN, END = f"<!-- {COMMAND} -->", "<!-- end of its figures -->"
-PROBLEM = "demo"
 SHOWN = 3
 """Number of metrics shown from the top of the ranking; two from its end follow."""
 
@@ -57,71 +49,50 @@ idle cores. A second run is fully cached and took {second_run}.
 """
 
 
-def demo_figures(workspace: Workspace, seed: int = 0) -> dict[str, Any]:
-    """The figures of the finished demo in a workspace."""
-    table = load_table(load_ranked(PROBLEM, workspace), workspace)
-    ranking = rank_metrics(table, seed, splits=DEFAULT_SPLITS)
-    with connect_read_only(workspace) as connection:
-        documents = connection.execute(
-            "select count(distinct doc_id) from units where problem = ? and status = 'done'",
-            [PROBLEM],
-        ).fetchone()
-    assert documents is not None
-    best = [
-        row
-        for row in _best_of_each(ranking)
-        if row.column.admissible and not math.isnan(row.p_adjusted)
-    ]
+def demo_figures(problem: str = "demo") -> dict[str, Any]:
+    """The figures of the finished demo of this checkout."""
+    command = [sys.executable, "-m", "tokenmart", "correlate", "--problem", problem, "--json"]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+    ranked = json.loads(printed)
+    first: dict[str, dict[str, Any]] = {}
+    for row in ranked["rows"]:
+        first.setdefault(row["metric"], row)
+    best = [r for r in first.values() if r["admissible"] and r["p_adjusted"] is not None]
     return {
         "command": COMMAND,
         "date": datetime.now(timezone.utc).date().isoformat(),
         "revision": code_revision()["revision"],
-        "models": len(table.models),
-        "families": len(set(table.families)),
-        "kinds": len(set(table.series)),
-        "documents": documents[0],
+        "models": len(ranked["models"]),
+        "kinds": ranked["groups"]["kinds"],
+        "documents": max(row.get("documents", 0) for row in ranked["rows"]),
         "metrics": len(best),
-        "tested": table.tested["all"],
-        "least_spearman": number(ranking.decisions.overall.least_rho),
-        "answer": ranking.answer,
-        "tracks_target": [row.column.name for row in ranking.tracking],
-        "variants": len(ranking.candidates),
-        "not_distinguishable": len(ranking.near_best),
-        "choice": ranking.choice.record if ranking.choice else None,
-        **_of_best(ranking),
+        "tested": ranked["tried"]["all"],
+        "answer": ranked["answer"],
+        "tracks_target": ranked["tracks_target"],
+        "variants": sum(
+            row["admissible"] and f"{row['metric']}/{row['variant']}" not in ranked["incomplete"]
+            for row in ranked["rows"]
+        ),
+        "not_distinguishable": len(ranked["not_distinguishable_from_best"]),
+        "best_spearman": next(
+            row["spearman"]
+            for row in ranked["rows"]
+            if f"{row['metric']}/{row['variant']}" == ranked["best"]
+        ),
         "rows": [_row(row) for row in [*best[:SHOWN], *best[SHOWN:][-2:]]],
     }
 
 
-def _of_best(ranking: Ranking) -> dict[str, Any]:
-    best = ranking.best
-    assert best is not None
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    interval = row["spearman_ci95_after_choice"]
     return {
-        "best": best.column.name,
-        "best_spearman": number(best.rho),
-        "noise_ceiling": number(ranking.noise_ceiling),
-        "new_family": number(best.new_family.value),
-        "models_worth": number(best.new_family.worth),
-    }
-
-
-def _best_of_each(ranking: Ranking) -> list[RankedMetric]:
-    """The first variant of each metric, best metric first."""
-    found: dict[str, RankedMetric] = {}
-    for row in ranking.rows:
-        found.setdefault(row.column.metric, row)
-    return list(found.values())
-
-
-def _row(row: RankedMetric) -> dict[str, Any]:
-    return {
-        "metric": row.column.metric,
-        "variant": row.column.variant,
-        "better": row.column.direction,
-        "spearman": number(row.rho),
-        "low": number(row.interval.low),
-        "high": number(row.interval.high),
-        "p_adjusted": number(row.p_adjusted),
+        "metric": row["metric"],
+        "variant": row["variant"],
+        "better": row["direction"],
+        "spearman": row["spearman"],
+        "low": interval["low"],
+        "high": interval["high"],
+        "p_adjusted": row["p_adjusted"],
     }
 
 
@@ -137,20 +108,21 @@ def page_block(figures: dict[str, Any]) -> str:
             "constant-target": "the target is the same for every model",
         }.get(figures["answer"], f"{len(figures['tracks_target'])} variants track the target"),
     }
-    table = [
-        f"| metric | variant | better | Spearman | simultaneous 95% CI | "
-        f"p, adjusted for {figures['tested']} |",
-        "|---|---|---|---:|---|---:|",
-    ]
-    for row in figures["rows"]:
-        rho = _signed(row["spearman"])
-        span = f"{_signed(row['low'])} to {_signed(row['high'])}"
-        names = [f"`{row['metric']}`", f"`{row['variant']}`", row["better"]]
-        table.append(f"| {' | '.join([*names, rho, span])} | {row['p_adjusted']:.2f} |")
+    columns = {
+        "metric": "`{metric}`",
+        "variant": "`{variant}`",
+        "better": "{better}",
+        "Spearman:": "{spearman}",
+        "simultaneous 95% CI": "{low} to {high}",
+        f"p, adjusted for {figures['tested']}:": "{p_adjusted:.2f}",
+    }
+    signed = ({name: _signed(row[name]) for name in ("spearman", "low", "high")}
+              for row in figures["rows"])  # fmt: skip
+    rows = table(columns, (row | own for row, own in zip(figures["rows"], signed, strict=True)))
     before, terms, after, source = (
         _paragraph(text.format_map(texts)) for text in (BEFORE, TERMS, AFTER, SOURCE)
     )
-    return "\n".join([BEGIN, before, "", *table, "", terms, "", after, "", source, END])
+    return "\n".join([BEGIN, before, "", *rows, "", terms, "", after, "", source, END])
 
 
 def times_text(seconds: dict[str, float]) -> str:
@@ -185,20 +157,12 @@ def _minutes(seconds: float) -> str:
 @click.option("--first-run", type=float, help="Seconds of the first `make demo`.")
 @click.option("--setup", type=float, help="Of them, until `.venv` is ready.")
 @click.option("--second-run", type=float, help="Seconds of `make demo` once more.")
-@click.option("--out", type=click.Path(path_type=Path), default=ROOT / "docs" / "demo_figures.json")
-@click.option("--page", type=click.Path(path_type=Path), default=ROOT / "docs" / "quickstart.md")
-def main(
-    first_run: float | None,
-    setup: float | None,
-    second_run: float | None,
-    out: Path,
-    page: Path,
-) -> None:
+def main(**given: float | None) -> None:
     """Write the figures of this checkout's finished demo to JSON and to the quickstart page."""
-    before = json.loads(out.read_text("utf-8"))["seconds"] if out.exists() else {}
-    given = {"first_run": first_run, "setup": setup, "second_run": second_run}
-    seconds = before | {name: value for name, value in given.items() if value is not None}
-    figures = demo_figures(find_workspace()) | {"seconds": seconds}
+    out, page = ROOT / "docs" / "demo_figures.json", ROOT / "docs" / "quickstart.md"
+    seconds = json.loads(out.read_text("utf-8"))["seconds"]
+    seconds |= {name: value for name, value in given.items() if value is not None}
+    figures = demo_figures() | {"seconds": seconds}
     out.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     page.write_text(with_figures(page.read_text("utf-8"), figures), encoding="utf-8")
     click.echo(f"written {out} and {page}")
