@@ -198,7 +198,9 @@ def report_charts(data: ReportData) -> dict[str, Chart]:
     if ranking := data.ranking:
         best = ranking.best or ranking.rows[0]
         for name, row in (("best_metric", best), ("baseline", ranking.baseline)):
-            if row is not None and (name == "best_metric" or row is not best):
+            if row is None or not row.column.present.any():
+                continue
+            if name == "best_metric" or row is not best:
                 found[name] = figures.scatter_figure(
                     ranking.table, row, numbers, colours, ranking.seed
                 )

@@ -246,13 +246,6 @@ def _scores(
         " and model_id = $model and condition_kind = 'full'), 'full') order by position",
         of_model | {"start": start, "end": end},
     ).fetchall()
-    if not rows:
-        raise TokenmartError(
-            f"{model.full_id}: nothing extracted for document {doc_id} in characters {start} to "
-            f"{end}; run `tokenmart extract --problem {problem.argument} --model {model.full_id}`",
-            code="nothing-extracted",
-            where=f"{model.full_id}, document {doc_id}",
-        )
     [extent] = connection.execute(
         "select coalesce(max(document_tokens), 0), coalesce(max(document_tokens_total), 0),"
         " (select max(char_end) from tokens where problem = $problem and model_id = $model"
@@ -267,6 +260,13 @@ def _scores(
         for gain in (gains.get(position),)
     )
     shown = tuple(segment for segment in segments if segment.end > start and segment.start < end)
+    if not shown:
+        raise TokenmartError(
+            f"{model.full_id}: nothing extracted for document {doc_id} in characters {start} to "
+            f"{end}; run `tokenmart extract --problem {problem.argument} --model {model.full_id}`",
+            code="nothing-extracted",
+            where=f"{model.full_id}, document {doc_id}",
+        )
     return ScoredText(model.full_id, shown, gain_condition, *extent)
 
 

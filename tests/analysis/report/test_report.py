@@ -161,6 +161,16 @@ def test_a_bare_warehouse_still_gives_a_sound_page(marts: Marts, tmp_path: Path)
     assert text.count('<div class="figure"') == 1
 
 
+def test_scored_models_without_any_value(marts: Marts, tmp_path: Path) -> None:
+    """The target is measured, and so far another model was extracted."""
+    models = marts.models("minilong")
+    marts.target("minilong", {m: float(i) for i, m in enumerate(models[:3])})
+    marts.metric("minilong", "x", "a", {models[3]: 1.0})
+    text = report(tmp_path)
+    assert 'data-answer="too-few"' in text and '<div class="figure"' not in text
+    assert len(rows(text, "values")) == 1
+
+
 def test_among_noise_the_page_says_so(marts: Marts, tmp_path: Path) -> None:
     generator = np.random.default_rng(1)
     models = marts.models("minilong")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 from browser import evaluate
 from click.testing import CliRunner, Result
@@ -24,6 +25,8 @@ from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.spec import Problem, load_problem
 from warehouse.store.ledger import read_units
+from warehouse.store.parquet_files import read_table, write_table
+from warehouse.store.schema import table_path
 from warehouse.store.token_files import read_rows, write_units
 
 
@@ -164,6 +167,21 @@ def test_what_is_not_there(synthetic, arguments, code: str, where: str) -> None:
     with pytest.raises(TokenmartError) as found:
         load_view(*synthetic, *arguments)
     assert (found.value.code, found.value.where) == (code, where)
+
+
+def test_nothing_was_read_from_a_character_on(synthetic: tuple[Problem, Workspace]) -> None:
+    """Where the last token ends there is none to show, though it touches that character."""
+    problem, workspace = synthetic
+    table = table_path(workspace, "documents", "synthetic")
+    documents = read_table(table)
+    longer = pa.array([f"{text} and more" for text in documents["text"].to_pylist()])
+    write_table(table, documents.set_column(5, documents.schema.field("text"), longer))
+    end = load_view(problem, workspace, "0", ["model-0"]).scored[0].segments[-1].end
+    for characters in (None, 5):
+        with pytest.raises(TokenmartError) as found:
+            load_view(problem, workspace, "0", ["model-0"], end, characters)
+        where = "lab/model-0, document 0"
+        assert (found.value.code, found.value.where) == ("nothing-extracted", where)
 
 
 def show(*arguments: object) -> Result:
