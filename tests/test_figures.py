@@ -96,7 +96,7 @@ def test_the_figures_of_the_demo_are_those_of_correlate(
     assert found.keys() == kept.keys() - {"seconds"}
     assert found["rows"][0].keys() == kept["rows"][0].keys()
     assert found["models"] == 23
-    assert found["rows"][0]["spearman"] == found["best_spearman"]
+    assert found["rows"][0]["spearman"] >= found["best_spearman"] > 0
     assert 0 < found["not_distinguishable"] <= found["variants"] <= found["tested"]
 
 
