@@ -52,7 +52,6 @@ def _true_minus(write: Callable[..., str]) -> Callable[..., str]:
 
 FILTERS: dict[str, Callable[..., Any]] = {
     **{each.__name__: _true_minus(each) for each in (signed, span, unsigned, plain, digits)},
-    "share": "{:.0%}".format,
     "thousands": "{:,}".format,
     "joints": joints,
 }

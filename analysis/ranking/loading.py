@@ -215,7 +215,7 @@ def _models_by(
 
 
 def records(
-    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any] = ()
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: object = None
 ) -> list[dict[str, Any]]:
     """The rows of a query by the names of their columns."""
     found = connection.execute(sql, parameters)

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
-from analysis.statistics.correlations import number
+from analysis.statistics.correlations import kendall, number, pearson
+from analysis.statistics.skipped import projection_skipped
 
 if TYPE_CHECKING:
     from analysis.ranking.results import Details, RankedMetric, Ranking
@@ -111,15 +112,16 @@ def _details(row: RankedMetric, models: list[str], details: Details | None) -> d
             "reliability_over_documents": number(noise.reliability),
         }
     found = details.coefficients
+    projection = projection_skipped(found.x, found.y, found.seed)
     return record | {
         "spearman_ci95": found.spearman.percentile.record,
         "spearman_ci95_bca": found.spearman.bca.record,
-        "pearson": number(found.pearson),
-        "kendall": number(found.kendall),
+        "pearson": number(pearson(found.x, found.y)),
+        "kendall": number(kendall(found.x, found.y)),
         "skipped_spearman": number(found.skipped_spearman.value),
         "skipped_spearman_ci95": found.skipped_spearman.percentile.record,
         "skipped_spearman_ci95_bca": found.skipped_spearman.bca.record,
         "skipped_kept": found.skipped.kept,
-        "projection_skipped_spearman": number(found.projection.value),
-        "projection_skipped_kept": found.projection.kept,
+        "projection_skipped_spearman": number(projection.value),
+        "projection_skipped_kept": projection.kept,
     }

@@ -82,16 +82,15 @@ class RegisteredResult:
 def registered_results(table: MetricTable) -> tuple[RegisteredResult, ...]:
     """Test every metric that was registered for the problem, together."""
     built = {column.name: column for column in table.columns if column.kind == "variant"}
-    found = [built.get(prediction.metric.name) for prediction in table.registered]
-    values = np.full((len(found), len(table.models)), np.nan)
-    for row, prediction, column in zip(values, table.registered, found, strict=True):
-        if column is not None:
+    values = np.full((len(table.registered), len(table.models)), np.nan)
+    for row, prediction in zip(values, table.registered, strict=True):
+        if column := built.get(prediction.metric.name):
             higher = prediction.metric.direction == "higher"
             row[:] = without_rounding(column.values if higher else -column.values)
     of_level: dict[float, Decisions] = {}
     results = []
-    for place, (prediction, column) in enumerate(zip(table.registered, found, strict=True)):
-        entry = prediction.entry
+    for place, prediction in enumerate(table.registered):
+        entry, column = prediction.entry, built.get(prediction.metric.name)
         if entry.level not in of_level:
             groups = (table.families, table.groupings)
             of_level[entry.level] = decide(values, table.target, *groups, entry.seed, entry.level)
@@ -118,17 +117,15 @@ def _code(
     decisions: Decisions,
     place: int,
 ) -> Code:
-    if not prediction.entry.before_labels:
-        return "known-labels"
-    if prediction.changed:
-        return "changed"
-    if unscored:
-        return "models-without-target"
-    if fewer:
-        return "uneven-documents"
-    if not decisions.complete[place]:
-        return "missing-models"
+    reasons: dict[Code, Any] = {
+        "known-labels": not prediction.entry.before_labels,
+        "changed": prediction.changed,
+        "models-without-target": unscored,
+        "uneven-documents": fewer,
+        "missing-models": not decisions.complete[place],
+    }
     verdict = decisions.verdict(place)
     if verdict == "too-few" or verdict == "constant" or verdict == "constant-target":
-        return verdict
-    return "confirmed" if verdict == "tracks" else "not-confirmed"
+        reasons[verdict] = True
+    outcome: Code = "confirmed" if verdict == "tracks" else "not-confirmed"
+    return next((code for code, there in reasons.items() if there), outcome)

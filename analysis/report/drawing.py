@@ -40,8 +40,8 @@ _VARIABLES = {name: f"var(--{name})" for name in COLOURS}
 INK, FAINT, GRID, SURFACE, POSITIVE, NEGATIVE = list(_VARIABLES.values())[:6]
 CATEGORIES = tuple(_VARIABLES.values())[6:]
 
-WIDE, HALF = 700, 380
-"""Widths of figures in pixels: a page's, and half of one. On a phone they are scaled down."""
+HALF = 380
+"""Width of a figure in pixels, half of a page's. On a phone it is scaled down."""
 
 _CONFIG: dict[str, Any] = {
     "background": None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +22,6 @@ from warehouse.store.provenance import code_revision, versions
 from warehouse.terminal import counted
 
 if TYPE_CHECKING:
-    import duckdb
-
     from warehouse.paths import Workspace
     from warehouse.problem.problem_files import Ranked, RankedModel
 
@@ -37,6 +34,12 @@ FEWEST_SCORED = 3
 FIRST_ROWS = 10
 """Of the leaderboard; the others can be unfolded."""
 
+_THERE = """
+    select model_id from units where problem = $problem and status = 'done'
+    union
+    select model_id from metric_values where problem = $problem and isfinite(value)
+"""
+
 _PROFILES = f"""
     select
         model_id,
@@ -46,24 +49,34 @@ _PROFILES = f"""
         gain,
         tokens
     from position_profile
-    where problem = ? and nll is not null and tokens >= {FEW_TOKENS}
+    where problem = $problem and nll is not null and tokens >= {FEW_TOKENS}
     order by model_id, position_from
 """
 """Means of few tokens are left out: one token would stretch the scale of a figure."""
 
 _CELLS = """
-    select
-        metric,
-        variant,
-        model_id,
-        case when isfinite(value) then value end as value,
-        coalesce(reason, '') as reason,
-        coalesce(tokens, 0) as tokens,
-        coalesce(documents, 0) as documents,
-        coalesce(max(documents) over (partition by metric, variant), 0) as of_documents
-    from metric_values
-    where problem = ?
+    with cells as (
+        select
+            metric,
+            variant,
+            model_id,
+            case when isfinite(value) then value end as value,
+            coalesce(reason, '') as reason,
+            coalesce(tokens, 0) as tokens,
+            coalesce(documents, 0) as documents,
+            coalesce(max(documents) over variants, 0) as of_documents,
+            count(*) filter (isfinite(value) and model_id in $models) over variants as models
+        from metric_values
+        where problem = $problem
+        window variants as (partition by metric, variant)
+    )
+
+    select cells.*, coalesce(direction, '') as direction, coalesce(formula, '') as formula
+    from cells
+    left join metric_catalog using (metric, variant)
+    qualify variant = first(variant) over (partition by metric order by models desc, variant)
 """
+"""Of each metric the variant with values for most of the models."""
 
 _COSTS = """
     select
@@ -73,7 +86,7 @@ _COSTS = """
         sum(seconds) as seconds,
         coalesce(max(peak_bytes), 0) as peak_bytes
     from coverage
-    where problem = ?
+    where problem = $problem
     group by model_id
 """
 
@@ -83,12 +96,8 @@ _SUMMARY = """
         coalesce(sum(tokens_scored), 0)::bigint as tokens,
         coalesce(string_agg(distinct condition, ', ' order by condition), '') as conditions
     from coverage
-    where problem = ?
+    where problem = $problem
 """
-
-Cells = dict[tuple[str, str, str], dict[str, Any]]
-"""Value, reason, tokens, documents and the documents of the model that has most; by metric,
-variant and model id."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +110,7 @@ class ReportData:
     scores: target by model id.
     summary: documents, tokens and conditions that were run.
     costs: model id → tokens, seconds of computing and peak bytes of memory over all conditions.
-    columns: metric, variant, direction and formula; of each metric the variant with most values.
+    cells: (metric, model id) → a row of `_CELLS`; columns: one of them for each metric.
     profiles: rows of `position_profile` with the model's family; `gain` is None in those of the
         whole document.
     """
@@ -113,8 +122,8 @@ class ReportData:
     scores: dict[str, float]
     summary: dict[str, Any]
     costs: dict[str, dict[str, Any]]
-    columns: list[dict[str, str]]
-    cells: Cells
+    columns: list[dict[str, Any]]
+    cells: dict[tuple[str, str], dict[str, Any]]
     profiles: list[dict[str, Any]]
     provenance: dict[str, Any]
 
@@ -130,29 +139,38 @@ def gather(problem: Ranked, workspace: Workspace, seed: int) -> ReportData:
     ranking = None
     if len(scores) >= FEWEST_SCORED:
         ranking = rank_metrics(load_table(problem, workspace), seed, splits=DEFAULT_SPLITS)
+    no_target = "the problem file names no target"
+    if problem.target is not None:
+        no_target = (
+            f"{len(scores)} of {counted(len(problem.ranked_models), 'model')} have a score, "
+            f"{FEWEST_SCORED} are needed: {remedy_without_target(problem)}"
+        )
     with connect_read_only(workspace) as connection:
-        rows = records(connection, _CELLS, [problem.name])
-        cells = {(row["metric"], row["variant"], row["model_id"]): row for row in rows}
-        models = _models(connection, problem, scores, cells)
+
+        def read(sql: str, **more: Any) -> list[dict[str, Any]]:
+            return records(connection, sql, {"problem": problem.name} | more)
+
+        there = {row["model_id"] for row in read(_THERE)}
+        models = [model for model in problem.ranked_models if model.model_id in there]
         if not models:
             raise nothing_built(problem)
-        [summary] = records(connection, _SUMMARY, [problem.name])
+        models.sort(key=lambda model: -scores.get(model.model_id, float("-inf")))
         family = {model.model_id: model.family for model in models}
+        cells = {(row["metric"], row["model_id"]): row for row in read(_CELLS, models=[*family])}
+        first = {metric: place for place, metric in enumerate(FIRST_METRICS)}
+        columns = {row["metric"]: row for row in cells.values()}
+        profiles = [row for row in read(_PROFILES) if row["model_id"] in family]
         return ReportData(
             problem=problem,
             ranking=ranking,
-            no_target=_no_target(problem, len(scores)),
-            models=models,
+            no_target=no_target,
+            models=tuple(models),
             scores=scores,
-            summary=summary,
-            costs={row["model_id"]: row for row in records(connection, _COSTS, [problem.name])},
-            columns=_columns(connection, cells, family),
+            summary=read(_SUMMARY)[0],
+            costs={row["model_id"]: row for row in read(_COSTS)},
+            columns=[columns[n] for n in sorted(columns, key=lambda n: (first.get(n, 99), n))],
             cells=cells,
-            profiles=[
-                row | {"family": family[row["model_id"]]}
-                for row in records(connection, _PROFILES, [problem.name])
-                if row["model_id"] in family
-            ],
+            profiles=[row | {"family": family[row["model_id"]]} for row in profiles],
             provenance={
                 **code_revision(),
                 "versions": versions(("tokenmart", "duckdb", "numpy", "scikit-learn")),
@@ -214,46 +232,3 @@ def report_charts(data: ReportData) -> dict[str, Chart]:
             what = "nll" if name == "nll_profile" else "gain"
             found[name] = figures.profile_figure(bands, what, numbers, colours)
     return found
-
-
-def _models(
-    connection: duckdb.DuckDBPyConnection, problem: Ranked, scores: dict[str, float], cells: Cells
-) -> tuple[RankedModel, ...]:
-    units = connection.execute(
-        "select distinct model_id from units where problem = ? and status = 'done'", [problem.name]
-    ).fetchall()
-    there = {row[0] for row in units}
-    there |= {key[2] for key, cell in cells.items() if cell["value"] is not None}
-    models = [model for model in problem.ranked_models if model.model_id in there]
-    return tuple(sorted(models, key=lambda m: -scores.get(m.model_id, float("-inf"))))
-
-
-def _columns(
-    connection: duckdb.DuckDBPyConnection, cells: Cells, models: dict[str, str]
-) -> list[dict[str, str]]:
-    """Of each metric the variant with values for most of these models."""
-    catalogue = records(
-        connection, "select metric, variant, direction, formula from metric_catalog"
-    )
-    described = {(row["metric"], row["variant"]): row for row in catalogue}
-    found = Counter(
-        key[:2] for key, cell in cells.items() if cell["value"] is not None and key[2] in models
-    )
-    best: dict[str, str] = {}
-    for metric, variant in sorted({key[:2] for key in cells}, key=lambda n: (-found[n], n)):
-        best.setdefault(metric, variant)
-    first = {metric: place for place, metric in enumerate(FIRST_METRICS)}
-    return [
-        {"metric": name[0], "variant": name[1], "direction": "", "formula": ""}
-        | described.get(name, {})
-        for name in sorted(best.items(), key=lambda n: (first.get(n[0], len(first)), n[0]))
-    ]
-
-
-def _no_target(problem: Ranked, scored: int) -> str:
-    if problem.target is None:
-        return "the problem file names no target"
-    return (
-        f"{scored} of {counted(len(problem.ranked_models), 'model')} have a score, "
-        f"{FEWEST_SCORED} are needed: {remedy_without_target(problem)}"
-    )

@@ -229,7 +229,7 @@ def decide(
     series = list(zip(families, groupings[0] if groupings else range(target.size), strict=True))
     strata = exchangeable_strata(families, series)
     laws = list(_laws(target, every, draws, seed))
-    blocks = target[permuted_indices(target.size, draws, seed, strata, series)]
+    blocks = target[permuted_indices(draws, seed, strata, series)]
     alone = np.arange(target.size)
     inside = codes(families)
     return Decisions(

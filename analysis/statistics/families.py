@@ -261,27 +261,20 @@ def orders(families: Sequence[Hashable], series: Sequence[Hashable]) -> int:
 
 
 def permuted_indices(
-    points: int,
-    permutations: int,
-    seed: int,
-    strata: Sequence[str] | None = None,
-    blocks: Sequence[Hashable] | None = None,
+    permutations: int, seed: int, strata: Sequence[str], blocks: Sequence[Hashable]
 ) -> Indices:
     """`[permutations, points]` random orders.
 
     Args:
-        points: n.
         permutations: how many.
         seed: of the orders.
         strata: `[n]` labels; points stay within theirs.
         blocks: `[n]` labels; the points of one block (within a stratum) stay together and in
             order. The blocks of a stratum have equally many points (`exchangeable_strata`).
     """
-    generator = np.random.default_rng(seed)
-    labels = codes([""] * points if strata is None else strata)
-    block_codes = codes(range(points) if blocks is None else blocks)
-    keys = generator.random((permutations, points))
-    order = np.empty((permutations, points), dtype=np.intp)
+    labels, block_codes = codes(strata), codes(blocks)
+    keys = np.random.default_rng(seed).random((permutations, labels.size))
+    order = np.empty(keys.shape, dtype=np.intp)
     for label in range(labels.max() + 1):
         members = np.flatnonzero(labels == label)
         members = members[np.argsort(block_codes[members], kind="stable")]

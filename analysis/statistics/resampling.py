@@ -32,15 +32,13 @@ from analysis.statistics.correlations import (
     Floats,
     Interval,
     codes,
-    kendall,
     number,
-    pearson,
     pearson_rows,
     spearman,
     spearman_rows,
     without_rounding,
 )
-from analysis.statistics.skipped import Skipped, mcd_skipped, mcd_skipped_rows, projection_skipped
+from analysis.statistics.skipped import Skipped, mcd_skipped, mcd_skipped_rows
 
 Statistic = Callable[[Floats, Floats], Floats]
 
@@ -70,7 +68,7 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Correlations:
-    """Every coefficient of one metric against the target, each computed when it is first asked for.
+    """Spearman and skipped Spearman of one metric, each computed when it is first asked for.
 
     x: `[n]`, the metric; y: `[n]`, the target; seed: of the bootstrap and of the MCD filter.
     resamples: of each interval; all intervals use the same resamples.
@@ -82,24 +80,9 @@ class Correlations:
     resamples: int = DEFAULT_RESAMPLES
 
     @cached_property
-    def pearson(self) -> float:
-        """Pearson's r."""
-        return pearson(self.x, self.y)
-
-    @cached_property
-    def kendall(self) -> float:
-        """Kendall's tau-b."""
-        return kendall(self.x, self.y)
-
-    @cached_property
     def skipped(self) -> Skipped:
         """The MCD-filtered Spearman of the locked problem, and the points it keeps."""
         return mcd_skipped(self.x, self.y, self.seed)
-
-    @cached_property
-    def projection(self) -> Skipped:
-        """The other statistic that goes by the name, Wilcox's."""
-        return projection_skipped(self.x, self.y, self.seed)
 
     @cached_property
     def spearman(self) -> Estimate:
@@ -142,29 +125,26 @@ def bootstrap(
 
     with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an undefined BCa interval is NaN
-        first = interval(
+        drawn = interval(
             "percentile", n_resamples=resamples, batch=_ROWS_AT_ONCE,
             rng=np.random.default_rng(seed),
-        )  # fmt: skip
-        drawn = first.bootstrap_distribution
-        defined = SimpleNamespace(bootstrap_distribution=drawn[~np.isnan(drawn)])
-        bounds: dict[str, tuple[float, float]] = {}
-        for method in ("percentile", "BCa"):
-            if math.isnan(value) or not defined.bootstrap_distribution.size:
-                bounds[method] = (math.nan, math.nan)
-            else:
+        ).bootstrap_distribution  # fmt: skip
+        known = drawn[~np.isnan(drawn)]
+        defined = SimpleNamespace(bootstrap_distribution=known)
+        ends = [(math.nan, math.nan)] * 2
+        if known.size and not math.isnan(value):
+            # of equal resamples scipy has no BCa interval
+            for place, method in enumerate(
+                ("percentile", "percentile" if np.ptp(known) < 1e-12 else "BCa")
+            ):
                 found = interval(method, n_resamples=0, bootstrap_result=defined)
-                low, high = found.confidence_interval
-                bounds[method] = (float(low), float(high))
-    known = defined.bootstrap_distribution
-    if known.size and np.ptp(known) < 1e-12 and not math.isnan(value):
-        bounds["BCa"] = bounds["percentile"]  # scipy has none where all resamples are equal
-    undefined = int(np.isnan(drawn).sum())
-    return Estimate(
-        value,
-        Interval(*bounds["percentile"], "percentile", undefined),
-        Interval(*bounds["BCa"], "bca", undefined),
+                ends[place] = tuple(map(float, found.confidence_interval))
+    undefined = drawn.size - known.size
+    percentile, bca = (
+        Interval(*pair, method, undefined)
+        for pair, method in zip(ends, ("percentile", "bca"), strict=True)
     )
+    return Estimate(value, percentile, bca)
 
 
 @dataclass(frozen=True)

@@ -94,23 +94,18 @@ def compare_with_warehouse(
 
 def _request(path: Path, bundle: dict[str, Any], problem_file: str | None) -> SubmissionRequest:
     """The request recorded in the bundle; metrics tested after `as_of` don't count."""
-    if bundle.get("schema") != SCHEMA:
-        raise TokenmartError(
-            f"{path}: schema is not {SCHEMA}; restore the bundle that `tokenmart submit` wrote",
-            code="no-bundle",
-            where=path,
-        )
     try:
+        if bundle["schema"] != SCHEMA:
+            raise KeyError("schema")
         metric, verification = bundle["metric"], bundle["verification"]
-        recorded = {
-            "problem": problem_file or bundle["problem"],
-            "metric": f"{metric['metric']}/{metric['variant']}",
-            "unofficial": True,
-            "seed": verification["seed"],
-            "resamples": verification["resamples"],
-            "as_of": bundle["claims"]["as_of"],
-        }
-        return SubmissionRequest(**recorded)
+        return SubmissionRequest(
+            problem=problem_file or bundle["problem"],
+            metric=f"{metric['metric']}/{metric['variant']}",
+            unofficial=True,
+            seed=verification["seed"],
+            resamples=verification["resamples"],
+            as_of=bundle["claims"]["as_of"],
+        )
     except (KeyError, TypeError, ValidationError) as error:
         what = error.errors()[0]["loc"][0] if isinstance(error, ValidationError) else error
         raise TokenmartError(
@@ -146,19 +141,20 @@ def differences(recorded: Any, found: Any, place: str = "") -> Iterator[str]:
 
 
 def _equal(recorded: Any, found: Any) -> bool:
-    numbers = {type(recorded), type(found)} <= {int, float}
-    if numbers and float in (type(recorded), type(found)):
-        return math.isclose(
-            recorded, found, rel_tol=RELATIVE_TOLERANCE, abs_tol=RELATIVE_TOLERANCE * 1e-3
-        )
-    return bool(recorded == found) and isinstance(recorded, bool) == isinstance(found, bool)
+    if isinstance(recorded, int | float) and isinstance(found, int | float):
+        if isinstance(recorded, bool) or isinstance(found, bool):
+            return recorded is found
+        if isinstance(recorded, float) or isinstance(found, float):
+            small = RELATIVE_TOLERANCE * 1e-3
+            return math.isclose(recorded, found, rel_tol=RELATIVE_TOLERANCE, abs_tol=small)
+    return bool(recorded == found)
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
         content = read_json(path, _MAXIMUM_BYTES).content
+        if not isinstance(content, dict):
+            raise StrictJsonError("is not an object")
     except StrictJsonError as error:
         raise TokenmartError(f"{path}: {error}", code="no-bundle", where=path) from error
-    if not isinstance(content, dict):
-        raise TokenmartError(f"{path}: not an object", code="no-bundle", where=path)
     return content

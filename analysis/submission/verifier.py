@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import click
 import numpy as np
 
-from analysis.statistics.correlations import Interval, number, signed
+from analysis.statistics.correlations import Interval, number, pearson, signed
 from analysis.statistics.resampling import Correlations, Estimate
 from analysis.statistics.skipped import CUTOFF, Skipped, exact_skipped, flag_stability
 from warehouse.errors import BadSubmissionError, LockedFileError, StorageError, TokenmartError
@@ -253,7 +253,7 @@ def _document(
         "problem": problem,
         "n": len(models),
         "spearman": _estimate(found.spearman),
-        "pearson": {"value": number(found.pearson)},
+        "pearson": {"value": number(pearson(x, y))},
         "skipped_spearman": _estimate(found.skipped_spearman)
         | {
             "filter": f"MinCovDet, chi2({CUTOFF}, 2)",
