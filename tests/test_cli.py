@@ -120,24 +120,6 @@ def test_a_closed_pipe_is_quiet(workspace: Workspace) -> None:
     assert (done.stdout, done.stderr) == ("r\n", "")
 
 
-def test_dbt_runs_in_its_project_with_this_workspace(workspace: Workspace, tmp_path: Path) -> None:
-    fake = tmp_path / "dbt"
-    fake.write_text('#!/bin/sh\necho "$PWD|$TOKENMART_DATABASE|$@"\nexit 3\n')
-    fake.chmod(0o755)
-    code = (
-        "import sys, warehouse.metrics.manifest as d, tokenmart\n"
-        f"d.command = lambda: [{str(fake)!r}]\n"
-        "sys.argv = ['tokenmart', 'dbt', *sys.argv[1:]]\ntokenmart.main()"
-    )
-    words = ("build", "--select", "perplexity", "--help")
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=ROOT
-    )
-    assert done.returncode == 3
-    place = f"{workspace.dbt_project}|{workspace.database}"
-    assert done.stdout == f"{place}|build --select perplexity --help\n"
-
-
 def test_dbt_is_this_environments(workspace: Workspace) -> None:
     command = manifest.command()
     assert command[0] == sys.executable

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 import pytest
+from refusal import refuses
 
-from warehouse.errors import TokenmartError
 from warehouse.options import FiniteRange, problem_or_newest
 from warehouse.paths import Workspace
 
@@ -21,9 +21,8 @@ def test_the_problem_extracted_last_may_wait_for_publishing(workspace: Workspace
         file.touch()
         os.utime(file, (seconds, seconds))
 
-    with pytest.raises(TokenmartError) as caught:
+    with refuses("no-problem", "--problem"):
         problem_or_newest(None, workspace)
-    assert (caught.value.code, caught.value.where) == ("no-problem", "--problem")
     unit = Path("model_id=m", "condition=full")
     stored(workspace.tokens / "problem=earlier" / unit / "tokens.parquet", 1_000)
     assert problem_or_newest(None, workspace) == "earlier.yml"

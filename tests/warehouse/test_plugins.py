@@ -6,8 +6,8 @@ import importlib
 from pathlib import Path
 
 import pytest
+from refusal import refuses
 
-from warehouse.errors import TokenmartError
 from warehouse.plugins import VARIABLE, added, each_of, folders, kinds, manager
 from warehouse.probes.probe import Probe
 from warehouse.store.schema import TABLES, all_tables
@@ -58,9 +58,8 @@ def test_a_table_that_cannot_have_its_name(
         f"from warehouse.store import schema\n{path.read_text()}\ntable = schema.TABLES['tokens']\n"
     )
     monkeypatch.setenv(VARIABLE, str(path))
-    with pytest.raises(TokenmartError) as caught:
+    with refuses("table-name", name):
         all_tables()
-    assert (caught.value.code, caught.value.where) == ("table-name", name)
     monkeypatch.delenv(VARIABLE)
     assert all_tables().keys() >= TABLES.keys()
 
@@ -75,6 +74,5 @@ def test_two_classes_of_one_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "@hookimpl\ndef tokenmart_classes(kind):\n    return [Full] if kind == 'probes' else []\n"
     )
     monkeypatch.setenv(VARIABLE, str(path))
-    with pytest.raises(TokenmartError) as caught:
+    with refuses("kind-twice", "full"):
         kinds(Probe, "probes")  # type: ignore[type-abstract]
-    assert (caught.value.code, caught.value.where) == ("kind-twice", "full")

@@ -27,19 +27,6 @@ def test_nothing_is_shown_of_short_work(
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_new_subject_is_a_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(progress, "SECONDS_BEFORE_SHOWN", 0.0)
-    with progress_bar(3, "units") as report:
-        report("one: this", 1)
-        report("one: that", 0)
-        report("two: this", 1)
-    first, second = shown(capsys)
-    assert first == "1/3 units; one: this"
-    assert second.startswith("2/3 units") and second.endswith("; two: this")
-
-
 def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:

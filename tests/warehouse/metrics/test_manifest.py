@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from dbt_harness import Warehouse
 from made_up_marts import Marts
+from refusal import refuses
 
-from warehouse.errors import TokenmartError
 from warehouse.metrics.manifest import (
     Metric,
     current_manifest,
@@ -70,9 +70,8 @@ def test_dbt_parses_what_is_newer_than_its_manifest(
     later = manifest_path(marts.workspace).stat().st_mtime + 9
     os.utime(model, (later, later))
     assert current_manifest(marts.workspace)["nodes"] and len(parsed) == 1
-    with pytest.raises(TokenmartError) as caught:
+    with refuses("dbt-parse"):
         current_manifest(marts.workspace)
-    assert caught.value.code == "dbt-parse"
 
 
 @pytest.mark.parametrize(
@@ -89,6 +88,5 @@ def test_a_metric_says_what_it_is(marts: Marts, key: str, value: str | None) -> 
     del meta[key]
     meta |= {key: value} if value else {}
     path.write_text(json.dumps(manifest))
-    with pytest.raises(TokenmartError) as caught:
+    with refuses("metric-meta", f"good.yml: meta.{key}"):
         read_metrics(marts.workspace)
-    assert (caught.value.code, caught.value.where) == ("metric-meta", f"good.yml: meta.{key}")

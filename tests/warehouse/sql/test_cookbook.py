@@ -417,16 +417,6 @@ def test_every_cookbook_query_is_tested_and_described() -> None:
             assert f"${parameter.name}" in recipe.sql, f"{recipe.name}: unused {parameter.name}"
 
 
-def test_equal_rows_of_a_cookbook_answer_have_one_order() -> None:
-    names = {"model_id", "condition", "doc_id", "position", "char_start", "from_position",
-             "filter", "bin", "further_tokens_from", "first", "passage", "kind", "span_start",
-             "token_id", "tokenizer", "document_group", "other_variant",
-             "min(distance) nulls first"}  # fmt: skip
-    for recipe in list_queries():
-        last = recipe.sql.rpartition("order by ")[2].split("limit")[0].split(",")[-1].strip()
-        assert last.rpartition(".")[2] in names, f"{recipe.name}: equal rows in any order"
-
-
 def test_cookbook_queries_run_before_anything_is_extracted(workspace: Workspace) -> None:
     for recipe in list_queries():
         if recipe.name not in OF_MARTS:
