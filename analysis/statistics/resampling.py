@@ -138,7 +138,8 @@ def bootstrap(
                 ("percentile", "percentile" if np.ptp(known) < 1e-12 else "BCa")
             ):
                 found = interval(method, n_resamples=0, bootstrap_result=defined)
-                ends[place] = tuple(map(float, found.confidence_interval))
+                low, high = found.confidence_interval
+                ends[place] = float(low), float(high)
     undefined = drawn.size - known.size
     percentile, bca = (
         Interval(*pair, method, undefined)

@@ -22,8 +22,6 @@ from made_up_marts import scores_absent
 from analysis.preregistration import cli as preregistration
 from analysis.preregistration.entries import record_path
 from analysis.ranking import cli as ranking
-from analysis.statistics.correlations import spearman
-from analysis.statistics.families import new_family
 from analysis.submission import cli as submission
 from analysis.submission import verifier as locked
 from warehouse.metrics.tested_metrics import recorded_metrics
@@ -170,14 +168,6 @@ def test_another_formula_under_the_registered_name_is_noticed(library):
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "exit_code"),
-    [("good/c", 1), ("god/a", 1), ("good", 1), ("good/a:up", 1), ("good/a:", 0)],
-)
-def test_a_registration_names_something_that_exists(library, name, exit_code):
-    assert preregister("--metric", name).exit_code == exit_code
-
-
 def test_the_other_direction_than_registered_is_no_confirmation(library):
     assert preregister("--metric", "good/a:lower").exit_code == 0
     said = select()["preregistered"][0]
@@ -231,25 +221,6 @@ def test_a_module_that_shadows_the_installed_one_is_recorded(tmp_path):
     assert done.stdout.strip() == "['sklearn']"
 
 
-def test_no_seed_betters_the_exact_filter(minilong, tmp_path):
-    """The seed of the skipped correlation can be chosen; the best of all halves is reported as
-    well.
-    """
-    generator = np.random.default_rng(4)
-    # as many as the locked problem has: all halves of many more would take too long
-    models = minilong.models("minilong")[:17]
-    minilong.target("minilong", {m: float(generator.normal()) for m in models})
-    path = tmp_path / "submission.json"
-    path.write_text(json.dumps({m: float(generator.normal()) for m in models}))
-    found = []
-    for seed in range(4):
-        arguments = ("--problem", "minilong", "--submission", path, "--seed", seed, "--json")
-        result = run(submission.verify, *arguments, "--resamples", 100)
-        found.append(json.loads(result.stdout)["skipped_spearman"]["exact"])
-    assert len({one["value"] for one in found}) == 1
-    assert len({tuple(one["dropped"]) for one in found}) == 1
-
-
 def test_output_never_replaces_a_pre_registration(library, tmp_path):
     assert preregister("--metric", "good/a").exit_code == 0
     path = record_path(library.workspace, "minilong")
@@ -261,23 +232,6 @@ def test_output_never_replaces_a_pre_registration(library, tmp_path):
     result = run(submission.verify, *arguments, "--resamples", 100)
     assert result.exit_code == 1
     assert path.read_bytes() == before
-
-
-def test_near_copies_of_a_model_that_fits_buy_no_evidence_about_new_families():
-    """Twenty checkpoints of the model that agrees best: more models, a better plain Spearman."""
-    generator = np.random.default_rng(1)
-    x, y = generator.normal(size=(2, 12))
-    fits = int(np.argmax(np.abs(x - x.mean()) * np.abs(y - y.mean()) * np.sign(x * y)))
-    copies = [*range(12), *[fits] * 20]
-    more_x = x[copies] + 1e-3 * generator.normal(size=32)
-    more_y = y[copies] + 1e-3 * generator.normal(size=32)
-    families = [f"family {model}" for model in copies]
-    kinds = [str(model) for model in copies]
-    honest = new_family(x, y, families[:12], kinds[:12])
-    padded = new_family(more_x, more_y, families, kinds)
-    assert spearman(more_x, more_y) > spearman(x, y) + 0.1
-    assert padded.value == pytest.approx(honest.value, abs=0.05)
-    assert padded.worth < 13
 
 
 def test_what_is_said_of_a_new_family_allows_for_the_choice(minilong):

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import scipy.stats
 from click.testing import CliRunner
@@ -206,18 +205,6 @@ def test_among_noise_no_metric_tracks_the_target(minilong):
         assert low < 0 and (row["p_adjusted"] < 0.05) == (low > 0)
 
 
-def test_a_metric_of_the_opposite_direction_is_called_so(minilong):
-    """Issue 50, 6: rho −1.0, whose interval excludes 0 on the other side."""
-    models, scores = minilong.models("minilong"), minilong.scores("minilong")
-    with minilong.write() as connection:
-        connection.execute("delete from metric_values where metric in ('good', 'longppl')")
-    minilong.metric("minilong", "turned", "a", {m: -scores[m] for m in models})
-    document = json.loads(run(cli.correlate, "--problem", "minilong", "--json").stdout)
-    row = next(row for row in document["rows"] if row["metric"] == "turned")
-    assert row["spearman"] == -1.0 and row["verdict"] == "opposite"
-    assert row["spearman_ci95_after_choice"]["high"] < 0 and not row["tracks_target"]
-
-
 def test_verify_for_a_measured_target(minilong, write_json):
     models = load_problem("minilong", minilong.workspace).models
     path = write_json({m.full_id: i for i, m in enumerate(models)})
@@ -231,44 +218,21 @@ def test_verify_for_a_measured_target(minilong, write_json):
     assert json.loads(again.stdout)["target"]["sha256"] != target["sha256"]
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "ranking.cli:correlate",
-        "ranking.cli:select",
-        "report.cli:report",
-        "report.cli:show",
-        "submission.cli:verify",
-        "submission.cli:submit",
-        "submission.cli:reproduce",
-    ],
-)
-def test_help_imports_nothing_heavy(command):
-    module, name = command.split(":")
+def test_help_imports_nothing_heavy():
+    commands = "ranking.cli.correlate ranking.cli.select report.cli.report report.cli.show"
+    commands += " submission.cli.verify submission.cli.submit submission.cli.reproduce"
     heavy = {"numpy", "scipy", "sklearn", "duckdb", "torch", "pydantic", "jinja2"}
     code = (
-        f"import sys; from analysis.{module} import {name}; {name}.main(['--help'], 'x', "
-        f"standalone_mode=False); sys.exit(bool({heavy} & set(sys.modules)))"
+        "import importlib, sys\n"
+        f"for name in {commands.split()!r}:\n"
+        "    module, _, command = name.rpartition('.')\n"
+        "    found = getattr(importlib.import_module(f'analysis.{module}'), command)\n"
+        "    found.main(['--help'], 'x', standalone_mode=False)\n"
+        f"sys.exit(bool({heavy} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert "Usage" in done.stdout
-
-
-def test_a_metric_that_only_separates_families_does_not_track_the_target(minilong):
-    models = load_problem("minilong", minilong.workspace).models
-    level = {m.model_id: 5.0 if m.family == "gemma3" else 0.0 for m in models}
-    order = np.random.default_rng(20).permutation(len(models))
-    shuffled = {m.model_id: float(i) for m, i in zip(models, order, strict=True)}
-    minilong.target("minilong", {m: 20 * level[m] + 0.01 * i for i, m in enumerate(level)})
-    values = {m: 20 * level[m] + shuffled[m] for m in level}
-    minilong.metric("minilong", "brand", "a", values)
-    with minilong.write() as connection:
-        connection.execute("delete from metric_values where metric != 'brand'")
-    arguments = ("--problem", "minilong", "--splits", 50, "--json")
-    document = json.loads(run(cli.select, *arguments).stdout)
-    assert document["rows"][0]["spearman"] > 0.5 and document["tracks_target"] == []
-    assert document["rows"][0]["p_adjusted_within_families"] > 0.05
+    assert done.stdout.count("Usage") == 7
 
 
 def test_the_baseline_is_shown_whatever_is_asked_for(minilong):

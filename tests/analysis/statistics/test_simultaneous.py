@@ -72,13 +72,6 @@ def test_the_factors_multiply_to_the_formula():
         assert errors.rho[row] == pytest.approx(scipy.stats.spearmanr(metric, target)[0])
 
 
-def test_standard_errors_are_those_of_bonett_and_wright():
-    metrics, target = study(2, 0.9)
-    errors = joint_errors(metrics, target, ALONE)
-    rho = scipy.stats.spearmanr(metrics[0], target)[0]
-    assert errors.error[0] == pytest.approx(math.sqrt((1 + rho**2 / 2) / 14))
-
-
 def test_copies_cost_nothing_and_the_order_of_columns_neither():
     metrics, target = study(5, 0.7)
     once = joint_errors(metrics, target, ALONE)

@@ -302,9 +302,3 @@ def test_a_submission_never_replaces_what_the_project_keeps(submit, minilong, tm
         assert result.exit_code == 1 and result.stderr.count("\n") == 1
         assert f"--out {out}: not written" in result.stderr
         assert not out.exists()
-
-
-def test_a_name_too_long_is_one_line(submit, tmp_path):
-    result = submit(out=tmp_path / ("x" * 300))
-    assert result.exit_code == 4 and "name too long" in result.stderr
-    assert {path.name for path in tmp_path.iterdir()} == {"checkout"}
