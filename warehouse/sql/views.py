@@ -42,6 +42,15 @@ _CURRENT_UNITS = """
     from units left join main.documents using (problem, doc_id)
 """
 
+_OF_UNITS = ("tokens", "top_tokens", "divergences")
+"""Tables whose rows are those of the core's units."""
+
+_NOT_OUTDATED = """
+    where (problem, model_id, condition, doc_id) not in (
+        select (problem, model_id, condition, doc_id) from main.units where status = 'outdated'
+    )
+"""
+
 
 def metric_tables() -> dict[str, Table]:
     """The tables that a metric may read: all but those with target scores."""
@@ -51,7 +60,8 @@ def metric_tables() -> dict[str, Table]:
 def create_views(connection: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:
     """Create or replace the public views and the macros in the schema `main`.
 
-    Tables without files are empty, with the same columns.
+    Tables without files are empty, with the same columns. Rows of outdated units are left out:
+    their characters are those of another text than the one in `documents`.
 
     Raises:
         StorageError: a file of a table is damaged, foreign or in another's place.
@@ -63,6 +73,10 @@ def create_views(connection: duckdb.DuckDBPyConnection, workspace: Workspace) ->
     for name, table in metric_tables().items():
         if table.ledger:
             create_ledger_view(connection, "main", table.ledger, sources[name])
+    # only where there are some: a filter reads the ledger in each query
+    if connection.execute("select 1 from main.units where status = 'outdated' limit 1").fetchone():
+        for name in _OF_UNITS:
+            create_table_view(connection, "main", name, sources[name], _NOT_OUTDATED)
     connection.execute(f"create or replace view main.contexts as {CONTEXTS}")
     for top in (Path(__file__).parent, *folders()):
         if (macros := top / "macros.sql").is_file():
@@ -70,7 +84,7 @@ def create_views(connection: duckdb.DuckDBPyConnection, workspace: Workspace) ->
 
 
 def create_table_view(
-    connection: duckdb.DuckDBPyConnection, place: str, name: str, files: list[str]
+    connection: duckdb.DuckDBPyConnection, place: str, name: str, files: list[str], where: str = ""
 ) -> None:
     """Create or replace one table's view.
 
@@ -78,7 +92,7 @@ def create_table_view(
         name: one of `all_tables()`.
         files: patterns of where its rows are, from `table_source`; without any it is empty, with
             the same columns.
-
+        where: clause on its rows.
     """
     table = all_tables()[name]
     schema, keys = table.schema, table.keys
@@ -89,7 +103,7 @@ def create_table_view(
     view = f"create or replace view {quoted_name(place, name)} as select {', '.join(casts)} from"
     if files:
         optional = {field.name: columns[field.name] for field in schema if field.nullable}
-        _create_over_files(connection, view, files, keys, optional)
+        _create_over_files(connection, view, files, keys, optional, where)
     else:
         nothing = ", ".join(f'null as "{column}"' for column in columns)
         connection.execute(f"{view} (select {nothing}) where false")
@@ -115,6 +129,7 @@ def _create_over_files(
     files: list[str],
     keys: tuple[str, ...],
     optional: dict[str, str],
+    where: str,
 ) -> None:
     types = ", ".join(f"{key}: varchar" for key in keys)
     # By name: a column may have another place in some files. It also makes DuckDB read every footer
@@ -126,7 +141,7 @@ def _create_over_files(
     if optional:  # a file may lack a nullable column
         nothing = ", ".join(f'null::{kind} as "{name}"' for name, kind in optional.items())
         rows = f"(from {rows} union all by name (select {nothing} where false))"
-    connection.execute(f"{view} {rows}")
+    connection.execute(f"{view} {rows} {where}")
 
 
 def create_ledger_view(

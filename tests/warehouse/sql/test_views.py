@@ -14,15 +14,17 @@ import pytest
 from click.testing import CliRunner
 from dbt_harness import PROJECT, Warehouse
 from made_up_warehouse import Shape, write_warehouse
-from warehouse_samples import make_rows, make_unit
+from warehouse_samples import KEYS, make_rows, make_text, make_unit
 
 from tokenmart import cli
 from warehouse.paths import Workspace
+from warehouse.sources.documents import Document, documents_table
 from warehouse.sql.connection import connect_to_parquet
 from warehouse.sql.views import metric_tables
 from warehouse.store.ledger import UNITS
-from warehouse.store.schema import TOKENS
-from warehouse.store.token_files import write_unit
+from warehouse.store.parquet_files import write_table
+from warehouse.store.schema import TOKENS, table_path
+from warehouse.store.token_files import publish, write_top_tokens, write_unit
 
 Columns = list[tuple[str, str]]
 
@@ -147,6 +149,32 @@ def test_metrics_are_built_from_units_of_a_run_that_was_killed(workspace: Worksp
         plugin.configure_connection(connection)
         counts = connection.execute("select count(*), sum(position) from main.tokens").fetchall()
     assert counts == [(50, 49 * 25)]
+
+
+def test_rows_of_a_text_that_was_replaced_are_left_out(workspace: Workspace) -> None:
+    """Their characters would be read from the new text, and its bytes counted for them."""
+    for doc_id in range(2):
+        rows = make_rows(doc_id, 50)
+        unit = make_unit(doc_id, rows)
+        write_unit(workspace, unit, rows)
+        keys = rows.select(["doc_id", "segment", "position"]).to_pydict()
+        top = pa.table({**keys, "choice": [1] * 50, "choice_id": [7] * 50, "logprob": [-0.5] * 50})
+        write_top_tokens(workspace, unit, top, 1)
+    publish(workspace, *KEYS)
+    texts = [Document(str(doc_id), make_text(doc_id)) for doc_id in range(2)]
+
+    def documents(first: str) -> dict[str, list[int]]:
+        table = documents_table([Document("0", first), texts[1]])
+        write_table(table_path(workspace, "documents", KEYS[0]), table)
+        with connect_to_parquet(workspace) as connection:
+            return {
+                view: [n for (n,) in connection.execute(f"select distinct doc_id from {view}"
+                                                        " order by all").fetchall()]
+                for view in ("tokens", "top_tokens")
+            }  # fmt: skip
+
+    assert documents(make_text(0)) == {"tokens": [0, 1], "top_tokens": [0, 1]}
+    assert documents("another text") == {"tokens": [1], "top_tokens": [1]}
 
 
 def test_dbt_names_the_program_that_has_the_database_open(workspace: Workspace) -> None:
