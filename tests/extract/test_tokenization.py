@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from refusal import refuses
-from tiny_models import make_text
-from tokenizers import Tokenizer, normalizers
+from tiny_models import llama_tokenizer_json, make_text, train_sentencepiece
+from tokenizers import Tokenizer
 
 from extract.checkpoints import Checkpoint
 from extract.tokenization import load_tokenizer
@@ -36,29 +36,8 @@ def make_sentencepiece(
     folder: Path, architecture: str, dummy_prefix: bool = True, **trained: Any
 ) -> Path:
     """A repository with a `tokenizer.model` in the manner of Llama, and no `tokenizer.json`."""
-    from sentencepiece import SentencePieceTrainer
-
-    given = {
-        "vocab_size": 340,
-        "model_type": "bpe",
-        "byte_fallback": True,
-        "character_coverage": 1.0,
-        "normalization_rule_name": "identity",
-        "add_dummy_prefix": dummy_prefix,
-        "remove_extra_whitespaces": False,
-        "split_digits": True,
-        "allow_whitespace_only_pieces": True,
-        "unk_id": 0,
-        "bos_id": 1,
-        "eos_id": 2,
-        "pad_id": -1,
-        "minloglevel": 2,
-    }
-    SentencePieceTrainer.train(
-        sentence_iterator=iter([make_text(seed) for seed in range(50)]),
-        model_prefix=str(folder / "tokenizer"),
-        **{**given, **trained},
-    )
+    texts = [make_text(seed) for seed in range(50)]
+    train_sentencepiece(folder, texts, 340, add_dummy_prefix=dummy_prefix, **trained)
     name = "T5Tokenizer" if architecture == "t5" else "LlamaTokenizer"
     settings = {"tokenizer_class": name, "add_bos_token": True, "add_eos_token": False}
     settings |= {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
@@ -142,13 +121,7 @@ def test_a_tokenizer_that_libraries_read_otherwise_is_refused(
 def test_a_tokenizer_json_is_read_unchanged(dummy_prefix: bool, tmp_path: Path) -> None:
     folder = make_sentencepiece(tmp_path, "llama", dummy_prefix)
     wanted = load_tokenizer(Checkpoint(folder, f"{tmp_path} model"), spec_of(folder))
-    from transformers import AutoTokenizer
-
-    core = AutoTokenizer.from_pretrained(folder).backend_tokenizer
-    prefix = [normalizers.Prepend("▁")] if dummy_prefix else []
-    core.normalizer = normalizers.Sequence([*prefix, normalizers.Replace(" ", "▁")])
-    core.pre_tokenizer = None
-    core.save(str(folder / "tokenizer.json"))
+    llama_tokenizer_json(folder, dummy_prefix, adds_bos=True)
     tokenizer = load_tokenizer(Checkpoint(folder, f"{tmp_path} json"), spec_of(folder))
     published = Tokenizer.from_file(str(folder / "tokenizer.json"))
     for text in TEXTS:

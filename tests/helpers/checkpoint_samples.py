@@ -22,42 +22,62 @@ def spec_of(path: Path, kind: str = "local", **changes: Any) -> ModelSpec:
 
 
 def rewritten(
-    folder: Path, source: Path, change: Callable[[Tensors], Tensors] = dict, shards: int = 1,
-    suffix: str = "safetensors", lost: str = "", **saved: Any,
-) -> Path:  # fmt: skip
+    folder: Path, source: Path, change: Callable[[Tensors], Tensors] = dict, **saved: Any
+) -> Path:
     """A copy of a safetensors checkpoint with other tensors, in other files.
 
     Args:
         folder: where it is written.
         source: a checkpoint of one file.
         change: its tensors → the copy's.
-        shards: number of files; more than one have an index.
-        suffix: `safetensors` or `bin`.
-        lost: a tensor that the index names and no file has.
-        saved: options of `torch.save`.
+        saved: arguments of `save_weights`.
     """
-    import torch
-    from safetensors.torch import load_file, save_file
+    from safetensors.torch import load_file
 
     shutil.copytree(source, folder)
     weights = change(load_file(folder / "model.safetensors"))
     (folder / "model.safetensors").unlink()
+    save_weights(folder, weights, **saved)
+    return folder
+
+
+def save_weights(
+    folder: Path,
+    weights: Tensors,
+    shards: int = 1,
+    suffix: str = "safetensors",
+    lost: str = "",
+    **options: Any,
+) -> None:
+    """Write a checkpoint's weights.
+
+    Args:
+        folder: of the checkpoint.
+        weights: name → tensor.
+        shards: number of files; more than one have an index.
+        suffix: `safetensors` or `bin`.
+        lost: a tensor that the index names and no file has.
+        options: of `torch.save`, or metadata of safetensors.
+    """
+    import torch
+    from safetensors.torch import save_file
+
     stem = "model" if suffix == "safetensors" else "pytorch_model"
     weight_map: dict[str, str] = {}
     for number in range(shards):
-        part = list(weights)[number::shards]
+        part = sorted(weights)[number::shards]
         of = f"-{number + 1:05d}-of-{shards:05d}" if shards > 1 else ""
         file = folder / f"{stem}{of}.{suffix}"
         held = {name: weights[name] for name in part if name != lost}
         if suffix == "safetensors":
-            save_file(held, file, metadata={"format": "pt"})
+            save_file(held, file, metadata={"format": "pt", **options})
         else:
-            torch.save(held, file, **saved)
+            torch.save(held, file, **options)
         weight_map |= dict.fromkeys(part, file.name)
     if shards > 1:
-        index = {"metadata": {"total_size": 0}, "weight_map": weight_map}
+        total = sum(tensor.nbytes for tensor in weights.values())
+        index = {"metadata": {"total_size": total}, "weight_map": weight_map}
         (folder / f"{stem}.{suffix}.index.json").write_text(json.dumps(index))
-    return folder
 
 
 def write_gguf(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,57 @@ def make_tokenizer(folder: Path, bos: bool, vocabulary: int = 320) -> int:
     fast = PreTrainedTokenizerFast(tokenizer_object=core, bos_token="<s>", eos_token="</s>")
     fast.save_pretrained(folder)
     return len(fast)
+
+
+def train_sentencepiece(
+    folder: Path, sentences: Iterable[str], vocabulary: int, **changes: Any
+) -> None:
+    """Llama's `tokenizer.model`: BPE with byte fallback, single digits, spaces kept.
+
+    Args:
+        folder: gets the file.
+        sentences: to train it on.
+        vocabulary: its size.
+        changes: other options of the trainer.
+    """
+    from sentencepiece import SentencePieceTrainer
+
+    options = {
+        "vocab_size": vocabulary,
+        "model_type": "bpe",
+        "byte_fallback": True,
+        "character_coverage": 1.0,
+        "normalization_rule_name": "identity",
+        "remove_extra_whitespaces": False,
+        "split_digits": True,
+        "allow_whitespace_only_pieces": True,
+        "unk_id": 0,
+        "bos_id": 1,
+        "eos_id": 2,
+        "pad_id": -1,
+        "minloglevel": 2,
+    }
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences),
+        model_prefix=str(folder / "tokenizer"),
+        **{**options, **changes},
+    )
+    (folder / "tokenizer.vocab").unlink()
+
+
+def llama_tokenizer_json(folder: Path, dummy_prefix: bool = True, adds_bos: bool = False) -> None:
+    """The `tokenizer.json` that Llama-2 repositories have next to their `tokenizer.model`."""
+    from tokenizers import normalizers, processors
+    from transformers import AutoTokenizer
+
+    core = AutoTokenizer.from_pretrained(folder).backend_tokenizer
+    prefix = [normalizers.Prepend("▁")] if dummy_prefix else []
+    core.normalizer = normalizers.Sequence([*prefix, normalizers.Replace(" ", "▁")])
+    core.pre_tokenizer = None
+    core.post_processor = processors.TemplateProcessing(
+        single="<s> $A" if adds_bos else "$A", special_tokens=[("<s>", 1)] if adds_bos else []
+    )
+    core.save(str(folder / "tokenizer.json"))
 
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {

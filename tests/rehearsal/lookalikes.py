@@ -7,23 +7,13 @@ layers, width, vocabulary. Every weight is random.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from plain_llama import frozen_ntk_theta
+
 LAYERS = 2
-NTK_WIDTH = 128
-"""Width of a head of Llama 2, on which the NTK base's exponent depends."""
-
-
-def frozen_ntk_base(factor: float, length: int) -> float:
-    """The base that NTK scaling has at `length` tokens, kept there in training and evaluation.
-
-    arXiv 2409.12181; stock code recomputes it from each input's own length.
-    """
-    stretched = factor * length / 4096 - (factor - 1)
-    return 10_000.0 * math.pow(stretched, NTK_WIDTH / (NTK_WIDTH - 2))
 
 
 @dataclass(frozen=True)
@@ -117,7 +107,8 @@ def _qwen(name: str, window: int, layers: int, tied: bool = False, **more: Any) 
 
 _YI = _config("llama", "Llama", 200_000, 5_000_000.0, rope_scaling=None, pad_token_id=0)
 _PI = {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 8.0}
-_NTK_32K, _NTK_64K = (_plain(frozen_ntk_base(f, n)) for f, n in ((4.0, 32_768), (8.0, 65_536)))
+_NTK_32K = _plain(frozen_ntk_theta(32_768, trained=4096, factor=4.0))
+_NTK_64K = _plain(frozen_ntk_theta(65_536, trained=4096, factor=8.0))
 _SMALL, _LARGE = 32_768, 131_072
 
 LOOK_ALIKES = (

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from tiny_models import train_sentencepiece
 
 WORDS = 120
 _SYLLABLES = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
@@ -94,45 +95,9 @@ def byte_level_bpe(folder: Path, vocabulary: int, specials: list[str]) -> None:
 
 
 def sentencepiece_bpe(folder: Path, vocabulary: int) -> None:
-    """Llama's `tokenizer.model`: BPE with byte fallback, single digits, spaces kept."""
-    import sentencepiece
-
-    sentences = [
-        line
-        for seed in range(100, 104)
-        for line in made_up_text(seed, 20_000).splitlines()
-        if line.strip()
-    ]
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences),
-        model_prefix=str(folder / "tokenizer"),
-        model_type="bpe",
-        vocab_size=vocabulary,
-        byte_fallback=True,
-        split_digits=True,
-        normalization_rule_name="identity",
-        remove_extra_whitespaces=False,
-        unk_id=0,
-        bos_id=1,
-        eos_id=2,
-        pad_id=-1,
-        minloglevel=2,
+    """Llama's `tokenizer.model`, trained on the made-up language."""
+    texts = [made_up_text(seed, 20_000) for seed in range(100, 104)]
+    lines = (line for text in texts for line in text.splitlines() if line.strip())
+    train_sentencepiece(
+        folder, lines, vocabulary, character_coverage=0.9995, allow_whitespace_only_pieces=False
     )
-    (folder / "tokenizer.vocab").unlink()
-
-
-def llama_tokenizer_json(folder: Path, adds_bos: bool) -> None:
-    """The `tokenizer.json` that Llama-2 repositories have next to their `tokenizer.model`."""
-    from tokenizers import normalizers, processors
-    from transformers import AutoTokenizer
-
-    core = AutoTokenizer.from_pretrained(folder).backend_tokenizer
-    core.normalizer = normalizers.Sequence(
-        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
-    )
-    core.pre_tokenizer = None
-    bos = [("<s>", 1)]
-    core.post_processor = processors.TemplateProcessing(
-        single="<s> $A" if adds_bos else "$A", special_tokens=bos if adds_bos else []
-    )
-    core.save(str(folder / "tokenizer.json"))

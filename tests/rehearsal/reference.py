@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 from readings import reading_of
-from reference import plain_logprobs
+from reference import target_logprobs
 
 from tests.rehearsal.lookalikes import LookAlike
 from warehouse.paths import Workspace
-from warehouse.probes.request import Condition, Request
+from warehouse.probes.request import Condition
 from warehouse.problem.models import slug
 from warehouse.problem.spec import Problem
 from warehouse.problem.tables import documents_path
@@ -35,6 +34,7 @@ def worst_difference(
     conditions: Sequence[Condition],
     problem: Problem,
     workspace: Workspace,
+    folder: Path,
     plain: Any,
 ) -> float:
     """Largest difference in nats between stored log-probs and a plain forward's.
@@ -48,20 +48,21 @@ def worst_difference(
         conditions: those to compare in.
         problem: the problem.
         workspace: where the tokens are.
+        folder: the look-alike's repository.
         plain: a model that gives logits, on the processor in float32.
 
     Raises:
         AssertionError: other tokens or positions than expected.
     """
     documents = pq.read_table(documents_path(problem, workspace), partitioning=None)
-    ids = np.asarray(_encode(model, documents["text"][doc_id].as_py(), plain.folder), np.int32)
+    ids = np.asarray(_encode(model, documents["text"][doc_id].as_py(), folder), np.int32)
     worst = 0.0
     for condition in conditions:
         stored = _stored(workspace, problem.name, full_id, condition.name, doc_id)
         requests = condition.build(reading_of(ids, BOS if model.adds_bos else None))
         assert requests
         positions = np.concatenate([request.positions for request in requests])
-        expected = np.concatenate([_targets_logprobs(plain, each) for each in requests])
+        expected = np.concatenate([target_logprobs(plain, each) for each in requests])
         assert np.array_equal(stored["position"].to_numpy(), positions)
         assert np.array_equal(stored["token_id"].to_numpy(), ids[positions])
         worst = max(worst, float(np.abs(stored["logprob"].to_numpy() - expected).max()))
@@ -89,26 +90,7 @@ def as_trained(model: LookAlike, folder: Path) -> Any:
     missing = plain.load_state_dict(weights, strict=False)
     assert not missing.unexpected_keys
     assert missing.missing_keys == (["lm_head.weight"] if model.tied else [])
-    plain.eval()
-    plain.folder = folder
-    return plain
-
-
-def as_stock_code_reads_it(folder: Path) -> Any:
-    """The look-alike as `from_pretrained` loads it, in float32."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    plain = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    plain.folder = folder
-    return plain
-
-
-def _targets_logprobs(plain: Any, request: Request) -> NDArray[np.float64]:
-    logprobs = plain_logprobs(plain, request).numpy()
-    return np.asarray(
-        np.take_along_axis(logprobs, request.targets[:, None].astype(np.int64), 1)[:, 0]
-    )
+    return plain.eval()
 
 
 def _encode(model: LookAlike, text: str, folder: Path) -> list[int]:

@@ -7,8 +7,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from checkpoint_samples import save_weights
+from tiny_models import llama_tokenizer_json
+
 from tests.rehearsal.lookalikes import LAYERS, LookAlike
-from tests.rehearsal.made_up_text import byte_level_bpe, llama_tokenizer_json, sentencepiece_bpe
+from tests.rehearsal.made_up_text import byte_level_bpe, sentencepiece_bpe
 
 QWEN_SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 PADDING = 12 << 20
@@ -29,10 +32,9 @@ def make_repository(model: LookAlike, folder: Path, tokenizers: Path, seed: int)
     """Write the whole repository of a look-alike."""
     folder.mkdir(parents=True)
     rows = _write_tokenizer(model, folder, tokenizers)
-    config = configuration(model, rows)
-    _write_json(folder / "config.json", config)
+    _write_json(folder / "config.json", configuration(model, rows))
     (folder / "README.md").write_text("# A made-up repository with random weights\n", "utf-8")
-    write_weights(model, folder, random_weights(model, config, seed))
+    write_weights(model, folder, random_weights(model, folder, seed))
     return folder
 
 
@@ -52,74 +54,47 @@ def configuration(model: LookAlike, rows: int) -> dict[str, Any]:
     }
 
 
-def random_weights(model: LookAlike, config: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Weights at scales at which attention chooses and log-probs vary by several nats."""
+GAINS = {"embed_tokens": 16.0, "lm_head": 2.5, "v_proj": 3.0, "o_proj": 3.0, "down_proj": 2.0}
+GAINS |= {"q_proj": 1.4, "k_proj": 1.4, "gate_proj": 1.0, "up_proj": 1.0}
+"""Scales of matrices at which attention chooses and log-probs vary by several nats."""
+
+
+def random_weights(model: LookAlike, folder: Path, seed: int) -> dict[str, Any]:
+    """Weights for the configuration that a folder has, named as published checkpoints name them."""
     import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     draw = torch.Generator().manual_seed(seed)
-    width, inner = config["hidden_size"], config["intermediate_size"]
-    query, keys = model.heads * model.head_width, model.kv_heads * model.head_width
-
-    def matrix(rows: int, columns: int, gain: float) -> Any:
-        return torch.randn(rows, columns, generator=draw) * gain / columns**0.5
-
-    def vector(size: int, mean: float, spread: float) -> Any:
-        return mean + spread * torch.randn(size, generator=draw)
-
-    head = matrix(config["vocab_size"], width, 2.5)
-    weights = {"model.embed_tokens.weight": head if model.tied else matrix(len(head), width, 16.0)}
-    for number in range(LAYERS):
-        layer = f"model.layers.{number}"
-        weights |= {
-            f"{layer}.input_layernorm.weight": vector(width, 1.0, 0.1),
-            f"{layer}.self_attn.q_proj.weight": matrix(query, width, 1.4),
-            f"{layer}.self_attn.k_proj.weight": matrix(keys, width, 1.4),
-            f"{layer}.self_attn.v_proj.weight": matrix(keys, width, 3.0),
-            f"{layer}.self_attn.o_proj.weight": matrix(width, query, 3.0),
-            f"{layer}.post_attention_layernorm.weight": vector(width, 1.0, 0.1),
-            f"{layer}.mlp.gate_proj.weight": matrix(inner, width, 1.0),
-            f"{layer}.mlp.up_proj.weight": matrix(inner, width, 1.0),
-            f"{layer}.mlp.down_proj.weight": matrix(width, inner, 2.0),
-        }
-        if config["model_type"] == "qwen2":
-            for name, size in (("q", query), ("k", keys), ("v", keys)):
-                weights[f"{layer}.self_attn.{name}_proj.bias"] = vector(size, 0.0, 0.3)
-    weights["model.norm.weight"] = vector(width, 1.0, 0.1)
-    if not model.tied:
-        weights["lm_head.weight"] = head
-    dtype = getattr(torch, model.dtype)
-    return {name: tensor.to(dtype) for name, tensor in weights.items()}
+    gains = {**GAINS, **({"embed_tokens": GAINS["lm_head"]} if model.tied else {})}
+    with torch.device("meta"):
+        plain = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+    weights = {}
+    for name, parameter in plain.named_parameters():
+        normal = torch.randn(parameter.shape, generator=draw)
+        if name.endswith("bias"):
+            tensor = 0.3 * normal
+        elif "norm" in name:
+            tensor = 1.0 + 0.1 * normal
+        else:
+            tensor = normal * gains[name.split(".")[-2]] / parameter.shape[1] ** 0.5
+        weights[name] = tensor.to(getattr(torch, model.dtype))
+    return weights
 
 
 def write_weights(model: LookAlike, folder: Path, weights: dict[str, Any]) -> None:
     """The weights in the repository's format; shards have an index."""
     import torch
-    from safetensors.torch import save_file
 
     if model.weights == "bin":
         # checkpoints of that time also hold each layer's table of rotary frequencies
         frequencies = 1.0 / 10_000.0 ** (torch.arange(0, model.head_width, 2) / model.head_width)
         for number in range(LAYERS):
             weights[f"model.layers.{number}.self_attn.rotary_emb.inv_freq"] = frequencies
-    count = 1 if model.weights == "safetensors" else 2 if model.weights == "bin" else 4
-    stem, suffix = ("pytorch_model", "bin") if model.weights == "bin" else ("model", "safetensors")
-    names = sorted(weights)
-    index: dict[str, str] = {}
-    for part in range(count):
-        held = {name: weights[name] for name in names[part::count]}
-        of = f"-{part + 1:05d}-of-{count:05d}" if count > 1 else ""
-        file = folder / f"{stem}{of}.{suffix}"
-        index |= dict.fromkeys(held, file.name)
-        if model.weights == "bin":
-            torch.save(held, file)
-        else:
-            # the client keeps what it has of a download that breaks off in parts of 10 MiB
-            padding = {"padding": "0" * PADDING} if model.breaks_once else {}
-            save_file(held, file, metadata={"format": "pt", **padding})
-    if count > 1:
-        total = sum(tensor.nbytes for tensor in weights.values())
-        described = {"metadata": {"total_size": total}, "weight_map": index}
-        _write_json(folder / f"{stem}.{suffix}.index.json", described)
+    shards = {"safetensors": 1, "bin": 2, "sharded": 4}[model.weights]
+    suffix = "bin" if model.weights == "bin" else "safetensors"
+    # the client keeps what it has of a download that breaks off in parts of 10 MiB
+    padding = {"padding": "0" * PADDING} if model.breaks_once else {}
+    save_weights(folder, weights, shards, suffix, **padding)
     if model.gated:
         # that repository contains its weights twice; the second copy is never wanted
         torch.save(weights, folder / "pytorch_model.bin")
@@ -165,7 +140,7 @@ def _write_tokenizer(model: LookAlike, folder: Path, tokenizers: Path) -> int:
     settings["clean_up_tokenization_spaces"] = False
     _write_json(folder / "tokenizer_config.json", settings)
     if model.tokenizer == "sp+json":
-        llama_tokenizer_json(folder, model.adds_bos)
+        llama_tokenizer_json(folder, adds_bos=model.adds_bos)
     return rows
 
 

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM
 
 from tests.rehearsal.hub import Hub, Repository
-from tests.rehearsal.lookalikes import LOOK_ALIKES, LookAlike, frozen_ntk_base
-from tests.rehearsal.reference import as_stock_code_reads_it, as_trained, worst_difference
+from tests.rehearsal.lookalikes import LOOK_ALIKES, LookAlike
+from tests.rehearsal.reference import as_trained, worst_difference
 from tests.rehearsal.repositories import make_repository, make_tokenizers
 from tests.rehearsal.scratch import DOCUMENTS, FULL, PROBLEM, Scratch, make_checkout
 from warehouse.probes.request import Condition
@@ -131,11 +133,6 @@ def test_the_look_alikes_are_the_locked_models(stage: Stage) -> None:
     assert models == {model.full_id for model in LOOK_ALIKES} and len(models) == 17
 
 
-def test_the_frozen_ntk_bases_are_those_of_the_authors() -> None:
-    assert frozen_ntk_base(4.0, 32_768) == pytest.approx(305_921.97, abs=0.01)
-    assert frozen_ntk_base(8.0, 65_536) == pytest.approx(1_305_706.17, abs=0.01)
-
-
 def test_of_two_copies_of_the_weights_one_is_downloaded(fetched: Stage) -> None:
     for model in LOOK_ALIKES:
         assert bool(fetched.hub.downloads(model.full_id, ".bin")) == (model.weights == "bin")
@@ -166,8 +163,9 @@ def difference(
     ]
     assert chosen
     workspace, problem = stage.scratch.workspace, stage.scratch.problem
+    folder = repository_folder(stage.folder, model.full_id)
     return worst_difference(
-        model, full_id or model.full_id, FULL, chosen, problem, workspace, plain
+        model, full_id or model.full_id, FULL, chosen, problem, workspace, folder, plain
     )
 
 
@@ -183,7 +181,8 @@ def test_an_ntk_model_as_stock_code_reads_it(extracted: Stage) -> None:
     variant = f"{model.full_id}-stock-dynamic"
     documents = ("--probe", "full", "--documents", str(FULL + 1))
     extracted.scratch.run(*EXTRACT, "--model", variant, *documents)
-    plain = as_stock_code_reads_it(repository_folder(extracted.folder, model.full_id))
+    folder = repository_folder(extracted.folder, model.full_id)
+    plain = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     assert difference(extracted, model, plain, variant, full_only=True) < TOLERANCE
     assert difference(extracted, model, plain, full_only=True) > 100 * TOLERANCE
 
