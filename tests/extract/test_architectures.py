@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from reference import assert_agree, references, target_logprobs
+from reference import assert_scored, references, target_logprobs
 from refusal import refuses
 from tiny_models import ARCHITECTURES
 from tiny_requests import load, requests_of
@@ -32,10 +32,9 @@ def test_all_probes_agree_with_plain_logits(
     engine = Engine(load(folder), batch_tokens=100, suffix_tokens=30)
     # dynamic scaling follows the length, so a prefix can't be shared between its suffixes
     assert engine.share_prefixes == (architecture != "llama_ntk")
-    together = engine.score(requests)
-    for request, expected, result in zip(requests, plain, together, strict=True):
-        assert_agree(result.scores, expected)
-        assert_agree(engine.score([request])[0].scores, expected)
+    assert_scored(engine, requests, plain)
+    for request, expected in zip(requests, plain, strict=True):
+        assert_scored(engine, [request], [expected])
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -52,15 +51,6 @@ def test_half_precision_is_as_near_to_float64_as_the_plain_forward_in_it(
     results = Engine(model, batch_tokens=100, suffix_tokens=30).score(requests)
     ours = np.concatenate([result.scores.logprob for result in results])
     assert np.abs(ours - exact).mean() <= 1.5 * np.abs(plain - exact).mean()
-
-
-def test_the_tree_runs_the_document_once(tiny_checkpoint: Callable[..., Path]) -> None:
-    engine = Engine(load(tiny_checkpoint("llama")))
-    requests = requests_of(0)
-    with_document = [request for request in requests if request.prefix_length]
-    results = engine.score([requests[0], *with_document])
-    spent = sum(result.tokens_processed for result in results)
-    assert spent == 91 + sum(len(request.ids) for request in with_document)
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma3_text", "llama_ntk"])
@@ -86,9 +76,7 @@ def test_choices_of_one_token_cost_no_more_than_their_prompts(
     ]
     plain = references(load(folder), requests)
     engine = Engine(load(folder))
-    results = engine.score(requests)
-    for expected, result in zip(plain, results, strict=True):
-        assert_agree(result.scores, expected)
+    results = assert_scored(engine, requests, plain)
     spent = [result.tokens_processed for result in results]
     if engine.share_prefixes:
         assert (sum(spent[:4]), sum(spent[4:6]), sum(spent[6:])) == (30, 17, 13 + 1 + 2)
@@ -121,12 +109,10 @@ def test_out_of_memory_halves_the_budgets_and_continues(
         return backbone(*args, **kwargs)
 
     monkeypatch.setattr(engine.backbone, "forward", limited)
-    results = engine.score(requests)
+    assert_scored(engine, requests, plain)
     assert max(sizes) > 128 and max(sizes[-1:]) <= 128
     # the next document is tried with all of it again
     assert engine.budgets.batch_tokens == 256
-    for result, expected in zip(results, plain, strict=True):
-        assert_agree(result.scores, expected)
 
 
 def test_what_did_not_fit_is_gone_before_the_next_attempt(
@@ -178,12 +164,10 @@ def test_a_prefix_in_pieces_gives_what_one_forward_gives(
         return backbone(*args, **kwargs)
 
     monkeypatch.setattr(engine.backbone, "forward", counted)
-    for result, expected in zip(engine.score(requests), plain, strict=True):
-        assert_agree(result.scores, expected)
+    assert_scored(engine, requests, plain)
     # frequencies that follow the length would be those of the piece
     assert (max(sizes) > 70) == (architecture == "llama_ntk")
-    (alone,) = engine.score(requests[:1])
-    assert_agree(alone.scores, plain[0])
+    assert_scored(engine, requests[:1], plain[:1])
     assert sizes[-1] == 91 or sizes[-3:] == [35, 35, 21]
 
 
@@ -208,5 +192,17 @@ def test_a_tiled_vocabulary_gives_the_same_statistics(
     plain = references(load(folder), requests)
     monkeypatch.setattr("extract.scoring.head.CPU_TILE", 37)
     monkeypatch.setattr("extract.scoring.head.CPU_ROWS", 7)
-    for result, expected in zip(Engine(load(folder)).score(requests), plain, strict=True):
-        assert_agree(result.scores, expected)
+    assert_scored(Engine(load(folder)), requests, plain)
+
+
+@pytest.mark.parametrize("total", [14, 15, 16, 17, 18, 31, 32, 33])
+def test_a_window_that_is_just_full(total: int, tiny_checkpoint: Callable[..., Path]) -> None:
+    """transformers 37574, mlx-lm 390: a cache of exactly a sliding window's length."""
+    folder = tiny_checkpoint("mistral")
+    assert load(folder).config.sliding_window == 16
+    ids = np.random.default_rng(3).integers(2, 300, 400).astype(np.int32)
+    requests = [
+        Request(0, ids[start : start + size], 0, span(0, size), span(0, size), ids, total - 4)
+        for start, size in ((100, 4), (200, 4), (300, 1))
+    ]
+    assert_scored(Engine(load(folder)), requests, references(load(folder), requests))

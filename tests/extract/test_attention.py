@@ -9,30 +9,23 @@ from typing import Any
 
 import pytest
 import torch
-from click.testing import CliRunner, Result
-from reference import assert_agree, references
+from checkpoint_samples import loaded
+from click.testing import CliRunner
+from reference import assert_scored, references
 from refusal import refuses
 from tiny_requests import DEVICE, load, requests_of
+from tiny_runs import ok, run
 from transformers.integrations.sdpa_attention import repeat_kv
 
-from extract.checkpoints import Checkpoint
-from extract.cli import extract, status
-from extract.models.loading import Loading, load_model
+from extract.cli import status
 from extract.scoring import attention
 from extract.scoring.engine import Engine
 from extract.scoring.statistics import ENGINE_VERSION
 from warehouse.paths import Workspace
-from warehouse.problem.models import ModelSpec
 from warehouse.store.ledger import read_units
 from warehouse.store.token_files import published_path
 
 GPU = torch.device("cuda")
-
-
-def run(path: Path, *options: str) -> Result:
-    done = CliRunner().invoke(extract, ["--problem", str(path), "--device", "cpu", *options])
-    assert done.exit_code == 0, done.output
-    return done
 
 
 @pytest.mark.parametrize("architecture", ["mistral", "qwen2", "llama"])
@@ -56,8 +49,7 @@ def test_repeated_heads_give_what_shared_heads_give(
     # CUDA's flash kernel takes half precision only
     assert engine.attention == ("sdpa/flash" if DEVICE == "cpu" else "sdpa/efficient")
     assert engine.share_prefixes
-    for result, expected in zip(engine.score(requests), plain, strict=True):
-        assert_agree(result.scores, expected)
+    assert_scored(engine, requests, plain)
     assert set(repeated) == {2}
 
 
@@ -112,30 +104,26 @@ def test_eager_attention_unasked_is_refused_for_the_locked_architectures(
 
     monkeypatch.setattr(LlamaPreTrainedModel, "_supports_sdpa", False)
     folder = tiny_checkpoint("llama")
-    spec = ModelSpec.model_validate(
-        {"full_id": "tiny/x", "family": "tiny", "source": {"kind": "local", "path": folder}}
-    )
-    with refuses("eager-attention", "tiny/x"):
-        load_model(Loading(spec, Checkpoint(folder, "r"), "cpu", "float32"))
-    asked = load_model(Loading(spec, Checkpoint(folder, "r"), "cpu", "float32", attention="eager"))
-    assert Engine(asked).attention == "eager"
+    with refuses("eager-attention", "tiny/one"):
+        loaded(folder)
+    assert Engine(loaded(folder, attention="eager")).attention == "eager"
 
 
 def test_classes_of_attention_are_never_mixed(
     workspace: Workspace, tiny_problem: Callable[..., Path]
 ) -> None:
     path = tiny_problem(texts=1)
-    assert "warning" not in run(path).output
+    assert "warning" not in ok(run(path))
     (unit,) = read_units(published_path(workspace, "tiny", "tiny--one", "full"))
     assert (unit.attention, unit.prefixes, unit.engine) == (
         "sdpa/flash",
         "shared",
         ENGINE_VERSION,
     )
-    assert "extracted 0 units" in run(path, "--attention", "sdpa").output
-    redone = run(path, "--attention", "eager")
-    assert "extracted 8 units" in redone.output
-    assert redone.output.count("warning: tiny/one, tiny/two: attention eager") == 1
+    assert "extracted 0 units" in ok(run(path, "--attention", "sdpa"))
+    redone = ok(run(path, "--attention", "eager"))
+    assert "extracted 8 units" in redone
+    assert redone.count("warning: tiny/one, tiny/two: attention eager") == 1
     (unit,) = read_units(published_path(workspace, "tiny", "tiny--one", "full"))
     assert unit.attention == "eager"
 
@@ -147,9 +135,8 @@ def test_fallbacks_are_reported_by_the_run_and_by_status(
     model = {"full_id": "tiny/ntk", "family": "tiny", "source": source, "context": 512}
     path = tiny_problem(texts=2, models=[model])
     line = "warning: tiny/ntk: prefixes separate: frequencies follow the length"
-    assert run(path).output.count(line) == 1
-    shown = CliRunner().invoke(status, ["--problem", str(path)])
-    assert shown.exit_code == 0 and shown.output.count(line) == 1
+    assert ok(run(path)).count(line) == 1
+    assert ok(CliRunner().invoke(status, ["--problem", str(path)])).count(line) == 1
     rows = json.loads(CliRunner().invoke(status, ["--problem", str(path), "--json"]).output)
     assert {*rows[0]["prefixes"]} == {"separate: frequencies follow the length"}
     assert rows[0]["attention"] == ["sdpa/flash"]

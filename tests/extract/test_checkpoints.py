@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from checkpoint_samples import Tensors, rewritten, spec_of, write_gguf
+from checkpoint_samples import Tensors, loaded, rewritten, spec_of, write_gguf
 from click.testing import CliRunner
 from refusal import refuses
 from safetensors.torch import load_file
@@ -21,7 +21,7 @@ from tiny_models import make_checkpoint
 from tiny_runs import CONDITIONS, ok, run
 from transformers import AutoTokenizer
 
-from extract.checkpoints import Checkpoint, begin_texts, find_checkpoint
+from extract.checkpoints import begin_texts, find_checkpoint
 from extract.models.loading import Loading, load_model
 from extract.models.weights import load_weights
 from extract.scoring.engine import Engine
@@ -171,8 +171,7 @@ def test_an_adapter_next_to_whole_weights_is_not_applied_to_them(
 
 
 def test_float32_weights_load_into_the_asked_dtype(tiny_checkpoint: Callable[..., Path]) -> None:
-    spec, checkpoint = spec_of(tiny_checkpoint()), Checkpoint(tiny_checkpoint(), "r")
-    model = load_model(Loading(spec, checkpoint, "cpu", "bfloat16"))
+    model = loaded(tiny_checkpoint(), "bfloat16")
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from readings import reading_of
-from reference import assert_agree, references
+from reference import assert_scored, references
 from tiny_models import make_text
 from tiny_requests import RETRIEVAL, load
 from tiny_runs import ok, run
@@ -69,8 +69,7 @@ def test_every_condition_agrees_with_plain_logits(
     # the plain model's dynamic frequencies remember the longest text before
     built.sort(key=lambda request: request.length)
     plain = references(load(folder), built)
-    for result, expected in zip(engine.score(built), plain, strict=True):
-        assert_agree(result.scores, expected)
+    assert_scored(engine, built, plain)
 
 
 def test_they_are_extracted_stored_and_checked(

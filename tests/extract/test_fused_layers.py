@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from reference import assert_agree, references
+from reference import assert_scored, references
 from tiny_requests import load, requests_of
 from transformers.models.llama import modeling_llama
 
@@ -92,8 +92,7 @@ def test_the_model_s_layers_are_replaced_while_it_scores(
     # the head is ours, whatever the library would do by default
     assert library.options == {"loss": False, "head": False}
     library.calls = dict.fromkeys(library.calls, 0)
-    for expected, result in zip(plain, engine.score(requests), strict=True):
-        assert_agree(result.scores, expected)
+    assert_scored(engine, requests, plain)
     assert library.calls["norm"] > 0 and library.calls["rotary"] > 0
     # a later model is plain
     library.calls = dict.fromkeys(library.calls, 0)
@@ -124,8 +123,7 @@ def test_layers_that_fail_or_compute_something_else_are_removed(
     assert library.calls["norm"] > 0
     assert f"; liger-kernel 9.9 refused: {reason}" in engine.attention
     library.calls = dict.fromkeys(library.calls, 0)
-    for expected, result in zip(plain, engine.score(requests), strict=True):
-        assert_agree(result.scores, expected)
+    assert_scored(engine, requests, plain)
     assert set(library.calls.values()) == {0}
 
 

@@ -9,34 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from reference import assert_agree, references
+from checkpoint_samples import loaded
+from reference import assert_scored, references
 from refusal import refuses
 from tiny_requests import requests_of
 
-from extract.checkpoints import Checkpoint
 from extract.models.interventions import quantized
-from extract.models.loading import Loading, load_model
 from extract.scoring.engine import Engine
-from warehouse.problem.models import ModelSpec
 
 IDS = torch.arange(2, 42)[None]
 
 
-def spec_of(folder: Path, *interventions: dict[str, Any]) -> ModelSpec:
-    return ModelSpec.model_validate(
-        {
-            "full_id": "tiny/x",
-            "family": "tiny",
-            "source": {"kind": "local", "path": folder},
-            "interventions": interventions,
-        }
-    )
-
-
 def load(folder: Path, *interventions: dict[str, Any]) -> Any:
-    return load_model(
-        Loading(spec_of(folder, *interventions), Checkpoint(folder, "r"), "cpu", "float32")
-    )
+    return loaded(folder, interventions=interventions)
 
 
 def logits(model: Any) -> torch.Tensor:
@@ -133,8 +118,7 @@ def test_a_change_holds_in_prefixes_pieces_and_suffixes(
     changed = references(load(folder, change), requests)
     engine = Engine(load(folder, change), prefix_tokens=prefix_tokens)
     assert engine.share_prefixes
-    for result, expected in zip(engine.score(requests), changed, strict=True):
-        assert_agree(result.scores, expected)
+    assert_scored(engine, requests, changed)
     assert any(
         not np.allclose(one.exact.logprob, other.exact.logprob, atol=1e-3)
         for one, other in zip(changed, references(load(folder), requests), strict=True)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from reference import assert_agree, references
+from checkpoint_samples import loaded, spec_of
+from reference import assert_scored, references
 from refusal import refuses
 from tiny_models import ARCHITECTURES
 from tiny_requests import load, requests_of
@@ -17,17 +18,9 @@ from transformers.masking_utils import flash_attention_mask
 
 from extract.checkpoints import Checkpoint
 from extract.devices import resolve_dtype
-from extract.models import loading
 from extract.models.interventions import is_offloaded
-from extract.models.loading import Loading, load_engine, load_model, weights_memory
+from extract.models.loading import Loading, load_engine, weights_memory
 from extract.scoring.engine import Engine
-from warehouse.problem.models import ModelSpec
-from warehouse.sources.weights import LocalSource
-
-
-def spec_of(folder: Path, **changes: Any) -> ModelSpec:
-    source = LocalSource(kind="local", path=folder)
-    return ModelSpec(full_id="tiny/one", family="tiny", source=source, **changes)
 
 
 @pytest.mark.parametrize("architecture", ["llama", "mistral", "qwen2", "gemma2"])
@@ -39,12 +32,11 @@ def test_a_model_partly_on_disk_gives_the_same_statistics(
     plain = references(load(folder), requests)
     weights = sum(p.numel() * 4 for p in load(folder).parameters())
     monkeypatch.setattr("accelerate.utils.get_max_memory", lambda: {"cpu": weights // 2})
-    model = load_model(Loading(spec_of(folder), Checkpoint(folder, "0"), "auto-map", "float32"))
+    model = loaded(folder, device="auto-map")
     assert is_offloaded(model) and "disk" in model.hf_device_map.values()
     engine = Engine(model)
     assert engine.share_prefixes
-    for expected, result in zip(plain, engine.score(requests), strict=True):
-        assert_agree(result.scores, expected)
+    assert_scored(engine, requests, plain)
 
 
 def test_noise_is_refused_where_it_could_not_reach_the_weights(
@@ -54,11 +46,7 @@ def test_noise_is_refused_where_it_could_not_reach_the_weights(
     noise = ({"kind": "weight_noise", "scale": 0.1, "seed": 0},)
     monkeypatch.setattr("accelerate.utils.get_max_memory", lambda: {"cpu": 100_000})
     with refuses("impossible-intervention", "interventions.weight_noise"):
-        load_model(
-            Loading(
-                spec_of(folder, interventions=noise), Checkpoint(folder, "0"), "auto-map", "float32"
-            )
-        )
+        loaded(folder, device="auto-map", interventions=noise)
 
 
 def test_a_device_map_leaves_room_on_gpus_only() -> None:
@@ -105,19 +93,15 @@ def test_attention_without_masks_serves_whole_texts_and_leaves_suffixes_to_sdpa(
         for layer in plain_model.model.layers:
             setattr(layer.self_attn, name, value)
     plain = references(plain_model, requests)
-    model = load_model(
-        Loading(spec_of(folder), Checkpoint(folder, "0"), "cpu", "float32", attention="maskless")
-    )
+    model = loaded(folder, attention="maskless")
     for name, value in settings.items():
         for layer in model.model.layers:
             setattr(layer.self_attn, name, value)
     engine = Engine(model)
     assert engine.share_prefixes == (architecture != "llama_ntk")
     calls.clear()
-    results = engine.score(requests)
+    assert_scored(engine, requests, plain)
     assert calls and model.config._attn_implementation == "maskless"
-    for expected, result in zip(plain, results, strict=True):
-        assert_agree(result.scores, expected)
 
 
 def test_float32_never_means_tf32(tiny_checkpoint: Callable[..., Path]) -> None:
@@ -152,10 +136,6 @@ def test_the_default_dtype_is_the_devices(
     monkeypatch.setattr("torch.cuda.is_available", lambda: gpu_has_bfloat16 is not None)
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda **options: bool(gpu_has_bfloat16))
     assert resolve_dtype(spec_of(tmp_path, dtype=of_model), asked, device) == expected
-
-
-def test_the_execution_device_of_a_plain_module_is_its_weights() -> None:
-    assert loading.execution_device(torch.nn.Linear(2, 2)) == torch.device("cpu")
 
 
 def test_a_model_that_runs_out_of_memory_while_loading_is_one_line(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from readings import reading_of
-from reference import FACTOR, assert_agree, plain_logprobs, references, target_logprobs
+from reference import FACTOR, assert_scored, plain_logprobs, references, target_logprobs
 
 from extract.checkpoints import find_checkpoint
 from extract.models.loading import Loading, load_model
@@ -76,13 +76,10 @@ def test_log_probs_agree_at_every_position(
     engine = Engine(own)
     assert engine.share_prefixes
     for bos, requests in cases.items():
-        batched = engine.score(requests)
-        for expected, result in zip(plain[bos], batched, strict=True):
-            assert_agree(result.scores, expected)
+        assert_scored(engine, requests, plain[bos])
     requests = cases[tokenizer.bos]
     for index in (1, len(requests) - 3, len(requests) - 1):
-        alone = engine.score([requests[index]])[0]
-        assert_agree(alone.scores, plain[tokenizer.bos][index])
+        assert_scored(engine, [requests[index]], [plain[tokenizer.bos][index]])
 
 
 @pytest.mark.parametrize(
@@ -154,8 +151,7 @@ def test_an_attention_window_hides_earlier_tokens(real_workspace: Workspace) -> 
     requests = requests_of(tokens, None)
     plain = references(model, requests)
     engine = Engine(model)
-    for expected, result in zip(plain, engine.score(requests), strict=True):
-        assert_agree(result.scores, expected)
+    assert_scored(engine, requests, plain)
     # in the first layer a changed token reaches the window after it and nothing else
     first = model.get_decoder().layers[0]
     seen: list[torch.Tensor] = []

@@ -13,12 +13,11 @@ from typing import Any, get_args
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from checkpoint_samples import loaded, tokenizer_of
 from refusal import refuses
 
 import extract.recall.measurement as run_module
-from extract.checkpoints import Checkpoint
 from extract.models import loading
-from extract.models.loading import Loading, load_model
 from extract.planning.selection import select
 from extract.recall.contexts import HOPS, RIVALS, VALUES, Context, Question, make_contexts
 from extract.recall.items import (
@@ -37,10 +36,8 @@ from extract.recall.measurement import (
 )
 from extract.scoring.engine import Engine
 from extract.scoring.statistics import Scored, TokenScores
-from extract.tokenization import load_tokenizer
 from warehouse.paths import Workspace, find_workspace
 from warehouse.probes.request import Request
-from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import RecallTarget, RecallTask, load_problem
 from warehouse.progress import no_progress
 from warehouse.sources.packages import PinnedArchive
@@ -74,18 +71,12 @@ KEY_EVERY = "target.key_every"
 LONG = [(name, text * 4) for name, text in FILLER]
 
 
-def spec_of(folder: Path) -> ModelSpec:
-    return ModelSpec.model_validate(
-        {"full_id": "t", "family": "t", "source": {"kind": "local", "path": folder}}
-    )
-
-
 def encoded_in(
     folder: Path, target: RecallTarget = TARGET
 ) -> tuple[list[Context], list[EncodedItem]]:
     contexts = make_contexts(target, FILLER if target.tasks == TARGET.tasks else LONG)
-    tokenizer = load_tokenizer(Checkpoint(folder, "r"), spec_of(folder))
-    return contexts, [e for _, part in encoded_items(target, contexts, tokenizer) for e in part]
+    parts = encoded_items(target, contexts, tokenizer_of(folder))
+    return contexts, [item for _, part in parts for item in part]
 
 
 def test_contexts_follow_from_the_seed() -> None:
@@ -277,8 +268,7 @@ def test_scores_are_those_of_each_question_alone(
 ) -> None:
     folder = tiny_checkpoint()
     _, items = encoded_in(folder, target)
-    model = load_model(Loading(spec_of(folder), Checkpoint(folder, "r"), "cpu", "float32"))
-    engine = Engine(model, suffix_tokens=50)
+    engine = Engine(loaded(folder), suffix_tokens=50)
     table = score_items(engine, items, target)
     assert table.schema.equals(DOWNSTREAM)
     engine.prefixes = "separate: asked for here"

@@ -14,19 +14,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from checkpoint_samples import loaded, spec_of
 from plain_llama import frozen_ntk_theta, token_logprobs
 from readings import reading_of
-from reference import assert_agree, references
+from reference import assert_scored, references
 from refusal import refuses
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from extract.checkpoints import Checkpoint
-from extract.models.loading import Loading, load_config, load_model
+from extract.models.loading import load_config
 from extract.scoring.engine import Engine
 from warehouse.probes.context import full_requests, window_requests
 from warehouse.probes.lookup import WITH_DOCUMENT, RetrievalProbe, retrieval_requests
 from warehouse.probes.request import Request
-from warehouse.problem.models import ModelSpec
 
 TRAINED, LENGTH, FACTOR = 64, 512, 4.0
 THETA = 305_921.97
@@ -64,23 +64,6 @@ def look_alike(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def spec_of(folder: Path, **changes: Any) -> ModelSpec:
-    return ModelSpec.model_validate(
-        {
-            "full_id": "tiny/ntk",
-            "family": "tiny",
-            "source": {"kind": "local", "path": folder},
-            **changes,
-        }
-    )
-
-
-def load(folder: Path, **changes: Any) -> Any:
-    return load_model(
-        Loading(spec_of(folder, **changes), Checkpoint(folder, "r"), "cpu", "float32")
-    )
-
-
 def difference_to(theta: float, model: Any, requests: list[Request]) -> float:
     """Largest difference in log-prob to plain RoPE with this theta, in nats."""
     weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -116,23 +99,23 @@ def test_a_frozen_theta_is_plain_rope_at_every_position(bos: int | None, look_al
         *window_requests(TOKENS, bos, context=128, stride=64),
         *retrieval_requests(reading_of(TOKENS, bos), kind=WITH_DOCUMENT, probe=probe),
     ]
-    model = load(look_alike, rope={"type": "default", "theta": THETA})
+    model = loaded(look_alike, rope={"type": "default", "theta": THETA})
     assert difference_to(THETA, model, requests) < 1e-4
 
 
 def test_stock_dynamic_scaling_agrees_with_it_at_the_full_length_only(look_alike: Path) -> None:
     (whole,) = full_requests(TOKENS, 0)
     windows = window_requests(TOKENS, 0, context=128, stride=64)
-    stock = load(look_alike)
+    stock = loaded(look_alike)
     assert stock.config.rope_parameters["rope_type"] == "dynamic"
     assert len(whole.ids) == LENGTH
     assert difference_to(THETA, stock, [whole]) < 1e-4
-    assert difference_to(THETA, load(look_alike), windows) > 0.1
+    assert difference_to(THETA, loaded(look_alike), windows) > 0.1
 
 
 def test_fixed_frequencies_share_prefixes(look_alike: Path) -> None:
-    assert not Engine(load(look_alike)).share_prefixes
-    assert Engine(load(look_alike, rope={"type": "default", "theta": THETA})).share_prefixes
+    assert not Engine(loaded(look_alike)).share_prefixes
+    assert Engine(loaded(look_alike, rope={"type": "default", "theta": THETA})).share_prefixes
 
 
 def test_frequencies_of_one_kind_of_layers_may_follow_the_length(
@@ -140,12 +123,12 @@ def test_frequencies_of_one_kind_of_layers_may_follow_the_length(
 ) -> None:
     """Gemma 3 has a set of rotary parameters for each kind of layers."""
     folder = tiny_checkpoint("gemma3_text")
-    model = load(folder, rope={"type": "dynamic", "factor": 4.0})
+    model = loaded(folder, rope={"type": "dynamic", "factor": 4.0})
     requests = full_requests(TOKENS[:90], 0)
-    plain = references(load(folder, rope={"type": "dynamic", "factor": 4.0}), requests)
+    plain = references(loaded(folder, rope={"type": "dynamic", "factor": 4.0}), requests)
     engine = Engine(model)
     assert engine.prefixes == "separate: frequencies follow the length"
-    assert_agree(engine.score(requests)[0].scores, plain[0])
+    assert_scored(engine, requests, plain)
 
 
 @pytest.mark.parametrize("kind", ["linear", "dynamic", "yarn"])
@@ -155,8 +138,6 @@ def test_a_scaling_replaces_all_that_the_configuration_says(kind: str, look_alik
     ).rope_parameters
     assert (rope["rope_type"], rope["factor"], rope["rope_theta"]) == (kind, 2.0, 10_000.0)
     assert "type" not in rope
-    model = load(look_alike, rope={"type": kind, "factor": 2.0})
-    assert model.config.rope_parameters["rope_type"] == kind
 
 
 def test_an_intervention_changes_what_was_trained(look_alike: Path) -> None:

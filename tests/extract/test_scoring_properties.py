@@ -8,18 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from checkpoint_samples import tokenizer_of
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
-from reference import assert_agree, references
+from reference import assert_scored, references
 from tiny_models import make_tokenizer
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from extract.checkpoints import Checkpoint
 from extract.scoring.engine import Engine
-from extract.tokenization import DocumentTokenizer, load_tokenizer
+from extract.tokenization import DocumentTokenizer
 from warehouse.probes.context import full_requests, window_requests
 from warehouse.probes.request import Request, span
-from warehouse.problem.models import ModelSpec
 
 KINDS = ("llama", "mistral", "qwen2", "gemma3_text", "gpt2", "gpt_neo", "phi", "jamba", "mixtral")
 
@@ -112,8 +111,7 @@ def test_every_score_is_that_of_a_plain_softmax(data: st.DataObject) -> None:
         "prefix_tokens": data.draw(st.sampled_from([None, 40])),
     }
     plain = references(model, asked)
-    for scored, expected in zip(Engine(model, **budgets).score(asked), plain, strict=True):
-        assert_agree(scored.scores, expected)
+    assert_scored(Engine(model, **budgets), asked, plain)
 
 
 @pytest.fixture(scope="module")
@@ -122,9 +120,7 @@ def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[int, DocumentTo
     for vocabulary in (258, 300, 1000):
         folder: Path = tmp_path_factory.mktemp(str(vocabulary))
         make_tokenizer(folder, bos=vocabulary > 258, vocabulary=vocabulary)
-        raw = {"full_id": "t/x", "family": "t", "source": {"kind": "local", "path": str(folder)}}
-        spec = ModelSpec.model_validate(raw)
-        found[vocabulary] = load_tokenizer(Checkpoint(folder, "r"), spec)
+        found[vocabulary] = tokenizer_of(folder)
     return found
 
 

@@ -134,14 +134,6 @@ def test_the_locked_architectures_must_share_prefixes(
     assert not engine.share_prefixes
 
 
-def test_lengths_in_the_position_encoding_are_a_reason(
-    tiny_checkpoint: Callable[..., Path],
-) -> None:
-    assert Engine(load(tiny_checkpoint("llama"))).prefixes == "shared"
-    engine = Engine(load(tiny_checkpoint("llama_ntk")))
-    assert engine.prefixes == "separate: frequencies follow the length"
-
-
 @pytest.mark.models
 @pytest.mark.slow
 @pytest.mark.timeout(900)

@@ -7,17 +7,17 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
+from checkpoint_samples import tokenizer_of
 from refusal import refuses
 from tiny_models import llama_tokenizer_json, make_text, train_sentencepiece
 from tokenizers import Tokenizer
 
-from extract.checkpoints import Checkpoint
-from extract.tokenization import load_tokenizer
+from extract.tokenization import DocumentTokenizer
 from warehouse.errors import TokenmartError
-from warehouse.problem.models import ModelSpec
 
 TEXTS = [
     make_text(3),
@@ -25,11 +25,6 @@ TEXTS = [
     " one space before",
     "x\n y\u00a0z",
 ]
-
-
-def spec_of(folder: Path) -> ModelSpec:
-    source = {"kind": "local", "path": str(folder)}
-    return ModelSpec.model_validate({"full_id": "org/model", "family": "f", "source": source})
 
 
 def make_sentencepiece(
@@ -54,7 +49,7 @@ def test_a_tokenizer_model_alone_is_read_as_sentencepiece_reads_it(
     from sentencepiece import SentencePieceProcessor
 
     folder = make_sentencepiece(tmp_path, architecture, dummy_prefix)
-    tokenizer = load_tokenizer(Checkpoint(folder, str(tmp_path)), spec_of(folder))
+    tokenizer = tokenizer_of(folder)
     processor = SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
     assert tokenizer.bos == 1
     for text in TEXTS:
@@ -84,7 +79,7 @@ def test_a_normaliser_of_its_own_is_read_as_sentencepiece_reads_it(
         model_type=kind,
         hard_vocab_limit=False,
     )
-    tokenizer = load_tokenizer(Checkpoint(folder, str(tmp_path)), spec_of(folder))
+    tokenizer = tokenizer_of(folder)
     processor = SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
     draw = random.Random(5)
     texts = ["".join(draw.choices(ALPHABET, k=draw.randint(1, 20))) for _ in range(200)]
@@ -113,16 +108,16 @@ def test_a_tokenizer_that_libraries_read_otherwise_is_refused(
 ) -> None:
     folder = make_sentencepiece(tmp_path, "llama", **settings)
     with pytest.raises(TokenmartError) as caught:
-        load_tokenizer(Checkpoint(folder, str(tmp_path)), spec_of(folder))
+        tokenizer_of(folder)
     assert "tokenizer.model" in caught.value.message
 
 
 @pytest.mark.parametrize("dummy_prefix", [True, False])
 def test_a_tokenizer_json_is_read_unchanged(dummy_prefix: bool, tmp_path: Path) -> None:
     folder = make_sentencepiece(tmp_path, "llama", dummy_prefix)
-    wanted = load_tokenizer(Checkpoint(folder, f"{tmp_path} model"), spec_of(folder))
+    wanted = tokenizer_of(folder)
     llama_tokenizer_json(folder, dummy_prefix, adds_bos=True)
-    tokenizer = load_tokenizer(Checkpoint(folder, f"{tmp_path} json"), spec_of(folder))
+    tokenizer = tokenizer_of(folder, "with tokenizer.json")
     published = Tokenizer.from_file(str(folder / "tokenizer.json"))
     for text in TEXTS:
         ids = tokenizer.encode(text).ids.tolist()
@@ -142,6 +137,25 @@ def test_a_file_that_says_to_truncate_cuts_no_text(
     padding = {"strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": None,
                "pad_id": 0, "pad_type_id": 0, "pad_token": "<s>"}  # fmt: skip
     path.write_text(json.dumps({**content, "truncation": cut, "padding": padding}), "utf-8")
-    tokens = load_tokenizer(Checkpoint(folder, "r"), spec_of(folder)).encode(TEXTS[0])
-    whole = load_tokenizer(Checkpoint(tiny_checkpoint(), "r"), spec_of(tiny_checkpoint()))
+    tokens = tokenizer_of(folder).encode(TEXTS[0])
+    whole = tokenizer_of(tiny_checkpoint())
     assert tokens.ids.tolist() == whole.encode(TEXTS[0]).ids.tolist()
+
+
+def test_spans_without_length_are_refused() -> None:
+    """tokenizers 1553, 1688: Llama 3 gave (0, 0), (6, 6)."""
+
+    class Library:
+        bos_token_id = None
+        added_tokens_decoder = MappingProxyType({})
+        backend_tokenizer = SimpleNamespace(to_str=str)
+
+        def __call__(self, text: str, **_: object) -> dict[str, object]:
+            whole = {"input_ids": [5, 6], "offset_mapping": [(0, 6), (6, 12)]}
+            empty = {"input_ids": [5, 6], "offset_mapping": [(0, 0), (6, 6)]}
+            return empty if text == "Sample input" else whole
+
+    tokenizer = DocumentTokenizer(Library(), SimpleNamespace(bos="never", full_id="m"))
+    assert tokenizer.encode("sample input").char_end.tolist() == [6, 12]
+    with refuses("lost-text", "character 0"):
+        tokenizer.encode("Sample input")

@@ -10,15 +10,36 @@ from typing import Any
 
 import numpy as np
 
+from extract.checkpoints import Checkpoint
+from extract.models.loading import Loading, load_model
+from extract.tokenization import DocumentTokenizer, load_tokenizer
 from warehouse.problem.models import ModelSpec
 
 Tensors = dict[str, Any]
 
 
-def spec_of(path: Path, kind: str = "local", **changes: Any) -> ModelSpec:
-    """A model of this folder or file; keyword arguments are settings of its source."""
-    source = {"kind": kind, "path": str(path), **changes}
-    return ModelSpec.model_validate({"full_id": "org/m", "family": "f", "source": source})
+def spec_of(path: Path, kind: str = "local", pickled: bool = False, **changes: Any) -> ModelSpec:
+    """A model of this folder or file; keyword arguments are what its entry says besides."""
+    source = {"kind": kind, "path": str(path)} | ({"pickled": True} if pickled else {})
+    entry = {"full_id": "tiny/one", "family": "tiny", "source": source}
+    return ModelSpec.model_validate({**entry, **changes})
+
+
+def loaded(
+    folder: Path,
+    dtype: str = "float32",
+    device: str = "cpu",
+    attention: str | None = None,
+    **changes: Any,
+) -> Any:
+    """The model of a folder as an extraction loads it; `changes` are those of `spec_of`."""
+    spec, checkpoint = spec_of(folder, **changes), Checkpoint(folder, "r")
+    return load_model(Loading(spec, checkpoint, device, dtype, attention=attention))
+
+
+def tokenizer_of(folder: Path, state: str = "") -> DocumentTokenizer:
+    """The tokenizer of a folder; `state` names a later content of the same folder."""
+    return load_tokenizer(Checkpoint(folder, f"{folder} {state}"), spec_of(folder))
 
 
 def rewritten(

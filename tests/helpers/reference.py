@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from extract.scoring.statistics import TokenScores
+from extract.scoring.engine import Engine
+from extract.scoring.statistics import Scored, TokenScores
 from warehouse.probes.request import Request
 
 FACTOR = 4.0
@@ -109,3 +110,13 @@ def assert_agree(ours: TokenScores, reference: Reference) -> None:
     np.testing.assert_allclose(ours.varentropy, exact.varentropy, atol=spread, rtol=0)
     assert (ours.rank >= reference.lowest_rank).all()
     assert (ours.rank <= reference.highest_rank).all()
+
+
+def assert_scored(
+    engine: Engine, requests: Sequence[Request], expected: Sequence[Reference]
+) -> list[Scored]:
+    """The engine's results, all of them within the rounding of their references."""
+    results = engine.score(requests)
+    for result, reference in zip(results, expected, strict=True):
+        assert_agree(result.scores, reference)
+    return results
