@@ -194,8 +194,7 @@ class _Writer:
             yield rows, conditions.scores(rows.nll, rng)
         if shape.divergence:
             parameters = {"reference": "lab/model-0"}
-            named = dict.fromkeys(("condition", "kind", "probe"), "divergence")
-            yield full._replace(**named, parameters=parameters), whole
+            yield Rows("divergence", "divergence", "divergence", parameters, *full[4:]), whole
         # draws of their own: the rows above stay what they are
         more = np.random.default_rng([shape.seed, doc_id, 1])
         for probe in (
