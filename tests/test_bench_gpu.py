@@ -36,8 +36,8 @@ def run(bench_gpu: Any, out: Path, *arguments: str) -> tuple[Any, dict[str, Any]
 
 
 def test_every_part_of_one_process_runs_and_finds_nothing_wrong(
-    bench_gpu: Any, gpu_correctness: Any, tmp_path: Path
-) -> None:
+    bench_gpu, gpu_correctness, tmp_path
+):
     parts = ("correctness", "memory", "extraction", "speed")
     asked = [word for part in parts for word in ("--part", part)]
     done, found = run(bench_gpu, tmp_path / "found.json", *asked)
@@ -55,9 +55,7 @@ def test_every_part_of_one_process_runs_and_finds_nothing_wrong(
         assert ours["largest_nats"] < 1e-4 < 0.05 < changed["mean_nats"]
 
 
-def test_a_wrong_engine_is_reported(
-    bench_gpu: Any, gpu_correctness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_engine_is_reported(bench_gpu, gpu_correctness, tmp_path, monkeypatch):
     right = gpu_correctness.score
 
     def shifted(engine: Any, conditions: Any, tokens: Any) -> Any:
@@ -69,9 +67,7 @@ def test_a_wrong_engine_is_reported(
     assert found["wrong"]
 
 
-def test_a_part_that_breaks_off_does_not_take_the_others_down(
-    bench_gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_that_breaks_off_does_not_take_the_others_down(bench_gpu, tmp_path, monkeypatch):
     def broken(*_: Any) -> None:
         raise ValueError("no such thing\nat all")
 

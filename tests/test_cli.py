@@ -19,7 +19,6 @@ import tokenmart
 from tokenmart import COMMANDS, cli
 from warehouse.errors import TokenmartError
 from warehouse.metrics import manifest
-from warehouse.paths import Workspace
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = f"{sys.executable} {ROOT / 'tokenmart.py'}"
@@ -31,7 +30,7 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_exists_and_explains_itself(name: str) -> None:
+def test_every_command_exists_and_explains_itself(name):
     command = cli.get_command(click.Context(cli), name)
     assert command is not None and command.name == name and command.help
     below = command.commands.values() if isinstance(command, click.Group) else [command]
@@ -39,15 +38,13 @@ def test_every_command_exists_and_explains_itself(name: str) -> None:
         assert not isinstance(option, click.Option) or option.hidden or option.help
 
 
-def test_an_unknown_command_is_a_usage_error() -> None:
+def test_an_unknown_command_is_a_usage_error():
     for word in ("extact", "xyz", "--nonsense"):
         assert CliRunner().invoke(cli, [word]).exit_code == 2
 
 
 @pytest.mark.parametrize("command", ["extract", "recall", "status", "correlate", "submit"])
-def test_without_a_problem_those_that_are_here_are_listed(
-    workspace: Workspace, command: str
-) -> None:
+def test_without_a_problem_those_that_are_here_are_listed(workspace, command):
     (workspace.problems / "mine.yml").touch()
     given = ["--metric", "perplexity/all"] if command == "submit" else []
     result = CliRunner().invoke(cli, [command, *given])
@@ -87,21 +84,19 @@ def failing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     ],
     ids=str,
 )
-def test_exit_codes(failing: Failing, error: BaseException, code: int, lines: int) -> None:
+def test_exit_codes(failing, error, code, lines):
     found, stderr = failing(error)
     assert (found, stderr.count("\n")) == (code, lines), stderr
     assert not isinstance(error, OSError) or str(error.filename or "memory") in stderr
 
 
-def test_a_bug_is_not_hidden(failing: Failing) -> None:
+def test_a_bug_is_not_hidden(failing):
     for bug in (ZeroDivisionError(), FileNotFoundError(errno.ENOENT, "x", "y")):
         with pytest.raises(type(bug)):
             failing(bug)
 
 
-def test_a_database_whose_build_stopped_early_is_one_line(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_database_whose_build_stopped_early_is_one_line(workspace, monkeypatch, capsys):
     shutil.copy(ROOT / "data" / "problems" / "minilong.yml", workspace.problems)
     workspace.database.parent.mkdir(parents=True, exist_ok=True)
     with duckdb.connect(str(workspace.database)) as connection:
@@ -114,13 +109,13 @@ def test_a_database_whose_build_stopped_early_is_one_line(
         assert (caught.value.code, said.count("\n")) == (1, 1) and "metric_values" in said, said
 
 
-def test_a_closed_pipe_is_quiet(workspace: Workspace) -> None:
+def test_a_closed_pipe_is_quiet(workspace):
     query = "select range(100) as r from range(200000)"
     done = shell(f"{PROGRAM} sql '{query}' --format csv | head -n 1")
     assert (done.stdout, done.stderr) == ("r\n", "")
 
 
-def test_dbt_is_this_environments(workspace: Workspace) -> None:
+def test_dbt_is_this_environments(workspace):
     command = manifest.command()
     assert command[0] == sys.executable
     (workspace.root / "agate.py").write_text("raise ImportError('not the library')")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_up_marts import Marts
 
 ROOT = Path(__file__).parents[1]
 RESULTS, SIGNAL = "benchmarks/RESULTS.md", "docs/explanation/signal_of_benchmarks.md"
@@ -81,16 +80,12 @@ WRITTEN: list[tuple[str, str, str, Callable[[Any, Any], list[str]]]] = [
 
 
 @pytest.mark.parametrize(("page", "module", "figures", "blocks"), WRITTEN)
-def test_a_page_has_what_the_script_writes(
-    page: str, module: str, figures: str, blocks: Any, script: Callable[[str], Any]
-) -> None:
+def test_a_page_has_what_the_script_writes(page, module, figures, blocks, script):
     text = (ROOT / page).read_text("utf-8")
     assert [each for each in blocks(script(module), committed(figures)) if each not in text] == []
 
 
-def test_the_figures_of_the_demo_are_those_of_correlate(
-    minilong: Marts, script: Callable[[str], Any]
-) -> None:
+def test_the_figures_of_the_demo_are_those_of_correlate(minilong, script):
     demo_figures, kept = script("demo_figures"), committed("docs/demo_figures.json")
     found = demo_figures.demo_figures("minilong")
     assert found.keys() == kept.keys() - {"seconds"}
@@ -100,7 +95,7 @@ def test_the_figures_of_the_demo_are_those_of_correlate(
     assert 0 < found["not_distinguishable"] <= found["variants"] <= found["tested"]
 
 
-def test_hours_of_no4k_are_those_measured(script: Callable[[str], Any]) -> None:
+def test_hours_of_no4k_are_those_measured(script):
     """A model of a measured shape takes what was measured, 50 times."""
     record, gpu_results = committed("benchmarks/bench_gpu.json"), script("gpu_results")
     found = {row["model"]: row["hours"] for row in gpu_results.hours(record)}

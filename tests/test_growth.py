@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).parents[1] / "benchmarks" / "growth.py"
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_it_measures_what_is_not_there_yet(tmp_path: Path) -> None:
+def test_it_measures_what_is_not_there_yet(tmp_path):
     output = tmp_path / "growth.json"
     words = ["--rows", "20000", "--limits", "1"]
     done = subprocess.run(

@@ -124,7 +124,7 @@ def light(tmp_path_factory: pytest.TempPathFactory) -> Light:
     return made
 
 
-def test_a_light_environment_is_small_and_says_what_it_lacks(light: Light) -> None:
+def test_a_light_environment_is_small_and_says_what_it_lacks(light):
     size = sum(
         path.lstat().st_size for path in light.python.parents[1].rglob("*") if path.is_file()
     )
@@ -136,7 +136,7 @@ def test_a_light_environment_is_small_and_says_what_it_lacks(light: Light) -> No
     assert light.run("tokenmart", "init", light.workspace).returncode == 1
 
 
-def test_plain_dbt_builds_and_every_question_is_answered(light: Light) -> None:
+def test_plain_dbt_builds_and_every_question_is_answered(light):
     """dbt's own program in the workspace's project; then SQL, the ranking, the report, Python."""
     built = light.ok("dbt", "run", "--quiet", cwd=light.workspace / "dbt_project")
     assert "ERROR" not in built

@@ -28,7 +28,7 @@ def make(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_recipes_call_commands_that_exist_with_what_is_given() -> None:
+def test_recipes_call_commands_that_exist_with_what_is_given():
     targets = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
     done = make("-n", *targets, SUBMISSION="s.json", OUT="r.json")
     assert done.returncode == 0, done.stderr
@@ -45,7 +45,7 @@ def test_recipes_call_commands_that_exist_with_what_is_given() -> None:
     assert make("verify").returncode != 0
 
 
-def test_a_query_reaches_the_command_as_it_was_typed(tmp_path: Path) -> None:
+def test_a_query_reaches_the_command_as_it_was_typed(tmp_path):
     query = "select 'a' as \"b\", $x, `id`"
     fake = tmp_path / "tokenmart"
     fake.write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
@@ -55,7 +55,7 @@ def test_a_query_reaches_the_command_as_it_was_typed(tmp_path: Path) -> None:
     assert make("sql", f"TOKENMART={fake}", QUERY=query).stdout == f"sql|{query}|"
 
 
-def test_the_lock_is_only_exact_constraints() -> None:
+def test_the_lock_is_only_exact_constraints():
     lines = (ROOT / "requirements.lock").read_text().splitlines()
     exact = re.compile(r"#.*|[a-z0-9._-]+==[A-Za-z0-9.!]+( ; [^;]+)?")
     assert [line for line in lines if not exact.fullmatch(line)] == []

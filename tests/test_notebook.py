@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from made_up_marts import Marts
 from made_up_warehouse import Shape, Window, write_warehouse
 
 NOTEBOOK = Path(__file__).parents[1] / "docs" / "how_to" / "first_look.ipynb"
@@ -32,7 +31,7 @@ def displayed(source: str, names: dict[str, Any]) -> Any:
     return eval(compile(ast.Expression(last.value), "cell", "eval"), names)
 
 
-def test_it_runs(marts: Marts) -> None:
+def test_it_runs(marts):
     workspace = marts.workspace
     shape = Shape(models=MODELS, documents=2, tokens=300, windows=(Window(16, 8),), retrieval=None)
     write_warehouse(workspace.data, shape)

@@ -37,7 +37,7 @@ def examples() -> dict[str, str]:
 
 
 @pytest.fixture
-def tokenmart(tmp_path: Path, workspace: Workspace):  # type: ignore[no-untyped-def]
+def tokenmart(tmp_path: Path, workspace: Workspace):
     """Run the command with the page's examples as plugins."""
     plugins = tmp_path / "plugins"
     for name, code in examples().items():
@@ -59,12 +59,12 @@ def tokenmart(tmp_path: Path, workspace: Workspace):  # type: ignore[no-untyped-
     return run
 
 
-def test_the_page_has_an_example_of_each_part() -> None:
+def test_the_page_has_an_example_of_each_part():
     assert {Path(name).stem for name in examples()} == PARTS
 
 
 @pytest.mark.slow
-def test_the_examples_work_together(tokenmart, workspace: Workspace, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_the_examples_work_together(tokenmart, workspace, tmp_path):
     (workspace.problems / "mine.yml").write_text(PROBLEM)
     (workspace.root / "notes.txt").write_text("the warehouse reads every token in place")
     shelf = workspace.root / "shelf" / "me"

@@ -88,13 +88,13 @@ def words_of(line: str) -> list[str]:
 EXAMPLES = examples()
 
 
-def test_every_command_has_an_example() -> None:
+def test_every_command_has_an_example():
     shown = {line.split()[1] for line, whole in EXAMPLES.items() if whole}
     assert set(cli.list_commands(click.Context(cli))) <= shown
 
 
 @pytest.mark.parametrize("line", sorted(EXAMPLES), ids=lambda value: value[10:70])
-def test_an_example_is_a_command_with_options_that_exist(line: str) -> None:
+def test_an_example_is_a_command_with_options_that_exist(line):
     words, command = words_of(line), cli
     while isinstance(command, click.Group):
         if not words:
@@ -112,7 +112,7 @@ def test_an_example_is_a_command_with_options_that_exist(line: str) -> None:
 
 
 @with_plugins
-def test_every_option_that_a_page_names_exists() -> None:
+def test_every_option_that_a_page_names_exists():
     known = {option for command in commands() for each in command.params for option in each.opts}
     known |= {o for command in commands() for each in command.params for o in each.secondary_opts}
     for script in [*ROOT.glob("scripts/*.py"), *ROOT.glob("benchmarks/*.py")]:
@@ -122,7 +122,7 @@ def test_every_option_that_a_page_names_exists() -> None:
         assert options - known - ELSEWHERE == set(), page
 
 
-def test_other_programs_on_pages_exist() -> None:
+def test_other_programs_on_pages_exist():
     makefile = (ROOT / "Makefile").read_text()
     for page in PAGES:
         text = page.read_text("utf-8")
@@ -133,7 +133,7 @@ def test_other_programs_on_pages_exist() -> None:
 
 
 @with_plugins
-def test_links_on_pages_lead_to_files_and_headings_of_the_repository() -> None:
+def test_links_on_pages_lead_to_files_and_headings_of_the_repository():
     """Pages are read in a clone, too, where the generated pages of the site don't exist."""
     dead = []
     for page in LINKED:
@@ -155,7 +155,7 @@ def headings(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in found}
 
 
-def test_each_written_page_is_in_the_navigation() -> None:
+def test_each_written_page_is_in_the_navigation():
     text = (ROOT / "mkdocs.yml").read_text("utf-8")
     listed = set(re.findall(r"- ([\w/]+\.md)$", text, re.MULTILINE))
     written = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
@@ -232,7 +232,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", READING, ids=lambda line: line[10:70])
-def test_an_example_that_reads_runs(checkout: Path, line: str) -> None:
+def test_an_example_that_reads_runs(checkout, line):
     words = words_of(line)
     run([*words, *FEWER.get(words[0], [])])
     if "--out" in words:
@@ -241,13 +241,13 @@ def test_an_example_that_reads_runs(checkout: Path, line: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("code", PYTHON, ids=range(len(PYTHON)))
-def test_python_on_a_page_runs(checkout: Path, code: str) -> None:
+def test_python_on_a_page_runs(checkout, code):
     exec(code, {})
 
 
 @with_plugins
 @pytest.mark.slow
-def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(tmp_path):
     """mkdocs stops at a link or an anchor that leads nowhere, and at a page without an entry."""
     pytest.importorskip("mkdocs")
     command = (sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir")

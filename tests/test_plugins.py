@@ -52,7 +52,7 @@ def run(scratch: Path, *words: str) -> str:
         *(pytest.param([name], id=name, marks=pytest.mark.slow) for name in PLUGINS),
     ],
 )
-def test_help_works_and_metrics_parse(removed: list[str], tmp_path: Path) -> None:
+def test_help_works_and_metrics_parse(removed, tmp_path):
     scratch = copy_without(removed, tmp_path)
     shown = run(scratch, "tokenmart", "--help")
     for plugin in PLUGINS:
@@ -64,7 +64,7 @@ def test_help_works_and_metrics_parse(removed: list[str], tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_tests_of_the_core_pass_without_any_plugin(tmp_path: Path) -> None:
+def test_tests_of_the_core_pass_without_any_plugin(tmp_path):
     """That no module of the core imports a plugin is tested apart."""
     scratch = copy_without(PLUGINS, tmp_path)
     run(scratch, "pytest", "-q", "-x", "-m", "not slow and not models", *CORE)

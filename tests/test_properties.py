@@ -37,7 +37,7 @@ units = st.lists(
 
 @few
 @given(written=units)
-def test_what_was_stored_last_is_read(written: Any, tmp_path_factory: Any) -> None:
+def test_what_was_stored_last_is_read(written, tmp_path_factory):
     """Units in any order, some of them again, published at any time."""
     workspace = workspace_of(tmp_path_factory.mktemp("store"))
     last: dict[int, pa.Table] = {}
@@ -78,9 +78,7 @@ def answer(macros: duckdb.DuckDBPyConnection, formula: str, *columns: Any) -> An
         st.tuples(st.floats(-40, 0), st.floats(-40, 0), st.integers(1, 9)), min_size=1, max_size=50
     )
 )
-def test_macros_of_log_probabilities_are_those_of_numpy(
-    rows: Any, macros: duckdb.DuckDBPyConnection
-) -> None:
+def test_macros_of_log_probabilities_are_those_of_numpy(rows, macros):
     long, short, sizes = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
     near = {"rel": 1e-12, "abs": 1e-12}
     assert answer(macros, "ppl(a)", long) == pytest.approx(math.exp(-long.mean()), **near)
@@ -98,7 +96,7 @@ number = st.one_of(
 
 @quick
 @given(rows=st.lists(st.tuples(number, number), max_size=25))
-def test_rank_correlations_are_those_of_scipy(rows: Any, macros: duckdb.DuckDBPyConnection) -> None:
+def test_rank_correlations_are_those_of_scipy(rows, macros):
     """Ties, nulls and NaN included; none for fewer than three rows or a constant column."""
     x, y = ([row[i] for row in rows] for i in (0, 1))
     whole = np.array([row for row in rows if None not in row], dtype=float).reshape(-1, 2)
@@ -109,7 +107,7 @@ def test_rank_correlations_are_those_of_scipy(rows: Any, macros: duckdb.DuckDBPy
         assert answer(macros, f"{macro}(a, b)", x, y) == expected
 
 
-def test_intervals_cover_as_often_as_they_say() -> None:
+def test_intervals_cover_as_often_as_they_say():
     """95% intervals of Spearman's rho, 30 models, true value 6 / pi asin(r / 2)."""
     draw, r, sets = np.random.default_rng(0), 0.5, 120
     truth = 6 / math.pi * math.asin(r / 2)

@@ -56,18 +56,18 @@ def same(one: Any, other: Any, where: str = "") -> None:
 
 
 @pytest.mark.parametrize("folder", [MINILONG, EARLY, MODELS90], ids=lambda folder: folder.name)
-def test_figures_are_recomputed_from_the_tables(folder: Path) -> None:
+def test_figures_are_recomputed_from_the_tables(folder):
     same(json.loads(json.dumps(script(folder).figures())), committed(folder))
 
 
-def test_pages_are_written_from_the_figures() -> None:
+def test_pages_are_written_from_the_figures():
     written = runpy.run_path(str(ROOT / "studies" / "pages.py"), run_name="pages")["pages"]()
     assert {path.parent.name for path in written} >= {"minilong", "early_decisions", "models90"}
     for path, text in written.items():
         assert path.read_text("utf-8") == text, f"{path}: run python studies/pages.py"
 
 
-def test_the_product_agrees_with_the_study_of_models() -> None:
+def test_the_product_agrees_with_the_study_of_models():
     """The correlations that `select` prints are those of the second implementation."""
     study = script(MODELS90)
     models = study.Models()
@@ -81,13 +81,13 @@ def test_the_product_agrees_with_the_study_of_models() -> None:
     assert rho == pytest.approx(f["within_families"]["rho"], abs=1e-12)
 
 
-def test_the_models_are_those_registered() -> None:
+def test_the_models_are_those_registered():
     entry = json.loads((ROOT / "data/preregistered/minilong.json").read_text("utf-8"))["entries"][0]
     models = json.loads((MINILONG / "models.json").read_text("utf-8"))
     assert [{k: v for k, v in m.items() if k != "dose"} for m in models] == entry["models"]
 
 
-def test_the_target_is_that_of_the_committed_scores() -> None:
+def test_the_target_is_that_of_the_committed_scores():
     """The mean of items is what `tokenmart recall` stored as the overall score."""
     study = script(MINILONG)
     models = [m["full_id"] for m in json.loads((MINILONG / "models.json").read_text("utf-8"))]
@@ -102,7 +102,7 @@ def test_the_target_is_that_of_the_committed_scores() -> None:
 
 @pytest.mark.slow
 @pytest.mark.models
-def test_answers_that_are_asked_again_are_those_of_the_study(tmp_path: Path) -> None:
+def test_answers_that_are_asked_again_are_those_of_the_study(tmp_path):
     """On another processor a digit of a tie may differ: one answer of five digits in all."""
     out = tmp_path / "answers.parquet"
     model = "smollm2-135m"
@@ -126,7 +126,7 @@ def test_answers_that_are_asked_again_are_those_of_the_study(tmp_path: Path) -> 
     assert len(controls) == 4 * sum(row["task"] == "single_key" for row in answers)
 
 
-def test_the_tasks_are_those_of_the_problem_files() -> None:
+def test_the_tasks_are_those_of_the_problem_files():
     study = script(EARLY)
     for name, tasks in (("dclm", study.DCLM_CORE), ("pythia", study.PYTHIA_TASKS)):
         problem = yaml.safe_load((ROOT / "data" / "problems" / f"{name}.yml").read_text("utf-8"))

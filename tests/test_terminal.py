@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -26,7 +25,7 @@ def harmless(text: str) -> bool:
     return all(c.isprintable() or c in "\n\t" for c in text)
 
 
-def test_controls_are_shown_and_other_text_stays() -> None:
+def test_controls_are_shown_and_other_text_stays():
     assert visible(EVIL) == SHOWN
     assert visible("é 漢字 👍\n\tx") == "é 漢字 👍\n\tx"
     assert visible("\ud800") == "\\ud800"
@@ -48,14 +47,7 @@ def test_controls_are_shown_and_other_text_stays() -> None:
     ],
     ids=lambda value: visible(str(value))[:30],
 )
-def test_words_of_the_command_line(
-    words: list[str],
-    code: int,
-    count: int,
-    evil_ledger: Workspace,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_words_of_the_command_line(words, code, count, evil_ledger, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["tokenmart", *words])
     with pytest.raises(SystemExit) as ended:
         main()
@@ -81,13 +73,13 @@ def evil_ledger(filled: Workspace) -> Workspace:
     return filled
 
 
-def test_reasons_in_the_ledger(evil_ledger: Workspace) -> None:
+def test_reasons_in_the_ledger(evil_ledger):
     shown = CliRunner().invoke(cli, ["status", "--problem", "minilong"])
     assert shown.exit_code == 0 and harmless(shown.output)
     assert shown.output.count("\\x1b[2J") == 2
 
 
-def test_the_list_of_queries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_list_of_queries(monkeypatch, tmp_path):
     evil = EVIL.replace("\r", "")
     (tmp_path / "cookbook").mkdir()
     (tmp_path / "cookbook" / "mine.sql").write_text(

@@ -16,9 +16,7 @@ def page(built: Warehouse) -> str:
     return (built.database.parent / "target" / "static_index.html").read_text(encoding="utf-8")
 
 
-def test_every_family_says_what_it_measures_its_source_unit_and_traps(
-    page: str, built: Warehouse
-) -> None:
+def test_every_family_says_what_it_measures_its_source_unit_and_traps(page, built):
     described = dict(built.rows("select distinct metric, description from metric_catalog"))
     assert len(described) >= 39
     for metric, text in described.items():
@@ -33,7 +31,7 @@ def test_every_family_says_what_it_measures_its_source_unit_and_traps(
         assert re.search(units, source.split("Unit: ")[1]), metric
 
 
-def test_nothing_is_loaded_from_elsewhere(page: str, built: Warehouse) -> None:
+def test_nothing_is_loaded_from_elsewhere(page, built):
     outside = r'<(?:script|link|img|iframe)[^>]*(?:src|href)\s*=\s*["\']?(?:https?:)?//'
     assert re.findall(outside, page) == []
     assert built.manifest["metadata"]["send_anonymous_usage_stats"] is False, (

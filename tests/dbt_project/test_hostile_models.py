@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -82,7 +81,7 @@ def hostile(new_warehouse: NewWarehouse, tmp_path_factory: pytest.TempPathFactor
     return own
 
 
-def test_no_model_reaches_a_target_score(hostile: Warehouse) -> None:
+def test_no_model_reaches_a_target_score(hostile):
     done = hostile.dbt("run", "--select", "path:models/hostile")
     text = (hostile.database.parent / "target" / "run_results.json").read_text()
     results = {r["unique_id"].split(".")[2]: r for r in json.loads(text)["results"]}
@@ -97,7 +96,7 @@ def test_no_model_reaches_a_target_score(hostile: Warehouse) -> None:
 
 
 @pytest.mark.parametrize("hook", ["on-run-start", "on-run-end"])
-def test_no_hook_reaches_a_target_score(hostile: Warehouse, tmp_path: Path, hook: str) -> None:
+def test_no_hook_reaches_a_target_score(hostile, tmp_path, hook):
     own = hostile.with_own_project(tmp_path)
     project = own.project / "dbt_project.yml"
     head, _, tail = project.read_text().partition("on-run-end:")
@@ -109,7 +108,7 @@ def test_no_hook_reaches_a_target_score(hostile: Warehouse, tmp_path: Path, hook
     assert own.rows("select * from duckdb_tables() where table_name = 'kept'") == []
 
 
-def test_a_model_in_python_is_refused(hostile: Warehouse, tmp_path: Path) -> None:
+def test_a_model_in_python_is_refused(hostile, tmp_path):
     own = hostile.with_own_project(tmp_path)
     shutil.rmtree(own.project / "models" / "hostile")
     (own.project / "models" / "in_python.py").write_text(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from dbt_harness import NewWarehouse, Warehouse, add_variant, assert_same_values
@@ -76,9 +75,7 @@ def fresh(without_last: Warehouse, tmp_path_factory: pytest.TempPathFactory) -> 
     return warehouse
 
 
-def test_an_added_variant_has_a_value_and_computes_no_token_again(
-    fresh: Warehouse, tmp_path: Path
-) -> None:
+def test_an_added_variant_has_a_value_and_computes_no_token_again(fresh, tmp_path):
     changed = fresh.copied(tmp_path)
     before, values = incremental_rows(changed), changed.values("context_gain")
     add_variant(changed, "context_gain", "added", where="gain > 0.3")
@@ -95,9 +92,7 @@ def test_an_added_variant_has_a_value_and_computes_no_token_again(
     assert incremental_rows(changed) == before, "nothing to do writes nothing"
 
 
-def test_a_variant_and_a_model_added_in_one_run_have_all_values(
-    without_last: Warehouse, tmp_path: Path
-) -> None:
+def test_a_variant_and_a_model_added_in_one_run_have_all_values(without_last, tmp_path):
     """The new variant is computed for all models, those that were there for the new model only."""
     changed = without_last.copied(tmp_path)
     write_warehouse(changed.data, SHAPE, only_model=1)
@@ -110,15 +105,13 @@ def test_a_variant_and_a_model_added_in_one_run_have_all_values(
     assert changed.values("perplexity")["late", LAST] is not None
 
 
-def test_an_added_model_computes_only_itself(without_last: Warehouse, fresh: Warehouse) -> None:
+def test_an_added_model_computes_only_itself(without_last, fresh):
     before, after = incremental_rows(without_last), incremental_rows(fresh)
     for table in ("token_features", "fct_tokens"):
         assert changes(before[table], after[table])[:2] == (SHAPE.documents, 0), table
 
 
-def test_a_vanished_model_leaves_no_trace(
-    without_last: Warehouse, fresh: Warehouse, tmp_path: Path
-) -> None:
+def test_a_vanished_model_leaves_no_trace(without_last, fresh, tmp_path):
     warehouse = fresh.copied(tmp_path)
     remove_last(warehouse)
     warehouse.run()
@@ -128,7 +121,7 @@ def test_a_vanished_model_leaves_no_trace(
 
 
 @pytest.mark.parametrize("name", ["words", "token_features", "fct_tokens"])
-def test_rows_of_edited_sql_are_computed_again(fresh: Warehouse, tmp_path: Path, name: str) -> None:
+def test_rows_of_edited_sql_are_computed_again(fresh, tmp_path, name):
     """A changed definition keeps no old rows."""
     edited = fresh.copied(tmp_path)
     before = incremental_rows(edited)
@@ -142,7 +135,7 @@ def test_rows_of_edited_sql_are_computed_again(fresh: Warehouse, tmp_path: Path,
     assert_same_values(edited, fresh)
 
 
-def test_an_edited_variant_is_computed_again(fresh: Warehouse, tmp_path: Path) -> None:
+def test_an_edited_variant_is_computed_again(fresh, tmp_path):
     edited = fresh.copied(tmp_path)
     path = edited.project / "models" / "metrics" / "perplexity.sql"
     path.write_text(path.read_text().replace("'sum(nll)'", "'sum(2 * nll)'"))
@@ -152,9 +145,7 @@ def test_an_edited_variant_is_computed_again(fresh: Warehouse, tmp_path: Path) -
         assert value == pytest.approx((before[key] or 0) ** (2 if key[0] == "micro" else 1)), key
 
 
-def test_changed_units_replace_their_rows_and_each_problem_has_its_own_words(
-    fresh: Warehouse, tmp_path: Path
-) -> None:
+def test_changed_units_replace_their_rows_and_each_problem_has_its_own_words(fresh, tmp_path):
     """`again` reads what `synthetic` read before; `synthetic` now reads what `other` reads.
 
     `again` and `other` are built in one run, `synthetic` model by model and over what was there.

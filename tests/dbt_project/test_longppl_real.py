@@ -29,9 +29,7 @@ EXACT = {(0.5, -2): 2.9017400, (0.1, -1): 1.7399479}
 @pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.timeout(900)
-def test_the_mart_gives_the_figures_of_the_authors_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_mart_gives_the_figures_of_the_authors_package(tmp_path, monkeypatch):
     checkout = find_workspace(Path(__file__))
     data = tmp_path / "data"
     data.mkdir()

@@ -15,18 +15,18 @@ def oracle(built: Warehouse) -> Oracle:
     return Oracle(built.data, SETTINGS)
 
 
-def test_every_metric_has_an_oracle(built: Warehouse) -> None:
+def test_every_metric_has_an_oracle(built):
     assert set(built.rows("select distinct metric from metric_catalog")) == {
         (metric,) for metric in EXPECTED
     }
 
 
 @pytest.mark.parametrize("metric", sorted(EXPECTED))
-def test_values_agree(built: Warehouse, oracle: Oracle, metric: str) -> None:
+def test_values_agree(built, oracle, metric):
     assert_agrees(built.values(metric), EXPECTED[metric](oracle))
 
 
-def test_the_minimum_count_is_met_and_missed(built: Warehouse) -> None:
+def test_the_minimum_count_is_met_and_missed(built):
     found = built.values("longppl").values()
     assert None in found
     assert any(value is not None for value in found)
@@ -41,9 +41,7 @@ def test_the_minimum_count_is_met_and_missed(built: Warehouse) -> None:
         ("longppl", "alpha_0.5_beta_-2_by_length@window_64", "weighted"),
     ],
 )
-def test_groups_combine_their_documents_as_all_documents_are(
-    built: Warehouse, metric: str, variant: str, aggregation: str
-) -> None:
+def test_groups_combine_their_documents_as_all_documents_are(built, metric, variant, aggregation):
     """Documents 0 and 3 are prose, 1 is code, 2 has no group."""
     chosen = f"metric = '{metric}' and variant = '{variant}'"
     parts: dict[tuple[str, int], tuple[float, float, float]] = {

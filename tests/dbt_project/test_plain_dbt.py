@@ -44,9 +44,7 @@ def values(warehouse: Warehouse, metric: str) -> dict[tuple[str, str], float | N
         ),
     ],
 )
-def test_a_selection_on_a_fresh_database(
-    whole: Warehouse, tmp_path: Path, words: tuple[str, ...], metric: str
-) -> None:
+def test_a_selection_on_a_fresh_database(whole, tmp_path, words, metric):
     """What was selected has the right values, and what was not has none, and no false reasons."""
     fresh = on_fresh(whole, tmp_path)
     done = fresh.dbt(*words)
@@ -75,9 +73,7 @@ def test_a_selection_on_a_fresh_database(
         ("docs", "generate"),
     ],
 )
-def test_commands_on_a_built_database(
-    whole: Warehouse, tmp_path: Path, words: tuple[str, ...]
-) -> None:
+def test_commands_on_a_built_database(whole, tmp_path, words):
     built = whole.copied(tmp_path)
     if "--state" in words:
         words = (*words[:-1], str(built.database.parent / "target"))
@@ -86,17 +82,13 @@ def test_commands_on_a_built_database(
     assert_same_values(built, whole)
 
 
-def test_a_selection_without_what_it_reads_is_dbts_own_error(
-    whole: Warehouse, tmp_path: Path
-) -> None:
+def test_a_selection_without_what_it_reads_is_dbts_own_error(whole, tmp_path):
     done = on_fresh(whole, tmp_path).dbt("run", "--select", "longppl")
     assert done.returncode == 1
     assert "longppl" in done.stdout and "does not exist" in done.stdout
 
 
-def test_a_broken_metric_is_dbts_own_error_and_exclude_builds_the_rest(
-    whole: Warehouse, tmp_path: Path
-) -> None:
+def test_a_broken_metric_is_dbts_own_error_and_exclude_builds_the_rest(whole, tmp_path):
     broken = whole.copied(tmp_path)
     path = broken.project / "models" / "metrics" / "rank.sql"
     path.write_text(path.read_text().replace("rank = 1", "no_such_column = 1"))
@@ -114,9 +106,7 @@ def test_a_broken_metric_is_dbts_own_error_and_exclude_builds_the_rest(
         ("variants = {", "variants = {'x': {'aggregation': 'mean'}, ", "mean"),
     ],
 )
-def test_a_wrong_setting_is_named(
-    whole: Warehouse, tmp_path: Path, old: str, new: str, said: str
-) -> None:
+def test_a_wrong_setting_is_named(whole, tmp_path, old, new, said):
     wrong = whole.copied(tmp_path)
     path = wrong.project / "models" / "metrics" / "rank.sql"
     path.write_text(path.read_text().replace(old, new, 1))
@@ -124,7 +114,7 @@ def test_a_wrong_setting_is_named(
     assert done.returncode != 0 and said in done.stdout and "rank.sql" in done.stdout
 
 
-def test_a_new_metric_is_its_file_and_a_ref(whole: Warehouse, tmp_path: Path) -> None:
+def test_a_new_metric_is_its_file_and_a_ref(whole, tmp_path):
     """Without its YAML or the ref in metric_documents dbt names them; its tests run alone."""
     own = whole.copied(tmp_path)
     metrics, documents = own.project / "models" / "metrics", own.project / "models" / "marts"
@@ -148,7 +138,7 @@ def test_a_new_metric_is_its_file_and_a_ref(whole: Warehouse, tmp_path: Path) ->
     assert done.returncode == 0 and "PASS=2 " in done.stdout  # the test and the hook
 
 
-def test_perplexity_depends_on_few_models(whole: Warehouse) -> None:
+def test_perplexity_depends_on_few_models(whole):
     manifest = whole.manifest
     above, waiting = set(), ["model.tokenmart.perplexity"]
     while waiting:

@@ -59,12 +59,12 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
         "rare_word_gain",
     ],
 )
-def test_values_agree(real: Warehouse, metric: str) -> None:
+def test_values_agree(real, metric):
     oracle = Oracle(real.data, SETTINGS, "minilong")
     assert_agrees(real.values(metric), EXPECTED[metric](oracle))
 
 
-def test_real_models_copy_and_use_distant_text(real: Warehouse) -> None:
+def test_real_models_copy_and_use_distant_text(real):
     """What the probes ask for has the sign that it must have in any language model."""
     for metric, variant in (
         ("forgetting_curve", "gain@copy"),

@@ -66,11 +66,11 @@ UNASKED = {
 
 
 @pytest.mark.parametrize("metric", sorted(EXPECTED.keys() - UNASKED))
-def test_values_agree(real: Warehouse, oracle: Oracle, metric: str) -> None:
+def test_values_agree(real, oracle, metric):
     assert_agrees(real.values(metric), EXPECTED[metric](oracle))
 
 
-def test_another_evaluator(real: Warehouse, oracle: Oracle, tmp_path: Path) -> None:
+def test_another_evaluator(real, oracle, tmp_path):
     """Each tokenizer finds key tokens for the other one."""
     smollm2, gemma3 = (
         set(real.rows(f"select distinct token_id from tokens where model_id = '{model}'"))
@@ -89,7 +89,7 @@ def test_another_evaluator(real: Warehouse, oracle: Oracle, tmp_path: Path) -> N
         assert all(values[variant, model] is not None for model in MODELS)
 
 
-def test_exported_key_text_comes_back_as_the_same_longppl(real: Warehouse, tmp_path: Path) -> None:
+def test_exported_key_text_comes_back_as_the_same_longppl(real, tmp_path):
     """The evaluator's key text, exported with the cookbook and imported under another name."""
     shutil.copytree(real.data, tmp_path / "data", symlinks=True)
     copy = Warehouse(tmp_path / "data", tmp_path / "tokenmart.duckdb")
@@ -111,6 +111,6 @@ def test_exported_key_text_comes_back_as_the_same_longppl(real: Warehouse, tmp_p
             assert own is not None and values[f"published{ending}@elsewhere", model] == own
 
 
-def test_pieces_of_one_character_occur(real: Warehouse) -> None:
+def test_pieces_of_one_character_occur(real):
     """What LongPPL treats apart is there: the comparison covers it."""
     assert real.rows("select bool_or(shares_character) from token_features") == [(True,)]

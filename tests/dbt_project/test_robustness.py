@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 from dbt_harness import (
     NO_UNIT_TESTS,
-    NewWarehouse,
     Warehouse,
     assert_same_values,
 )
@@ -27,7 +26,7 @@ def files(warehouse: Warehouse, table: str, model: str) -> Path:
     return warehouse.data / table / "problem=synthetic" / f"model_id={model}"
 
 
-def test_an_empty_warehouse_builds(tmp_path: Path) -> None:
+def test_an_empty_warehouse_builds(tmp_path):
     warehouse = Warehouse(tmp_path / "data", tmp_path / "tokenmart.duckdb")
     done = warehouse.dbt("build", "--quiet", "--vars", '{"grids": true}', *NO_UNIT_TESTS)
     assert done.returncode == 0, done.stdout
@@ -38,9 +37,7 @@ def test_an_empty_warehouse_builds(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_missing_or_failed_is_reported_and_leaves_the_rest(
-    new_warehouse: NewWarehouse,
-) -> None:
+def test_what_is_missing_or_failed_is_reported_and_leaves_the_rest(new_warehouse):
     skip = frozenset(
         {
             ("lab--model-0", "window_64", None),
@@ -105,14 +102,14 @@ def lose_document(path: Path) -> None:
     pq.write_table(kept.cast(with_units(TOKENS, [done, lost])), path)
 
 
-def test_thread_count_changes_nothing(new_warehouse: NewWarehouse, tmp_path: Path) -> None:
+def test_thread_count_changes_nothing(new_warehouse, tmp_path):
     """Documents that threads share: each spans row groups of the token files and of the pairs."""
     warehouse = new_warehouse(Shape(models=1, documents=2, tokens=70_000, retrieval=None))
     one, four = (warehouse.with_threads(n, tmp_path / str(n)) for n in (1, 4))
     assert_same_values(one, four)
 
 
-def test_values_keep_ten_digits_so_that_equal_models_tie(built: Warehouse) -> None:
+def test_values_keep_ten_digits_so_that_equal_models_tie(built):
     values = built.rows(
         "select any_value(kept.value), sum(made_of.numerator) / sum(made_of.denominator) "
         "from metric_values as kept "

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 from dbt_harness import PROJECT, Warehouse
 
 from warehouse.sql.dataframes import query
 
 
-def test_macros_and_plain_names_work_in_ad_hoc_queries(
-    built: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_macros_and_plain_names_work_in_ad_hoc_queries(built, monkeypatch):
     """`tokenmart sql` has its own copies: they work before dbt has run, and while it runs."""
     monkeypatch.setenv("TOKENMART_HOME", str(PROJECT.parent))
     monkeypatch.setenv("TOKENMART_DATA", str(built.data))
@@ -32,7 +27,7 @@ def test_macros_and_plain_names_work_in_ad_hoc_queries(
         assert query(f"select count(*) > 0 as found from {name}").to_pylist() == [{"found": True}]
 
 
-def test_token_text_and_snippet(built: Warehouse) -> None:
+def test_token_text_and_snippet(built):
     ((text,),) = built.rows("select text from documents where doc_id = 1")
     rows = built.rows(
         "select token_text(doc_id, char_start, char_end, problem), "
@@ -46,7 +41,7 @@ def test_token_text_and_snippet(built: Warehouse) -> None:
         assert snippet == f"{before}[{token}]{text[end : end + 10]}"
 
 
-def test_paired_tokens_are_those_of_fct_tokens(built: Warehouse) -> None:
+def test_paired_tokens_are_those_of_fct_tokens(built):
     columns = "select model_id, count(*), sum(short_context_tokens)"
     found = built.rows(
         f"{columns}, round(sum(gain), 9) from paired_tokens('synthetic', 'window_64')"
@@ -58,5 +53,5 @@ def test_paired_tokens_are_those_of_fct_tokens(built: Warehouse) -> None:
     )
 
 
-def test_a_first_run_of_a_part_needs_no_views(built: Warehouse, tmp_path: Path) -> None:
+def test_a_first_run_of_a_part_needs_no_views(built, tmp_path):
     Warehouse(built.data, tmp_path / "new.duckdb", built.project).run("--select", "stg_units")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from dbt_harness import Warehouse
 
 
 @pytest.mark.parametrize("model", ["lab--model-0", "lab--model-3"])
-def test_words_bytes_and_distances_are_those_of_the_text(built: Warehouse, model: str) -> None:
+def test_words_bytes_and_distances_are_those_of_the_text(built, model):
     """Two tokenizers, each of a model that scores the first token."""
     rows = built.rows(
         "select doc_id, position, char_start, char_end, byte_start, byte_end, bytes,"

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dbt_harness import Warehouse
 
-
-def test_every_unit_test_passes(built: Warehouse) -> None:
+def test_every_unit_test_passes(built):
     built.run("--select", "tag:benchmarks", "tag:rankings", "--empty")
     done = built.dbt("test", "--select", "test_type:unit")
     assert done.returncode == 0, done.stdout
     assert "ERROR=0 SKIP=0" in done.stdout
 
 
-def test_every_metric_is_worked_by_hand(built: Warehouse) -> None:
+def test_every_metric_is_worked_by_hand(built):
     tests = built.manifest["unit_tests"].values()
     tested = {test["model"] for test in tests}
     metrics = {metric for (metric,) in built.rows("select distinct metric from metric_catalog")}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
-from dbt_harness import PROJECT, NewWarehouse
+from dbt_harness import PROJECT
 from made_up_warehouse import Shape, Window
 
 PAGE = PROJECT.parent / "docs" / "tutorials" / "own_metric.md"
@@ -21,9 +20,7 @@ models:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_three_examples_have_values_and_pass_their_test(
-    new_warehouse: NewWarehouse, tmp_path: Path
-) -> None:
+def test_the_three_examples_have_values_and_pass_their_test(new_warehouse, tmp_path):
     shape = Shape(models=2, documents=2, tokens=1400, windows=(Window(64, 32),))
     own = new_warehouse(shape).with_own_project(tmp_path)
     metrics = own.project / "models" / "metrics"

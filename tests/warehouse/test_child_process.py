@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def test_a_module_runs_whatever_the_folder_has(folder: Path, tmp_path: Path) -> None:
+def test_a_module_runs_whatever_the_folder_has(folder, tmp_path):
     done = subprocess.run(
         [*python_module("tokenmart"), "sql", "--list"],
         env=inherited(),
@@ -46,7 +46,7 @@ def test_a_module_runs_whatever_the_folder_has(folder: Path, tmp_path: Path) -> 
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_folder_of_the_path_that_hides_ours_is_named(tmp_path: Path) -> None:
+def test_a_folder_of_the_path_that_hides_ours_is_named(tmp_path):
     (tmp_path / "analysis").mkdir()
     (tmp_path / "analysis" / "__init__.py").write_text("")
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
@@ -89,7 +89,7 @@ def repositories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "ours"
 
 
-def test_git_answers_for_its_folder_while_a_hook_of_another_runs(repositories: Path) -> None:
+def test_git_answers_for_its_folder_while_a_hook_of_another_runs(repositories):
     head = (repositories / ".git" / "HEAD").read_text().removeprefix("ref: ").strip()
     commit = (repositories / ".git" / head).read_text().strip()
     assert code_revision(repositories) == {"revision": commit, "dirty": False}

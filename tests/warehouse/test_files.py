@@ -27,7 +27,7 @@ from warehouse.paths import Workspace, find_workspace
 from warehouse.store.schema import all_tables
 
 
-def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
     path = tmp_path / "new" / "a.txt"
     write_whole(path, "café")
     assert path.read_bytes() == "café".encode()
@@ -42,7 +42,7 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     ("name", "reason"),
     [("folder", "Is a directory"), ("file/a", "File exists")],
 )
-def test_what_cant_be_written_is_one_line(tmp_path: Path, name: str, reason: str) -> None:
+def test_what_cant_be_written_is_one_line(tmp_path, name, reason):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
     with pytest.raises(StorageError) as caught:
@@ -50,7 +50,7 @@ def test_what_cant_be_written_is_one_line(tmp_path: Path, name: str, reason: str
     assert reason in caught.value.message and "\n" not in caught.value.message
 
 
-def test_a_pipe_is_written_to_and_a_closed_one_is_one_line(tmp_path: Path) -> None:
+def test_a_pipe_is_written_to_and_a_closed_one_is_one_line(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     read: list[bytes] = []
@@ -70,7 +70,7 @@ def test_a_pipe_is_written_to_and_a_closed_one_is_one_line(tmp_path: Path) -> No
     gone.join(timeout=10)
 
 
-def test_errors_inside_the_block_name_the_path(tmp_path: Path) -> None:
+def test_errors_inside_the_block_name_the_path(tmp_path):
     with pytest.raises(StorageError, match="never-made"), storage_errors(tmp_path / "never-made"):
         (tmp_path / "never-made" / "x").write_text("")
 
@@ -83,7 +83,7 @@ def refused(path: Path, workspace: Workspace, **options: Any) -> str:
     return caught.value.code
 
 
-def test_what_the_project_keeps_is_never_an_output(workspace: Workspace, tmp_path: Path) -> None:
+def test_what_the_project_keeps_is_never_an_output(workspace, tmp_path):
     workspace.lock_files.mkdir(parents=True)
     record = {"files": {"elsewhere/labels.json": "0" * 64}, "revisions": {}}
     (workspace.lock_files / "p.json").write_text(json.dumps(record))
@@ -106,9 +106,7 @@ def test_what_the_project_keeps_is_never_an_output(workspace: Workspace, tmp_pat
         refuse_protected(path, workspace)
 
 
-def test_a_file_that_is_there_is_replaced_with_force_or_by_its_own_kind(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+def test_a_file_that_is_there_is_replaced_with_force_or_by_its_own_kind(workspace, tmp_path):
     mine = tmp_path / "thesis.html"
     mine.write_text("years of work")
     assert refused(mine, workspace, own=b"tokenmart") == "file-exists"
@@ -123,9 +121,7 @@ def test_a_file_that_is_there_is_replaced_with_force_or_by_its_own_kind(
     assert refused(workspace.database, workspace, force=True) == "protected-file"
 
 
-def test_a_data_folder_that_is_missing_names_the_variable(
-    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_data_folder_that_is_missing_names_the_variable(workspace, tmp_path, monkeypatch):
     monkeypatch.setenv("TOKENMART_DATA", str(tmp_path / "unmounted"))
     with pytest.raises(TokenmartError, match=r"TOKENMART_DATA=.*unmounted: no such folder; mount"):
         find_workspace()
@@ -133,9 +129,7 @@ def test_a_data_folder_that_is_missing_names_the_variable(
     assert find_workspace().data == tmp_path / "unmounted"
 
 
-def test_parquet_files_lie_under_no_path_that_names_a_column(
-    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parquet_files_lie_under_no_path_that_names_a_column(workspace, tmp_path, monkeypatch):
     """DuckDB would read 0 as every token's rank."""
     top = tmp_path / "rank=0" / "lab"
     (top / "dbt_project").mkdir(parents=True)
@@ -151,7 +145,7 @@ def test_parquet_files_lie_under_no_path_that_names_a_column(
     assert find_workspace().root == top
 
 
-def test_a_changed_file_of_equal_size_and_time_has_another_hash(workspace: Workspace) -> None:
+def test_a_changed_file_of_equal_size_and_time_has_another_hash(workspace):
     path = workspace.root / "model.safetensors"
     path.write_bytes(b"first weights")
     before = path.stat()
@@ -169,16 +163,14 @@ def test_a_changed_file_of_equal_size_and_time_has_another_hash(workspace: Works
 
 @pytest.mark.hostile
 @pytest.mark.parametrize("text", ["[" * 100_000, "", "{"])
-def test_a_damaged_memory_of_hashes_is_made_again(workspace: Workspace, text: str) -> None:
+def test_a_damaged_memory_of_hashes_is_made_again(workspace, text):
     workspace.cache.mkdir(parents=True)
     (workspace.cache / "hashes.json").write_text(text)
     assert files.cached("key", lambda: "hash", workspace) == "hash"
     assert files.cached("key", lambda: "another", workspace) == "hash"
 
 
-def test_files_hashed_side_by_side_are_read_once(
-    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_hashed_side_by_side_are_read_once(workspace, tmp_path, monkeypatch):
     paths = [tmp_path / f"{number}.safetensors" for number in range(12)]
     for number, path in enumerate(paths):
         path.write_bytes(bytes([number]) * 1000)

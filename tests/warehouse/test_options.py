@@ -10,10 +10,9 @@ import pytest
 from refusal import refuses
 
 from warehouse.options import FiniteRange, problem_or_newest
-from warehouse.paths import Workspace
 
 
-def test_the_problem_extracted_last_may_wait_for_publishing(workspace: Workspace) -> None:
+def test_the_problem_extracted_last_may_wait_for_publishing(workspace):
     """A run that was killed has units in `pending/` only."""
 
     def stored(file: Path, seconds: int) -> None:
@@ -31,7 +30,7 @@ def test_the_problem_extracted_last_may_wait_for_publishing(workspace: Workspace
 
 
 @pytest.mark.parametrize("given", ["nan", "inf", "-inf", "-0.1", "x"])
-def test_a_number_in_a_range_is_finite(given: str) -> None:
+def test_a_number_in_a_range_is_finite(given):
     with pytest.raises(click.BadParameter):
         FiniteRange(0).convert(given, None, None)
     assert FiniteRange(0).convert("0.5", None, None) == 0.5

@@ -27,7 +27,7 @@ def write(path: Path, hook: str, value: str) -> Path:
     return path
 
 
-def test_what_ships_adds_commands_that_exist() -> None:
+def test_what_ships_adds_commands_that_exist():
     for name, (place, short) in added("commands").items():
         module, attribute = place.split(":")
         assert getattr(importlib.import_module(module), attribute).name == name
@@ -37,9 +37,7 @@ def test_what_ships_adds_commands_that_exist() -> None:
     }
 
 
-def test_a_file_and_a_package_of_the_variable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_and_a_package_of_the_variable(tmp_path, monkeypatch):
     one = write(tmp_path / "one.py", "commands", "{'one': ('a:b', 'One.')}")
     two = write(tmp_path / "two" / "__init__.py", "commands", "{'two': ('a:b', 'Two.')}").parent
     monkeypatch.setenv(VARIABLE, f"{one}:{two}")
@@ -50,9 +48,7 @@ def test_a_file_and_a_package_of_the_variable(
 @pytest.mark.parametrize(
     ("name", "ledger"), [("tokens", ""), ("mine_tokens", ""), ("mine", "mine_units")]
 )
-def test_a_table_that_cannot_have_its_name(
-    name: str, ledger: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_cannot_have_its_name(name, ledger, tmp_path, monkeypatch):
     path = write(tmp_path / "mine.py", "tables", f"{{{name!r}: table._replace(ledger={ledger!r})}}")
     path.write_text(
         f"from warehouse.store import schema\n{path.read_text()}\ntable = schema.TABLES['tokens']\n"
@@ -64,7 +60,7 @@ def test_a_table_that_cannot_have_its_name(
     assert all_tables().keys() >= TABLES.keys()
 
 
-def test_two_classes_of_one_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_classes_of_one_kind(tmp_path, monkeypatch):
     import warehouse.problem.spec  # noqa: F401  # imports the core's probes
 
     path = tmp_path / "mine.py"

@@ -17,9 +17,7 @@ def shown(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line.partition("] ")[2] for line in capsys.readouterr().err.splitlines()]
 
 
-def test_nothing_is_shown_of_short_work(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_shown_of_short_work(capsys, monkeypatch):
     monkeypatch.setattr(progress, "SECONDS_BEFORE_SHOWN", 3600.0)
     with progress_bar(2, "units") as report:
         report("one: this", 1)
@@ -27,7 +25,7 @@ def test_nothing_is_shown_of_short_work(
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_a_bar(monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -39,9 +37,7 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "two: that" in drawn.getvalue() and "2/3 units" in drawn.getvalue()
 
 
-def test_a_line_is_repeated_after_a_while(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_is_repeated_after_a_while(capsys, monkeypatch):
     monkeypatch.setattr(progress, "SECONDS_BEFORE_SHOWN", 0.0)
     with progress_bar(3, "units") as report:
         report("one: document 1", 0)
@@ -51,7 +47,7 @@ def test_a_line_is_repeated_after_a_while(
     assert shown(capsys) == ["0/3 units; one: document 1", "0/3 units; one: document 3"]
 
 
-def test_the_time_left_follows_computed_units(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_left_follows_computed_units(monkeypatch):
     """7 of 10 units are there; of the others each takes a minute."""
     clock = [0.0]
     report = progress._Report(10, "units", 7)
@@ -71,9 +67,7 @@ def test_the_time_left_follows_computed_units(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("drawn", [True, False])
-def test_the_bars_of_libraries_are_off_meanwhile(
-    drawn: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_bars_of_libraries_are_off_meanwhile(drawn, capsys):
     from huggingface_hub.utils import enable_progress_bars
     from huggingface_hub.utils import tqdm as hub_bar
     from transformers.utils import logging

@@ -57,19 +57,19 @@ READ: dict[str, tuple[str, str | bytes, Rows]] = {
 
 
 @pytest.mark.parametrize("name", READ)
-def test_rows_equal_the_file(name: str, tmp_path: Path) -> None:
+def test_rows_equal_the_file(name, tmp_path):
     suffix, content, rows = READ[name]
     names, found = loaded(tmp_path / f"[t]*.{suffix}", content)
     assert names == ["a", "b"] and found == rows
 
 
 @pytest.mark.parametrize("key", ["a~b", "a/b", "$.a", "it's", 'a"b; drop table t; --', "0", "é b"])
-def test_a_key_is_no_path(key: str, tmp_path: Path) -> None:
+def test_a_key_is_no_path(key, tmp_path):
     names, rows = loaded(tmp_path / "t.jsonl", json.dumps({key: "x"}))
     assert (names, rows) == ([key], [("x",)])
 
 
-def test_a_quote_after_many_rows_is_one(tmp_path: Path) -> None:
+def test_a_quote_after_many_rows_is_one(tmp_path):
     """Beyond the rows that a reader would guess from, and beyond one batch."""
     names, found = loaded(tmp_path / "t.csv", f'a,b\n{MANY}{MANY}{MANY}"x,y",2\n#z,3\n')
     assert len(found) == 63_002 and found[-2:] == [("x,y", "2"), ("#z", "3")]
@@ -103,9 +103,7 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize(("suffix", "content", "line"), UNREADABLE)
-def test_a_broken_table_is_refused_with_its_line(
-    suffix: str, content: str | bytes, line: str, tmp_path: Path
-) -> None:
+def test_a_broken_table_is_refused_with_its_line(suffix, content, line, tmp_path):
     path = tmp_path / f"t.{suffix}"
     with pytest.raises(TokenmartError) as caught:
         loaded(path, content)
@@ -123,9 +121,7 @@ def test_a_broken_table_is_refused_with_its_line(
         ("t.xls", "a,b\n", "unknown-suffix"),
     ],
 )
-def test_a_table_without_names_is_refused(
-    name: str, content: str, code: str, tmp_path: Path
-) -> None:
+def test_a_table_without_names_is_refused(name, content, code, tmp_path):
     with refuses(code, str(tmp_path / name)):
         loaded(tmp_path / name, content)
 
@@ -136,12 +132,12 @@ class Point(BaseModel):
     note: str | None = None
 
 
-def test_a_compressed_table_is_read(tmp_path: Path) -> None:
+def test_a_compressed_table_is_read(tmp_path):
     for name, content in (("t.csv.gz", b"a,b\n#1,2\n"), ("t.jsonl.gz", b'{"a": "#1", "b": 2}\n')):
         assert loaded(tmp_path / name, gzip.compress(content)) == (["a", "b"], [("#1", "2")])
 
 
-def test_rows_are_parsed_as_a_model(tmp_path: Path) -> None:
+def test_rows_are_parsed_as_a_model(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("name,score,note\na,1,\nb,0.5,x\n")
     found = [(row.name, row.score, row.note) for row in read_rows(path, Point)]
@@ -157,9 +153,7 @@ def test_rows_are_parsed_as_a_model(tmp_path: Path) -> None:
         (",1,", "missing", "name"),
     ],
 )
-def test_a_wrong_row_has_a_code_and_a_place(
-    row: str, code: str, field: str, tmp_path: Path
-) -> None:
+def test_a_wrong_row_has_a_code_and_a_place(row, code, field, tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(f"name,score,note\na,1,\n{row}\n")
     with refuses(code, f"{path}: row 2: {field}"):

@@ -6,7 +6,7 @@ import shutil
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,7 +31,7 @@ UNITS = 48
 """Two models, six texts, four conditions."""
 
 
-def test_a_model_is_split_only_where_a_cut_falls_inside_it() -> None:
+def test_a_model_is_split_only_where_a_cut_falls_inside_it():
     work = {"small": [0, 1, 2, 3], "large": [0, 1, 2, 3], "middle": [0, 1, 2, 3]}
     parts = place(work, {"small": 1.0, "large": 8.0, "middle": 3.0}, 3)
     assert sorted(unit for part in parts for unit in part) == sorted(
@@ -42,7 +42,7 @@ def test_a_model_is_split_only_where_a_cut_falls_inside_it() -> None:
     assert sum(map(len, loads)) <= len(work) + 3 - 1
 
 
-def test_an_idle_actor_takes_half_of_the_longest_queue_and_no_single_unit() -> None:
+def test_an_idle_actor_takes_half_of_the_longest_queue_and_no_single_unit():
     queues = Queues([[("a", n) for n in range(5)], [("b", 0)], []])
     assert queues.next_for(2) == ("a", 3) and queues.next_for(2) == ("a", 4)
     assert [queues.next_for(0) for _ in range(2)] == [("a", 0), ("a", 1)]
@@ -50,7 +50,7 @@ def test_an_idle_actor_takes_half_of_the_longest_queue_and_no_single_unit() -> N
     assert queues.next_for(1) is None and len(queues) == 1
 
 
-def test_a_lost_actors_units_go_to_the_shortest_queue() -> None:
+def test_a_lost_actors_units_go_to_the_shortest_queue():
     queues = Queues([[("a", 0), ("a", 1)], [("b", 0), ("b", 1)], []])
     assert queues.next_for(0) == ("a", 0)
     queues.close(0, ("a", 0))
@@ -64,16 +64,12 @@ def test_a_lost_actors_units_go_to_the_shortest_queue() -> None:
         (["--on", "ray", "--address", "ray://a:1"], "--address ray://a:1: give HOST:PORT"),
     ],
 )
-def test_options_of_another_way_to_run_are_refused(
-    tiny_problem: Callable[..., Path], options: list[str], message: str
-) -> None:
+def test_options_of_another_way_to_run_are_refused(tiny_problem, options, message):
     done = run(tiny_problem(), *options)
     assert done.exit_code == 1 and message in done.output
 
 
-def test_an_actors_model_may_fill_its_gpu(
-    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_actors_model_may_fill_its_gpu(workspace, tiny_problem, monkeypatch):
     """It stays loaded between documents, and the next model comes when it is gone."""
     loaded: list[weakref.ref[Engine]] = []
     load = loading.load_engine
@@ -114,9 +110,7 @@ def assert_same_rows(workspace: Workspace, expected: dict[str, object]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_rows_through_ray_are_those_of_one_process(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_rows_through_ray_are_those_of_one_process(workspace, tiny_problem):
     pytest.importorskip("ray", reason="the extra `ray` isn't installed")
     path = tiny_problem(texts=6)
     ok(run(path))
@@ -138,9 +132,7 @@ def held(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_killed_nodes_units_are_taken_over(
-    workspace: Workspace, tiny_problem: Callable[..., Path], held: Path
-) -> None:
+def test_a_killed_nodes_units_are_taken_over(workspace, tiny_problem, held):
     pytest.importorskip("ray", reason="the extra `ray` isn't installed")
     from ray.cluster_utils import Cluster
 

@@ -38,7 +38,7 @@ def mine(real_workspace: Workspace, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     return find_workspace()
 
 
-def test_metrics_agree(mine: Workspace, tmp_path: Path) -> None:
+def test_metrics_agree(mine, tmp_path):
     from transformers import AutoModelForCausalLM
 
     raw = yaml.safe_load((mine.problems / "minilong.yml").read_text())

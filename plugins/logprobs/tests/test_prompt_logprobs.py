@@ -61,14 +61,7 @@ def stored(workspace: Workspace, model: str = "one", condition: str = "full") ->
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("bos", [True, False])
-def test_rows_are_those_of_an_extraction(
-    form: str,
-    bos: bool,
-    workspace: Workspace,
-    tiny_problem: Write,
-    scored: dict[bool, list[PlainScores]],
-    tmp_path: Path,
-) -> None:
+def test_rows_are_those_of_an_extraction(form, bos, workspace, tiny_problem, scored, tmp_path):
     path = tiny_problem()
     name = "one" if bos else "two"
     ok(run(path, "--probe", "full", "--model", f"tiny/{name}"))
@@ -97,9 +90,7 @@ def test_rows_are_those_of_an_extraction(
     assert check_store(workspace).defects == ()
 
 
-def test_a_window(
-    workspace: Workspace, tiny_problem: Write, scored: dict[bool, list[PlainScores]], tmp_path: Path
-) -> None:
+def test_a_window(workspace, tiny_problem, scored, tmp_path):
     path = tiny_problem()
     ok(run(path, "--probe", "window_24", "--model", "tiny/one"))
     expected = stored(workspace, condition="window_24")
@@ -117,9 +108,7 @@ def test_a_window(
     assert np.abs(found["logprob"].to_numpy() - expected["logprob"].to_numpy()).max() < 5e-4
 
 
-def test_top_k(
-    workspace: Workspace, tiny_problem: Write, scored: dict[bool, list[PlainScores]], tmp_path: Path
-) -> None:
+def test_top_k(workspace, tiny_problem, scored, tmp_path):
     path = tiny_problem(probes=[{"kind": "full", "top_k": 2}])
     for k, make in ((3, sglang), (2, vllm)):
         dump = write_lines(tmp_path / f"{k}.jsonl", [make(each, k) for each in scored[True]])
@@ -136,9 +125,7 @@ def test_top_k(
         assert table.num_rows == 2 * stored(workspace).num_rows
 
 
-def test_plan_status_and_imports_keep_whole_conditions(
-    workspace: Workspace, tiny_problem: Write, scored: dict[bool, list[PlainScores]], tmp_path: Path
-) -> None:
+def test_plan_status_and_imports_keep_whole_conditions(workspace, tiny_problem, scored, tmp_path):
     path = tiny_problem(probes=[{"kind": "full"}])
     dump = write_lines(tmp_path / "a.jsonl", [vllm(each) for each in scored[True]])
     assert f"full ({sum(len(each.ids) - 1 for each in scored[True])})" in ok(take(path, dump))
@@ -189,13 +176,7 @@ BROKEN: dict[str, tuple[Callable[[list[dict[str, Any]]], list[dict[str, Any]]], 
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_refused_dumps(
-    case: str,
-    workspace: Workspace,
-    tiny_problem: Write,
-    scored: dict[bool, list[PlainScores]],
-    tmp_path: Path,
-) -> None:
+def test_refused_dumps(case, workspace, tiny_problem, scored, tmp_path):
     path = tiny_problem(probes=[{"kind": "full"}])
     change, code, where = BROKEN[case]
     dump = write_lines(tmp_path / "dump.jsonl", change([vllm(each) for each in scored[True]]))
@@ -239,13 +220,7 @@ def row_cases() -> dict[str, tuple[dict[str, Any], str]]:
 
 
 @pytest.mark.parametrize("case", row_cases())
-def test_refused_rows(
-    case: str,
-    workspace: Workspace,
-    tiny_problem: Write,
-    scored: dict[bool, list[PlainScores]],
-    tmp_path: Path,
-) -> None:
+def test_refused_rows(case, workspace, tiny_problem, scored, tmp_path):
     path = tiny_problem(probes=[{"kind": "full"}])
     change, code = row_cases()[case]
     table = [row for number, each in enumerate(scored[True]) for row in rows(each, number, True)]
@@ -255,9 +230,7 @@ def test_refused_rows(
     assert refusal(workspace, path, dump) == (code, where)
 
 
-def test_refused_texts_and_conditions(
-    workspace: Workspace, tiny_problem: Write, scored: dict[bool, list[PlainScores]], tmp_path: Path
-) -> None:
+def test_refused_texts_and_conditions(workspace, tiny_problem, scored, tmp_path):
     path = tiny_problem()
     dump = write_lines(tmp_path / "dump.jsonl", [vllm(each) for each in scored[True]])
     assert refusal(workspace, path, dump, condition="windo_24") == ("unknown-condition", "--cond")

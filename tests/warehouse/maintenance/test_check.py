@@ -89,7 +89,7 @@ def with_value(name: str, value: float) -> Callable[[pa.Table], pa.Table]:
     return change
 
 
-def test_all_is_well(stored: Path) -> None:
+def test_all_is_well(stored):
     result = run("check")
     assert result.exit_code == 0, result.output
     found = json.loads(run("check", "--json").stdout)
@@ -120,9 +120,7 @@ def test_all_is_well(stored: Path) -> None:
         ),
     ],
 )
-def test_each_rule_names_the_unit_and_the_file_can_be_set_aside(
-    change: Callable[[pa.Table], pa.Table], rule: str, stored: Path
-) -> None:
+def test_each_rule_names_the_unit_and_the_file_can_be_set_aside(change, rule, stored):
     rewrite(stored, change)
     result = run("check", "--json")
     assert result.exit_code == 4
@@ -136,7 +134,7 @@ def test_each_rule_names_the_unit_and_the_file_can_be_set_aside(
 
 
 @pytest.mark.parametrize("table", ["tokens", "documents"])
-def test_a_truncated_file_is_renamed_whole(workspace: Workspace, stored: Path, table: str) -> None:
+def test_a_truncated_file_is_renamed_whole(workspace, stored, table):
     (path,) = (workspace.data / table).rglob("*.parquet")
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
@@ -146,7 +144,7 @@ def test_a_truncated_file_is_renamed_whole(workspace: Workspace, stored: Path, t
     assert run("check").exit_code == 0
 
 
-def test_rows_are_counted_against_the_ledger(stored: Path) -> None:
+def test_rows_are_counted_against_the_ledger(stored):
     units, rows = read_units(stored), store.read_rows(stored)
     units[1] = replace(units[1], rows=7)
     store.write_units(stored, [*units[:3]], [rows])
@@ -157,7 +155,7 @@ def test_rows_are_counted_against_the_ledger(stored: Path) -> None:
     ]
 
 
-def test_gc_removes_leftovers_and_nothing_else(workspace: Workspace, stored: Path) -> None:
+def test_gc_removes_leftovers_and_nothing_else(workspace, stored):
     folder = stored.parent
     old, new = folder / ".tokens.parquet.0123.tmp", folder / ".tokens.parquet.4567.tmp"
     aside, notes = folder / "doc.damaged", folder / "notes.txt"
@@ -184,7 +182,7 @@ def test_gc_removes_leftovers_and_nothing_else(workspace: Workspace, stored: Pat
     assert stored.read_bytes() == before and find_garbage(workspace) == ([], [])
 
 
-def test_gc_leaves_a_claim_that_was_taken_over_since(workspace: Workspace, stored: Path) -> None:
+def test_gc_leaves_a_claim_that_was_taken_over_since(workspace, stored):
     path = workspace.data / "claims" / KEYS[0] / "some--model" / "doc-000000.claim"
     path.parent.mkdir(parents=True)
     path.write_text("elsewhere 1 1.0")
@@ -197,9 +195,7 @@ def test_gc_leaves_a_claim_that_was_taken_over_since(workspace: Workspace, store
 
 
 @pytest.mark.parametrize("recomputed", [False, True])
-def test_gc_removes_the_units_it_listed(
-    workspace: Workspace, stored: Path, recomputed: bool
-) -> None:
+def test_gc_removes_the_units_it_listed(workspace, stored, recomputed):
     """A unit that was computed again since is another one."""
     path = workspace.problems / "sample.yml"
     path.write_text(path.read_text().replace("some/model", "other/model"))
@@ -215,7 +211,7 @@ def test_gc_removes_the_units_it_listed(
     assert stored.exists() == recomputed
 
 
-def test_setting_aside_never_overwrites(tmp_path: Path) -> None:
+def test_setting_aside_never_overwrites(tmp_path):
     for text in ("one", "two"):
         (tmp_path / "tokens.parquet").write_text(text)
         set_aside(tmp_path / "tokens.parquet")

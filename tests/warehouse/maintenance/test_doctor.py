@@ -15,7 +15,6 @@ from click.testing import CliRunner
 from tokenmart import cli
 from warehouse.maintenance import doctor
 from warehouse.maintenance.doctor import Check, devices, examine
-from warehouse.paths import Workspace
 
 GIB = 2**30
 
@@ -26,23 +25,19 @@ def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "devices", lambda: [Check("device", "stub")])
 
 
-def test_this_environment_is_healthy(workspace: Workspace, no_torch: None) -> None:
+def test_this_environment_is_healthy(workspace, no_torch):
     checks = {check.name: check for check in examine(workspace)}
     assert [name for name, check in checks.items() if check.is_missing] == []
     assert checks["torch"].finding.startswith("2.") and {"memory", "disk"} <= checks.keys()
 
 
-def test_a_full_disk_is_missing_space(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, no_torch: None
-) -> None:
+def test_a_full_disk_is_missing_space(workspace, monkeypatch, no_torch):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**12, 10**12, 10**9))
     assert [check.name for check in examine(workspace) if check.is_missing] == ["disk"]
 
 
-def test_the_command_fails_when_something_is_missing(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, no_torch: None
-) -> None:
+def test_the_command_fails_when_something_is_missing(workspace, monkeypatch, no_torch):
     assert CliRunner().invoke(cli, ["doctor"]).exit_code == 0
     monkeypatch.setattr(doctor, "devices", lambda: [Check("device", "broken", True)])
     assert CliRunner().invoke(cli, ["doctor"]).exit_code == 1
@@ -72,7 +67,7 @@ MACHINES: dict[str, tuple[dict[str, Any], list[tuple[str, bool]]]] = {
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_devices_as_torch_reports_them(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_as_torch_reports_them(machine, monkeypatch):
     import torch
 
     found, expected = MACHINES[machine]
@@ -86,13 +81,13 @@ def test_devices_as_torch_reports_them(machine: str, monkeypatch: pytest.MonkeyP
     assert [(check.name, check.is_missing) for check in devices()] == expected
 
 
-def test_a_torch_that_does_not_start_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torch_that_does_not_start_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     (check,) = devices()
     assert check.is_missing
 
 
-def test_nothing_of_extraction_is_imported(workspace: Workspace) -> None:
+def test_nothing_of_extraction_is_imported(workspace):
     """A light installation has no huggingface_hub and no torch."""
     code = """
 import sys

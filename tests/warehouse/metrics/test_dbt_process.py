@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 from click.testing import CliRunner
 
 from tokenmart import cli
 from warehouse.metrics import manifest
-from warehouse.paths import Workspace
 
 
-def test_variables_of_another_dbt_project_do_not_reach_dbt(
-    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variables_of_another_dbt_project_do_not_reach_dbt(workspace, tmp_path, monkeypatch):
     fake, out = tmp_path / "dbt", tmp_path / "env"
     fake.write_text(f'#!/bin/sh\nenv > {out}\npwd >> {out}\necho "$@" >> {out}\nexit 7\n')
     fake.chmod(0o755)

@@ -7,8 +7,6 @@ import os
 from pathlib import Path
 
 import pytest
-from dbt_harness import Warehouse
-from made_up_marts import Marts
 from refusal import refuses
 
 from warehouse.metrics.manifest import (
@@ -19,7 +17,7 @@ from warehouse.metrics.manifest import (
 )
 
 
-def test_what_ships_is_whole(built: Warehouse) -> None:
+def test_what_ships_is_whole(built):
     with built.as_workspace() as workspace:
         found = read_metrics(workspace)
         assert list(found) == workspace.metric_names
@@ -43,7 +41,7 @@ def test_what_ships_is_whole(built: Warehouse) -> None:
     assert found["perplexity"].formula == "exp(-Σ log p / N)"
 
 
-def test_a_definition_is_that_of_its_variant_alone() -> None:
+def test_a_definition_is_that_of_its_variant_alone():
     """A further variant, or another core, changes no definition; a setting does."""
     settings = {"numerator": "sum(nll)", "core": True}
     one = Metric("m", "f", "lower", True, "full", variants={"a": settings})
@@ -52,9 +50,7 @@ def test_a_definition_is_that_of_its_variant_alone() -> None:
     assert one.definition("a") == both.definition("a") != other.definition("a")
 
 
-def test_dbt_parses_what_is_newer_than_its_manifest(
-    marts: Marts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dbt_parses_what_is_newer_than_its_manifest(marts, monkeypatch):
     marts.manifest({"good": []})
     parsed: list[Path] = []
 
@@ -79,7 +75,7 @@ def test_dbt_parses_what_is_newer_than_its_manifest(
     [("direction", "Lower"), ("direction", None), ("family", None), ("needs", None),
      ("admissible", "perhaps")],
 )  # fmt: skip
-def test_a_metric_says_what_it_is(marts: Marts, key: str, value: str | None) -> None:
+def test_a_metric_says_what_it_is(marts, key, value):
     """A direction that is neither `higher` nor `lower` would turn the sign of a correlation."""
     marts.manifest({"good": []})
     path = manifest_path(marts.workspace)

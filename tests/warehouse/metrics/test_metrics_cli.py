@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -25,9 +24,7 @@ def cli(built: Warehouse, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
     return CliRunner()
 
 
-def test_the_catalogue_needs_no_build_and_is_that_of_the_build(
-    cli: CliRunner, built: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_catalogue_needs_no_build_and_is_that_of_the_build(cli, built, tmp_path, monkeypatch):
     fields = ("family", "direction", "admissible", "transform", "caution", "formula", "core")
     query = f"select metric, split_part(variant, '@', 1), {', '.join(fields)} from metric_catalog"
     expected = {row[:2]: row[2:] for row in built.rows(query)}
@@ -43,9 +40,7 @@ def test_the_catalogue_needs_no_build_and_is_that_of_the_build(
 
 
 @pytest.mark.parametrize("metric", ["perplexity", "longppl_external", "retrieval_gain"])
-def test_near_duplicates_have_scipys_rank_correlation(
-    cli: CliRunner, built: Warehouse, metric: str
-) -> None:
+def test_near_duplicates_have_scipys_rank_correlation(cli, built, metric):
     """Every variant against every variant of every metric, over the models both have."""
     values: dict[tuple[str, str], dict[str, float]] = {}
     for name, variant, model, value in built.rows(
@@ -72,9 +67,7 @@ def test_near_duplicates_have_scipys_rank_correlation(
     assert len(closest) == len({row["variant"] for row in rows}) and min(map(abs, closest)) > 0.9
 
 
-def test_names_in_a_problem_are_those_that_its_values_get(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_names_in_a_problem_are_those_that_its_values_get(monkeypatch, tmp_path):
     """Before a build, for every variant: the published values of minilong are among them."""
     monkeypatch.setenv("TOKENMART_HOME", str(PROJECT.parent))
     monkeypatch.setenv("TOKENMART_DATABASE", str(tmp_path / "none.duckdb"))
@@ -101,13 +94,13 @@ def test_names_in_a_problem_are_those_that_its_values_get(
         (("list", "--metric", "ladder_gain", "--problem", "no4k"), "no-metric"),
     ],
 )
-def test_an_unknown_name_is_refused(cli: CliRunner, words: tuple[str, ...], code: str) -> None:
+def test_an_unknown_name_is_refused(cli, words, code):
     with pytest.raises(TokenmartError) as caught:
         cli.invoke(metrics, words, catch_exceptions=False, standalone_mode=False)
     assert caught.value.code == code
 
 
-def test_names_in_a_problem_are_narrowed(cli: CliRunner) -> None:
+def test_names_in_a_problem_are_narrowed(cli):
     def listed(metric: str) -> list[dict[str, Any]]:
         words = ["list", "--problem", "no4k", "--metric", metric, "--json"]
         return list(json.loads(cli.invoke(metrics, words).stdout))

@@ -18,12 +18,11 @@ from warehouse.metrics.tested_metrics import (
     record_metrics,
     recorded_metrics,
 )
-from warehouse.paths import Workspace
 
 GAIN = MetricRecord("gain", "mean", "variant", "sum(gain)", {"a": 1.0, "b": 2.0})
 
 
-def test_a_try_is_seen_again_not_twice(workspace: Workspace) -> None:
+def test_a_try_is_seen_again_not_twice(workspace):
     record_metrics(workspace, "p", [GAIN])
     (first,) = recorded_metrics(workspace, "p")
     assert (first.values, first.first_seen) == ({"a": 1.0, "b": 2.0}, first.last_seen)
@@ -35,7 +34,7 @@ def test_a_try_is_seen_again_not_twice(workspace: Workspace) -> None:
     assert recorded_metrics(workspace, "q") == []
 
 
-def test_an_edit_counts_when_it_changes_a_value(workspace: Workspace) -> None:
+def test_an_edit_counts_when_it_changes_a_value(workspace):
     record_metrics(workspace, "p", [GAIN])
     same = MetricRecord("gain", "mean", "variant", "sum( gain )", {"a": 1.0 + 1e-9, "b": 2.0})
     other = MetricRecord("gain", "mean", "variant", "sum(gain) / 2", {"a": 0.5, "b": 1.0})
@@ -55,7 +54,7 @@ def test_an_edit_counts_when_it_changes_a_value(workspace: Workspace) -> None:
     ]
 
 
-def test_parallel_writers_lose_nothing(workspace: Workspace) -> None:
+def test_parallel_writers_lose_nothing(workspace):
     rows = [MetricRecord("gain", f"v{n}", "variant", str(n), {"a": float(n)}) for n in range(12)]
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda row: record_metrics(workspace, "p", [row]), rows))
@@ -65,7 +64,7 @@ def test_parallel_writers_lose_nothing(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize("text", ["[{", "[" * 100_000])
-def test_a_damaged_file_is_named_and_kept(workspace: Workspace, text: str) -> None:
+def test_a_damaged_file_is_named_and_kept(workspace, text):
     record_metrics(workspace, "p", [GAIN])
     path = workspace.data / "tries" / "problem=p.json"
     path.write_text(text, encoding="utf-8")
@@ -78,7 +77,7 @@ def test_a_damaged_file_is_named_and_kept(workspace: Workspace, text: str) -> No
     assert path.read_text(encoding="utf-8") == text
 
 
-def test_what_is_built_counts_by_its_formula_and_code() -> None:
+def test_what_is_built_counts_by_its_formula_and_code():
     with duckdb.connect() as connection:
         connection.execute(
             "create table metric_catalog as select 'gain' as metric, 'mean' as variant, "
@@ -94,7 +93,7 @@ def test_what_is_built_counts_by_its_formula_and_code() -> None:
     assert json.loads(entry.definition) == {"parameters": {"k": 1}, "code": "abc"}
 
 
-def test_random_sql_counts_each_time(workspace: Workspace) -> None:
+def test_random_sql_counts_each_time(workspace):
     """The same text with other values is another test; with the same values it is the same."""
     rows = [
         MetricRecord("idea", "x", "sql", "select random()", {"a": value, "b": 1.0}, "higher")
@@ -106,7 +105,7 @@ def test_random_sql_counts_each_time(workspace: Workspace) -> None:
     assert len(record.tested_besides(workspace, "p", rows[:1])) == 2
 
 
-def test_an_idea_keeps_its_direction(workspace: Workspace) -> None:
+def test_an_idea_keeps_its_direction(workspace):
     one = MetricRecord("idea", "x", "values", "sha256 1", {"a": 1.0, "b": 2.0}, "lower")
     record_metrics(workspace, "p", [one, replace(one, direction="higher"), one])
     assert [entry.direction for entry in recorded_metrics(workspace, "p")] == ["lower", "higher"]

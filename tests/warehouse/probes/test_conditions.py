@@ -58,7 +58,7 @@ def visible(request: Request, bos: int | None) -> list[int]:
 
 @pytest.mark.parametrize("bos", BOS)
 @pytest.mark.parametrize("length", [20, 30, 47, 100])
-def test_every_rung_scores_the_same_targets_after_its_context(length: int, bos: int | None) -> None:
+def test_every_rung_scores_the_same_targets_after_its_context(length, bos):
     ids = np.arange(1000, 1000 + length, dtype=np.int32)
     rungs = built(LADDER, reading_of(ids, bos))
     places = {
@@ -79,7 +79,7 @@ def test_every_rung_scores_the_same_targets_after_its_context(length: int, bos: 
             assert request.context_tokens[-1] < context * (1 + LADDER.slack)
 
 
-def test_targets_are_spread_behind_the_longest_context_that_fits() -> None:
+def test_targets_are_spread_behind_the_longest_context_that_fits():
     assert target_spans(100, LADDER) == [(40, 44), (68, 72), (96, 100)]
     assert target_spans(51, LADDER) == [(20, 24), (33, 37), (47, 51)]
     assert target_spans(19, LADDER) == []
@@ -92,9 +92,7 @@ def test_targets_are_spread_behind_the_longest_context_that_fits() -> None:
 
 @pytest.mark.parametrize("bos", BOS)
 @pytest.mark.parametrize("probe", [IN_TOKENS, IN_CHARACTERS], ids=["tokens", "characters"])
-def test_controls_ask_the_same_behind_something_else(
-    probe: RetrievalProbe, bos: int | None
-) -> None:
+def test_controls_ask_the_same_behind_something_else(probe, bos):
     ids = np.arange(1000, 1100, dtype=np.int32)
     reading = reading_of(ids, bos, foreign=np.arange(5000, 5100, dtype=np.int32))
     assert reading.foreign is not None
@@ -127,7 +125,7 @@ def test_controls_ask_the_same_behind_something_else(
     assert shuffled != ids.tolist() and sorted(shuffled) == ids.tolist()
 
 
-def test_a_shuffled_document_keeps_its_words_whole() -> None:
+def test_a_shuffled_document_keeps_its_words_whole():
     text = "".join(f" w{index:02d}" for index in range(50))
     starts = np.arange(0, 200, 2, dtype=np.int32)
     ids = np.arange(100, dtype=np.int32)
@@ -153,7 +151,7 @@ def words(text: str) -> DocumentTokens:
     return DocumentTokens(np.arange(len(starts), dtype=np.int32), starts, ends, text, None)
 
 
-def test_excerpts_by_character_are_the_same_text_for_every_tokenizer() -> None:
+def test_excerpts_by_character_are_the_same_text_for_every_tokenizer():
     text = "".join(f" {'abcdefgh'[: 2 + index % 7]}" for index in range(200))
     texts = []
     for reading in (words(text), split(text, [1]), cut(split(text, [1]), 700)):
@@ -183,7 +181,7 @@ def cut(reading: DocumentTokens, tokens: int) -> DocumentTokens:
     )
 
 
-def test_tokens_that_cross_a_mark_belong_to_what_is_before_it() -> None:
+def test_tokens_that_cross_a_mark_belong_to_what_is_before_it():
     text = "".join(f" {index:03d}" for index in range(100))
     for reading in (split(text, [3]), split(text, [7, 2])):
         for _, first, answer, end in excerpt_places(reading, IN_CHARACTERS):
@@ -196,7 +194,7 @@ def test_tokens_that_cross_a_mark_belong_to_what_is_before_it() -> None:
 
 
 @pytest.mark.parametrize("bos", BOS)
-def test_a_needle_is_at_its_depth_and_is_asked_for_at_the_end(bos: int | None) -> None:
+def test_a_needle_is_at_its_depth_and_is_asked_for_at_the_end(bos):
     ids = np.arange(1000, 1300, dtype=np.int32)
     reading = reading_of(ids, bos)
     found = needles(reading, NEEDLE)
@@ -232,7 +230,7 @@ def test_a_needle_is_at_its_depth_and_is_asked_for_at_the_end(bos: int | None) -
         assert abs(before - NEEDLE.depths[depth] * len(rest)) <= 13
 
 
-def test_needles_are_sentences_that_occur_once_and_fit() -> None:
+def test_needles_are_sentences_that_occur_once_and_fit():
     lines = ["This one is long enough. ", "Short. ", "This one comes twice, so not. "]
     text = "".join([*lines, "Here is another sentence. ", lines[2], "And a third of that kind."])
     reading = words(" " + text)
@@ -248,7 +246,7 @@ def test_needles_are_sentences_that_occur_once_and_fit() -> None:
     assert needles(reading, probe.model_copy(update={"depths": (0.1, 0.2, 0.3, 0.4)})) == []
 
 
-def test_parameters_that_older_files_do_not_know_leave_fingerprints_alone() -> None:
+def test_parameters_that_older_files_do_not_know_leave_fingerprints_alone():
     plain = RetrievalProbe(
         kind="retrieval", excerpts=4, excerpt_tokens=6, answer_tokens=3, min_gap=20, seed=3
     )
@@ -260,7 +258,7 @@ def test_parameters_that_older_files_do_not_know_leave_fingerprints_alone() -> N
 
 
 @pytest.mark.parametrize("bos", BOS)
-def test_a_passage_stands_behind_itself_or_behind_another_text(bos: int | None) -> None:
+def test_a_passage_stands_behind_itself_or_behind_another_text(bos):
     ids, other = np.arange(100, 130, dtype=np.int32), np.arange(500, 530, dtype=np.int32)
     probe = CopyProbe(kind="copy", lengths=(5, 12), passages=2)
     found = built(probe, reading_of(ids, bos, other))
@@ -283,7 +281,7 @@ def test_a_passage_stands_behind_itself_or_behind_another_text(bos: int | None) 
 
 
 @pytest.mark.parametrize("bos", BOS)
-def test_a_passage_in_random_order_is_the_same_in_both_texts(bos: int | None) -> None:
+def test_a_passage_in_random_order_is_the_same_in_both_texts(bos):
     ids, other = np.arange(100, 130, dtype=np.int32), np.arange(500, 530, dtype=np.int32)
     reading = reading_of(ids, bos, other)
     probe = CopyProbe(kind="copy", name="copy_random", lengths=(12,), passages=2, order="random")
@@ -311,7 +309,7 @@ def test_a_passage_in_random_order_is_the_same_in_both_texts(bos: int | None) ->
 
 
 @pytest.mark.parametrize("bos", BOS)
-def test_only_what_is_far_is_replaced(bos: int | None) -> None:
+def test_only_what_is_far_is_replaced(bos):
     ids, other = np.arange(100, 130, dtype=np.int32), np.arange(500, 530, dtype=np.int32)
     found = built(FarProbe(kind="far", near=6, targets=4), reading_of(ids, bos, other))
     assert list(found) == ["far_shuffled", "far_foreign"]
@@ -328,7 +326,7 @@ def test_only_what_is_far_is_replaced(bos: int | None) -> None:
 
 
 @pytest.mark.parametrize("bos", BOS)
-def test_a_second_half_stands_behind_another_first_half(bos: int | None) -> None:
+def test_a_second_half_stands_behind_another_first_half(bos):
     ids, other = np.arange(100, 130, dtype=np.int32), np.arange(500, 510, dtype=np.int32)
     found = built(HalvesProbe(kind="halves", lengths=(8, 20, 22, 40)), reading_of(ids, bos, other))
     # 22 tokens need 11 of the other document, 40 need as many of this one
@@ -340,12 +338,12 @@ def test_a_second_half_stands_behind_another_first_half(bos: int | None) -> None
         assert request.context_tokens.tolist() == [*range(half)]
 
 
-def test_a_document_without_distant_context_has_no_targets() -> None:
+def test_a_document_without_distant_context_has_no_targets():
     found = built(FarProbe(kind="far", near=6, targets=4), reading_of(range(10), 7, range(10)))
     assert list(found.values()) == [[], []]
 
 
-def test_another_way_to_replace_leaves_the_other_condition_as_it_is() -> None:
+def test_another_way_to_replace_leaves_the_other_condition_as_it_is():
     one, both = (
         FarProbe(kind="far", near=6, targets=4, replaced=names).conditions()[0]
         for names in (("shuffled",), ("shuffled", "foreign"))
@@ -354,14 +352,14 @@ def test_another_way_to_replace_leaves_the_other_condition_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 4, 8, 9, 10, 40])
-def test_passages_fit_into_the_document_without_overlap(length: int) -> None:
+def test_passages_fit_into_the_document_without_overlap(length):
     starts = passage_starts(length, 4, 3)
     assert len(starts) == (min(3, length // 4) if length > 8 else 0)
     assert all(later >= start + 4 for start, later in itertools.pairwise(starts))
     assert all(0 <= start <= length - 4 for start in starts)
 
 
-def test_a_passage_without_another_text_as_long_is_not_asked_for() -> None:
+def test_a_passage_without_another_text_as_long_is_not_asked_for():
     ids = np.arange(100, 130, dtype=np.int32)
     found = built(CopyProbe(kind="copy", lengths=(5, 12)), reading_of(ids, 7, ids[:8]))
     assert [len(requests) for requests in found.values()] == [1, 1, 1, 0]
@@ -395,7 +393,7 @@ def test_a_passage_without_another_text_as_long_is_not_asked_for() -> None:
         (NeedleProbe, {"depths": (0.5,), "rounds": 2}, "at most the number of depths"),
     ],
 )  # fmt: skip
-def test_what_can_not_be_asked_for_is_refused(probe: Any, values: Any, told: str) -> None:
+def test_what_can_not_be_asked_for_is_refused(probe, values, told):
     kind = probe.model_fields["kind"].annotation.__args__[0]
     with pytest.raises(ValidationError, match=told):
         probe(kind=kind, **values)

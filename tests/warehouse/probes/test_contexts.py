@@ -23,7 +23,7 @@ PROBES = (
 FAR = {"retrieval_far_with", "retrieval_far_without"}
 
 
-def test_contexts_of_a_problem() -> None:
+def test_contexts_of_a_problem():
     conditions = [condition for probe in PROBES for condition in probe.conditions()]
     compare = [("window_5120", "window_512"), ("full", "ladder_8"), ("ladder_16", "ladder_8")]
     found = {each[:2]: set(each.conditions) for each in contexts(conditions, compare)}

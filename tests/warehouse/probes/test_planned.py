@@ -12,7 +12,6 @@ from warehouse.probes.context import (
 )
 from warehouse.probes.lookup import NeedleProbe, RetrievalProbe
 from warehouse.probes.planned import planned_document, too_short
-from warehouse.probes.probe import Probe
 
 WINDOW = WindowProbe(kind="window", name="window_512", context=512, stride=512)
 LADDER = LadderProbe(kind="ladder", contexts=(64, 256), targets=16)
@@ -35,7 +34,7 @@ RETRIEVAL = RetrievalProbe(
         (RETRIEVAL, [62, 62]),
     ],
 )
-def test_fewest_tokens_of_conditions(probe: Probe, fewest: list[int]) -> None:
+def test_fewest_tokens_of_conditions(probe, fewest):
     conditions = probe.conditions()
     for condition, least in zip(conditions, fewest, strict=True):
         counts = [
@@ -45,7 +44,7 @@ def test_fewest_tokens_of_conditions(probe: Probe, fewest: list[int]) -> None:
         assert counts[0] == 0 < min(counts[1:])
 
 
-def test_short_documents_are_named_with_their_conditions() -> None:
+def test_short_documents_are_named_with_their_conditions():
     conditions = [c for p in (WINDOW, LADDER, NeedleProbe(kind="needle")) for c in p.conditions()]
     lines = too_short([("essay.md", 873), ("long.md", 9000), ("note.md", 70)], conditions)
     essay, note = lines

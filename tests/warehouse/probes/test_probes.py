@@ -24,7 +24,7 @@ RETRIEVAL = RetrievalProbe(
 
 
 @pytest.mark.parametrize("bos", [None, 7])
-def test_full_scores_every_token_that_has_something_before_it(bos: int | None) -> None:
+def test_full_scores_every_token_that_has_something_before_it(bos):
     (request,) = full_requests(TOKENS, bos)
     scored = TOKENS if bos is not None else TOKENS[1:]
     assert request.targets.tolist() == scored.tolist()
@@ -36,9 +36,7 @@ def test_full_scores_every_token_that_has_something_before_it(bos: int | None) -
 @pytest.mark.parametrize(
     ("context", "stride"), [(24, 16), (8, 8), (99, 4), (10, 300), (200, 8), (8, 1)]
 )
-def test_windows_follow_the_published_procedure_from_the_second_on(
-    bos: int | None, context: int, stride: int
-) -> None:
+def test_windows_follow_the_published_procedure_from_the_second_on(bos, context, stride):
     sequence = TOKENS.tolist() if bos is None else [bos, *TOKENS.tolist()]
     expected = []
     start = stride  # the window from 0 has the full context: its rows are those of `full`
@@ -57,7 +55,7 @@ def test_windows_follow_the_published_procedure_from_the_second_on(
 
 
 @pytest.mark.parametrize("bos", [None, 7])
-def test_retrieval_scores_the_same_answers_with_and_without_the_document(bos: int | None) -> None:
+def test_retrieval_scores_the_same_answers_with_and_without_the_document(bos):
     reading = reading_of(TOKENS, bos)
     seen = retrieval_requests(reading, kind=WITH_DOCUMENT, probe=RETRIEVAL)
     alone = retrieval_requests(reading, kind=WITHOUT_DOCUMENT, probe=RETRIEVAL)
@@ -73,14 +71,14 @@ def test_retrieval_scores_the_same_answers_with_and_without_the_document(bos: in
 
 
 @pytest.mark.parametrize("length", range(5, 200, 7))
-def test_excerpts_never_overlap_and_keep_their_distance_from_the_end(length: int) -> None:
+def test_excerpts_never_overlap_and_keep_their_distance_from_the_end(length):
     starts = excerpt_starts(length, RETRIEVAL)
     assert starts == excerpt_starts(length, RETRIEVAL)
     assert all(b - a >= 9 for a, b in itertools.pairwise(starts))
     assert all(0 <= s <= length * 0.66 and s + 9 <= length - 20 for s in starts)
 
 
-def test_a_retrieval_probe_becomes_two_conditions() -> None:
+def test_a_retrieval_probe_becomes_two_conditions():
     names = [c.name for c in RETRIEVAL.conditions()]
     assert names == ["retrieval_with", "retrieval_without"]
     assert [c.kind.name for c in FullProbe(kind="full").conditions()] == ["full"]

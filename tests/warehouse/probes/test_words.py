@@ -21,11 +21,11 @@ from warehouse.probes.lookup import sentences, word_start, word_starts
         ("x" * 100 + " y", 3, 3),
     ],
 )
-def test_the_next_word_begins_with_its_one_space(text: str, character: int, start: int) -> None:
+def test_the_next_word_begins_with_its_one_space(text, character, start):
     assert word_start(text, character) == start
 
 
-def test_words_cover_the_text() -> None:
+def test_words_cover_the_text():
     text = "One two.\n\n  Three\tfour"
     starts = word_starts(text)
     assert [text[a:b] for a, b in zip(starts, [*starts[1:], None], strict=True)] == [
@@ -33,7 +33,7 @@ def test_words_cover_the_text() -> None:
     ]  # fmt: skip
 
 
-def test_sentences_end_with_their_mark_or_with_the_paragraph() -> None:
+def test_sentences_end_with_their_mark_or_with_the_paragraph():
     text = 'He said "no." Then 3.14 came! A title\n\nNext one? Last'
     assert [text[a:b] for a, b in sentences(text)] == [
         'He said "no."', " Then 3.14 came!", " A title\n\n", "Next one?", " Last",

@@ -73,9 +73,7 @@ def written(folder: Path, suffix: str) -> Path:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".json", ".jsonl", ".parquet"])
-def test_every_format_gives_the_same_scores(
-    workspace: Workspace, tmp_path: Path, suffix: str
-) -> None:
+def test_every_format_gives_the_same_scores(workspace, tmp_path, suffix):
     folder = tmp_path / "score=9"  # no column of the file
     folder.mkdir()
     code, output = run(written(folder, suffix))
@@ -90,7 +88,7 @@ def test_every_format_gives_the_same_scores(
     ], "an item without a cluster is one of its own"
 
 
-def test_several_files_are_one_models_tasks(workspace: Workspace, tmp_path: Path) -> None:
+def test_several_files_are_one_models_tasks(workspace, tmp_path):
     (tmp_path / "qa.csv").write_text("task,item,score\nqa,0,1\nqa,1,0\n")
     (tmp_path / "[sum]*.csv").write_text("task,item,score\nsum,0,1\n")
     assert run(tmp_path / "qa.csv", tmp_path / "[sum]*.csv")[0] == 0
@@ -112,9 +110,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("old", "new", "code", "place"), WRONG)
-def test_a_wrong_row_stops_everything(
-    workspace: Workspace, tmp_path: Path, old: str, new: str, code: str, place: str
-) -> None:
+def test_a_wrong_row_stops_everything(workspace, tmp_path, old, new, code, place):
     path = tmp_path / "scores.csv"
     assert old in CSV
     path.write_text(CSV.replace(old, new, 1))
@@ -122,7 +118,7 @@ def test_a_wrong_row_stops_everything(
     assert not stored(workspace).exists()
 
 
-def test_truth_values_are_scores(workspace: Workspace, tmp_path: Path) -> None:
+def test_truth_values_are_scores(workspace, tmp_path):
     """As Python, pandas and JSON write them."""
     (tmp_path / "a.csv").write_text("task,item,score\nqa,0,True\nqa,1,false\n")
     (tmp_path / "b.jsonl").write_text('{"task": "qb", "item": 0, "score": true}\n')
@@ -131,7 +127,7 @@ def test_truth_values_are_scores(workspace: Workspace, tmp_path: Path) -> None:
     assert table["score"].to_pylist() == [1.0, 0.0, 1.0]
 
 
-def test_other_scores_are_replaced_only_by_force(workspace: Workspace, tmp_path: Path) -> None:
+def test_other_scores_are_replaced_only_by_force(workspace, tmp_path):
     path = written(tmp_path, ".csv")
     assert run(path)[0] == 0
     at_first = stored(workspace).stat().st_mtime_ns
@@ -144,16 +140,14 @@ def test_other_scores_are_replaced_only_by_force(workspace: Workspace, tmp_path:
     assert table["score"].to_pylist() == [0.75]
 
 
-def test_measured_scores_are_not_overwritten(workspace: Workspace, tmp_path: Path) -> None:
+def test_measured_scores_are_not_overwritten(workspace, tmp_path):
     stored(workspace).parent.mkdir(parents=True)
     pq.write_table(DOWNSTREAM.empty_table(), stored(workspace))
     assert refused(workspace, written(tmp_path, ".csv"))[0] == "stored-already"
 
 
 @pytest.mark.parametrize("target", ["", "target: {kind: file, path: t.json}\n"])
-def test_the_problem_must_want_imported_scores(
-    workspace: Workspace, tmp_path: Path, target: str
-) -> None:
+def test_the_problem_must_want_imported_scores(workspace, tmp_path, target):
     text = PROBLEM.replace("target: {kind: imported}\n", target)
     (workspace.problems / "tiny.yml").write_text(text)
     code, output = run(written(tmp_path, ".csv"))
@@ -161,7 +155,7 @@ def test_the_problem_must_want_imported_scores(
     assert not stored(workspace).exists()
 
 
-def test_unknown_names_list_what_there_is(workspace: Workspace, tmp_path: Path) -> None:
+def test_unknown_names_list_what_there_is(workspace, tmp_path):
     path = written(tmp_path, ".csv")
     with pytest.raises(TokenmartError) as caught:
         importer("itens")
@@ -170,7 +164,7 @@ def test_unknown_names_list_what_there_is(workspace: Workspace, tmp_path: Path) 
     assert "org/a, org/b" in run(path, model="org/c")[1]
 
 
-def test_files_of_one_name_are_two(workspace: Workspace, tmp_path: Path) -> None:
+def test_files_of_one_name_are_two(workspace, tmp_path):
     paths = []
     for task in ("one", "two"):
         path = tmp_path / task / "items.csv"

@@ -77,9 +77,7 @@ def table(folder: Path, *rows: str) -> Path:
 
 
 @pytest.mark.parametrize("evaluator", ["a b=c/d", "..", "org/a/b", "a\n", "é", "x" * 201])
-def test_an_evaluator_has_an_id_as_published(
-    evaluator: str, workspace: Workspace, tmp_path: Path
-) -> None:
+def test_an_evaluator_has_an_id_as_published(evaluator, workspace, tmp_path):
     """Its folder is a partition: another `=` or a space, and no table of it could be read."""
     file = table(tmp_path, f"{sha256(TEXTS[1])},7,11")
     command = ["data", "import", "--problem", "tiny", "--format", "key-intervals"]
@@ -88,7 +86,7 @@ def test_an_evaluator_has_an_id_as_published(
     assert not (workspace.store / "key_intervals").exists()
 
 
-def test_a_table_is_stored_once(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_table_is_stored_once(workspace, tmp_path):
     first, second = f"{sha256(TEXTS[0])},4,10", f"{sha256(TEXTS[1])},7,11"
     status, output = run(table(tmp_path, second, first, first, f"{sha256(TEXTS[0])},0,3"))
     assert status == 0, output
@@ -111,22 +109,20 @@ def test_a_table_is_stored_once(workspace: Workspace, tmp_path: Path) -> None:
         ("", "no-rows", ""),
     ],
 )
-def test_refusals(workspace: Workspace, tmp_path: Path, row: str, code: str, place: str) -> None:
+def test_refusals(workspace, tmp_path, row, code, place):
     file = table(tmp_path, row)
     assert refused(workspace, file) == (code, f"{file}{place}")
     assert not (workspace.store / "key_intervals").exists()
 
 
-def test_documents_come_first(workspace: Workspace, tmp_path: Path) -> None:
+def test_documents_come_first(workspace, tmp_path):
     path = workspace.store / "documents" / "problem=tiny" / "documents.parquet"
     path.unlink()
     file = table(tmp_path, f"{sha256(TEXTS[0])},0,3")
     assert refused(workspace, file) == ("no-documents", str(path))
 
 
-def test_documents_of_one_text_have_the_same_intervals(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+def test_documents_of_one_text_have_the_same_intervals(workspace, tmp_path):
     path = workspace.store / "documents" / "problem=tiny" / "documents.parquet"
     rows = pq.read_table(path, partitioning=None).to_pylist()
     rows.append({**rows[0], "doc_id": 2, "name": "again"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import duckdb
 
-from warehouse.paths import Workspace
 from warehouse.problem.spec import load_problem
 from warehouse.problem.tables import store_lineup
 from warehouse.sql.views import create_views
@@ -22,7 +21,7 @@ probes: [{kind: full}]
 """
 
 
-def test_the_ranked_checkpoints_of_a_problem_are_a_table(workspace: Workspace) -> None:
+def test_the_ranked_checkpoints_of_a_problem_are_a_table(workspace):
     (workspace.problems / "tiny.yml").write_text(PROBLEM)
     store_lineup(load_problem("tiny", workspace), workspace)
     with duckdb.connect() as connection:

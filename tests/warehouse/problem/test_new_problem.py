@@ -49,7 +49,7 @@ def texts_of(own: Path, *tokens: int) -> str:
     return "texts.json"
 
 
-def test_the_file_is_right_and_relative_to_itself(own: Path, workspace: Workspace) -> None:
+def test_the_file_is_right_and_relative_to_itself(own, workspace):
     done = new("mine", "--texts", "texts", "--model", "my model", "--model", "Qwen/Qwen2.5-0.5B")
     assert done.exit_code == 0, done.output
     assert str(own) not in (own / "mine.yml").read_text()
@@ -73,9 +73,7 @@ def test_the_file_is_right_and_relative_to_itself(own: Path, workspace: Workspac
     )
 
 
-def test_a_model_in_a_package_is_taken_from_the_problem_that_has_it(
-    own: Path, workspace: Workspace
-) -> None:
+def test_a_model_in_a_package_is_taken_from_the_problem_that_has_it(own, workspace):
     new("other", "--texts", "texts", "--model", "smollm2-135m")
     assert load_problem("other.yml", workspace).models[0].source.kind == "hub"
     shutil.copy(CHECKOUT.problems / "minilong.yml", workspace.problems)
@@ -105,16 +103,14 @@ def test_a_model_in_a_package_is_taken_from_the_problem_that_has_it(
         ([2500] * 9 + [16], ["full", "window_1024", "retrieval"]),
     ],
 )
-def test_probes_follow_from_the_lengths(
-    own: Path, workspace: Workspace, tokens: list[int], names: list[str]
-) -> None:
+def test_probes_follow_from_the_lengths(own, workspace, tokens, names):
     assert new("mine", "--texts", texts_of(own, *tokens), "--model", "my model").exit_code == 0
     problem = load_problem("mine.yml", workspace)
     assert [probe.name for probe in problem.probes] == names
     assert problem.documents.room == (160 if "retrieval" in names else 0)
 
 
-def test_a_model_s_context_sets_the_window(own: Path, workspace: Workspace) -> None:
+def test_a_model_s_context_sets_the_window(own, workspace):
     checkpoint(own / "small", {"model_type": "qwen2", "max_position_embeddings": 1024})
     texts = texts_of(own, 50_000, 900)
     made, short = write_problem(workspace, "mine", Path(texts), ["small"], own / "mine.yml")
@@ -122,7 +118,7 @@ def test_a_model_s_context_sets_the_window(own: Path, workspace: Workspace) -> N
     assert made.probes[1].name == "window_256" and short == []
 
 
-def test_a_short_document_is_named(own: Path) -> None:
+def test_a_short_document_is_named(own):
     done = new("mine", "--texts", texts_of(own, *[2500] * 9, 16), "--model", "my model")
     assert done.exit_code == 0
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("9:")]
@@ -138,9 +134,7 @@ def test_a_short_document_is_named(own: Path) -> None:
         ("one.txt", LONG, "folder"),
     ],
 )
-def test_other_forms_of_texts(
-    own: Path, workspace: Workspace, name: str, content: str, kind: str
-) -> None:
+def test_other_forms_of_texts(own, workspace, name, content, kind):
     (own / name).write_text(content)
     done = new("mine", "--texts", name, "--model", "my model")
     assert done.exit_code == 0, done.output
@@ -164,8 +158,8 @@ def test_other_forms_of_texts(
     ],
 )
 def test_what_can_not_be_is_refused_before_anything_is_written(
-    own: Path, workspace: Workspace, name: str, texts: str, model: str, code: str, where: str
-) -> None:
+    own, workspace, name, texts, model, code, where
+):
     (own / "empty").mkdir()
     (own / "taken.yml").write_text("mine")
     (workspace.problems / "minilong.yml").write_text("name: minilong\n")
@@ -175,7 +169,7 @@ def test_what_can_not_be_is_refused_before_anything_is_written(
     assert [path.name for path in own.glob("*.yml")] == ["taken.yml"]
 
 
-def test_one_model_is_not_two(own: Path, workspace: Workspace) -> None:
+def test_one_model_is_not_two(own, workspace):
     checkpoint(own / "m")
     for models in (["m", "./m/../m"], ["m", "m"]):
         with refuses("value-error"):
@@ -183,7 +177,7 @@ def test_one_model_is_not_two(own: Path, workspace: Workspace) -> None:
     assert not (own / "mine.yml").exists()
 
 
-def test_a_gguf_file_has_its_name(own: Path, workspace: Workspace) -> None:
+def test_a_gguf_file_has_its_name(own, workspace):
     writer = gguf.GGUFWriter(own / "Small One.gguf", "gemma3")
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -194,7 +188,7 @@ def test_a_gguf_file_has_its_name(own: Path, workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize("name", ["a: b", "no", "1e3", "- x", "#", "ü", "it's", 'a"b', "null"])
-def test_any_name_of_a_folder_is_read_back(own: Path, workspace: Workspace, name: str) -> None:
+def test_any_name_of_a_folder_is_read_back(own, workspace, name):
     (own / "texts").rename(own / name)
     write_problem(workspace, "mine", Path(name), ["my model"], Path("mine.yml"))
     assert load_problem("mine.yml", workspace).documents.path == own / name

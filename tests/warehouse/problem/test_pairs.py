@@ -27,7 +27,7 @@ probes:
 """
 
 
-def load(workspace: Workspace, more: str):  # type: ignore[no-untyped-def]
+def load(workspace: Workspace, more: str):
     (workspace.problems / "tiny.yml").write_text(PROBLEM + more)
     return load_problem("tiny", workspace)
 
@@ -38,7 +38,7 @@ def stored(workspace: Workspace) -> list[tuple[str, ...]]:
         return connection.execute("from condition_pairs order by all").fetchall()
 
 
-def test_declared_pairs_are_a_table(workspace: Workspace) -> None:
+def test_declared_pairs_are_a_table(workspace):
     pairs = "compare: [[full, ladder_8], [ladder_16, ladder_8]]\n"
     store_pairs(load(workspace, pairs), workspace)
     assert stored(workspace) == [("tiny", "full", "ladder_8"), ("tiny", "ladder_16", "ladder_8")]
@@ -47,7 +47,7 @@ def test_declared_pairs_are_a_table(workspace: Workspace) -> None:
     assert stored(workspace) == []
 
 
-def test_the_example_of_the_documentation_is_a_problem(workspace: Workspace) -> None:
+def test_the_example_of_the_documentation_is_a_problem(workspace):
     page = (Path(__file__).parents[3] / "docs" / "how_to" / "probes.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     head = PROBLEM[: PROBLEM.index("probes:")]
@@ -75,9 +75,7 @@ def test_the_example_of_the_documentation_is_a_problem(workspace: Workspace) -> 
         ("  - {kind: window, name: ladder_8, context: 8, stride: 4}\n", 5),
     ],
 )
-def test_pairs_that_can_not_be_compared_are_refused(
-    workspace: Workspace, more: str, line: int
-) -> None:
+def test_pairs_that_can_not_be_compared_are_refused(workspace, more, line):
     with pytest.raises(ProblemFileError) as refused:
         load(workspace, more)
     where = f"{workspace.problems / 'tiny.yml'}:{line}"

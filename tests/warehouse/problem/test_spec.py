@@ -31,7 +31,7 @@ def write(workspace: Workspace, text: str | bytes) -> str:
     return "tiny"
 
 
-def test_no4k_is_the_contract() -> None:
+def test_no4k_is_the_contract():
     problem = load_problem("no4k", SHIPPED)
     assert sorted(model.full_id for model in problem.ranked_models) == sorted(locked.MODELS)
     assert problem.documents.path.as_posix() == "data/proxy/govreport_50_32k_tokens.json"
@@ -41,7 +41,7 @@ def test_no4k_is_the_contract() -> None:
 
 
 @pytest.mark.parametrize(("length", "factor"), [(32768, 4), (65536, 8)])
-def test_ntk_models_have_the_base_they_were_trained_with(length: int, factor: int) -> None:
+def test_ntk_models_have_the_base_they_were_trained_with(length, factor):
     problem = load_problem("no4k", SHIPPED)
     named = f"NTK_{length // 1024}k"
     models = [model for model in problem.ranked_models if named in model.full_id]
@@ -55,7 +55,7 @@ def test_ntk_models_have_the_base_they_were_trained_with(length: int, factor: in
         assert (stock.on_request, stock.base, stock.context) == (True, model.full_id, length)
 
 
-def test_context_limits_of_no4k() -> None:
+def test_context_limits_of_no4k():
     models = load_problem("no4k", SHIPPED).ranked_models
     others = {model.full_id: model.context for model in models if model.context != 32768}
     assert others == {
@@ -67,7 +67,7 @@ def test_context_limits_of_no4k() -> None:
     assert pickled == {name for name in locked.MODELS if name.startswith("Leooyii/")}
 
 
-def test_minilong_is_small_real_and_diverse() -> None:
+def test_minilong_is_small_real_and_diverse():
     problem = load_problem("minilong", SHIPPED)
     assert problem.documents.count == 50
     assert {model.source.kind for model in problem.models} == {"package"}
@@ -76,7 +76,7 @@ def test_minilong_is_small_real_and_diverse() -> None:
     assert {probe.kind for probe in problem.probes} == {"full", "window", "retrieval"}
 
 
-def test_minilong_has_doses_of_every_kind_and_labels_them() -> None:
+def test_minilong_has_doses_of_every_kind_and_labels_them():
     """Each intervention of the tool; kinds in two doses or more on the smaller checkpoint."""
     problem = load_problem("minilong", SHIPPED)
     changed = [model for model in problem.models if model.base]
@@ -92,7 +92,7 @@ def test_minilong_has_doses_of_every_kind_and_labels_them() -> None:
     assert len(different) == len(problem.models)
 
 
-def test_the_target_of_minilong_weighs_tasks_alike_without_the_shortest_length() -> None:
+def test_the_target_of_minilong_weighs_tasks_alike_without_the_shortest_length():
     problem = load_problem("minilong", SHIPPED)
     target = problem.target
     assert isinstance(target, RecallTarget)
@@ -103,14 +103,14 @@ def test_the_target_of_minilong_weighs_tasks_alike_without_the_shortest_length()
     assert 8192 - 128 <= target.lengths[-1] < 8192 - 60
 
 
-def test_one_length_alone_always_counts() -> None:
+def test_one_length_alone_always_counts():
     problem = load_problem("minilong", SHIPPED)
     assert isinstance(problem.target, RecallTarget)
     one = problem.target.model_copy(update={"lengths": (640,)})
     assert one.counted_lengths == (640,)
 
 
-def test_the_demo_is_a_part_of_minilong() -> None:
+def test_the_demo_is_a_part_of_minilong():
     demo, whole = (load_problem(name, SHIPPED) for name in ("demo", "minilong"))
     assert all(model == whole.model(model.full_id) for model in demo.models)
     changes = [change for model in demo.models for change in model.interventions]
@@ -122,7 +122,7 @@ def test_the_demo_is_a_part_of_minilong() -> None:
     assert scores.keys() == {model.full_id for model in whole.models}
 
 
-def test_a_model_inherits_from_its_base(workspace: Workspace) -> None:
+def test_a_model_inherits_from_its_base(workspace):
     problem = load_problem(write(workspace, GOOD), workspace)
     base, changed = problem.models
     assert (changed.source, changed.family, changed.licence) == (base.source, "one", "MIT")
@@ -184,9 +184,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("old", "new", "code", "line"), MISTAKES)
-def test_a_mistake_has_a_code_and_a_line(
-    workspace: Workspace, old: str, new: str, code: str, line: int
-) -> None:
+def test_a_mistake_has_a_code_and_a_line(workspace, old, new, code, line):
     assert old in GOOD
     with pytest.raises(ProblemFileError) as caught:
         load_problem(write(workspace, GOOD.replace(old, new, 1)), workspace)
@@ -194,14 +192,14 @@ def test_a_mistake_has_a_code_and_a_line(
     assert (caught.value.code, caught.value.where) == (code, where)
 
 
-def test_text_that_is_not_utf8(workspace: Workspace) -> None:
+def test_text_that_is_not_utf8(workspace):
     with pytest.raises(ProblemFileError) as caught:
         load_problem(write(workspace, b"name: tiny\ntitle: \xff"), workspace)
     where = f"{workspace.problems / 'tiny.yml'}:2"
     assert (caught.value.code, caught.value.where) == ("not-yaml", where)
 
 
-def test_unknown_names_list_what_there_is(workspace: Workspace) -> None:
+def test_unknown_names_list_what_there_is(workspace):
     problem = load_problem(write(workspace, GOOD), workspace)
     for find, code in ((problem.model, "unknown-model"), (problem.probe, "unknown-probe")):
         with refuses(code, "x"):
@@ -213,7 +211,7 @@ def test_unknown_names_list_what_there_is(workspace: Workspace) -> None:
         assert "tiny" in caught.value.message
 
 
-def test_an_id_with_two_dashes_stays_itself(workspace: Workspace) -> None:
+def test_an_id_with_two_dashes_stays_itself(workspace):
     problem = load_problem(write(workspace, GOOD.replace("org/changed", "org--changed")), workspace)
     spec = problem.models[1]
     assert (spec.full_id, spec.model_id) == ("org--changed", "org--changed")
@@ -221,13 +219,13 @@ def test_an_id_with_two_dashes_stays_itself(workspace: Workspace) -> None:
     assert problem.model("org--base") is problem.model("org/base") is problem.models[0]
 
 
-def test_a_problem_needs_no_target(workspace: Workspace) -> None:
+def test_a_problem_needs_no_target(workspace):
     text = GOOD.replace("target: {kind: file, path: target.json}\n", "")
     problem = load_problem(write(workspace, text), workspace)
     assert problem.target is None
 
 
-def test_several_mistakes_are_a_line_each(workspace: Workspace) -> None:
+def test_several_mistakes_are_a_line_each(workspace):
     text = GOOD.replace("title:", "titel:").replace("stride: 4", "strid: -4")
     text = text.replace("{kind: file, path: target.json}", "{kind: file}")
     with pytest.raises(ProblemFileError) as caught:
@@ -244,7 +242,7 @@ def test_several_mistakes_are_a_line_each(workspace: Workspace) -> None:
     ]
 
 
-def test_dates_stay_text_and_anchors_are_read(workspace: Workspace) -> None:
+def test_dates_stay_text_and_anchors_are_read(workspace):
     text = GOOD.replace("A tiny problem", "2026-11-22").replace("licence: MIT", "licence: &mit MIT")
     text = text.replace("family: one", "family: &f one\n    note: *f")
     text = text.replace("theta: 5000", "theta: 5e3") + "labels_known_since: 2026-11-23\n"
@@ -254,7 +252,7 @@ def test_dates_stay_text_and_anchors_are_read(workspace: Workspace) -> None:
     assert problem.labels_known_since == date(2026, 11, 23)
 
 
-def test_a_wrong_file_has_no_traceback(workspace: Workspace) -> None:
+def test_a_wrong_file_has_no_traceback(workspace):
     path = workspace.root / "mine.yml"
     path.write_text(GOOD.replace("context: 8", "context: eight"))
     result = CliRunner().invoke(cli, ["extract", "--problem", str(path), "--dry-run"])
@@ -262,7 +260,7 @@ def test_a_wrong_file_has_no_traceback(workspace: Workspace) -> None:
     assert result.output.startswith(f"error: {path}:14: probes[1].context: 'eight': ")
 
 
-def test_paths_start_at_the_problem_file_unless_it_ships(workspace: Workspace) -> None:
+def test_paths_start_at_the_problem_file_unless_it_ships(workspace):
     write(workspace, GOOD)
     ships = load_problem("tiny", workspace)
     assert (ships.documents.path, ships.models[0].source.path) == (Path("docs.json"), Path("base"))

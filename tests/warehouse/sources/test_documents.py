@@ -15,7 +15,6 @@ import pytest
 from refusal import refuses
 
 from warehouse.errors import LockedFileError, TokenmartError
-from warehouse.paths import Workspace
 from warehouse.problem.tables import ensure_documents
 from warehouse.sources.documents import (
     Document,
@@ -51,7 +50,7 @@ def parse(content: Any) -> list[tuple[str, str]]:
         (["  kept as it is \r\n"], [("0", "  kept as it is \r\n")]),
     ],
 )
-def test_accepted_formats_of_the_proxy_file(content: Any, expected: list[tuple[str, str]]) -> None:
+def test_accepted_formats_of_the_proxy_file(content, expected):
     assert parse(content) == expected
 
 
@@ -82,14 +81,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("content", "code", "document"), REFUSED)
-def test_refused_formats_of_the_proxy_file(content: bytes, code: str, document: str) -> None:
+def test_refused_formats_of_the_proxy_file(content, code, document):
     with pytest.raises(LockedFileError) as caught:
         parse_documents(content, PATH)
     assert (caught.value.code, caught.value.where) == (code, f"{PATH}{document}")
     assert caught.value.exit_code == 3 and "\n" not in caught.value.message
 
 
-def test_token_ids_are_decoded_by_the_tokenizer_they_name(tmp_path: Path) -> None:
+def test_token_ids_are_decoded_by_the_tokenizer_they_name(tmp_path):
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -114,9 +113,7 @@ def folder(top: Path, **texts: bytes) -> FolderDocuments:
     return FolderDocuments(kind="folder", path=top)
 
 
-def test_texts_of_a_folder_are_sorted_and_kept_as_they_are(
-    tmp_path: Path, workspace: Workspace
-) -> None:
+def test_texts_of_a_folder_are_sorted_and_kept_as_they_are(tmp_path, workspace):
     (tmp_path / "deep").mkdir()
     source = folder(
         tmp_path,
@@ -137,15 +134,13 @@ def test_texts_of_a_folder_are_sorted_and_kept_as_they_are(
         ("a.txt", b" \n", "no-text"),
     ],
 )
-def test_a_text_that_cant_be_read_is_named(
-    tmp_path: Path, workspace: Workspace, name: str, content: bytes, code: str
-) -> None:
+def test_a_text_that_cant_be_read_is_named(tmp_path, workspace, name, content, code):
     source = folder(tmp_path, **{name: content, "b.txt": b"two"})
     with refuses(code, str(tmp_path / name)):
         source.read(ProblemFolders(workspace, "mine"))
 
 
-def test_a_file_name_that_is_not_utf8_is_refused(tmp_path: Path, workspace: Workspace) -> None:
+def test_a_file_name_that_is_not_utf8_is_refused(tmp_path, workspace):
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt"))
     path.write_text("text")
     source = FolderDocuments(kind="folder", path=tmp_path)
@@ -154,14 +149,14 @@ def test_a_file_name_that_is_not_utf8_is_refused(tmp_path: Path, workspace: Work
             call(ProblemFolders(workspace, "mine"))
 
 
-def test_a_folder_without_texts_is_named(tmp_path: Path, workspace: Workspace) -> None:
+def test_a_folder_without_texts_is_named(tmp_path, workspace):
     for path in (tmp_path, tmp_path / "none"):
         source = FolderDocuments(kind="folder", path=path)
         with refuses("no-documents", str(path)):
             source.read(ProblemFolders(workspace, "mine"))
 
 
-def test_another_text_makes_other_documents(tmp_path: Path, workspace: Workspace) -> None:
+def test_another_text_makes_other_documents(tmp_path, workspace):
     source = folder(tmp_path, **{"a.txt": b"one", "b.txt": b"two"})
     folders = ProblemFolders(workspace, "mine")
     hashes = {source.source_sha256(folders)}
@@ -199,9 +194,7 @@ def written(top: Path, name: str, rows: list[dict[str, str | None]] = ROWS) -> P
 
 
 @pytest.mark.parametrize("name", ["[t].parquet", "t.jsonl", "t.ndjson", "t.json", "t.csv"])
-def test_every_table_gives_the_same_documents(
-    tmp_path: Path, workspace: Workspace, name: str
-) -> None:
+def test_every_table_gives_the_same_documents(tmp_path, workspace, name):
     path = str(written(tmp_path, name))
     source = TableDocuments(kind="table", path=path, text="body", id="key", group="source")
     folders = ProblemFolders(workspace, "mine")
@@ -214,9 +207,7 @@ def test_every_table_gives_the_same_documents(
     assert source.model_copy(update={"text": "source"}).source_sha256(folders) != before
 
 
-def test_a_pattern_reads_files_in_the_order_of_their_names(
-    tmp_path: Path, workspace: Workspace
-) -> None:
+def test_a_pattern_reads_files_in_the_order_of_their_names(tmp_path, workspace):
     for name, text in (("b.jsonl", "two"), ("a.jsonl", "one"), ("c.txt", "three")):
         (tmp_path / name).write_text(json.dumps({"text": text}))
     source = TableDocuments(kind="table", path=str(tmp_path / "*.jsonl"))
@@ -236,14 +227,7 @@ def test_a_pattern_reads_files_in_the_order_of_their_names(
         ({}, "", "unreadable-table", ""),
     ],
 )
-def test_a_table_that_has_no_texts_is_refused(
-    tmp_path: Path,
-    workspace: Workspace,
-    settings: dict[str, str],
-    content: str | None,
-    code: str,
-    where: str,
-) -> None:
+def test_a_table_that_has_no_texts_is_refused(tmp_path, workspace, settings, content, code, where):
     path = tmp_path / "t.jsonl"
     if content is not None:
         path.write_text(content)
@@ -254,7 +238,7 @@ def test_a_table_that_has_no_texts_is_refused(
     assert (caught.value.code, caught.value.where) == (code, place)
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: Path, workspace: Workspace) -> None:
+def test_a_pipe_is_not_waited_for(tmp_path, workspace):
     os.mkfifo(tmp_path / "t.csv")
     os.mkfifo(tmp_path / "a.txt")
     folders = ProblemFolders(workspace, "mine")
@@ -266,7 +250,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path, workspace: Workspace) -> None:
             source.read(folders)
 
 
-def test_an_address_is_no_path_of_this_machine(workspace: Workspace) -> None:
+def test_an_address_is_no_path_of_this_machine(workspace):
     source = TableDocuments.model_validate(
         {"kind": "table", "path": "hf://datasets/org/name@v1/*.parquet"},
         context={"folder": workspace.root},
@@ -283,7 +267,7 @@ def test_an_address_is_no_path_of_this_machine(workspace: Workspace) -> None:
 # Groups and the table
 
 
-def test_groups_from_names(tmp_path: Path, workspace: Workspace) -> None:
+def test_groups_from_names(tmp_path, workspace):
     for name in ("src/a.txt", "src/deep/b.txt", "doc/c.md"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
@@ -296,7 +280,7 @@ def test_groups_from_names(tmp_path: Path, workspace: Workspace) -> None:
     assert table["document_group"].to_pylist() == [None] * 3
 
 
-def test_another_grouping_writes_the_table_again(tmp_path: Path, workspace: Workspace) -> None:
+def test_another_grouping_writes_the_table_again(tmp_path, workspace):
     (tmp_path / "a.txt").write_text("one")
 
     def group(groups: dict[str, str]) -> list[str | None]:
@@ -308,18 +292,18 @@ def test_another_grouping_writes_the_table_again(tmp_path: Path, workspace: Work
 
 
 @pytest.mark.parametrize("groups", [{"a": "x*"}, {"a": "*", "b": "y"}])
-def test_a_document_has_one_group(groups: dict[str, str]) -> None:
+def test_a_document_has_one_group(groups):
     source = FolderDocuments(kind="folder", path=PATH, groups=groups)
     with refuses("document-group", "y"):
         source.grouped([Document("x", "one"), Document("y", "two")])
 
 
-def test_groups_come_from_one_place() -> None:
+def test_groups_come_from_one_place():
     with pytest.raises(ValueError, match="give groups or group"):
         TableDocuments(kind="table", path="t.csv", groups={"a": "*"}, group="source")
 
 
-def test_the_table_counts_characters_and_bytes() -> None:
+def test_the_table_counts_characters_and_bytes():
     table = documents_table(parse_documents('["aé🙂"]'.encode(), PATH))
     assert table.schema.equals(DOCUMENTS)
     row = table.to_pylist()[0]
@@ -340,7 +324,7 @@ def test_the_table_counts_characters_and_bytes() -> None:
         ("aé🙂 b", 3, "aé🙂"),
     ],
 )
-def test_texts_are_cut_behind_a_word(text: str, most: int | None, kept: str) -> None:
+def test_texts_are_cut_behind_a_word(text, most, kept):
     """By characters, so that models with different tokenizers read the same text."""
     (row,) = documents_table([Document("a", text)], most).to_pylist()
     assert (row["text"], row["characters"]) == (kept, len(kept))

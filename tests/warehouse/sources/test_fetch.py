@@ -73,7 +73,7 @@ def at(url: str) -> Problem:
     )
 
 
-def test_a_locked_file_is_downloaded_and_recorded(workspace: Workspace, serve: Serve) -> None:
+def test_a_locked_file_is_downloaded_and_recorded(workspace, serve):
     server = serve({"/docs.json": b'["one", "two"]'})
     assert ensure_documents(at(f"{server}/docs.json"), workspace)["text"].to_pylist() == [
         "one",
@@ -92,9 +92,7 @@ def test_a_locked_file_is_downloaded_and_recorded(workspace: Workspace, serve: S
         ((302, {"Location": "file:///etc/hostname"}, b""), "302"),
     ],
 )
-def test_a_bad_answer_leaves_nothing(
-    workspace: Workspace, serve: Serve, page: Any, reason: str
-) -> None:
+def test_a_bad_answer_leaves_nothing(workspace, serve, page, reason):
     made = at(serve({"/docs.json": page}) + "/docs.json")
     with pytest.raises(LockedFileError, match=reason) as caught:
         ensure_documents(made, workspace)
@@ -112,16 +110,14 @@ def test_a_bad_answer_leaves_nothing(
         (None, False),
     ],
 )
-def test_without_network_the_missing_file_is_named(
-    workspace: Workspace, url: str, offline: bool
-) -> None:
+def test_without_network_the_missing_file_is_named(workspace, url, offline):
     with pytest.raises(LockedFileError) as caught:
         ensure_documents(at(url), workspace, offline=offline)
     assert (caught.value.code, caught.value.exit_code) == ("locked-file-missing", 3)
     assert caught.value.where == "data/proxy/docs.json"
 
 
-def test_a_file_placed_by_hand_is_locked_at_first_use(workspace: Workspace) -> None:
+def test_a_file_placed_by_hand_is_locked_at_first_use(workspace):
     path = place_locked(workspace, b'["one"]')
     assert ensure_documents(problem(), workspace, offline=True).num_rows == 1
     path.write_bytes(b'["changed"]')
@@ -179,7 +175,7 @@ HUB_MODEL = ModelSpec.model_validate(
 )
 
 
-def test_a_commit_is_recorded_and_kept(workspace: Workspace, hub: SimpleNamespace) -> None:
+def test_a_commit_is_recorded_and_kept(workspace, hub):
     found = located(workspace)
     assert (found.revision, found.path.name) == ("c0ffee", "c0ffee")
     hub.main = "decade"
@@ -191,9 +187,7 @@ def test_a_commit_is_recorded_and_kept(workspace: Workspace, hub: SimpleNamespac
     assert lock["revisions"] == {"org/model": "c0ffee"}
 
 
-def test_a_download_that_was_killed_before_its_index_goes_on(
-    workspace: Workspace, hub: SimpleNamespace, tmp_path: Path
-) -> None:
+def test_a_download_that_was_killed_before_its_index_goes_on(workspace, hub, tmp_path):
     """The commit is on record already: the lock file came with the checkout."""
     parts = [f"model-{number:05d}-of-00002.safetensors" for number in (1, 2)]
     index = "model.safetensors.index.json"
@@ -207,18 +201,14 @@ def test_a_download_that_was_killed_before_its_index_goes_on(
     assert {path.name for path in found.path.iterdir()} == set(hub.files)
 
 
-def test_a_variant_of_a_hub_model_takes_its_bases_weights(
-    workspace: Workspace, hub: SimpleNamespace
-) -> None:
+def test_a_variant_of_a_hub_model_takes_its_bases_weights(workspace, hub):
     variant = HUB_MODEL.model_copy(update={"full_id": "org/model-linear", "base": "org/model"})
     assert variant.locate(ProblemFolders(workspace, "tiny")).revision == "c0ffee"
     lock = json.loads((workspace.lock_files / "tiny.json").read_text())
     assert lock["revisions"] == {"org/model": "c0ffee"}
 
 
-def test_two_revisions_of_one_repository_are_two_checkpoints(
-    workspace: Workspace, hub: SimpleNamespace
-) -> None:
+def test_two_revisions_of_one_repository_are_two_checkpoints(workspace, hub):
     """Each has its own commit, its own record, and stays what it was when the other moves."""
     folders = ProblemFolders(workspace, "tiny")
     found = {}
@@ -240,9 +230,7 @@ def test_two_revisions_of_one_repository_are_two_checkpoints(
     }  # fmt: skip
 
 
-def test_two_subfolders_of_one_commit_are_two_checkpoints(
-    workspace: Workspace, hub: SimpleNamespace
-) -> None:
+def test_two_subfolders_of_one_commit_are_two_checkpoints(workspace, hub):
     """Correcting the subfolder of a model makes what was stored of it outdated."""
     folders = ProblemFolders(workspace, "tiny")
     steps = ("iter_0002000", "iter_0004000")
@@ -260,9 +248,7 @@ def test_two_subfolders_of_one_commit_are_two_checkpoints(
     assert lock["revisions"] == {"org/model": "c0ffee"}
 
 
-def test_a_revision_that_was_edited_is_the_one_that_is_fetched(
-    workspace: Workspace, hub: SimpleNamespace
-) -> None:
+def test_a_revision_that_was_edited_is_the_one_that_is_fetched(workspace, hub):
     located(workspace)
     hub.main = "decade"
     edited = HUB_MODEL.model_copy(
@@ -279,18 +265,14 @@ def refused(workspace: Workspace, offline: bool = False) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("weights", ["pytorch_model.bin", "training_args.bin"])
-def test_pickled_weights_are_refused_before_they_are_fetched(
-    workspace: Workspace, hub: SimpleNamespace, weights: str
-) -> None:
+def test_pickled_weights_are_refused_before_they_are_fetched(workspace, hub, weights):
     hub.files = ["config.json", weights]
     assert refused(workspace) == ("no-weights", "org/model")
     assert hub.calls == [("c0ffee", "*.safetensors")]
 
 
 @pytest.mark.parametrize("safe", [True, False])
-def test_pickled_weights_are_fetched_where_allowed_and_needed(
-    safe: bool, workspace: Workspace, hub: SimpleNamespace
-) -> None:
+def test_pickled_weights_are_fetched_where_allowed_and_needed(safe, workspace, hub):
     hub.files = ["config.json", "pytorch_model-00001-of-00001.bin", "training_args.bin"]
     hub.files += ["model.safetensors"] if safe else []
     allowed = ModelSpec.model_validate(
@@ -303,7 +285,7 @@ def test_pickled_weights_are_fetched_where_allowed_and_needed(
     assert allowed.locate(ProblemFolders(workspace, "tiny", offline=True)) == found
 
 
-def test_a_missing_shard_is_noticed(workspace: Workspace, hub: SimpleNamespace) -> None:
+def test_a_missing_shard_is_noticed(workspace, hub):
     folder = located(workspace).path
     index = {"weight_map": {"a": "model-00001.safetensors", "b": "model-00002.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
@@ -318,9 +300,7 @@ def test_a_missing_shard_is_noticed(workspace: Workspace, hub: SimpleNamespace) 
         type("RevisionNotFoundError", (Exception,), {})(),
     ],
 )
-def test_hub_failures_are_one_line(
-    workspace: Workspace, hub: SimpleNamespace, error: Exception
-) -> None:
+def test_hub_failures_are_one_line(workspace, hub, error):
     hub.main = error
     assert refused(workspace) == ("hub", "org/model")
 
@@ -342,7 +322,7 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_the_command_fetches(workspace: Workspace) -> None:
+def test_the_command_fetches(workspace):
     (workspace.problems / "tiny.yml").write_text(PROBLEM_FILE)
     code, output = run("--problem", "tiny")
     assert (code, output.count("error: ")) == (3, 1)
@@ -355,7 +335,7 @@ SIZED = {"kind: hub}": "unknown size: org/m", "kind: hub}, parameters: 100000000
 
 
 @pytest.mark.parametrize("source", SIZED)
-def test_the_models_still_to_fetch_are_sized(workspace: Workspace, source: str) -> None:
+def test_the_models_still_to_fetch_are_sized(workspace, source):
     text = PROBLEM_FILE.replace("full_id: m", "full_id: org/m")
     text = text.replace("kind: local, path: m}", source).split("target:")[0]
     (workspace.problems / "tiny.yml").write_text(text)
@@ -363,7 +343,7 @@ def test_the_models_still_to_fetch_are_sized(workspace: Workspace, source: str) 
     assert SIZED[source] in downloads_text(required_files(problem, workspace, problem.models))
 
 
-def test_a_target_is_locked_when_it_is_one(workspace: Workspace, serve: Serve) -> None:
+def test_a_target_is_locked_when_it_is_one(workspace, serve):
     url = serve({"/t.json": b"{}"}) + "/t.json"
     text = PROBLEM_FILE.replace("target.json}", f"target.json, url: '{url}'}}")
     (workspace.problems / "tiny.yml").write_text(text)
@@ -377,7 +357,7 @@ def test_a_target_is_locked_when_it_is_one(workspace: Workspace, serve: Serve) -
     assert run("--problem", "tiny", "--only", "target")[0] == 3
 
 
-def test_fetching_a_target_warns_that_preregistration_closes(workspace: Workspace) -> None:
+def test_fetching_a_target_warns_that_preregistration_closes(workspace):
     """Unless it was here before, or it alone is asked for and something is registered."""
     (workspace.problems / "tiny.yml").write_text(PROBLEM_FILE)
 
@@ -394,14 +374,14 @@ def test_fetching_a_target_warns_that_preregistration_closes(workspace: Workspac
     assert not told()
 
 
-def test_the_command_refuses_what_does_not_go_together(workspace: Workspace) -> None:
+def test_the_command_refuses_what_does_not_go_together(workspace):
     (workspace.problems / "tiny.yml").write_text(PROBLEM_FILE)
     assert run("--problem", "tiny", "--only", "target", "--model", "m")[0] == 2
     assert run("--problem", "tiny", "--only", "everything")[0] == 2
     assert run("--problem", "tiny", "--model", "x")[0] == 1
 
 
-def test_fetching_imports_no_torch(workspace: Workspace) -> None:
+def test_fetching_imports_no_torch(workspace):
     code = "import sys, warehouse.problem.tables; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

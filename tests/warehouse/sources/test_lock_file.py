@@ -28,7 +28,7 @@ def workspace(tmp_path: Path) -> Workspace:
     return Workspace(root=tmp_path, data=tmp_path / "data", database=tmp_path / "w.duckdb")
 
 
-def test_first_use_records_later_use_checks(workspace: Workspace) -> None:
+def test_first_use_records_later_use_checks(workspace):
     assert check_sha256(workspace, "p", Path(NAME), "0a") is True
     assert check_sha256(workspace, "p", workspace.root / NAME, "0a") is False
     with pytest.raises(LockedFileError) as refusal:
@@ -40,7 +40,7 @@ def test_first_use_records_later_use_checks(workspace: Workspace) -> None:
     assert recorded_files(workspace, "p") == {NAME: "0a"}
 
 
-def test_revisions(workspace: Workspace) -> None:
+def test_revisions(workspace):
     assert recorded_revision(workspace, "p", "lab/a") is None
     record_revision(workspace, "p", "lab/a", "c0ffee")
     assert recorded_revision(workspace, "p", "lab/a") == "c0ffee"
@@ -53,7 +53,7 @@ def test_revisions(workspace: Workspace) -> None:
     "text",
     ["{", '{"files": {"a": "1"}, "files": {}}', '{"files": []}', '{"files": {"a": 1}}', "[]"],
 )
-def test_a_damaged_record_is_refused_never_overwritten(workspace: Workspace, text: str) -> None:
+def test_a_damaged_record_is_refused_never_overwritten(workspace, text):
     path = lock_path(workspace, "p")
     path.parent.mkdir(parents=True)
     path.write_text(text)
@@ -62,7 +62,7 @@ def test_a_damaged_record_is_refused_never_overwritten(workspace: Workspace, tex
     assert path.read_text() == text
 
 
-def test_processes_that_record_in_parallel_lose_nothing(workspace: Workspace) -> None:
+def test_processes_that_record_in_parallel_lose_nothing(workspace):
     code = (
         "import sys; from pathlib import Path; from warehouse.paths import Workspace; "
         "from warehouse.sources.lock_file import record_revision; root = Path(sys.argv[1]); "

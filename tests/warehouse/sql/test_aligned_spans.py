@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from sql_samples import unit
 
-from warehouse.paths import Workspace
 from warehouse.sources.documents import Document, documents_table
 from warehouse.sql.dataframes import cookbook
 from warehouse.store.ledger import with_units
@@ -118,9 +117,7 @@ def expected(text: str, a: Spans, b: Spans) -> set[tuple[str, int, int, float]]:
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: "-".join(each.__name__ for each in pair))
 @pytest.mark.parametrize("text", TEXTS)
-def test_both_models_are_summed_over_the_same_characters(
-    workspace: Workspace, text: str, pair: tuple[Callable[[str], Spans], Callable[[str], Spans]]
-) -> None:
+def test_both_models_are_summed_over_the_same_characters(workspace, text, pair):
     table = documents_table([Document("a.txt", text)])
     write_table(workspace.store / "documents" / "problem=minilong" / "documents.parquet", table)
     divided = {name: divide(text) for name, divide in zip("ab", pair, strict=True)}

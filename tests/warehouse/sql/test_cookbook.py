@@ -238,7 +238,7 @@ OF_MARTS = (
 """Queries of what dbt builds."""
 
 
-def test_models_and_metrics_in_one_row(filled: Workspace) -> None:
+def test_models_and_metrics_in_one_row(filled):
     """Of LongPPL the variant with most values; the model without one says why."""
     filled.database.parent.mkdir(parents=True, exist_ok=True)
     rows = [
@@ -293,7 +293,7 @@ def grouped(filled: Workspace) -> Workspace:
     return filled
 
 
-def test_the_macro_value_gives_groups_the_same_weight(grouped: Workspace) -> None:
+def test_the_macro_value_gives_groups_the_same_weight(grouped):
     """(1 + 3) / 2 and (4 + 2) / 2, whatever the documents."""
     rows = ask("--name", "group_values", "--param", "variant=per_token")
     columns = ("model_id", "document_group", "value", "documents", "macro", "overall")
@@ -305,7 +305,7 @@ def test_the_macro_value_gives_groups_the_same_weight(grouped: Workspace) -> Non
     ]
 
 
-def test_the_gap_between_two_models_by_group(grouped: Workspace) -> None:
+def test_the_gap_between_two_models_by_group(grouped):
     """Of the two documents of prose the good model has the higher value in one."""
     params = ("variant=per_token", "model_a=good", "model_b=bad")
     rows = ask("--name", "group_gap", *(word for p in params for word in ("--param", p)))
@@ -317,7 +317,7 @@ def test_the_gap_between_two_models_by_group(grouped: Workspace) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
-def test_a_cookbook_answer_worked_by_hand(filled: Workspace, name: str) -> None:
+def test_a_cookbook_answer_worked_by_hand(filled, name):
     params, columns, expected = EXPECTED[name]
     if name == "metric_leaders":
         build_mart(filled)
@@ -338,7 +338,7 @@ def by_model(name: str, column: str, **parameters: Any) -> dict[str, float]:
     return {row["model_id"]: row[column] for row in rows}
 
 
-def test_queries_agree_with_each_other(made_up: Workspace) -> None:
+def test_queries_agree_with_each_other(made_up):
     """Two ways to one number: parts add up to the whole."""
     tokens = by_model("perplexity", "tokens")
     nll = by_model("perplexity", "nll_per_token")
@@ -368,7 +368,7 @@ def test_queries_agree_with_each_other(made_up: Workspace) -> None:
 
 
 @pytest.mark.parametrize("documents", [3, 5])
-def test_paired_difference_is_a_paired_t(workspace: Workspace, documents: int) -> None:
+def test_paired_difference_is_a_paired_t(workspace, documents):
     """Of fewer than five documents there is no z."""
     shape = Shape("minilong", models=4, documents=documents, tokens=300, windows=())
     write_warehouse(workspace.data, shape)
@@ -389,7 +389,7 @@ def test_paired_difference_is_a_paired_t(workspace: Workspace, documents: int) -
         assert (row["documents"], row["z"]) == (documents, z)
 
 
-def test_disagreement_passages_sum_both_models_bits(made_up: Workspace) -> None:
+def test_disagreement_passages_sum_both_models_bits(made_up):
     """Two tokenizers: every token counts once, in the passage it starts in."""
     models = {"model_a": "lab--model-0", "model_b": "lab--model-1"}
     found = cookbook("disagreement_passages", **models, characters=50, limit=10_000).to_pylist()
@@ -406,7 +406,7 @@ def test_disagreement_passages_sum_both_models_bits(made_up: Workspace) -> None:
         assert 0.9 * whole < sum(row[side] for row in found) <= whole
 
 
-def test_every_cookbook_query_is_tested_and_described() -> None:
+def test_every_cookbook_query_is_tested_and_described():
     queries = list_queries()
     assert len(queries) >= 25
     assert {recipe.name for recipe in queries} == {*EXPECTED, *OF_MARTS}
@@ -417,14 +417,14 @@ def test_every_cookbook_query_is_tested_and_described() -> None:
             assert f"${parameter.name}" in recipe.sql, f"{recipe.name}: unused {parameter.name}"
 
 
-def test_cookbook_queries_run_before_anything_is_extracted(workspace: Workspace) -> None:
+def test_cookbook_queries_run_before_anything_is_extracted(workspace):
     for recipe in list_queries():
         if recipe.name not in OF_MARTS:
             assert ask("--name", recipe.name) == []
 
 
 @pytest.mark.parametrize("name", ["perplexity", "paired_difference"])
-def test_bytes_are_those_of_the_scored_characters(name: str) -> None:
+def test_bytes_are_those_of_the_scored_characters(name):
     """Three bytes a character at the end, one at the beginning, which is not scored."""
     text = "ab 中文字"
     spans = {"a": [(2, 3), (3, 4), (3, 4), (4, 6)], "b": [(3, 4), (4, 5), (5, 6)]}

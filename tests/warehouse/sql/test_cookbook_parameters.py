@@ -8,12 +8,11 @@ from refusal import refuses
 from sql_samples import ask, failure
 
 from tokenmart import cli
-from warehouse.paths import Workspace
 from warehouse.sql.dataframes import cookbook, query
 from warehouse.sql.queries import list_queries
 
 
-def test_parameters_fit_what_is_there(workspace: Workspace) -> None:
+def test_parameters_fit_what_is_there(workspace):
     """Another problem, models and condition than any file could name: every query has rows."""
     shape = Shape("elsewhere", models=3, documents=2, tokens=900, windows=(Window(200, 64),))
     write_warehouse(workspace.data, shape)
@@ -35,7 +34,7 @@ def test_parameters_fit_what_is_there(workspace: Workspace) -> None:
     assert given.stderr == "" and given.exit_code == 0
 
 
-def test_the_problem_extracted_last_is_asked_about(filled: Workspace) -> None:
+def test_the_problem_extracted_last_is_asked_about(filled):
     """Units of the made-up warehouse ended a day before those of the sample."""
     write_warehouse(filled.data, Shape("earlier", models=2, documents=1, tokens=300))
     assert cookbook("perplexity")["model_id"].to_pylist() == ["good", "bad"]
@@ -45,7 +44,7 @@ def test_the_problem_extracted_last_is_asked_about(filled: Workspace) -> None:
     assert pair.num_rows == 1
 
 
-def test_a_parameter_that_a_query_does_not_have_is_refused(filled: Workspace) -> None:
+def test_a_parameter_that_a_query_does_not_have_is_refused(filled):
     with refuses("sql-parameters", "modell"):
         cookbook("top_gain_tokens", "arrow", modell="good")
     assert failure("--name", "top_gain_tokens", "--param", "modell=good")[0] == 1

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from importlib.util import find_spec
-from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -20,11 +19,10 @@ from click.testing import CliRunner
 from sql_samples import ask, build_mart, failure
 
 from tokenmart import cli
-from warehouse.paths import Workspace
 from warehouse.sql.dataframes import query
 
 
-def test_formats_agree(filled: Workspace, tmp_path: Path) -> None:
+def test_formats_agree(filled, tmp_path):
     query = "select position, -logprob as nll from tokens where model_id = 'good' order by all"
     expected = ask(query)
     assert len(expected) == 16
@@ -42,7 +40,7 @@ def test_formats_agree(filled: Workspace, tmp_path: Path) -> None:
     assert [np.float32(row["nll"]) for row in rows] == [row["nll"] for row in expected]
 
 
-def test_json_has_no_nan(workspace: Workspace) -> None:
+def test_json_has_no_nan(workspace):
     rows = ask("select 'nan'::double as a, ['inf'::double, 1] as b, 'no \"NaN, -Infinity\\' as c")
     assert rows == [{"a": None, "b": [None, 1.0], "c": 'no "NaN, -Infinity\\'}]
     nested = ask(
@@ -64,7 +62,7 @@ def test_json_has_no_nan(workspace: Workspace) -> None:
     ]
 
 
-def test_json_keeps_numbers_numbers_and_names_as_they_are(workspace: Workspace) -> None:
+def test_json_keeps_numbers_numbers_and_names_as_they_are(workspace):
     rows = ask(
         "select 1.50::decimal(5, 2) as d, sum(i) as s, max(i)::hugeint as h, true as t, 'é' as e,"
         ' count(*) as "a ""b" from range(3) r(i)'
@@ -76,9 +74,7 @@ def test_json_keeps_numbers_numbers_and_names_as_they_are(workspace: Workspace) 
 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
-def test_a_pipe_whose_reader_goes_is_one_line(
-    workspace: Workspace, tmp_path: Path, ending: str
-) -> None:
+def test_a_pipe_whose_reader_goes_is_one_line(workspace, tmp_path, ending):
     out = tmp_path / f"rows.{ending}"
     os.mkfifo(out)
     reader = threading.Thread(target=lambda: out.open("rb").close())
@@ -93,9 +89,7 @@ def test_a_pipe_whose_reader_goes_is_one_line(
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_a_pipe_with_a_reader_gets_every_row(
-    workspace: Workspace, tmp_path: Path, ending: str
-) -> None:
+def test_a_pipe_with_a_reader_gets_every_row(workspace, tmp_path, ending):
     out = tmp_path / f"rows.{ending}"
     os.mkfifo(out)
     read: list[bytes] = []
@@ -111,7 +105,7 @@ def test_a_pipe_with_a_reader_gets_every_row(
 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
-def test_a_file_appears_whole_or_not_at_all(filled: Workspace, tmp_path: Path, ending: str) -> None:
+def test_a_file_appears_whole_or_not_at_all(filled, tmp_path, ending):
     out = tmp_path / f"rows.{ending}"
     out.write_text("the old one")
     for rows in (3, 3_000_000):
@@ -131,7 +125,7 @@ def test_a_file_appears_whole_or_not_at_all(filled: Workspace, tmp_path: Path, e
 QUERY = "select model_id, position, nll from tokens where condition = $condition order by all"
 
 
-def test_rows_in_python_agree_in_every_form(filled: Workspace) -> None:
+def test_rows_in_python_agree_in_every_form(filled):
     expected = ask(QUERY, "--param", "condition=full")
     assert len(expected) == 16
     arrow = query(QUERY, condition="full")
@@ -144,14 +138,14 @@ def test_rows_in_python_agree_in_every_form(filled: Workspace) -> None:
     assert relation.filter("position = 7").project("model_id").fetchall() == [("bad",), ("good",)]
 
 
-def test_sums_of_integers_are_integers(filled: Workspace) -> None:
+def test_sums_of_integers_are_integers(filled):
     frame = query("select sum(position) as s from tokens", "pandas")
     assert frame["s"].dtype == "int64"
     frame = query("select (sum(position) + 9e18::hugeint * 9) as big from tokens", "pandas")
     assert frame["big"].dtype == "object", "too large: exact decimals"
 
 
-def test_rows_in_python_leave_the_warehouse_to_dbt(filled: Workspace) -> None:
+def test_rows_in_python_leave_the_warehouse_to_dbt(filled):
     build_mart(filled)
     relation = query("from metric_values", "relation")
     # Another process could not open the file for writing while anyone reads it.
@@ -160,7 +154,7 @@ def test_rows_in_python_leave_the_warehouse_to_dbt(filled: Workspace) -> None:
     assert len(relation.fetchall()) == 2
 
 
-def test_sql_from_standard_input_and_with_parameters(filled: Workspace) -> None:
+def test_sql_from_standard_input_and_with_parameters(filled):
     text = "create macro twice(x) as 2 * x;\nselect twice($n) as a, $t as b;"
     words = ["sql", "--format", "json", "--param", "n=21", "--param", "t=x=y"]
     done = CliRunner().invoke(cli, words, input=text)
@@ -168,8 +162,8 @@ def test_sql_from_standard_input_and_with_parameters(filled: Workspace) -> None:
 
 
 @pytest.mark.parametrize("format_", ["table", "csv", "json"])
-def test_the_rows_are_those_of_the_last_statement(filled: Workspace, format_: str) -> None:
+def test_the_rows_are_those_of_the_last_statement(filled, format_):
     asked = "select i from range(3000000) as t(i); create macro f() as 7; select 1 as a; select f()"
-    done = CliRunner().invoke(cli, ["sql", f"{asked} as b", "--format", format_])
+    done = CliRunner().invoke(cli, ["sql", f"{asked} as b, true as c", "--format", format_])
     assert done.exit_code == 0, done.output
-    assert "7" in done.stdout and "a" not in done.stdout
+    assert "7" in done.stdout and "true" in done.stdout and "a" not in done.stdout

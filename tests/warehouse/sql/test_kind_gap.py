@@ -195,16 +195,14 @@ def check(workspace: Workspace, tokenizers: Sequence[tuple[DocumentTokenizer, bo
             assert wanted.keys() >= {"word", "non-ASCII", "URL", "number", "code"}
 
 
-def test_trained_tokenizers(workspace: Workspace, tmp_path: Path) -> None:
+def test_trained_tokenizers(workspace, tmp_path):
     check(workspace, trained(tmp_path))
 
 
 @pytest.mark.models
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_published_tokenizers(
-    workspace: Workspace, real_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_published_tokenizers(workspace, real_workspace, monkeypatch):
     tokenizers = published(real_workspace)
     monkeypatch.setenv("TOKENMART_HOME", str(workspace.root))
     check(workspace, tokenizers)

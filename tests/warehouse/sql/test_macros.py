@@ -85,7 +85,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("place", ANSWERS)
-def test_texts_are_those_of_the_row_and_its_problem(two_problems: Workspace, place: str) -> None:
+def test_texts_are_those_of_the_row_and_its_problem(two_problems, place):
     assert ask(ANSWERS[place]) == EXPECTED[place]
 
 
@@ -97,7 +97,7 @@ def test_texts_are_those_of_the_row_and_its_problem(two_problems: Workspace, pla
         "document_name(doc_id)",
     ],
 )
-def test_a_text_without_its_problem_is_a_mistake(two_problems: Workspace, call: str) -> None:
+def test_a_text_without_its_problem_is_a_mistake(two_problems, call):
     code, output = failure(f"select {call} from tokens")
     assert code == 1
     assert "problem_name" in output
@@ -120,15 +120,13 @@ NAMES = ["x", "y", "own", "other", "kept", "numbers", "left_numbers", "logprobs"
         ("list_ranks(list({name} order by {name}))", [1.0, 2.0, 3.0]),
     ],
 )
-def test_a_column_may_have_any_name(
-    workspace: Workspace, name: str, call: str, expected: object
-) -> None:
+def test_a_column_may_have_any_name(workspace, name, call, expected):
     rows = f"(values (1, 1), (2, 3), (3, 2)) as v({name}, partner)"
     ((value,),) = (row.values() for row in ask(f"select {call.format(name=name)} from {rows}"))
     assert value == pytest.approx(expected)
 
 
-def test_two_columns_with_exchanged_names(workspace: Workspace) -> None:
+def test_two_columns_with_exchanged_names(workspace):
     rows = "(values (1, 1, 3), (2, 3, 1), (3, 2, 2)) as v(y, x, own)"
     assert ask(f"select spearman(y, x) as a, spearman(x, own) as b from {rows}") == [
         {"a": pytest.approx(0.5), "b": pytest.approx(-1.0)}

@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 from sql_samples import build_mart
-
-from warehouse.paths import Workspace
 
 NOTEBOOK = """
 import sys
@@ -22,7 +19,7 @@ print([name for name in ("torch", "transformers", "dbt", "analysis") if name in 
 """
 
 
-def test_a_notebook_in_a_folder_of_its_own(filled: Workspace, tmp_path: Path) -> None:
+def test_a_notebook_in_a_folder_of_its_own(filled, tmp_path):
     """Its folder may contain another package `analysis`."""
     build_mart(filled)
     folder = tmp_path / "notebook"

@@ -96,7 +96,7 @@ def has_a_score(rows: list[Any]) -> bool:
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_no_query_reaches_a_target_score(places: dict[str, str], way: str) -> None:
+def test_no_query_reaches_a_target_score(places, way):
     before = Path(places["own"]).read_bytes()
     frame = pa.table({"score": [SECRET]})
     try:
@@ -109,9 +109,7 @@ def test_no_query_reaches_a_target_score(places: dict[str, str], way: str) -> No
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_no_model_of_dbt_reaches_a_target_score(
-    places: dict[str, str], filled: Workspace, way: str
-) -> None:
+def test_no_model_of_dbt_reaches_a_target_score(places, filled, way):
     """On the connection of every model, hook and `run_query`; prepared and copied, too."""
     with duckdb.connect(str(filled.database)) as connection:
         Plugin.configure_connection(object.__new__(Plugin), connection)
@@ -125,7 +123,7 @@ def test_no_model_of_dbt_reaches_a_target_score(
     assert not has_a_score(rows)
 
 
-def test_a_person_sees_targets_but_saves_none(places: dict[str, str], tmp_path: Path) -> None:
+def test_a_person_sees_targets_but_saves_none(places, tmp_path):
     shown = CliRunner().invoke(cli, ["sql", "--targets", "from downstream_scores"])
     assert shown.exit_code == 0 and str(SECRET) in shown.stdout
     for more in (["--out", str(tmp_path / "scores.csv")], ["--format", "csv"]):
@@ -134,7 +132,7 @@ def test_a_person_sees_targets_but_saves_none(places: dict[str, str], tmp_path: 
     assert not (tmp_path / "scores.csv").exists()
 
 
-def test_the_python_api_has_no_targets(places: dict[str, str]) -> None:
+def test_the_python_api_has_no_targets(places):
     for sql in ("from downstream_scores", "from downstream_depths", "from downstream"):
         with refuses("sql-error"):
             tm.query(sql)
@@ -157,7 +155,7 @@ WRITES = [
 
 
 @pytest.mark.parametrize("statement", WRITES)
-def test_nothing_is_written(places: dict[str, str], filled: Workspace, statement: str) -> None:
+def test_nothing_is_written(places, filled, statement):
     before = {path: path.stat().st_mtime_ns for path in filled.store.rglob("*.parquet")}
     with pytest.raises(TokenmartError):
         query(statement.format(**places))
@@ -166,7 +164,7 @@ def test_nothing_is_written(places: dict[str, str], filled: Workspace, statement
     assert query("from metric_values").num_rows == 2
 
 
-def test_memory_is_limited(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_limited(workspace, monkeypatch):
     greedy = "select length(string_agg(repeat('x', 1000000), '')) as n from range(200)"
     monkeypatch.setenv("TOKENMART_MEMORY", "100MiB")
     with refuses("sql-error"):
@@ -194,5 +192,5 @@ def test_memory_is_limited(workspace: Workspace, monkeypatch: pytest.MonkeyPatch
         "select 'copy (select 1) to x' as a -- copy",
     ],
 )
-def test_what_is_allowed(places: dict[str, str], statement: str) -> None:
+def test_what_is_allowed(places, statement):
     assert query(statement.format(**places)).num_rows > 0

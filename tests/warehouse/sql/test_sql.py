@@ -14,14 +14,13 @@ from sql_samples import ask, build_mart, failure
 
 from tokenmart import cli
 from warehouse.errors import StorageError
-from warehouse.paths import Workspace
 from warehouse.sql.connection import DatabaseBusyError, connect_for_queries, connect_read_only
 from warehouse.sql.dataframes import query
 
 # Tables and marts
 
 
-def test_marts_and_tokens_meet_in_one_query(filled: Workspace) -> None:
+def test_marts_and_tokens_meet_in_one_query(filled):
     build_mart(filled)
     rows = ask(
         "select v.value, count(*) as n from metric_values v join tokens t using (model_id)"
@@ -30,7 +29,7 @@ def test_marts_and_tokens_meet_in_one_query(filled: Workspace) -> None:
     assert rows == [{"value": 1.5, "n": 16}, {"value": 7.5, "n": 16}]
 
 
-def test_reading_marts(workspace: Workspace) -> None:
+def test_reading_marts(workspace):
     with pytest.raises(StorageError, match=r"no warehouse yet; run `tokenmart dbt build`"):
         connect_read_only(workspace)
     build_mart(workspace)
@@ -43,7 +42,7 @@ def test_reading_marts(workspace: Workspace) -> None:
         connect_read_only(workspace)
 
 
-def test_a_writer_is_named_and_tokens_are_read_meanwhile(filled: Workspace) -> None:
+def test_a_writer_is_named_and_tokens_are_read_meanwhile(filled):
     workspace = filled
     build_mart(workspace)
     code = (
@@ -65,7 +64,7 @@ def test_a_writer_is_named_and_tokens_are_read_meanwhile(filled: Workspace) -> N
     assert query("from metric_values").num_rows == 2
 
 
-def test_an_interrupt_stops_a_query(workspace: Workspace) -> None:
+def test_an_interrupt_stops_a_query(workspace):
     code = (
         "import os, signal, threading, warehouse.sql.dataframes as d\n"
         "threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
@@ -91,20 +90,18 @@ def test_an_interrupt_stops_a_query(workspace: Workspace) -> None:
         ("select $a", "sql-parameters", "a"),
     ],
 )
-def test_a_mistake_has_a_code_and_a_place(
-    workspace: Workspace, query_: str, code: str, where: str
-) -> None:
+def test_a_mistake_has_a_code_and_a_place(workspace, query_, code, where):
     with refuses(code, where):
         query(query_)
     assert failure(query_)[1].count("\n") == 1
 
 
-def test_a_problem_named_like_a_number_stays_text(filled: Workspace) -> None:
+def test_a_problem_named_like_a_number_stays_text(filled):
     assert ask("select typeof($problem) as t, typeof($n) as n", "--param", "problem=2024",
                "--param", "n=3") == [{"t": "VARCHAR", "n": "INTEGER"}]  # fmt: skip
 
 
-def test_it_starts_without_heavy_packages(filled: Workspace) -> None:
+def test_it_starts_without_heavy_packages(filled):
     """A time would depend on the machine; what is loaded doesn't."""
     build_mart(filled)
     code = (
@@ -118,7 +115,7 @@ def test_it_starts_without_heavy_packages(filled: Workspace) -> None:
     assert not heavy & set(done.stdout.splitlines()[-1].split())
 
 
-def test_hours_are_of_no_place(filled: Workspace) -> None:
+def test_hours_are_of_no_place(filled):
     code = (
         "import sys; from tokenmart import main; sys.argv[1:] = ['sql', \"select timestamptz"
         " '2026-01-31 23:30:00+00' as t, (t)::date as day\", '--format', 'csv']; main()"
@@ -135,9 +132,7 @@ def test_hours_are_of_no_place(filled: Workspace) -> None:
 
 
 @pytest.mark.parametrize("name", ["select", "a b", "x'y\"z", "metrics", "tokens", "a.b"])
-def test_a_database_has_any_other_name(
-    filled: Workspace, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_database_has_any_other_name(filled, monkeypatch, name):
     build_mart(filled)
     monkeypatch.setenv(
         "TOKENMART_DATABASE", str(filled.database.rename(filled.root / f"{name}.duckdb"))
@@ -155,7 +150,7 @@ def test_a_database_has_any_other_name(
         ("select 1", "--format", "parquet"),
     ],
 )
-def test_options_that_do_not_go_together(workspace: Workspace, arguments: tuple[str, ...]) -> None:
+def test_options_that_do_not_go_together(workspace, arguments):
     assert failure(*arguments)[0] == 2
 
 
@@ -166,20 +161,18 @@ def test_options_that_do_not_go_together(workspace: Workspace, arguments: tuple[
         (("select $a", "--param", "a=1", "--param", "b=1"), "sql-parameters", "b"),
     ],
 )
-def test_refusals_have_a_code_and_a_place(
-    workspace: Workspace, arguments: tuple[str, ...], code: str, where: str
-) -> None:
+def test_refusals_have_a_code_and_a_place(workspace, arguments, code, where):
     with refuses(code, where):
         cli(["sql", *arguments], standalone_mode=False)
 
 
-def test_what_the_project_keeps_is_not_written_over(workspace: Workspace) -> None:
+def test_what_the_project_keeps_is_not_written_over(workspace):
     place = "data/tokens/x.parquet"
     assert failure("select 1", "--out", str(workspace.root / place))[0] == 1
     assert not (workspace.root / place).exists()
 
 
-def test_a_table_is_cut_at_the_limit(filled: Workspace) -> None:
+def test_a_table_is_cut_at_the_limit(filled):
     for limit, rows in (("3", 3), ("0", 32)):
         done = CliRunner().invoke(cli, ["sql", "select position from tokens", "--limit", limit])
         assert len(done.stdout.split()) == 1 + rows

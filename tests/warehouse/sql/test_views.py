@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from dbt_harness import PROJECT, Warehouse
+from dbt_harness import PROJECT
 from made_up_warehouse import Shape, write_warehouse
 from warehouse_samples import KEYS, make_rows, make_text, make_unit
 
@@ -59,16 +59,14 @@ def expected() -> dict[str, Columns]:
     return found | {"contexts": [(name, "VARCHAR") for name in names]}
 
 
-def test_the_views_are_those_of_the_schemas_with_and_without_files(workspace: Workspace) -> None:
+def test_the_views_are_those_of_the_schemas_with_and_without_files(workspace):
     for _ in range(2):
         with connect_to_parquet(workspace) as connection:
             assert columns(connection) == expected()
         write_warehouse(workspace.data, Shape(models=1, documents=1, tokens=300))
 
 
-def test_the_database_has_the_same_columns_before_and_after_dbt(
-    built: Warehouse, workspace: Workspace
-) -> None:
+def test_the_database_has_the_same_columns_before_and_after_dbt(built, workspace):
     before = Workspace(workspace.root, built.data, workspace.database)
     with connect_to_parquet(before) as connection:
         assert columns(connection) == expected()
@@ -80,8 +78,8 @@ def test_the_database_has_the_same_columns_before_and_after_dbt(
     ("name", "sibling"), [("exp[1]", "exp1"), ("run*", "run1"), ("try?", "tryx")]
 )
 def test_a_folder_whose_name_is_a_pattern_is_read_and_no_other(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, name: str, sibling: str
-) -> None:
+    workspace, monkeypatch, name, sibling
+):
     write_warehouse(workspace.root / sibling, Shape(models=2, documents=1, tokens=400))
     write_warehouse(workspace.root / name, Shape(models=1, documents=1, tokens=300))
     monkeypatch.setenv("TOKENMART_DATA", str(workspace.root / name))
@@ -109,8 +107,8 @@ def test_a_folder_whose_name_is_a_pattern_is_read_and_no_other(
     ],
 )
 def test_plain_dbt_works_inside_the_project_and_from_the_root(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path, arguments: list[str]
-) -> None:
+    tmp_path, monkeypatch, folder, arguments
+):
     """The files are those of the workspace, relative to no folder."""
     write_warehouse(tmp_path / "data", Shape(models=1, documents=1, tokens=300))
     monkeypatch.setenv("TOKENMART_DATA", str(tmp_path / "data"))
@@ -124,9 +122,7 @@ def test_plain_dbt_works_inside_the_project_and_from_the_root(
         assert connection.execute("select count(*) from coverage").fetchall() == [(4,)]
 
 
-def test_the_database_of_plain_dbt_is_the_one_the_other_commands_read(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_database_of_plain_dbt_is_the_one_the_other_commands_read(workspace, monkeypatch):
     """Without $TOKENMART_DATABASE too: the profile's relative path is no folder to depend on."""
     plugin = pytest.importorskip("warehouse.metrics.dbt_plugin").Plugin("tokenmart", {})
 
@@ -140,7 +136,7 @@ def test_the_database_of_plain_dbt_is_the_one_the_other_commands_read(
     assert not workspace.database.exists()
 
 
-def test_metrics_are_built_from_units_of_a_run_that_was_killed(workspace: Workspace) -> None:
+def test_metrics_are_built_from_units_of_a_run_that_was_killed(workspace):
     """A run publishes a model's units when it ends."""
     plugin = pytest.importorskip("warehouse.metrics.dbt_plugin").Plugin("tokenmart", {})
     rows = make_rows(0, 50)
@@ -151,7 +147,7 @@ def test_metrics_are_built_from_units_of_a_run_that_was_killed(workspace: Worksp
     assert counts == [(50, 49 * 25)]
 
 
-def test_rows_of_a_text_that_was_replaced_are_left_out(workspace: Workspace) -> None:
+def test_rows_of_a_text_that_was_replaced_are_left_out(workspace):
     """Their characters would be read from the new text, and its bytes counted for them."""
     for doc_id in range(2):
         rows = make_rows(doc_id, 50)
@@ -177,7 +173,7 @@ def test_rows_of_a_text_that_was_replaced_are_left_out(workspace: Workspace) -> 
     assert documents("another text") == {"tokens": [1], "top_tokens": [1]}
 
 
-def test_dbt_names_the_program_that_has_the_database_open(workspace: Workspace) -> None:
+def test_dbt_names_the_program_that_has_the_database_open(workspace):
     """In one line before it starts, whether that program reads or writes."""
     plugin = pytest.importorskip("warehouse.metrics.dbt_plugin").Plugin("tokenmart", {})
     workspace.database.parent.mkdir(parents=True, exist_ok=True)
@@ -199,7 +195,7 @@ def test_dbt_names_the_program_that_has_the_database_open(workspace: Workspace) 
     plugin.update_connection_config(type("Credentials", (), {}), {})
 
 
-def test_the_database_opens_in_an_older_duckdb(built: Warehouse) -> None:
+def test_the_database_opens_in_an_older_duckdb(built):
     with duckdb.connect(str(built.database), read_only=True) as connection:
         tags = connection.execute(
             "select tags['storage_version'] from duckdb_databases() where path is not null"

@@ -9,7 +9,6 @@ import pytest
 from refusal import refuses
 from warehouse_samples import KEYS, make_rows, make_unit
 
-from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_to_parquet
 from warehouse.sql.session import Session
 from warehouse.store.ledger import UNITS, read_units, with_units
@@ -18,7 +17,7 @@ from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, TOKENS
 from warehouse.store.token_files import finished_units, published_path
 
 
-def test_a_record_is_read_back_in_the_types_of_the_ledger(workspace: Workspace) -> None:
+def test_a_record_is_read_back_in_the_types_of_the_ledger(workspace):
     rows = make_rows(3, 10)
     unit = replace(make_unit(3, rows), reason='é "quoted"', seed=2**40, seconds=0.1)
     write_table(published_path(workspace, *KEYS), rows.cast(with_units(TOKENS, [unit])))
@@ -30,9 +29,7 @@ def test_a_record_is_read_back_in_the_types_of_the_ledger(workspace: Workspace) 
 
 
 @pytest.mark.parametrize("version", [None, "1", str(SCHEMA_VERSION - 1), str(SCHEMA_VERSION + 1)])
-def test_a_file_of_another_version_is_refused_by_every_reader(
-    workspace: Workspace, version: str | None
-) -> None:
+def test_a_file_of_another_version_is_refused_by_every_reader(workspace, version):
     path = published_path(workspace, *KEYS)
     rows = make_rows(0, 10)
     table = rows.cast(with_units(TOKENS, [make_unit(0, rows)]))

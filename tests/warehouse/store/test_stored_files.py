@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from dbt_harness import NewWarehouse
 from made_up_warehouse import Shape
 from refusal import refuses
 
@@ -150,9 +149,7 @@ DAMAGE: list[tuple[Any, ...]] = [
 
 @pytest.mark.parametrize("damaged", DAMAGE, ids=lambda each: each[0].__name__)
 @pytest.mark.parametrize("looked_before", [False, True])
-def test_no_number_comes_from_a_damaged_store(
-    filled: Workspace, damaged: tuple[Any, ...], looked_before: bool
-) -> None:
+def test_no_number_comes_from_a_damaged_store(filled, damaged, looked_before):
     if looked_before:
         assert find_faults(filled) == []
     change, *details = damaged
@@ -161,9 +158,7 @@ def test_no_number_comes_from_a_damaged_store(
         connect_for_queries(filled)
 
 
-def test_every_reader_refuses_a_flipped_bit(
-    filled: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_reader_refuses_a_flipped_bit(filled, monkeypatch):
     query = "select sum(nll) as n from tokens"
     shutil.copy(ROOT / "data" / "problems" / "minilong.yml", filled.problems)
     before = CliRunner().invoke(cli, ["sql", query, "--format", "csv"])
@@ -191,7 +186,7 @@ def test_every_reader_refuses_a_flipped_bit(
 
 
 @pytest.mark.parametrize("table", ["tokens", "documents", "models", "downstream"])
-def test_any_flipped_bit_is_found(filled: Workspace, table: str) -> None:
+def test_any_flipped_bit_is_found(filled, table):
     path = file_of(filled, table)
     whole = path.read_bytes()
     assert len(verified_checksum(path)) == 64
@@ -202,9 +197,7 @@ def test_any_flipped_bit_is_found(filled: Workspace, table: str) -> None:
         path.write_bytes(whole)
 
 
-def test_a_file_that_is_unchanged_is_read_once(
-    filled: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_unchanged_is_read_once(filled, monkeypatch):
     assert find_faults(filled) == []
     read: list[Path] = []
     monkeypatch.setattr(
@@ -219,7 +212,7 @@ def test_a_file_that_is_unchanged_is_read_once(
 
 
 @pytest.mark.parametrize("memory", [b"", b"[]", b"{", b'{"a": 1}', b'{"a": ["b"]}'])
-def test_a_damaged_memory_is_no_memory(filled: Workspace, memory: bytes) -> None:
+def test_a_damaged_memory_is_no_memory(filled, memory):
     (filled.cache / "verified_files.3.json").parent.mkdir(parents=True, exist_ok=True)
     (filled.cache / "verified_files.3.json").write_bytes(memory)
     path = flip_in_page(filled, "models", 4, 0.5)
@@ -227,7 +220,7 @@ def test_a_damaged_memory_is_no_memory(filled: Workspace, memory: bytes) -> None
         assert [fault.path for fault in find_faults(filled)] == [path]
 
 
-def test_a_table_without_a_nullable_column_is_read_with_nulls(filled: Workspace) -> None:
+def test_a_table_without_a_nullable_column_is_read_with_nulls(filled):
     path = file_of(filled, "documents")
     write_table(path, read_table(path).drop_columns(["document_group"]))
     query = "select problem, name, document_group from documents"
@@ -236,7 +229,7 @@ def test_a_table_without_a_nullable_column_is_read_with_nulls(filled: Workspace)
     assert rows == [("minilong", "a.txt", None), ("minilong", "b.txt", None)]
 
 
-def test_merging_never_gives_damage_a_new_checksum(filled: Workspace) -> None:
+def test_merging_never_gives_damage_a_new_checksum(filled):
     path = published_path(filled, *KEYS)
     (unit,) = [u for u in read_units(path) if u.doc_id == 0]
     rows = read_rows(path)
@@ -250,9 +243,7 @@ def test_merging_never_gives_damage_a_new_checksum(filled: Workspace) -> None:
 
 
 @pytest.mark.parametrize("change", ["bit", "other model"])
-def test_a_pending_unit_that_is_not_what_was_written_is_set_aside(
-    filled: Workspace, change: str
-) -> None:
+def test_a_pending_unit_that_is_not_what_was_written_is_set_aside(filled, change):
     path = published_path(filled, *KEYS)
     units, rows = read_units(path), read_rows(path)
     path.unlink()
@@ -274,7 +265,7 @@ def folder_keys(folder: Path) -> list[str]:
     return [part.partition("=")[2] for part in folder.parts[-3:]]
 
 
-def test_marts_are_not_emptied_when_the_data_is_gone(filled: Workspace) -> None:
+def test_marts_are_not_emptied_when_the_data_is_gone(filled):
     filled.database.parent.mkdir(parents=True)
     plugin = pytest.importorskip("warehouse.metrics.dbt_plugin").Plugin("tokenmart", {})
     from dbt_common.exceptions import DbtRuntimeError
@@ -303,7 +294,7 @@ def record_build(workspace: Workspace, model: str = "metric_values") -> None:
         )
 
 
-def test_a_later_time_of_the_database_hides_no_change(filled: Workspace) -> None:
+def test_a_later_time_of_the_database_hides_no_change(filled):
     record_build(filled)
     models = ("fct_tokens", "metric_values")
     assert not changed_since_build(filled, "minilong", models)
@@ -320,7 +311,7 @@ def test_a_later_time_of_the_database_hides_no_change(filled: Workspace) -> None
     assert not changed_since_build(filled, "minilong", models)
 
 
-def test_a_state_belongs_to_one_problem(filled: Workspace) -> None:
+def test_a_state_belongs_to_one_problem(filled):
     before = state_of(filled, "minilong")
     assert states(filled) == {"minilong": before}
     other = filled.store / "documents" / "problem=mine" / "documents.parquet"
@@ -332,9 +323,7 @@ def test_a_state_belongs_to_one_problem(filled: Workspace) -> None:
 
 
 @pytest.mark.slow
-def test_a_dbt_run_records_what_each_model_was_built_from(
-    new_warehouse: NewWarehouse, workspace: Workspace
-) -> None:
+def test_a_dbt_run_records_what_each_model_was_built_from(new_warehouse, workspace):
     warehouse = new_warehouse(Shape(models=1, documents=1, tokens=300))
     store = Workspace(workspace.root, warehouse.data, warehouse.database)
     done = warehouse.dbt("run", "--select", "coverage")
@@ -348,7 +337,7 @@ def test_a_dbt_run_records_what_each_model_was_built_from(
     assert changed_since_build(store, problem, ["coverage"])
 
 
-def test_another_programs_file_without_the_columns_is_named(filled: Workspace) -> None:
+def test_another_programs_file_without_the_columns_is_named(filled):
     path = file_of(filled, "documents")
     pq.write_table(pa.table({"doc_id": [0], "text": ["a"]}), path)
     (fault,) = find_faults(filled)

@@ -44,7 +44,7 @@ def pending(workspace: Workspace) -> list[Path]:
     return pending_files(pending_folder(workspace, *KEYS))
 
 
-def test_rows_keep_their_precision_and_order() -> None:
+def test_rows_keep_their_precision_and_order():
     rows = make_rows(0, 5000)
     stored = as_stored(rows)
     for name, nats in (("logprob", 1.6e-5), ("top_logprob", 1.6e-5), ("entropy", 2.5e-4)):
@@ -63,7 +63,7 @@ def test_rows_keep_their_precision_and_order() -> None:
     assert stored.drop_columns(rounded).equals(rows.drop_columns(rounded))
 
 
-def test_a_published_file_is_read_alike_by_arrow_and_duckdb(workspace: Workspace) -> None:
+def test_a_published_file_is_read_alike_by_arrow_and_duckdb(workspace):
     rows = make_rows(0, 3000)
     write_unit(workspace, make_unit(0, rows), rows)
     publish(workspace, *KEYS)
@@ -80,7 +80,7 @@ def test_a_published_file_is_read_alike_by_arrow_and_duckdb(workspace: Workspace
     assert json.loads(ledger)["common"]["doc_id"] == 0
 
 
-def test_a_later_pending_unit_replaces_an_earlier_one(workspace: Workspace) -> None:
+def test_a_later_pending_unit_replaces_an_earlier_one(workspace):
     for age, (fingerprint, count) in enumerate((("b" * 16, 10), ("a" * 16, 20))):
         rows = make_rows(0, count)
         write_unit(workspace, replace(make_unit(0, rows), fingerprint=fingerprint), rows)
@@ -93,9 +93,7 @@ def test_a_later_pending_unit_replaces_an_earlier_one(workspace: Workspace) -> N
     assert not pending(workspace)
 
 
-def test_merging_in_pieces_makes_the_file_of_one_merge(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_merging_in_pieces_makes_the_file_of_one_merge(workspace, monkeypatch):
     """Documents before, between and instead of stored ones, larger and smaller than a row group."""
     monkeypatch.setattr(parquet_files, "ROW_GROUP_ROWS", 100)
     lengths = {1: 30, 4: 250, 5: 100, 7: 1, 9: 320}
@@ -114,9 +112,7 @@ def test_merging_in_pieces_makes_the_file_of_one_merge(
         assert set(sizes[:-1]) == {100} and 0 < sizes[-1] <= 100
 
 
-def test_merging_holds_a_part_of_the_rows_in_memory(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_merging_holds_a_part_of_the_rows_in_memory(workspace, monkeypatch):
     monkeypatch.setattr(parquet_files, "ROW_GROUP_ROWS", 5_000)
     documents, size = 40, 0
     for turn in range(2):
@@ -135,9 +131,7 @@ def test_merging_holds_a_part_of_the_rows_in_memory(
     assert 0 < own.max_memory() < size / 4
 
 
-def test_a_unit_written_while_another_publishes_is_not_removed(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_unit_written_while_another_publishes_is_not_removed(workspace, monkeypatch):
     old, new = make_rows(0, 10), make_rows(0, 20)
     write_unit(workspace, make_unit(0, old), old)
     real = store.write_tables
@@ -154,9 +148,7 @@ def test_a_unit_written_while_another_publishes_is_not_removed(
     assert [unit.rows for unit in read_units(published_path(workspace, *KEYS))] == [20]
 
 
-def test_a_unit_published_while_the_ledger_is_read_is_still_seen(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_unit_published_while_the_ledger_is_read_is_still_seen(workspace, monkeypatch):
     rows = make_rows(0, 10)
     write_unit(workspace, make_unit(0, rows), rows)
     listed = store.pending_files
@@ -171,9 +163,7 @@ def test_a_unit_published_while_the_ledger_is_read_is_still_seen(
     assert list(finished_units(workspace, *KEYS)) == [0]
 
 
-def test_killed_between_rename_and_unlink(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_between_rename_and_unlink(workspace, monkeypatch):
     for doc_id in range(2):
         rows = make_rows(doc_id, 10)
         write_unit(workspace, make_unit(doc_id, rows), rows)
@@ -189,7 +179,7 @@ def test_killed_between_rename_and_unlink(
     assert len(read_units(path)) == 2 and not pending(workspace)
 
 
-def test_a_pending_unit_with_other_content_is_set_aside(workspace: Workspace) -> None:
+def test_a_pending_unit_with_other_content_is_set_aside(workspace):
     for doc_id in range(2):
         rows = make_rows(doc_id, 10)
         write_unit(workspace, make_unit(doc_id, rows), rows)
@@ -201,7 +191,7 @@ def test_a_pending_unit_with_other_content_is_set_aside(workspace: Workspace) ->
     assert wrong.with_suffix(".damaged").is_file()
 
 
-def test_processes_that_publish_in_parallel_lose_nothing(workspace: Workspace) -> None:
+def test_processes_that_publish_in_parallel_lose_nothing(workspace):
     # not forked: a process whose libraries run threads, as torch's do, must not be
     context = multiprocessing.get_context("spawn")
     processes = [
@@ -223,9 +213,7 @@ def test_processes_that_publish_in_parallel_lose_nothing(workspace: Workspace) -
 @pytest.mark.parametrize(
     "number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO]
 )
-def test_a_failed_write_leaves_nothing(
-    number: int, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_leaves_nothing(number, workspace, monkeypatch):
     def fail(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
@@ -236,7 +224,7 @@ def test_a_failed_write_leaves_nothing(
     assert not list(workspace.data.rglob("*.tmp")) and not pending(workspace)
 
 
-def test_ten_bytes_a_row(workspace: Workspace) -> None:
+def test_ten_bytes_a_row(workspace):
     """Random floats at the stored precision, realistic spans: nothing else may take room."""
     rows = make_rows(0, 60_000)
     write_unit(workspace, make_unit(0, rows), rows)
@@ -257,7 +245,7 @@ def test_ten_bytes_a_row(workspace: Workspace) -> None:
     assert sizes["varentropy"] < 1.5
 
 
-def test_files_from_before_the_varentropy_are_read_and_merged(workspace: Workspace) -> None:
+def test_files_from_before_the_varentropy_are_read_and_merged(workspace):
     """Their columns, hashes and ledger are those of then; the rows get a null."""
     rows = make_rows(0, 50)
     old = pa.schema([each for each in TOKENS if each.name != "varentropy"])
@@ -280,7 +268,7 @@ def test_files_from_before_the_varentropy_are_read_and_merged(workspace: Workspa
     assert check_store(workspace).defects == ()
 
 
-def test_what_units_have_in_common_is_written_once(workspace: Workspace) -> None:
+def test_what_units_have_in_common_is_written_once(workspace):
     for doc_id in range(3):
         rows = make_rows(doc_id, 10)
         unit = replace(make_unit(doc_id, rows), seconds=1.25 + doc_id, reason=f"é '{doc_id}'")
