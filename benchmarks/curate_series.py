@@ -8,12 +8,11 @@ answer is drawn by lot, as if it was mislabelled: nothing can be learnt there. `
 scores every checkpoint, dbt computes the metrics, `tokenmart e2lm curate` chooses items on some
 runs and checkpoints and evaluates them on the others. All texts, models and seeds are fixed.
 
-    python benchmarks/curate_series.py --out benchmarks/curate_series.json
+    python benchmarks/curate_series.py      # 11 minutes; writes benchmarks/curate_series.json
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -26,23 +25,21 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
 import numpy as np  # noqa: E402
 import yaml  # noqa: E402
+from marked_tables import table  # noqa: E402
 
 from warehouse.paths import find_workspace  # noqa: E402
 from warehouse.problem.spec import load_problem  # noqa: E402
-from warehouse.progress import Progress, progress_bar  # noqa: E402
 from warehouse.sources.folders import ProblemFolders  # noqa: E402
 from warehouse.sources.packages import PinnedArchive  # noqa: E402
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
-
+OUT = ROOT / "benchmarks" / "curate_series.json"
 RUNS = tuple(product((48, 96), (0, 1)))
 """Width and seed."""
 
@@ -51,6 +48,7 @@ CHECKPOINTS = 16
 """A run with this number of checkpoints is split in two halves by `curate`."""
 
 STEPS = 320
+KEPT = range(STEPS // CHECKPOINTS, STEPS + 1, STEPS // CHECKPOINTS)
 ROWS, TOKENS = 8, 128
 """Of a training step: texts, and tokens of each."""
 
@@ -97,33 +95,40 @@ LENGTHS = f"""
 
 def main() -> None:
     """Train, score, choose, and write the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "curate_series.json")
-    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         record = measured(Path(scratch))
-    arguments.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    OUT.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 def measured(work: Path) -> dict[str, Any]:
     """The figures; models, rows and marts lie in `work`."""
+    from tiny_models import make_tokenizer
+    from transformers import AutoTokenizer
+
     started = time.monotonic()
     train_pages, item_pages = pages()
-    tokenizer = make_tokenizer(train_pages[:TOKENIZER_PAGES])
+    make_tokenizer(work / "tokenizer", False, VOCABULARY, train_pages[:TOKENIZER_PAGES])
+    tokenizer = AutoTokenizer.from_pretrained(work / "tokenizer")
     ids = np.array(tokenizer("\n\n".join(train_pages))["input_ids"], dtype=np.int64)
-    with progress_bar(STEPS * len(RUNS), "steps") as progress:
-        losses = {
-            run_name(*run): train(
-                run_name(*run), *run, ids=ids, tokenizer=tokenizer, work=work, progress=progress
-            )
-            for run in RUNS
-        }
+    losses = {run_name(*run): train(*run, ids, tokenizer, work) for run in RUNS}
     trained = time.monotonic()
-    environment = checkout(work, train_pages, [run_name(*run) for run in RUNS])
+    environment = checkout(work, train_pages)
 
     def tokenmart(*words: str | Path) -> None:
         command = [sys.executable, "-m", "tokenmart", *map(str, words)]
         subprocess.run(command, cwd=ROOT, env=environment, check=True)
+
+    def curated(method: str) -> dict[str, Any]:
+        """What `curate` found, without the single items."""
+        words = ("--items", work / "scores.parquet", "--metric", method)
+        tokenmart("e2lm", "curate", *words, "--out", work / f"{method}.json")
+        found = json.loads((work / f"{method}.json").read_text("utf-8"))
+        return {
+            "chosen": len(found["items"]),
+            "folds": len(found["folds"]),
+            "held_out": found["held_out"],
+            "by_subject": found["by_subject"],
+        }
 
     tokenmart("e2lm", "new", TASK, "--kind", "multiple-choice", "--folder", work)
     rows = [json.dumps(item) for item in make_items(item_pages)]
@@ -135,7 +140,7 @@ def measured(work: Path) -> dict[str, Any]:
     tokenmart("sql", "--out", work / "scores.parquet", SCORES)
     tokenmart("sql", "--out", work / "lengths.json", LENGTHS)
     return {
-        "command": "python benchmarks/curate_series.py --out benchmarks/curate_series.json",
+        "command": "python benchmarks/curate_series.py",
         "texts": {"source": "documentation of Django 5.2.8", "licence": "BSD-3-Clause"},
         "versions": {name: version(name) for name in ("lm_eval", "torch", "transformers")},
         "minutes": {
@@ -147,58 +152,41 @@ def measured(work: Path) -> dict[str, Any]:
         "items": ITEMS,
         "mislabelled": len(range(0, ITEMS, MISLABELLED)),
         "runs": losses,
-        "scoring_methods": {method: curated(method, work, tokenmart) for method in METHODS},
+        "scoring_methods": {method: curated(method) for method in METHODS},
         "by_length_at_the_end": json.loads((work / "lengths.json").read_text("utf-8")),
-    }
-
-
-def curated(method: str, work: Path, tokenmart: Any) -> dict[str, Any]:
-    """What `curate` found, without the single items."""
-    out = work / f"{method}.json"
-    tokenmart(
-        "e2lm", "curate", "--items", work / "scores.parquet", "--metric", method, "--out", out
-    )
-    found = json.loads(out.read_text("utf-8"))
-    return {
-        "chosen": len(found["items"]),
-        "folds": len(found["folds"]),
-        "held_out": found["held_out"],
-        "by_subject": [
-            {
-                key: round(value, 4) if isinstance(value, float) else value
-                for key, value in row.items()
-            }
-            for row in found["by_subject"]
-        ],
     }
 
 
 def docs_tables(record: dict[str, Any]) -> tuple[str, str]:
     """The tables of signal_of_benchmarks.md: value of a choice, scores by length."""
-    worth = [
-        "| scoring method | all items | random items | chosen items | chosen, in sample | "
-        "optimism | better than all |",
-        "|---|---:|---:|---:|---:|---:|---:|",
-    ]
-    for method, found in record["scoring_methods"].items():
-        row = found["held_out"]["sq"]
-        values = (f"{row[key]:.3f}" for key in ("all", "random", "chosen", "in_sample"))
-        optimism = f"{row['optimism']:+.3f}".replace("-", "−")
-        better = f"{row['better']} of {row['compared']}"
-        worth.append(f"| `{method}` | {' | '.join(values)} | {optimism} | {better} |")
+    columns = {
+        "scoring method": "`{method}`",
+        "all items:": "{all:.3f}",
+        "random items:": "{random:.3f}",
+        "chosen items:": "{chosen:.3f}",
+        "chosen, in sample:": "{in_sample:.3f}",
+        "optimism:": "{optimism:+.3f}",
+        "better than all:": "{better} of {compared}",
+    }
+    worth = table(
+        columns,
+        (
+            {**found["held_out"]["sq"], "method": method}
+            for method, found in record["scoring_methods"].items()
+        ),
+    )
     by_metric: dict[str, dict[str, dict[str, Any]]] = {}
     for row in record["by_length_at_the_end"]:
         by_metric.setdefault(row["metric"], {})[row["characters"]] = row
     bands = list(by_metric["acc"])
-    lengths = [
-        f"| characters of the right answer | {' | '.join(bands)} |",
-        "|---|" + "---:|" * len(bands),
-        f"| items | {' | '.join(str(by_metric['acc'][band]['items']) for band in bands)} |",
-    ]
-    for metric, rows in by_metric.items():
-        values = (f"{rows[band]['score']:.2f}" for band in bands)
-        lengths.append(f"| `{metric}` | {' | '.join(values)} |")
-    return "\n".join(worth) + "\n", "\n".join(lengths) + "\n"
+    columns = {"characters of the right answer": "{of}", **{f"{b}:": f"{{{b}}}" for b in bands}}
+    counts = {band: str(row["items"]) for band, row in by_metric["acc"].items()}
+    scores = (
+        {"of": f"`{metric}`", **{band: f"{row['score']:.2f}" for band, row in of.items()}}
+        for metric, of in by_metric.items()
+    )
+    lengths = table(columns, [{"of": "items", **counts}, *scores])
+    return "\n".join(worth).replace("-0.", "−0."), "\n".join(lengths)
 
 
 def pages() -> tuple[list[str], list[str]]:
@@ -211,41 +199,12 @@ def pages() -> tuple[list[str], list[str]]:
     return [text for at, text in enumerate(texts) if at % HELD_OUT], texts[::HELD_OUT]
 
 
-def make_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer of these texts."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    core = Tokenizer(models.BPE())
-    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    core.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
-        special_tokens=["<s>", "</s>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    core.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=core, bos_token="<s>", eos_token="</s>")
-
-
 def run_name(width: int, seed: int) -> str:
     """As the problem's models have it, without the step."""
     return f"llama-{width}w-seed{seed}"
 
 
-def train(
-    name: str,
-    width: int,
-    seed: int,
-    *,
-    ids: np.ndarray[Any, Any],
-    tokenizer: PreTrainedTokenizerFast,
-    work: Path,
-    progress: Progress,
-    steps: int = STEPS,
-    checkpoints: int = CHECKPOINTS,
-) -> dict[str, Any]:
+def train(width: int, seed: int, ids: Any, tokenizer: Any, work: Path) -> dict[str, Any]:
     """Train one model and keep its checkpoints; returns its size and losses, in nats a token."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -267,12 +226,12 @@ def train(
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK_RATE, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, PEAK_RATE, total_steps=steps, pct_start=0.05, cycle_momentum=False
+        optimizer, PEAK_RATE, total_steps=STEPS, pct_start=0.05, cycle_momentum=False
     )
     # another order of texts for another seed, too
     order = np.random.default_rng(seed)
     losses = []
-    for step in range(1, steps + 1):
+    for step in range(1, STEPS + 1):
         starts = order.integers(0, len(ids) - TOKENS, ROWS)
         batch = torch.from_numpy(np.stack([ids[at : at + TOKENS] for at in starts]))
         loss = model(input_ids=batch, labels=batch).loss
@@ -282,11 +241,11 @@ def train(
         schedule.step()
         optimizer.zero_grad()
         losses.append(float(loss.detach()))
-        if step % (steps // checkpoints) == 0:
-            folder = checkpoint(work, name, step)
+        if step in KEPT:
+            folder = work / "trained" / f"{run_name(width, seed)}-step{step}"
             model.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
-        progress(name, 1)
+            print(f"{folder.name}: {losses[-1]:.2f} nats", flush=True)
     return {
         "parameters": sum(p.numel() for p in model.parameters()),
         "first_loss": round(float(np.mean(losses[:16])), 3),
@@ -294,35 +253,25 @@ def train(
     }
 
 
-def checkpoint(work: Path, name: str, step: int) -> Path:
-    """Folder of a checkpoint."""
-    return work / "trained" / f"{name}-step{step}"
-
-
-def checkout(
-    work: Path,
-    texts: Sequence[str],
-    names: Sequence[str],
-    steps: int = STEPS,
-    checkpoints: int = CHECKPOINTS,
-) -> dict[str, str]:
+def checkout(work: Path, texts: Sequence[str]) -> dict[str, str]:
     """A problem of all checkpoints, and the environment in which its rows lie in `work`."""
-    (work / "data").mkdir(exist_ok=True)
+    (work / "data").mkdir()
     (work / "texts.json").write_text(json.dumps(texts[:2]), encoding="utf-8")
-    kept = range(steps // checkpoints, steps + 1, steps // checkpoints)
-    folders = [checkpoint(work, name, step) for name, step in product(names, kept)]
     problem = {
         "name": "series",
         "title": "Checkpoints of small Llamas",
         "documents": {"kind": "json", "path": str(work / "texts.json")},
         "models": [
             {
-                "full_id": folder.name,
-                "family": folder.name.rsplit("-", 1)[0],
+                "full_id": f"{run_name(*run)}-step{step}",
+                "family": run_name(*run),
                 "dtype": "float32",
-                "source": {"kind": "local", "path": str(folder)},
+                "source": {
+                    "kind": "local",
+                    "path": str(work / "trained" / f"{run_name(*run)}-step{step}"),
+                },
             }
-            for folder in folders
+            for run, step in product(RUNS, KEPT)
         ],
         "probes": [{"kind": "full"}],
         "target": {"kind": "file", "path": str(work / "no_target.json")},
@@ -337,7 +286,7 @@ def checkout(
     }
 
 
-def make_items(item_pages: Sequence[str], count: int = ITEMS) -> Iterator[dict[str, Any]]:
+def make_items(item_pages: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Items in the form of the scaffold's, with their label: sound or mislabelled."""
     draw = random.Random(0)
     found = sorted({tuple(words) for page in item_pages for words in sentences(page)})
@@ -346,7 +295,7 @@ def make_items(item_pages: Sequence[str], count: int = ITEMS) -> Iterator[dict[s
     def end(sentence: Sequence[str]) -> str:
         return " ".join(sentence[-draw.randint(1, MOST_WORDS) :])
 
-    for number, sentence in zip(range(count), found, strict=False):
+    for number, sentence in zip(range(ITEMS), found, strict=False):
         answer = end(sentence)
         choices = [answer]
         while len(choices) < CHOICES:

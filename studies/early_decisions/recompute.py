@@ -149,7 +149,6 @@ def over_training(
             "single_close": share(single, close),
             "mean": share(whole),
             "mean_interval": interval([whole]),
-            "mean_close": share(whole, close),
         }
 
     planned = dict.fromkeys(tasks, data.compute)

@@ -225,8 +225,7 @@ def same_digits() -> dict[str, Any]:
         if (again := sums.get((row["model_id"], row["task"], row["cluster"])))
         and len(again) == row["items"]
     ]
-    return {"groups": len(apart), "different": sum(each > 1e-6 for each in apart),
-            "largest_in_answers": max(apart)}  # fmt: skip
+    return {"groups": len(apart), "different": sum(each > 1e-6 for each in apart)}
 
 
 def rescored(x: dict[str, Floats], weights: Floats, models: list[str]) -> dict[str, Any]:
@@ -261,7 +260,6 @@ def rescored(x: dict[str, Floats], weights: Floats, models: list[str]) -> dict[s
         drawn = {name: drawn_rho(v, y, weights) for name, v in x.items()}
         found[key] = {
             "mean": float(y.mean()),
-            "of_digits": rho(targets["digits"], y),
             **{
                 name: {"rho": rho(v, y), "interval": interval(drawn[name])} for name, v in x.items()
             },
@@ -446,10 +444,6 @@ def figures() -> dict[str, Any]:
         "difference": {
             "value": rho(gain, y) - rho(perplexity, y),
             "interval": interval(drawn["retrieval_gain"] - drawn["bits_per_byte"]),
-        },
-        "leads": {
-            f"{one} - {other}": interval(drawn[one] - drawn[other])
-            for one, other in itertools.combinations(list(x), 2)
         },
         "registered_p": drawn_p(gain, y, registered_orders),
         "series_means_p": drawn_p(

@@ -161,10 +161,10 @@ def methods(ranks: Floats, y: Floats) -> dict[str, Floats]:
     """Weights of documents `[documents]` for each method, computed from some models.
 
     projected: the source's sign estimator and its linear projection, which gives the same weight to
-    the TOP documents. weighted: the estimate as weight. best document: that of the largest
-    estimate. The estimate is γ = Σ over pairs sign(y_g − y_k) (F(x_g) − F(x_k)), F the empirical
-    distribution function. Σ over k of sign(y_g − y_k) is a linear function of the rank of y_g, so
-    that γ is proportional to Spearman's correlation, the source's other estimator.
+    the TOP documents. best document: that of the largest estimate. The estimate is γ = Σ over pairs
+    sign(y_g − y_k) (F(x_g) − F(x_k)), F the empirical distribution function. Σ over k of
+    sign(y_g − y_k) is a linear function of the rank of y_g, so that γ is proportional to Spearman's
+    correlation, the source's other estimator.
 
     Args:
         ranks: `[models, documents]`, of the documents' values.
@@ -175,7 +175,6 @@ def methods(ranks: Floats, y: Floats) -> dict[str, Floats]:
         "mean": np.ones(len(estimate)),
         "best document": top(estimate, 1),
         "projected": top(estimate, TOP),
-        "weighted": estimate,
     }
 
 
@@ -241,21 +240,15 @@ def of_targets(models: Models, targets: dict[str, Floats]) -> dict[str, Any]:
         both, z = Drawn(own[0], own[1:]), np.arctanh(np.clip(own, -1 + 1e-12, 1 - 1e-12))
         leads = np.tanh(z[:, 1:] - z[:, :1])
         rho = own[0, 1:]
-        best, worst = int(np.argmax(rho)), int(np.argmin(rho))
         return {
             "mean": float(own[0, 0]),
             "interval": both.interval(),
-            "lowest": float(rho[worst]),
+            "lowest": float(rho.min()),
             "median": float(np.median(rho)),
-            "best": float(rho[best]),
-            "best_document": models.documents[best],
-            "lowest_document": models.documents[worst],
+            "best": float(rho.max()),
             "above_0": Drawn(rho, own[1:, 1:]).excludes_0()[0],
-            "ahead_of_mean": int((rho > own[0, 0]).sum()),
             "distinguishable_from_mean": Drawn(leads[0], leads[1:]).excludes_0(),
-            "beyond_mean": Drawn(left[0], left[1:]).excludes_0(),
             "beyond_mean_unadjusted": Drawn(left[0], left[1:]).unadjusted(),
-            "largest_beyond_mean": float(np.abs(left[0]).max()),
         }
 
     return {name: row(np.array(alone[name]), np.array(beyond[name])) for name in targets}
@@ -263,7 +256,6 @@ def of_targets(models: Models, targets: dict[str, Floats]) -> dict[str, Any]:
 
 def given_size(models: Models, y: Floats) -> dict[str, Any]:
     """Correlations given size and training tokens, over the models for which they are known."""
-    bits, mean = models.bits, models.bits.mean(axis=1)
     found: dict[str, Any] = {}
     for name, given in (
         ("parameters", [models.parameters]),
@@ -272,7 +264,7 @@ def given_size(models: Models, y: Floats) -> dict[str, Any]:
         known = np.flatnonzero(np.isfinite(np.sum(given, axis=0)))
         families = [models.families[i] for i in known]
         logs = [np.log(part[known]) for part in given]
-        x, own = np.column_stack([mean, bits])[known], y[known]
+        x, own = models.bits.mean(axis=1)[known][:, None], y[known]
         drawn = drawn_again(lambda s, x=x, own=own, logs=logs: partial(  # type: ignore[misc]
             x[s], own[s], [part[s] for part in logs]), families)  # fmt: skip
         size = drawn_again(lambda s, own=own, logs=logs: correlations(  # type: ignore[misc]
@@ -282,11 +274,9 @@ def given_size(models: Models, y: Floats) -> dict[str, Any]:
             "families": len(set(families)),
             "size_alone": float(size.value[0]),
             "size_alone_interval": size.interval(),
-            "mean": float(correlations(x[:, :1], own)[0]),
+            "mean": float(correlations(x, own)[0]),
             "partial": float(drawn.value[0]),
             "interval": drawn.interval(),
-            "lowest": float(drawn.value[1:].min()),
-            "documents_above_0": Drawn(drawn.value[1:], drawn.again[:, 1:]).excludes_0()[0],
         }
     return found
 
@@ -413,7 +403,6 @@ def figures() -> dict[str, Any]:
         "merged_families": {
             "families": len(set(merged)),
             "interval": wide.interval(),
-            "held_out": held_out(models.bits, {"mean": y}, merged),
         },
         "fewer_documents": fewer_documents(models.bits, y),
         "compression": compression(),

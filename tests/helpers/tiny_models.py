@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ def make_text(seed: int, words: int = 120) -> str:
     return " ".join(picked) + f" {seed} end."
 
 
-def make_tokenizer(folder: Path, bos: bool, vocabulary: int = 320) -> int:
+def make_tokenizer(
+    folder: Path, bos: bool, vocabulary: int = 320, texts: Sequence[str] = ()
+) -> int:
     """Train a small byte-level BPE tokenizer; returns the size of its vocabulary."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
@@ -34,7 +36,7 @@ def make_tokenizer(folder: Path, bos: bool, vocabulary: int = 320) -> int:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    core.train_from_iterator([make_text(seed) for seed in range(8)], trainer)
+    core.train_from_iterator(texts or [make_text(seed) for seed in range(8)], trainer)
     if bos:
         core.post_processor = processors.TemplateProcessing(
             single="<s> $A", special_tokens=[("<s>", 0)]
