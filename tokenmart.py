@@ -184,7 +184,7 @@ def __dir__() -> list[str]:
 
 def main() -> None:
     """Run the command line; every foreseen failure is one line and an exit code."""
-    from warehouse.console import run
+    from warehouse.errors import run
 
     run(cli, "tokenmart")
 

@@ -22,9 +22,8 @@ from warehouse.errors import TokenmartError, first_line
 from warehouse.files import files_sha256, storage_errors
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
-from warehouse.sources.checkpoint_files import PICKLED
 from warehouse.sources.folders import ProblemFolders
-from warehouse.sources.weights import Located
+from warehouse.sources.weights import PICKLED, Located
 from warehouse.terminal import listed
 
 if TYPE_CHECKING:

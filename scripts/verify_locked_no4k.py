@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from analysis.submission.cli import scoring_options  # noqa: E402
-from warehouse.console import run  # noqa: E402
+from warehouse.errors import run  # noqa: E402
 from warehouse.paths import workspace_of  # noqa: E402
 
 

@@ -14,7 +14,7 @@ import pytest
 from tiny_models import make_checkpoint
 
 from warehouse.paths import Workspace
-from warehouse.sql.targets import connect_to_targets
+from warehouse.sql.views import connect_to_targets
 from warehouse.store.token_files import published_path
 
 CHECKOUT = Path(__file__).parents[1]

@@ -1,12 +1,33 @@
-"""Errors a user can act on: one line that names the thing, the value and the remedy."""
+"""Errors a user can act on: one line that names the thing, the value and the remedy.
+
+A command that runs as a program ends with such a line and an exit code: see `run`.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
+import re
+import signal
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import IO, Any
+from pathlib import Path
+from typing import IO, Any, NoReturn
 
 import click
+from click.utils import PacifyFlushWrapper
+
+OF_EXTRACTION = {
+    "accelerate", "gguf", "huggingface_hub", "sentencepiece", "tokenizers", "torch", "transformers",
+}  # fmt: skip
+"""Packages that a light installation lacks; the extra `extract` installs them."""
+
+_OF_THE_MACHINE = {
+    errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG,
+    errno.EISDIR, errno.EEXIST, errno.ENOTDIR, errno.EPIPE,
+}  # fmt: skip
+"""Causes that a user can correct: the disk, permissions, names."""
 
 
 class TokenmartError(click.ClickException):
@@ -72,6 +93,22 @@ class UnitFailedError(TokenmartError):
     code = "unit-failed"
 
 
+def explained(error: OSError, path: Path | None = None) -> StorageError:
+    """The error of the operating system as one line: file and reason.
+
+    Args:
+        path: the file meant; by default the one that the error names.
+    """
+    name = str(path or error.filename or "a file of the warehouse")[:300]
+    reason = os.strerror(error.errno) if error.errno else error
+    return StorageError(f"{name}: {reason}", where=name)
+
+
+def is_explained(error: OSError) -> bool:
+    """Whether the error has a cause that a user can correct: disk, permission, name."""
+    return error.errno in _OF_THE_MACHINE
+
+
 def first_line(error: BaseException, most: int = 120) -> str:
     """The first line of another program's message, shortened; the error's class without one."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)[:most]
@@ -91,3 +128,54 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`did you mean 'x'? ` with the closest of the known names; empty when none is close."""
     close = get_close_matches(name, known, n=1)
     return f"did you mean {close[0]!r}? " if close else ""
+
+
+def run(command: click.Command, name: str) -> NoReturn:
+    """Run a command with the arguments of this process and exit; with 130 after Ctrl-C."""
+    try:
+        code = command.main(prog_name=name, standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        # finished units are stored; a second Ctrl-C must not meet the interpreter at its end
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except SystemExit:
+        if isinstance(sys.stdout, PacifyFlushWrapper):  # results that nobody reads are no failure
+            sys.exit(0)
+        raise
+    except Exception as error:
+        known = _explained(error)
+        if known is None:
+            raise
+        known.show()
+        sys.exit(known.exit_code)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _explained(error: Exception) -> TokenmartError | None:
+    """A failure of the machine or the installation as one line; None for a fault of ours."""
+    if isinstance(error, ModuleNotFoundError):
+        if (error.name or "").split(".")[0] not in OF_EXTRACTION:
+            return None
+        return TokenmartError(
+            f"package {error.name!r} is not installed: this command needs pip install "
+            "'tokenmart[extract]' (in a checkout: make setup)"
+        )
+    # DuckDB's errors by their texts: most commands don't import duckdb
+    if isinstance(error, MemoryError) or "Out of Memory Error" in str(error):
+        what = f"out of memory ({first_line(error)}); finished work is kept"
+        return TokenmartError(what, code="out-of-memory")
+    if isinstance(error, OSError):
+        return explained(error) if is_explained(error) else None
+    missing = re.match(r"Catalog Error: Table with name (\w+) does not exist", str(error))
+    if missing is None:
+        return None
+    return TokenmartError(
+        f"the database has no table {missing[1]}: its build stopped early or built a part; run "
+        "`tokenmart dbt build` (benchmarks and rankings: `tokenmart dbt run --select 'fqn:*'`)",
+        code="table-not-built",
+        where=missing[1],
+    )

@@ -15,19 +15,13 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from warehouse.errors import StorageError, TokenmartError
+from warehouse.errors import TokenmartError, explained
 from warehouse.paths import Workspace
 
 TEXT_ENCODING = "utf-8-sig"
 """Of users' texts: a byte-order mark is left out."""
 _CHUNK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 14
-_OF_THE_MACHINE = {
-    errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG,
-    errno.EISDIR, errno.EEXIST, errno.ENOTDIR, errno.EPIPE,
-}  # fmt: skip
-"""Causes that a user can correct: the disk, permissions, names."""
-
 
 HASHING_THREADS = 4
 _REMEMBERING = threading.Lock()
@@ -117,22 +111,6 @@ def storage_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise explained(error, path) from error
-
-
-def explained(error: OSError, path: Path | None = None) -> StorageError:
-    """The error of the operating system as one line: file and reason.
-
-    Args:
-        path: the file meant; by default the one that the error names.
-    """
-    name = str(path or error.filename or "a file of the warehouse")[:300]
-    reason = os.strerror(error.errno) if error.errno else error
-    return StorageError(f"{name}: {reason}", where=name)
-
-
-def is_explained(error: OSError) -> bool:
-    """Whether the error has a cause that a user can correct: disk, permission, name."""
-    return error.errno in _OF_THE_MACHINE
 
 
 @contextmanager

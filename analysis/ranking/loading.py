@@ -23,7 +23,7 @@ from warehouse.problem.models import series_of
 from warehouse.problem.spec import FileTarget, Problem
 from warehouse.problem.target_file import read_locked_target
 from warehouse.sql.connection import connect_read_only
-from warehouse.sql.targets import connect_to_targets
+from warehouse.sql.views import connect_to_targets
 from warehouse.store.stored_files import changed_since_build
 
 if TYPE_CHECKING:

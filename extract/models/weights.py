@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from warehouse.errors import TokenmartError
-from warehouse.sources.checkpoint_files import SAFETENSORS
+from warehouse.sources.weights import SAFETENSORS
 from warehouse.terminal import listed
 
 COMPLETE = "complete"

@@ -24,8 +24,8 @@ from warehouse.paths import Workspace
 from warehouse.probes.planned import planned_document
 from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelShape, ModelSpec, WindowIntervention
-from warehouse.sources.checkpoint_files import PICKLED, SAFETENSORS, gguf_header, text_config
 from warehouse.sources.folders import ProblemFolders
+from warehouse.sources.weights import PICKLED, SAFETENSORS, gguf_header, text_config
 from warehouse.terminal import counted
 
 BYTES_PER_ROW = 10

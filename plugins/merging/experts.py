@@ -14,8 +14,8 @@ from warehouse.errors import TokenmartError
 from warehouse.files import sha256_file
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
-from warehouse.sources.checkpoint_files import SAFETENSORS, has_weights, is_mask_buffer
 from warehouse.sources.folders import ProblemFolders
+from warehouse.sources.weights import SAFETENSORS, has_weights, is_mask_buffer
 from warehouse.strict_json import StrictJsonError, read_json
 
 _LARGEST_CONFIG = 16 << 20

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warehouse.paths import Workspace
-from warehouse.sql.targets import connect_to_targets
+from warehouse.sql.views import connect_to_targets
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM, RECALL_ITEMS
 

@@ -14,9 +14,8 @@ from warehouse.errors import TokenmartError
 from warehouse.file_model import FileModel, one_of
 from warehouse.problem.problem_files import RankedModel
 from warehouse.sources import packages  # noqa: F401 - defines a kind
-from warehouse.sources.checkpoint_files import trained_context
 from warehouse.sources.folders import ProblemFolders, RequiredFile
-from warehouse.sources.weights import Located, WeightSource
+from warehouse.sources.weights import Located, WeightSource, trained_context
 
 if TYPE_CHECKING:
     Source = WeightSource

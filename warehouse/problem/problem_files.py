@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 from pydantic_core import ErrorDetails
 
 from warehouse.errors import OtherKindError, ProblemFileError
@@ -42,39 +42,40 @@ class RankedModel(Protocol):
     def parameters(self) -> int | None: ...
 
 
-class AnyTarget(Protocol):
+class AnyTarget(FileModel):
     """A target of any kind."""
 
-    @property
-    def kind(self) -> str: ...
+    kind: str
 
 
-class Ranked(Protocol):
-    """A problem, as far as a ranking of its models needs it.
+class Ranked(FileModel):
+    """A problem of any kind, as far as a ranking of its models needs it.
 
-    `argument` is the value of `--problem`. Others are compared with the metric/variant `baseline`,
-    with perplexity where it is empty. `marts` are the dbt models that its metrics are read from,
-    each older or newer than its files, and `build` is the command that builds all of them.
+    `marts` are the dbt models that its metrics are read from, each older or newer than its files,
+    and `build` is the command that builds all of them.
     """
 
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=100)
+    title: str = Field(description="title in tables and reports")
+    description: str = Field(default="", description="free text")
+    target: AnyTarget | None = Field(default=None, description="score to rank the models by")
+    baseline: str = Field(
+        default="", description="METRIC/VARIANT that others are compared with; default: perplexity"
+    )
+
+    marts: ClassVar[tuple[str, ...]] = ("fct_tokens", "metric_values")
+    build: ClassVar[str] = "tokenmart dbt build"
+    _argument: str = PrivateAttr(default="")
+
     @property
-    def name(self) -> str: ...
+    def argument(self) -> str:
+        """Value of `--problem` that selects this problem: its name or the path of its file."""
+        return shlex.quote(self._argument or self.name)
+
     @property
-    def argument(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def description(self) -> str: ...
-    @property
-    def baseline(self) -> str: ...
-    @property
-    def marts(self) -> tuple[str, ...]: ...
-    @property
-    def build(self) -> str: ...
-    @property
-    def ranked_models(self) -> Sequence[RankedModel]: ...
-    @property
-    def target(self) -> AnyTarget | None: ...
+    @abstractmethod
+    def ranked_models(self) -> Sequence[RankedModel]:
+        """The models that are ranked."""
 
 
 @dataclass(frozen=True)

@@ -6,23 +6,23 @@ raw dictionary. Every mistake is reported with file, line, key, value and remedy
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from datetime import date
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 import warehouse.probes.context
 import warehouse.probes.lookup  # noqa: F401
 from warehouse.errors import ProblemFileError
-from warehouse.file_model import FileModel, increasing, one_of
+from warehouse.file_model import increasing, one_of
 from warehouse.paths import Workspace, recorded_file
 from warehouse.probes.probe import Context, Probe, contexts
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.problem_files import (
+    AnyTarget,
     Ranked,
     YamlTree,
     check,
@@ -60,7 +60,7 @@ Lengths = Annotated[tuple[int, ...], Field(min_length=1), increasing(64)]
 Tasks = Annotated[tuple[RecallTask, ...], Field(min_length=1), AfterValidator(_each_once)]
 
 
-class FileTarget(FileModel):
+class FileTarget(AnyTarget):
     """Downstream scores in a locked JSON file."""
 
     kind: Literal["file"]
@@ -68,13 +68,13 @@ class FileTarget(FileModel):
     url: str | None = None
 
 
-class ImportedTarget(FileModel):
+class ImportedTarget(AnyTarget):
     """Downstream scores imported with `tokenmart data import`."""
 
     kind: Literal["imported"]
 
 
-class RecallTarget(FileModel):
+class RecallTarget(AnyTarget):
     """Recall over long contexts, measured with tasks modelled on RULER.
 
     Each of `contexts` contexts has `lengths[-1]` tokens of filler with planted sentences, one per
@@ -118,16 +118,13 @@ class RecallTarget(FileModel):
 Target = Annotated[FileTarget | RecallTarget | ImportedTarget, Field(discriminator="kind")]
 
 
-class Problem(FileModel):
+class Problem(Ranked):
     """Models, documents, probes and target that belong together.
 
     Each window is compared with the whole document by default; `compare` lists further pairs of
     conditions. A metric registered after `labels_known_since` is not a prediction.
     """
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=100)
-    title: str = Field(description="title in tables and reports")
-    description: str = Field(default="", description="free text")
     documents: Documents = Field(description="source of the texts")
     models: tuple[ModelSpec, ...] = Field(description="models to score")
     probes: tuple[AnyProbe, ...] = Field(description="context conditions to score")
@@ -138,16 +135,6 @@ class Problem(FileModel):
     labels_known_since: date | None = Field(
         default=None, description="date from which target scores are known"
     )
-
-    baseline: ClassVar[str] = ""  # documents' metrics are compared with perplexity
-    marts: ClassVar[tuple[str, ...]] = ("fct_tokens", "metric_values")
-    build: ClassVar[str] = "tokenmart dbt build"
-    _argument: str = PrivateAttr(default="")
-
-    @property
-    def argument(self) -> str:
-        """Value of `--problem` that selects this problem: its name or the path of its file."""
-        return shlex.quote(self._argument or self.name)
 
     def folders(self, workspace: Workspace, offline: bool = False) -> ProblemFolders:
         """Places of the problem's files."""

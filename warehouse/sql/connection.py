@@ -17,8 +17,13 @@ import duckdb
 
 from warehouse.errors import StorageError, TokenmartError, first_line
 from warehouse.paths import Workspace
-from warehouse.sql.targets import create_target_views
-from warehouse.sql.views import create_views, metric_tables, quoted, quoted_name
+from warehouse.sql.views import (
+    create_target_views,
+    create_views,
+    metric_tables,
+    quoted,
+    quoted_name,
+)
 from warehouse.store.schema import all_tables
 
 SETTINGS = (
@@ -73,7 +78,7 @@ def connect_to_parquet(workspace: Workspace, *, targets: bool = False) -> duckdb
     They work before dbt was ever run, and while it runs. The memory limit is `TOKENMART_MEMORY`.
 
     Args:
-        targets: also create the views of target scores (`warehouse.sql.targets`).
+        targets: also create the views of target scores (`warehouse.sql.views`).
 
     Raises:
         TokenmartError: the memory limit is not a size.

@@ -1,4 +1,4 @@
--- Target scores from the items of `downstream`, for the statistics (warehouse/sql/targets.py).
+-- Target scores from the items of `downstream`, for the statistics (warehouse/sql/views.py).
 
 -- One row per problem, model and task of the target, and one per problem and model with the task
 -- `overall`: the unweighted mean of the tasks' scores, without those at the shortest length if the

@@ -2,6 +2,11 @@
 
 They read the Parquet files in place; columns, types and order are those of
 `warehouse.store.schema`.
+
+Target scores, which only the statistics read, lie in a folder of their own (`downstream/`), and no
+connection of metrics has it: those of dbt, `tokenmart sql` and `correlate --sql` may open the other
+folders of the store and nothing else (`warehouse.sql.connection.lock`). The scores are computed
+from the files whenever they are needed, so no built database has one.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from warehouse.store.ledger import UNITS
 from warehouse.store.schema import TOKENS, UNITS_KEY, Table, all_tables
 from warehouse.store.stored_files import refuse_faults, table_source
 
+_TARGETS = (Path(__file__).parent / "targets.sql").read_text(encoding="utf-8")
 _SQL_TYPES = {
     pa.string(): "VARCHAR",
     pa.bool_(): "BOOLEAN",
@@ -174,3 +180,28 @@ def _sql_types(schema: pa.Schema) -> dict[str, str]:
 
 def _files(counted: list[str]) -> str:
     return f"[{', '.join(map(quoted, counted))}]"
+
+
+def connect_to_targets(workspace: Workspace) -> duckdb.DuckDBPyConnection:
+    """A connection with the target scores and nothing else.
+
+    Views: `downstream` (items), `recall_items`, `downstream_scores` and `downstream_depths`.
+
+    Raises:
+        StorageError: no file of a table can be read.
+    """
+    connection = duckdb.connect(":memory:")
+    create_target_views(connection, workspace)
+    return connection
+
+
+def create_target_views(connection: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:
+    """Create the views of `connect_to_targets` in the schema `main`.
+
+    Raises:
+        StorageError: no file of a table can be read.
+    """
+    for name, table in all_tables().items():
+        if table.is_target or name == "recall_items":
+            create_table_view(connection, "main", name, table_source(workspace, name))
+    connection.execute(_TARGETS)

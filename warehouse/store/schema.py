@@ -187,7 +187,7 @@ class Table(NamedTuple):
     files: pattern of their names.
     ledger: name of the view of the ledger in their footers, if there is one. The name of such a
         table of a plugin ends in `_tokens`.
-    is_target: whether it has target scores. Only `warehouse.sql.targets` reads such a table: it is
+    is_target: whether it has target scores. Only `warehouse.sql.views` reads such a table: it is
         no view of `tokenmart sql`, no source of dbt, and outside what their connections may open.
     """
 

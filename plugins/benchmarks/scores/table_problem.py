@@ -6,18 +6,24 @@ metrics predict the score of another metric.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
 from plugins.benchmarks.refusal import refused
 from warehouse.file_model import FileModel
 from warehouse.paths import Workspace
-from warehouse.problem.problem_files import YamlTree, check, paths_start, read_problem_file
+from warehouse.problem.problem_files import (
+    AnyTarget,
+    Ranked,
+    YamlTree,
+    check,
+    paths_start,
+    read_problem_file,
+)
 from warehouse.store.parquet_files import read_table
 
 BUILD = "tokenmart dbt run --select 'fqn:*'"
@@ -80,7 +86,7 @@ class Predict(FileModel):
         return self
 
 
-class TableTarget(FileModel):
+class TableTarget(AnyTarget):
     """The final score: mean over `benchmarks` of `metric`, at the end of training if over it.
 
     `size` belongs to `predict: sizes`: the final score is that of runs of this size.
@@ -107,25 +113,19 @@ class ScoredRun:
         return self.full_id.replace("/", "--")
 
 
-class TableProblem(FileModel):
+class TableProblem(Ranked):
     """A table of scores, its early scores as metrics and its final scores as target."""
 
     kind: Literal["table"]
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
-    title: str
-    description: str = ""
-    table: ScoreFile
-    early: Early = Early()
-    predict: Predict
-    target: TableTarget | None = None
-    baseline: str = ""
-    _argument: str = PrivateAttr(default="")
-    _ranked: tuple[ScoredRun, ...] = PrivateAttr(default=())
+    table: ScoreFile = Field(description="table of scores")
+    early: Early = Field(default=Early(), description="early checkpoints of a run")
+    predict: Predict = Field(description="scores that predict the target")
+    target: TableTarget | None = Field(default=None, description="score to rank the runs by")
 
-    @property
-    def argument(self) -> str:
-        """The given value of `--problem`, quoted for a shell, for commands in messages."""
-        return shlex.quote(self._argument or self.name)
+    marts: ClassVar[tuple[str, ...]] = ("early_scores", "model_score_values", "metric_values")
+    """`dbt run` alone leaves out the first two."""
+    build: ClassVar[str] = BUILD
+    _ranked: tuple[ScoredRun, ...] = PrivateAttr(default=())
 
     @model_validator(mode="after")
     def _sizes_go_together(self) -> TableProblem:
@@ -145,16 +145,6 @@ class TableProblem(FileModel):
     def ranked_models(self) -> Sequence[ScoredRun]:
         """What `ranked_table` found in its stored table."""
         return self._ranked
-
-    @property
-    def marts(self) -> tuple[str, ...]:
-        """dbt models that its metrics are read from; `dbt run` alone leaves out the first two."""
-        return ("early_scores", "model_score_values", "metric_values")
-
-    @property
-    def build(self) -> str:
-        """The command that builds them."""
-        return BUILD
 
 
 def checked_table(name: str, tree: YamlTree, workspace: Workspace) -> TableProblem:

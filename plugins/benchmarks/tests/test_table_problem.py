@@ -24,7 +24,7 @@ from warehouse.paths import Workspace, find_workspace
 from warehouse.problem.spec import load_problem, load_ranked
 from warehouse.sql.connection import connect_to_parquet
 from warehouse.sql.dataframes import query
-from warehouse.sql.targets import connect_to_targets
+from warehouse.sql.views import connect_to_targets
 
 SHIPPED = find_workspace(Path(__file__))
 PROBLEM = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from warehouse.sql.targets import connect_to_targets
+from warehouse.sql.views import connect_to_targets
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM, RECALL_ITEMS
 
