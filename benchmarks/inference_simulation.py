@@ -22,7 +22,7 @@ confirmed, decisions that contradict their interval, and the mean of choosing he
 
 A run keeps the cells that are in `--out` and goes on with the others, also after it was stopped:
 
-python benchmarks/inference_simulation.py --out benchmarks/inference_simulation.json
+    python benchmarks/inference_simulation.py       # 22 minutes of processor time from nothing
 """
 
 from __future__ import annotations
@@ -32,22 +32,24 @@ import json
 import math
 import textwrap
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import click
 import numpy as np
-from marked_tables import RESULTS, marked, replace_marked
+from marked_tables import RESULTS, ROOT, marked, replace_marked, table
 
 import analysis.statistics.simultaneous as simultaneous
 from analysis.statistics.correlations import Floats, Indices
 from analysis.statistics.decisions import decide
 from analysis.statistics.resampling import choice_procedure
 from analysis.statistics.simultaneous import indistinguishable, joint_errors, p_above
+from warehouse.files import write_whole
 from warehouse.store.provenance import code_revision
 
 BLOCK = "inference_simulation.json"
+OUT = Path(__file__).resolve().with_name(BLOCK)
 PER_METRIC = 3
 WITHIN_METRIC = 0.9
 DRAWS = 499
@@ -222,125 +224,114 @@ def _cost(cell: Cell) -> float:
     return cell.studies * masks * cell.variants * cell.models
 
 
-COLUMNS = (
-    ("false claim", "false_claim"), ("good metric tracks", "power"), ("95% CI covers", "covers"),
-    ("preregistered: false", "confirmed_null"), (".8 confirmed", "confirmed_good"),
-    ("best is in the set", "best_held"), ("false lead", "false_lead"), ("too few", "too_few"),
-)  # fmt: skip
+RATES = {
+    "false_claim": "false claim", "power": "good metric tracks", "covers": "95% CI covers",
+    "confirmed_null": "preregistered: false", "confirmed_good": ".8 confirmed",
+    "best_held": "best is in the set", "false_lead": "false lead", "too_few": "too few",
+}  # fmt: skip
+"""Name → heading of the rates in the tables."""
+
+DESIGN = {
+    "models:": "{models}", "variants:": "{variants}", "shared:": "{shared:.0%}",
+    "labels": "{labels}", "values": "{values}", "signal": "{signal}", "studies:": "{studies:,}",
+}  # fmt: skip
+AT_MOST_5_PERCENT = ("false_claim", "confirmed_null", "false_lead")
+
+
+def cells_table(cells: list[dict[str, Any]], *rates: str) -> list[str]:
+    """A row per cell: its design, these rates and, where all are shown, what choosing is worth."""
+
+    def text(row: dict[str, Any], name: str) -> str:
+        mean, error, _ = row.get(name, (None, None, None))
+        return "–" if mean is None else f"{100 * mean:.1f} ± {100 * error:.1f}"
+
+    def choice(row: dict[str, Any]) -> str:
+        if "held_out" not in row:
+            return "–"
+        held, error, _ = row["held_out"]
+        return f"{row['in_sample'][0]:+.2f}, {held:+.2f} ± {error:.2f}"
+
+    columns = DESIGN | {f"{RATES[name]}:": f"{{{name}}}" for name in rates or RATES}
+    columns |= {} if rates else {"choice: in sample, held out:": "{choice}"}
+    return table(
+        columns,
+        ({**row, **{name: text(row, name) for name in RATES}, "choice": choice(row)}
+         for row in cells),
+    )  # fmt: skip
 
 
 def results_block(found: dict[str, Any]) -> str:
-    """The table as the docs show it, from the JSON alone."""
-
-    def cell_text(row: dict[str, Any], name: str) -> str:
-        if name not in row:
-            return "–"
-        mean, error, _ = row[name]
-        return f"{100 * mean:.1f} ± {100 * error:.1f}"
-
-    heads = ["models", "variants", "shared", "labels", "values", "signal", "studies"]
-    heads += [head for head, _ in COLUMNS] + ["choice: in sample, held out"]
-    lines = [
+    """The table as RESULTS.md shows it, from the JSON alone."""
+    line = (
         f"`{found['command']}`, {found['cpu_seconds'] / 60:.0f} min of processor time; percent of "
-        "studies ± Monte Carlo standard error.",
-        "",
-        f"| {' | '.join(heads)} |",
-        f"|{'---:|' * 3}---|---|---|{'---:|' * (len(heads) - 6)}",
-    ]
-    for row in found["cells"]:
-        cells = [str(row["models"]), str(row["variants"]), f"{100 * row['shared']:.0f}%"]
-        cells += [row["labels"], row["values"], row["signal"], f"{row['studies']:,}"]
-        cells += [cell_text(row, name) for _, name in COLUMNS]
-        held = "–"
-        if "held_out" in row:
-            held = (
-                f"{row['in_sample'][0]:+.2f}, {row['held_out'][0]:+.2f} ± {row['held_out'][1]:.2f}"
-            )
-        lines.append(f"| {' | '.join([*cells, held])} |")
-    return marked(BLOCK, lines)
+        "studies ± Monte Carlo standard error."
+    )
+    return marked(BLOCK, [line, "", *cells_table(found["cells"])])
 
 
 def summary_block(found: dict[str, Any]) -> str:
-    """What the table shows, in a few lines, and every cell that misses a goal."""
+    """What the table shows, in a few lines, every cell with power and every one that misses a
+    goal.
+    """
     cells = found["cells"]
-    sound = [row for row in cells if row["labels"] == "right" and row["values"] != "outliers"]
+    right = [row for row in cells if row["labels"] == "right"]
+    sound = [row for row in right if row["values"] != "outliers"]
 
-    def span(name: str, rows: list[dict[str, Any]]) -> str:
-        rates = [100 * row[name][0] for row in rows if name in row]
-        return f"{min(rates):.1f} to {max(rates):.1f}%"
+    def span(name: str) -> str:
+        rates = [row[name][0] for row in sound if name in row]
+        return f"{min(rates):.1%} to {max(rates):.1%}"
 
-    lines = [
-        f"{len(cells)} cells, {len(CELLS) - len(cells)} of the {len(CELLS)} are missing.",
-        "",
-        "- With right labels and values that are "
-        f"{', '.join(sorted({row['values'] for row in sound}))}, families sharing "
-        f"{', '.join(sorted({format(row['shared'], '.0%') for row in sound}))}, "
-        f"{', '.join(map(str, sorted({row['models'] for row in sound})))} models: false claims in "
-        f"{span('false_claim', sound)} of studies, preregistered metrics "
-        f"confirmed without relation in {span('confirmed_null', sound)}; the interval of the "
-        f"metric with the largest rho covers its true rho in {span('covers', sound)}.",
-    ]
-    good = [
-        f"{100 * row['power'][0]:.0f}% ({row['models']} models, {row['signal']}, "
-        f"{100 * row['shared']:.0f}% shared, {row['values']})"
-        for row in cells
-        if "power" in row and row["labels"] == "right"
-    ]
-    lines.append(f"- Power, a related metric has the verdict `tracks`: {'; '.join(good)}.")
+    text = (
+        f"In {len(sound)} designs with right labels and without outlying models: false claims in "
+        f"{span('false_claim')} of studies, preregistered metrics confirmed without relation in "
+        f"{span('confirmed_null')}; the interval of the metric with the largest rho covers its "
+        f"true rho in {span('covers')}."
+    )
     missed = [
-        f"{row['models']} models, {row['variants']} variants, {100 * row['shared']:.0f}% shared, "
-        f"labels {row['labels']}, {row['values']}: {what} {100 * row[name][0]:.1f} ± "
-        f"{100 * row[name][1]:.1f}%"
+        row
         for row in cells
-        for name, what in (
-            ("false_claim", "false claims"),
-            ("confirmed_null", "preregistered, confirmed without relation"),
-            ("false_lead", "false leads over a baseline"),
-        )
-        if name in row and row[name][0] - 2 * row[name][1] > 0.05
+        if any(name in row and row[name][0] - 2 * row[name][1] > 0.05 for name in AT_MOST_5_PERCENT)
     ]
-    if missed:
-        lines += ["- Goals of 5% that aren't reached:", *(f"    - {text}" for text in missed)]
-    return marked(f"{BLOCK}, in short", [
-        textwrap.fill(line, 110, subsequent_indent="  " if line.startswith("- ") else "      ",
-                      break_on_hyphens=False, break_long_words=False)
-        for line in lines
-    ])  # fmt: skip
+    return marked(
+        f"{BLOCK}, in short",
+        [
+            textwrap.fill(text, 110, break_on_hyphens=False, break_long_words=False),
+            "",
+            "The goal of at most 5% is not reached with wrong labels or outlying models:",
+            "",
+            *cells_table(missed, *AT_MOST_5_PERCENT),
+            "",
+            "Power, the percentage of studies in which a related metric has the verdict `tracks`:",
+            "",
+            *cells_table([row for row in right if "power" in row], "power"),
+        ],
+    )
 
 
-@click.command()
-@click.option("--out", type=click.Path(path_type=Path), required=True)
-@click.option("--pages", is_flag=True, help="Write table and summary to their pages.")
-@click.option("--minutes", default=600.0, help="Start no cell after so many minutes.")
-def main(out: Path, pages: bool, minutes: float) -> None:
-    """Simulate the cells that are missing in `--out`; with `--pages`, write the tables."""
-    start = time.perf_counter()
+@click.command(help=__doc__)
+@click.option("--out", type=click.Path(path_type=Path), default=OUT, help="Write the cells here.")
+def main(out: Path) -> None:
+    """Simulate the cells that are missing; of the committed file, write the tables to the pages."""
     # the product draws the same numbers for every study of n models
     drawn = simultaneous._standard_normals
     simultaneous._standard_normals = functools.cache(lambda n, draws: list(drawn(n, draws)))
     command = "python benchmarks/inference_simulation.py --out benchmarks/inference_simulation.json"
-    fresh: dict[str, Any] = {"command": command, "cpu_seconds": 0.0, "draws": DRAWS, "cells": []}
-    found = cast("dict[str, Any]", json.loads(out.read_text("utf-8"))) if out.is_file() else fresh
-    designs = [asdict(cell) for cell in CELLS]
-    keys = list(designs[0])
-    kept = [row for row in found["cells"] if {key: row[key] for key in keys} in designs]
-    found |= {"revision": code_revision()["revision"], "cells": kept}
-    done = [{key: row[key] for key in keys} for row in kept]
-    for cell in sorted(CELLS, key=_cost):
-        if asdict(cell) in done or time.perf_counter() - start > 60 * minutes:
-            continue
+    found: dict[str, Any] = {"command": command, "cpu_seconds": 0.0, "draws": DRAWS, "cells": []}
+    if out.is_file():
+        found = json.loads(out.read_text("utf-8"))
+    found["revision"] = code_revision()["revision"]
+    kept = {Cell(**{each.name: row[each.name] for each in fields(Cell)}): row
+            for row in found["cells"]}  # fmt: skip
+    for cell in sorted(set(CELLS) - kept.keys(), key=_cost):
         before = time.process_time()
-        row = simulate(cell)
-        found["cells"].append(row)
-        found["cells"].sort(key=lambda row: designs.index({key: row[key] for key in keys}))
+        kept[cell] = simulate(cell)
+        found["cells"] = [kept[each] for each in CELLS if each in kept]
         found["cpu_seconds"] = round(found["cpu_seconds"] + time.process_time() - before, 1)
-        out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        click.echo(f"{time.perf_counter() - start:.0f} s: {row}")
-    missing = len(CELLS) - len(found["cells"])
-    click.echo(f"{missing} cells are missing" if missing else "complete")
-    if pages:
+        write_whole(out, json.dumps(found, indent=1) + "\n")
+        click.echo(str(kept[cell]))
+    if out.resolve() == OUT:
         replace_marked(RESULTS, BLOCK, results_block(found))
-        page = RESULTS.parents[1] / "docs" / "explanation" / "statistics.md"
+        page = ROOT / "docs" / "explanation" / "statistics.md"
         replace_marked(page, f"{BLOCK}, in short", summary_block(found))
 
 
