@@ -162,13 +162,14 @@ def _convert_gguf(who: str, gguf: Path, staging: Path) -> None:
     from unittest.mock import patch
 
     import torch
+    from gguf import GGUFReader
     from transformers import AutoTokenizer
 
     from extract.models.weights import load_weights
 
     name = {"gguf_file": gguf.name}
-    # transformers reads the file's metadata three times: a minute, with a large vocabulary
-    reader = cache(_plain_reader())
+    # transformers reads the file's metadata three times: minutes, with a large vocabulary
+    reader = cache(GGUFReader)
     with patch("gguf.GGUFReader", reader):
         # reads the file first: whatever is wrong in it becomes one error of transformers
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **name)
@@ -201,22 +202,6 @@ def begin_texts(tokenizer: Any, *, with_bos: bool) -> None:
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
         single=[*begin, "$A"], pair=[*begin, "$A", *begin, "$B:1"], special_tokens=special
     )
-
-
-def _plain_reader() -> type:
-    """A reader whose million small slices are plain arrays: a memmap's cost twice as much."""
-    import numpy as np
-    from gguf import GGUFReader
-
-    class PlainReader(GGUFReader):  # type: ignore[misc]  # gguf has no types
-        data: np.ndarray[Any, np.dtype[np.uint8]]
-
-        def _get(self, *args: Any, **kwargs: Any) -> Any:
-            if isinstance(self.data, np.memmap):
-                self.data = self.data.view(np.ndarray)
-            return super()._get(*args, **kwargs)
-
-    return PlainReader
 
 
 def _convert_pickled(spec: ModelSpec, files: list[Path], staging: Path) -> None:

@@ -29,7 +29,6 @@ LONGEST_CPU_HOURS = 12.0
 
 
 @click.command()
-@click.pass_context
 @PROBLEM
 @MODELS
 @DEVICE
@@ -56,7 +55,7 @@ LONGEST_CPU_HOURS = 12.0
     "--workers",
     type=click.IntRange(1),
     help="Number of processes, each on one GPU or on a part of the CPU cores. Default: "
-    "one per GPU if models fit on one GPU, else one.",
+    "one per GPU if each model fits on one GPU, else one.",
 )
 @click.option(
     "--top-k",
@@ -65,28 +64,14 @@ LONGEST_CPU_HOURS = 12.0
     "without them are recomputed.",
 )
 @click.option(
-    "--on",
-    metavar="SCHEDULER",
-    help="Run on a Ray cluster (ray); --workers is the number of actors. Every machine must see "
-    "the checkout and its data folder under the same path.",
-)
-@click.option(
-    "--address",
-    help="Address of the Ray cluster, HOST:PORT; default: a new cluster on this machine.",
-)
-@click.option(
     "--force", is_flag=True, help="Replace finished units that have more than this run computes."
 )
 @click.option("--as-worker", hidden=True, help="Be a worker of the run that started at this time.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and its cost, and compute nothing.")
 def extract(
-    context: click.Context,
-    /,
     problem_name: str,
     device: str,
     workers: int | None,
-    on: str | None,
-    address: str | None,
     as_worker: str | None,
     dry_run: bool,
     **chosen: Any,
@@ -100,10 +85,9 @@ def extract(
     tokenmart extract --problem demo
     tokenmart extract --problem no4k --dry-run
     tokenmart extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1
-    tokenmart extract --problem no4k --on ray --address head:6379
     """
     from extract.devices import planned_device, resolve_device
-    from extract.planning.plan import documents_of, refuse_other_vocabularies
+    from extract.planning.plan import refuse_other_vocabularies
     from extract.planning.selection import select
     from extract.planning.tables import make_plan
     from warehouse.paths import find_workspace
@@ -113,42 +97,27 @@ def extract(
     problem = load_problem(problem_name, workspace)
     where, here = planned_device(device) if dry_run else (resolve_device(device), True)
     selection = select(problem, workspace, device=where, **chosen)
-    compared = as_worker is None and any(each.reference for each in selection.conditions)
-    if dry_run and compared:
+    if dry_run:
         refuse_other_vocabularies(selection, fetch=False)
     plan = make_plan(selection, here)
-    if dry_run and where == "cpu" and on is None and address is None:
-        _print_plan(plan)
-        return
-    from extract.run import chosen_scheduler, extract_elsewhere, extract_here
-    from extract.workers import share_work, sharing_of
-    from warehouse.problem.tables import ensure_documents, store_lineup, store_pairs
-
-    scheduler = chosen_scheduler(on, {"address": address})
-    sharing = sharing_of(plan, device, where, workers)
     if where != "cpu":
-        plan = replace(plan, workers=sharing.workers)
+        from extract.workers import gpu_workers
+
+        workers = workers or (gpu_workers(plan, where) if device == "auto" else 1)
+        plan = replace(plan, workers=workers)
     if dry_run:
         _print_plan(plan)
-    if str(sharing) and as_worker is None and scheduler is None:
-        click.echo(sharing)
-    if dry_run:
         return
-    if where == "cpu" and device != "cpu" and as_worker is None and on is None:
+    from extract.run import extract_here, prepared_documents
+    from extract.workers import share_work
+
+    if where == "cpu" and device != "cpu" and as_worker is None:
         _guard_processor(plan)
-    if compared:
-        refuse_other_vocabularies(selection, fetch=True)
-    corpus = ensure_documents(problem, workspace, force=selection.force)
-    documents = documents_of(corpus, selection.documents, selection.conditions)
-    store_pairs(problem, workspace)
-    store_lineup(problem, workspace)
-    if scheduler is not None:
-        extract_elsewhere(scheduler, context, selection, documents)
-        return
+    documents = prepared_documents(selection)
     since = as_worker
-    if as_worker is None and sharing.workers > 1:
+    if as_worker is None and (workers or 1) > 1:
         since = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        share_work(context, since, selection, sharing, documents)
+        share_work(since, selection, workers or 1, documents)
     extract_here(selection, documents, since, as_worker is not None)
 
 

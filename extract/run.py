@@ -1,18 +1,16 @@
-"""An extraction of the command line: in this process, within a time budget, or on a scheduler."""
+"""An extraction of the command line: its documents, and what it did."""
 
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar
 
 import click
 
 from extract.extraction import Extraction
-from extract.failures import Failure, print_lines, summary
-from extract.planning.plan import PlannedDocument
+from extract.failures import print_lines, summary
+from extract.planning.plan import PlannedDocument, documents_of, refuse_other_vocabularies
 from extract.planning.selection import Selection
 from extract.planning.status import (
     count_finished,
@@ -23,88 +21,28 @@ from extract.planning.status import (
     unscored_lines,
 )
 from extract.workers import sigterm_interrupts
-from warehouse.errors import TokenmartError, UnitFailedError, did_you_mean
-from warehouse.plugins import kinds
+from warehouse.errors import UnitFailedError
+from warehouse.problem.tables import ensure_documents, store_lineup, store_pairs
 from warehouse.progress import Progress, no_progress, progress_bar, without_library_bars
 from warehouse.terminal import counted
 
 RUN_AGAIN = "everything else is kept: correct the cause and run the same command again"
 
 
-class Scheduler(ABC):
-    """Runs an extraction on other machines; `kind` is what `--on` names.
-
-    `options` are the options of `tokenmart extract` that belong to it.
-    """
-
-    kind: ClassVar[str]
-    options: ClassVar[frozenset[str]] = frozenset()
-
-    @abstractmethod
-    def extract(
-        self, context: click.Context, selection: Selection, documents: Sequence[PlannedDocument]
-    ) -> tuple[Iterable[Failure], list[str]]:
-        """Extract what is missing; `context` is the command's, with its options.
-
-        Returns:
-            What failed, and notes for the user.
-
-        Raises:
-            TokenmartError: the scheduler isn't installed or can't be reached.
-            StorageError: nothing more can be stored.
-        """
-
-
-def chosen_scheduler(on: str | None, given: Mapping[str, Any]) -> Scheduler | None:
-    """The scheduler that `--on` names; None without `--on`.
-
-    `given` are the options that belong to schedulers, by name.
+def prepared_documents(selection: Selection) -> list[PlannedDocument]:
+    """Write the problem's tables; the documents that a run scores.
 
     Raises:
-        TokenmartError: no such scheduler, or an option belongs to another one.
+        TokenmartError: a document can't be read, or a model can't be compared with its reference.
+        StorageError: the folder can't be written.
     """
-    used = {option: value for option, value in given.items() if value}
-    if on is None and not used:
-        return None
-    known = kinds(Scheduler, "schedulers")  # type: ignore[type-abstract]
-    if on is not None and on not in known:
-        listed = ", ".join(known) or "none"
-        raise TokenmartError(
-            f"--on {on}: no such scheduler; {did_you_mean(on, known)}schedulers here: {listed} "
-            "(plugins/cluster adds ray)"
-        )
-    for option, value in used.items():
-        if on is None or option not in known[on].options:
-            owners = [name for name, each in known.items() if option in each.options]
-            shown = value if isinstance(value, str) else value[0]
-            raise TokenmartError(f"--{option} {shown}: goes with --on {' or '.join(owners)}")
-    return None if on is None else known[on]()
-
-
-def extract_elsewhere(
-    scheduler: Scheduler,
-    context: click.Context,
-    selection: Selection,
-    documents: list[PlannedDocument],
-) -> None:
-    """Run an extraction on a scheduler and print what it did.
-
-    Raises:
-        TokenmartError, StorageError: see `Scheduler.extract`.
-        UnitFailedError: some units failed; the others are kept.
-    """
-    total = len(selection.models) * len(documents) * len(selection.conditions)
-    before = count_finished(selection, documents)
-    failures, notes = scheduler.extract(context, selection, documents)
-    done = count_finished(selection, documents)
-    click.echo(
-        f"extracted {counted(done - before, 'unit')}; {before} of {total} were there already"
-    )
-    print_lines("note", notes)
-    lines = summary(failures)
-    print_lines("error", lines)
-    if done < total or lines:
-        raise UnitFailedError(f"{total - done} of {total} units are missing; {RUN_AGAIN}")
+    problem, workspace = selection.problem, selection.workspace
+    refuse_other_vocabularies(selection, fetch=True)
+    corpus = ensure_documents(problem, workspace, force=selection.force)
+    documents = documents_of(corpus, selection.documents, selection.conditions)
+    store_pairs(problem, workspace)
+    store_lineup(problem, workspace)
+    return documents
 
 
 def extract_here(

@@ -10,15 +10,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import click
 
 from extract.devices import free_gpus
 from extract.failures import DeviceLostError, print_lines
@@ -35,89 +34,22 @@ from warehouse.child_process import inherited, python_module
 from warehouse.files import storage_errors
 from warehouse.progress import Progress, progress_bar
 
-OWN_TO_PARENT = ("workers", "dry_run", "as_worker", "on", "address")
-
 POLL_SECONDS = 1.0
 
 GRACE_SECONDS = 60.0
 """Seconds that a stopped worker has for storing what it computed."""
 
 
-@dataclass(frozen=True)
-class Sharing:
-    """Number of parallel processes, and their models.
+def gpu_workers(plan: Plan, device: str) -> int:
+    """One worker per GPU where each model with work left fits on every GPU, else one.
 
-    Attributes:
-        workers: processes; 1 is this one alone.
-        models: those that the workers run, a copy on each GPU; None for all that are selected.
-        spread: models too large for one GPU, run over all of them when the workers are done.
+    A single one spreads its models over all GPUs of the device; a model of unknown size counts as
+    too large for one.
     """
-
-    workers: int
-    models: tuple[str, ...] | None = None
-    spread: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        if self.models is None:
-            return ""
-        after = f"; then over all GPUs: {', '.join(self.spread)}" if self.spread else ""
-        return f"{self.workers} workers, each with a copy of the model on one GPU{after}."
-
-
-def share_gpus(
-    gpus: Sequence[int], needed: Mapping[str, int | None], workers: int | None = None
-) -> Sharing:
-    """One worker per GPU for the models that fit on each; the others afterwards, over all GPUs.
-
-    Args:
-        gpus: free memory of each GPU in bytes.
-        needed: predicted peak of each model with work left, in bytes; one of unknown size (None)
-            counts as too large.
-        workers: number of workers, where the user gave one.
-    """
-    least = min(gpus, default=0)
-    fitting = tuple(name for name, peak in needed.items() if peak is not None and peak <= least)
-    if len(gpus) < 2 or workers == 1 or not fitting:
-        return Sharing(workers or 1)
-    spread = tuple(name for name in needed if name not in fitting)
-    return Sharing(workers or len(gpus), fitting, spread)
-
-
-def sharing_of(plan: Plan, chosen: str, device: str, workers: int | None) -> Sharing:
-    """The decision for a plan on this machine; only the device `auto` leaves it to us.
-
-    Args:
-        plan: predicts memory, and has the models with work left.
-        chosen, workers: as on the command line.
-        device: what the first was resolved to.
-    """
-    if chosen != "auto" or device != "auto-map":
-        return Sharing(workers or 1)
-    needed = {
-        model.spec.full_id: model.memory.reserved if model.memory else None
-        for model in plan.models
-        if model.left > 0
-    }
-    return share_gpus(free_gpus(device), needed, workers)
-
-
-def worker_arguments(command: click.Command, values: Mapping[str, Any]) -> list[str]:
-    """The command line of a worker: that of the running command without its parent's own options.
-
-    `values` are the command's parameters by name, as click gives them.
-    """
-    arguments = [command.name or ""]
-    for parameter in command.params:
-        value = values.get(parameter.name or "")
-        given = value not in (None, ()) and value != parameter.default
-        if parameter.name in OWN_TO_PARENT or not given:
-            continue
-        if isinstance(value, bool):
-            arguments.append(parameter.opts[0])
-        else:
-            for each in value if isinstance(value, tuple) else (value,):
-                arguments += [parameter.opts[0], str(each)]
-    return arguments
+    gpus = free_gpus(device)
+    needed = [model.memory for model in plan.models if model.left > 0]
+    fits = all(memory and memory.reserved <= min(gpus, default=0) for memory in needed)
+    return len(gpus) if needed and fits else 1
 
 
 def worker_environments(workers: int, device: str) -> list[dict[str, str]]:
@@ -151,7 +83,7 @@ class Worker:
     """A child process.
 
     Attributes:
-        arguments: of the command, from `worker_arguments`.
+        arguments: of the command line.
         environment: added to this process's own.
         log: for its standard error; an empty one is removed.
         label: what it is called in messages.
@@ -245,31 +177,26 @@ def _stopped_with_us(children: Sequence[subprocess.Popen[bytes]]) -> Iterator[No
 
 
 def share_work(
-    context: click.Context,
     since: str,
     selection: Selection,
-    sharing: Sharing,
+    workers: int,
     documents: list[PlannedDocument],
 ) -> None:
-    """Let workers do their models, under one progress bar.
+    """Let workers score the documents, under one progress bar.
 
     Raises:
         TokenmartError: the workers' copies of a model don't fit into memory side by side.
         DeviceLostError: a GPU failed. The other workers did all but what it had claimed.
     """
-    values = dict(context.params)
-    if sharing.models is not None:
-        chosen = tuple(spec for spec in selection.models if spec.full_id in sharing.models)
-        selection = replace(selection, models=chosen)
-        values["models"] = sharing.models
     if selection.device == "cpu":
         longest = max(document_lengths(selection)[0], default=0)
         for spec in selection.models:
             if peak := planned_memory(selection, spec, longest):
-                refuse_too_large(spec, peak, "cpu", available_memory("cpu"), sharing.workers)
-    arguments = [*worker_arguments(context.command, values), "--as-worker", since]
+                refuse_too_large(spec, peak, "cpu", available_memory("cpu"), workers)
+    # the running command line, which ends with this option
+    arguments = [*sys.argv[1:], "--as-worker", since]
     team = []
-    environments = worker_environments(sharing.workers, selection.device)
+    environments = worker_environments(workers, selection.device)
     for number, environment in enumerate(environments, 1):
         log = selection.workspace.data / "logs" / f"extract-{os.getpid()}-worker-{number}.log"
         gpus = [gpu for name, gpu in environment.items() if name.endswith("VISIBLE_DEVICES")]

@@ -48,7 +48,7 @@ class Hooks:
         """Classes of a kind.
 
         Args:
-            kind: `probes`, `documents`, `weights`, `importers`, `schedulers`,
+            kind: `probes`, `documents`, `weights`, `importers`,
                 `problem_kinds`; docs/how_to/write_a_plugin.md has their base classes.
         """
 

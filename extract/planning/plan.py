@@ -13,18 +13,7 @@ import pyarrow as pa
 from extract.checkpoints import Checkpoint, checkpoint_here, find_checkpoint
 from extract.devices import resolve_dtype
 from extract.failures import Failure
-from extract.planning.fingerprints import (
-    describe_corrections,
-    describe_interventions,
-    imported_fingerprint,
-    unit_fingerprint,
-)
-from extract.planning.selection import (
-    Selection,
-    lacks_top_tokens,
-    refuse_mixing,
-    why_not_imported,
-)
+from extract.planning.selection import Selection, planned_units, refuse_mixing
 from extract.scoring.statistics import ENGINE_VERSION, PROGRAM
 from extract.tokenization import (
     DocumentTokenizer,
@@ -36,15 +25,12 @@ from extract.tokenization import (
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Condition, DocumentTokens
 from warehouse.problem.models import ModelSpec
-from warehouse.problem.unit_states import (
-    OTHER_TEXT,
-    NeededUnits,
-    Unit,
-    parameters_of,
-    unit_states,
-)
-from warehouse.store.ledger import UnitRecord, whole_tokens
+from warehouse.problem.unit_states import OTHER_TEXT, Unit
+from warehouse.store.ledger import UnitRecord, fingerprint, whole_tokens
 from warehouse.store.token_files import stored_top_k
+
+_OF_TEXTS = ("max_tokens", "too_long", "room")
+"""Facts of a model that its hidden states do not depend on: which tokens of a text it reads."""
 
 
 @dataclass(frozen=True)
@@ -276,6 +262,44 @@ def refuse_other_vocabularies(selection: Selection, *, fetch: bool) -> None:
                     refuse_other_vocabulary(spec, own, reference, other)
 
 
+def describe_interventions(spec: ModelSpec) -> list[dict[str, Any]]:
+    """Plain values for the fingerprint and the models table."""
+    return [item.model_dump(exclude_none=True) for item in spec.interventions]
+
+
+def describe_corrections(spec: ModelSpec, too_long: str = "refuse") -> dict[str, Any]:
+    """Corrections of a configuration in the problem file, as far as rows depend on them."""
+    rope = {} if spec.rope is None else {"rope": spec.rope.model_dump(exclude_none=True)}
+    return rope | ({"context": spec.context} if spec.context and too_long == "truncate" else {})
+
+
+def imported_fingerprint(
+    facts: dict[str, Any], document: PlannedDocument, condition: Condition
+) -> str:
+    """What a unit of imported log-probs depends on: all facts but the program and its numbers."""
+    elsewhere = dict.fromkeys(("dtype", "backend", "engine", "attention"), "imported")
+    return unit_fingerprint(facts | elsewhere, document, condition, None)
+
+
+def unit_fingerprint(
+    facts: dict[str, Any],
+    document: PlannedDocument,
+    condition: Condition,
+    reference: Mapping[str, Any] | None,
+) -> str:
+    """Hash of all that a unit's rows depend on; `reference` are the facts of a condition's own."""
+    kind = condition.kind
+    parts = {**facts, "document": document.sha256, "kind": kind.name, "params": condition.params}
+    if kind.revision > 1:
+        parts["kind_revision"] = kind.revision
+    if kind.reads_foreign and document.foreign:
+        parts["foreign"] = document.foreign.sha256
+    if reference is not None:
+        own = {name: fact for name, fact in reference.items() if name not in _OF_TEXTS}
+        parts["reference"] = own
+    return fingerprint(parts)
+
+
 def plan_model(
     selection: Selection,
     spec: ModelSpec,
@@ -328,31 +352,19 @@ def plan_model(
         others = None if reference is None else reference.facts
         return unit_fingerprint({**facts, **changed}, document, condition, others)
 
-    def why_recomputed(unit: UnitRecord) -> str:
+    def accepted(unit: UnitRecord) -> list[str]:
         document, condition = by_id[unit.doc_id], conditions[unit.condition]
         if unit.imported:
-            if unit.fingerprint != imported_fingerprint(facts, document, condition):
-                return "another fingerprint"
-            return why_not_imported(selection)
+            return [imported_fingerprint(facts, document, condition)]
         limits = {selection.max_tokens}
         if unit.document_tokens == whole_tokens(unit, selection.max_tokens):
             # no limit of these cut it
             limits |= {rules.max_tokens, None}
-        same = [own_fingerprint(document, condition, max_tokens=n) for n in limits]
-        if unit.fingerprint not in same:
-            return "another fingerprint"
-        return lacks_top_tokens(selection, unit) if unit.status == "done" else ""
+        return [own_fingerprint(document, condition, max_tokens=n) for n in limits]
 
     def states(part: Sequence[PlannedDocument]) -> list[Unit]:
-        """States of the units of some documents, judged by their fingerprints."""
-        needed = NeededUnits(
-            problem.name,
-            (spec.model_id,),
-            parameters_of(selection.conditions),
-            {document.doc_id: document.sha256 for document in part},
-            why_recomputed,
-        )
-        return unit_states(workspace, needed)
+        texts = {document.doc_id: document.sha256 for document in part}
+        return planned_units(selection, spec, texts, accepted)
 
     def is_missing(unit: Unit) -> bool:
         if unit.state == "failed" and unit.record is not None:

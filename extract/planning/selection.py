@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -109,40 +109,37 @@ def select(
 
 
 def planned_units(
-    selection: Selection, spec: ModelSpec, documents: Mapping[int, str]
+    selection: Selection,
+    spec: ModelSpec,
+    documents: Mapping[int, str],
+    accepted: Callable[[UnitRecord], Collection[str]] | None = None,
 ) -> list[Unit]:
-    """The selected units of one model, judged by the ledger alone, without the model's files.
-
-    A model's changed revision or tokenizer shows only in a fingerprint: see `plan_model`.
+    """The selected units of one model and their states.
 
     Args:
+        selection: what is run, and how.
+        spec: the model.
         documents: sha256 by number; empty where a text is not here yet.
+        accepted: the fingerprints that a stored unit may have. Without, where the model's files may
+            not be here, the ledger's columns decide: they show no other revision or tokenizer.
 
     Raises:
         StorageError: a published file is damaged.
     """
-    # `auto` leaves the dtype to the device, which may be another machine's
-    dtype = selection.dtype if selection.dtype != "auto" else spec.dtype
-    most = selection.most_tokens(spec)
-    truncates = selection.problem.documents.too_long == "truncate"
+    top_k = {condition.name: condition.top_k for condition in selection.conditions}
 
     def why_recomputed(unit: UnitRecord) -> str:
-        if unit.imported:
-            return why_not_imported(selection)
-        whole = whole_tokens(unit, selection.max_tokens)
-        # a context that only the configuration gives, which is not here, can cut anywhere
-        fewest = whole if not truncates else 0 if most is None else min(whole, most)
-        if dtype not in ("auto", unit.dtype):
-            return "another dtype"
-        if (unit.engine, unit.backend) != (ENGINE_VERSION, PROGRAM):
-            return "another engine"
-        if unit.status == "failed":
-            return ""
-        if unit.document_tokens < fewest:
-            return "fewer tokens were read"
-        if unit.document_tokens > whole:
-            return "more tokens were read"
-        return lacks_top_tokens(selection, unit)
+        if unit.imported and selection.force:
+            return "imported, and --force recomputes"
+        if accepted is not None:
+            other = "" if unit.fingerprint in accepted(unit) else "another fingerprint"
+        else:
+            other = _other_columns(selection, spec, unit)
+        wanted = 0 if unit.imported or unit.status == "failed" else top_k[unit.condition]
+        if other or not wanted or not unit.rows:
+            return other
+        enough = stored_top_k(selection.workspace, unit) >= wanted
+        return "" if enough else f"no top-{wanted} tokens"
 
     needed = NeededUnits(
         selection.problem.name,
@@ -155,12 +152,23 @@ def planned_units(
     return unit_states(selection.workspace, needed)
 
 
-def why_not_imported(selection: Selection) -> str:
-    """Why a unit whose log-probs were imported is recomputed; empty for one that stays.
-
-    It stays whatever the dtype of a run: the program that wrote it had its own.
-    """
-    return "imported, and --force recomputes" if selection.force else ""
+def _other_columns(selection: Selection, spec: ModelSpec, unit: UnitRecord) -> str:
+    """What in a unit's record is not as a run would compute it; empty where all is."""
+    if unit.imported:  # the program that wrote it had its own
+        return ""
+    # `auto` leaves the dtype to the device, which may be another machine's
+    dtype = selection.dtype if selection.dtype != "auto" else spec.dtype
+    if dtype not in ("auto", unit.dtype):
+        return "another dtype"
+    if (unit.engine, unit.backend) != (ENGINE_VERSION, PROGRAM):
+        return "another engine"
+    if unit.status == "failed":
+        return ""
+    whole, most = whole_tokens(unit, selection.max_tokens), selection.most_tokens(spec)
+    truncates = selection.problem.documents.too_long == "truncate"
+    # a context that only the configuration gives, which is not here, can cut anywhere
+    fewest = whole if not truncates else 0 if most is None else min(whole, most)
+    return "" if fewest <= unit.document_tokens <= whole else "another number of tokens was read"
 
 
 def refuse_mixing(spec: ModelSpec, units: Sequence[Unit], computed: Collection[str]) -> None:
@@ -179,14 +187,6 @@ def refuse_mixing(spec: ModelSpec, units: Sequence[Unit], computed: Collection[s
                 code="imported-units",
                 where=f"{spec.full_id}: {unit.condition}",
             )
-
-
-def lacks_top_tokens(selection: Selection, unit: UnitRecord) -> str:
-    """Why a finished unit is recomputed for its top-k tokens; empty where enough are stored."""
-    (top_k,) = {each.top_k for each in selection.conditions if each.name == unit.condition}
-    if top_k and unit.rows and stored_top_k(selection.workspace, unit) < top_k:
-        return f"no top-{top_k} tokens"
-    return ""
 
 
 def document_lengths(selection: Selection) -> tuple[list[int], list[str], str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -11,6 +11,7 @@ from extract.failures import Failure, summary
 from extract.planning.cost import planned_memory
 from extract.planning.plan import PlannedDocument
 from extract.planning.selection import Selection, document_lengths, planned_units
+from extract.planning.tables import UNKNOWN, by_note
 from warehouse.problem.required_files import notices, scored_models
 from warehouse.problem.spec import RecallTarget
 from warehouse.problem.tables import documents_path
@@ -18,8 +19,6 @@ from warehouse.problem.unit_states import Unit, needed_units, unit_states
 from warehouse.store.parquet_files import read_table
 from warehouse.store.token_files import published_path
 from warehouse.terminal import Column, counted, listed
-
-UNKNOWN = "unknown"
 
 Rows = Sequence[Mapping[str, Any]]
 """From `status_rows`."""
@@ -105,14 +104,6 @@ def next_steps(selection: Selection) -> list[str]:
     if isinstance(problem.target, RecallTarget) and not scored_models(problem, selection.workspace):
         steps.append(f"  tokenmart recall --problem {problem.argument}   # measures the target")
     return [*steps, "  tokenmart dbt build   # computes the metrics"]
-
-
-def by_note(notes: Iterable[tuple[str, str]]) -> list[str]:
-    """One line for each note, with the models that it is about: pairs of a model and a note."""
-    models: dict[str, list[str]] = {}
-    for model, note in notes:
-        models.setdefault(note, []).append(model)
-    return [f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in models.items()]
 
 
 def fallbacks(rows: Rows) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from extract.devices import resolve_dtype
@@ -16,17 +16,18 @@ from extract.planning.cost import (
     model_size,
     planned_lengths,
     planned_memory,
+    with_reference,
     work_of,
 )
-from extract.planning.reference_cost import with_reference
 from extract.planning.selection import Selection, document_lengths, planned_units
-from extract.planning.status import UNKNOWN, by_note
 from warehouse.probes.planned import too_short
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.required_files import downloads_text, notices, required_files
 from warehouse.problem.tables import documents_changed
 from warehouse.problem.unit_states import stored_documents
 from warehouse.terminal import Column, counted
+
+UNKNOWN = "unknown"
 
 CHANGED = (
     "The texts have changed since the last extraction: `tokenmart extract` reads them again and "
@@ -195,6 +196,14 @@ def _notes(
     # over several GPUs each stores the cache of its own layers
     elif device.startswith("cuda") and memory.weights + memory.cache > available:
         yield f"KV cache too large for {device}, with {free}: no probes that continue a document."
+
+
+def by_note(notes: Iterable[tuple[str, str]]) -> list[str]:
+    """One line for each note, with the models that it is about: pairs of a model and a note."""
+    models: dict[str, list[str]] = {}
+    for model, note in notes:
+        models.setdefault(note, []).append(model)
+    return [f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in models.items()]
 
 
 def plan_columns(plan: Plan) -> list[Column]:

@@ -6,10 +6,6 @@ from warehouse.plugins import hookimpl
 
 
 @hookimpl
-def tokenmart_classes(kind: str) -> list[type]:
-    """The scheduler `ray`."""
-    if kind == "schedulers":
-        from plugins.cluster.schedulers.ray import RayScheduler
-
-        return [RayScheduler]
-    return []
+def tokenmart_commands() -> dict[str, tuple[str, str]]:
+    """`extract-on-ray`."""
+    return {"extract-on-ray": (f"{__name__}.cli:extract_on_ray", "Extract on a Ray cluster.")}

@@ -35,7 +35,7 @@ def cluster(address: str | None) -> Iterator[Any]:
         import ray
     except ImportError as error:
         raise TokenmartError(
-            "--on ray: Ray isn't installed; pip install -c requirements.lock -e '.[ray]'"
+            "extract-on-ray: Ray isn't installed; pip install -c requirements.lock -e '.[ray]'"
         ) from error
     if ray.is_initialized():
         yield ray
@@ -45,7 +45,7 @@ def cluster(address: str | None) -> Iterator[Any]:
             address=address or "local", log_to_driver=False, logging_level=logging.ERROR
         )
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        where = f"--address {address}" if address else "--on ray"
+        where = f"--address {address}" if address else "extract-on-ray"
         text = " ".join(str(error).split())
         raise TokenmartError(
             f"{where}: no Ray cluster ({text[:200]}); start one with `ray start --head`, or leave "

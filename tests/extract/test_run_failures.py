@@ -111,7 +111,6 @@ def test_non_finite_scores_are_recorded_with_the_reason(
         (["--model", "nobody/none"], "nobody/none"),
         (["--probe", "magic"], "magic"),
         (["--device", "cuda:7"], "cuda:7"),
-        (["--device", "cpu", "--on", "nosuch", "--dry-run"], "nosuch"),
     ],
 )
 def test_wrong_values_on_the_command_line(

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -21,8 +22,9 @@ from tiny_runs import ok, run
 
 from extract import cli, workers
 from extract.background import Background, Prefetch
+from extract.planning.cost import Footprint
 from extract.planning.tables import Plan
-from extract.workers import Sharing, share_gpus, sharing_of, sigterm_interrupts
+from extract.workers import sigterm_interrupts
 from warehouse.child_process import inherited, python_module
 from warehouse.errors import StorageError
 from warehouse.paths import Workspace
@@ -30,51 +32,32 @@ from warehouse.store.ledger import read_units
 
 CHECKOUT = Path(__file__).parents[2]
 GIB = 2**30
-SMALL = {"a/small": 16 * GIB, "b/small": 20 * GIB}
-BOTH = ("a/small", "b/small")
 
 
 @pytest.mark.parametrize(
-    ("gpus", "needed", "given", "expected"),
+    ("gpus", "needed", "expected"),
     [
-        ([80 * GIB] * 8, SMALL, None, Sharing(8, BOTH)),
-        ([24 * GIB, 24 * GIB], SMALL, 4, Sharing(4, BOTH)),
+        ([80 * GIB] * 8, [16 * GIB, 20 * GIB], 8),
         # what fits on the smallest GPU, to the byte
-        ([80 * GIB, 20 * GIB], SMALL, None, Sharing(2, BOTH)),
-        ([80 * GIB, 20 * GIB - 1], SMALL, None, Sharing(2, ("a/small",), ("b/small",))),
-        ([80 * GIB, 15 * GIB], SMALL, None, Sharing(1)),
+        ([80 * GIB, 20 * GIB], [16 * GIB, 20 * GIB], 2),
+        ([80 * GIB, 20 * GIB - 1], [16 * GIB, 20 * GIB], 1),
         # unknown counts as too large
-        ([80 * GIB] * 2, {**SMALL, "c": None}, None, Sharing(2, BOTH, ("c",))),
-        # nothing fits, nothing to do, one GPU, one worker by name: one process with the device
-        ([8 * GIB] * 4, SMALL, None, Sharing(1)),
-        ([80 * GIB] * 4, {}, None, Sharing(1)),
-        ([80 * GIB], SMALL, None, Sharing(1)),
-        ([80 * GIB], SMALL, 3, Sharing(3)),
-        ([80 * GIB] * 4, SMALL, 1, Sharing(1)),
-        ([], SMALL, None, Sharing(1)),
+        ([80 * GIB] * 2, [16 * GIB, None], 1),
+        # nothing to do, one GPU, none that torch counts
+        ([80 * GIB] * 4, [], 1),
+        ([80 * GIB], [16 * GIB], 1),
+        ([], [16 * GIB], 1),
     ],
 )
-def test_a_worker_per_gpu_for_what_fits_on_each(
-    gpus: list[int], needed: dict[str, int | None], given: int | None, expected: Sharing
+def test_a_worker_per_gpu_where_each_model_fits_on_one(
+    gpus: list[int], needed: list[int | None], expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert share_gpus(gpus, needed, given) == expected
-
-
-def test_only_auto_leaves_the_decision_to_us() -> None:
-    nothing = Plan("", (), ())
-    for device in ("cpu", "cuda", "cuda:1", "auto-map"):
-        assert sharing_of(nothing, device, device, None) == Sharing(1)
-        assert sharing_of(nothing, device, device, 3) == Sharing(3)
-
-
-@pytest.mark.parametrize("flags", [[], ["--force"], ["--no-fused"]])
-def test_a_worker_gets_the_options_of_its_parent(flags: list[str]) -> None:
-    given = ["--problem", "a b.yml", "--model", "x", "--model", "y", "--workers", "3"]
-    given += ["--max-tokens", "99", *flags]
-    with cli.extract.make_context("extract", given) as context:
-        arguments = workers.worker_arguments(context.command, context.params)
-    with cli.extract.make_context("extract", arguments[1:]) as again:
-        assert again.params == {**context.params, "workers": None}
+    monkeypatch.setattr(workers, "free_gpus", lambda device: gpus)
+    models = [
+        SimpleNamespace(left=1.0, memory=size and Footprint(size, 0, 0, 0)) for size in needed
+    ]
+    done = SimpleNamespace(left=0.0, memory=None)
+    assert workers.gpu_workers(Plan("", (*models, done), ()), "auto-map") == expected  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -121,9 +104,6 @@ def test_a_worker_starts_no_workers(
     tiny_problem: Callable[..., Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also where it sees all GPUs, as one does whose share of the machine was not understood."""
-    sharing = Sharing(2, ("tiny/one",), ("tiny/two",))
-    monkeypatch.setattr("extract.workers.sharing_of", lambda *given: sharing)
     teams: list[list[workers.Worker]] = []
     monkeypatch.setattr(
         "extract.workers.run_workers", lambda team, *rest: teams.append(team) or [0, 0]
@@ -134,31 +114,15 @@ def test_a_worker_starts_no_workers(
         "extract.run.extract_here",
         lambda selection, *rest: done.append(tuple(spec.full_id for spec in selection.models)),
     )
-    problem = ["--problem", str(tiny_problem(texts=1)), "--device", "cpu"]
-    extra = ["--as-worker", as_worker] if as_worker else []
-    assert CliRunner().invoke(cli.extract, [*problem, *extra]).exit_code == 0
+    given = ["extract", "--problem", str(tiny_problem(texts=1)), "--device", "cpu"]
+    given += ["--workers", "2", *(["--as-worker", as_worker] if as_worker else [])]
+    monkeypatch.setattr(sys, "argv", ["tokenmart", *given])
+    assert CliRunner().invoke(cli.extract, given[1:]).exit_code == 0
     assert len(teams) == shared
     # this process does all that the workers leave
     assert done == [("tiny/one", "tiny/two")]
     for worker in teams[0] if teams else ():
-        arguments = list(worker.arguments)
-        assert arguments[arguments.index("--model") + 1] == "tiny/one"
-        assert "tiny/two" not in arguments and "--as-worker" in arguments
-
-
-def test_workers_are_not_announced_where_a_scheduler_runs(
-    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Elsewhere:
-        def extract(self, *given: object) -> tuple[list[object], list[str]]:
-            return [], []
-
-    sharing = Sharing(2, ("tiny/one",), ("tiny/two",))
-    monkeypatch.setattr("extract.workers.sharing_of", lambda *given: sharing)
-    monkeypatch.setattr("extract.run.chosen_scheduler", lambda *given: Elsewhere())
-    command = ["--problem", str(tiny_problem(texts=1)), "--device", "cpu", "--on", "ray"]
-    result = CliRunner().invoke(cli.extract, command)
-    assert result.exit_code == 5 and str(sharing) not in result.output
+        assert worker.arguments[:-2] == given and worker.arguments[-2] == "--as-worker"
 
 
 @pytest.fixture

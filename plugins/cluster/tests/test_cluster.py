@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import Result
+from click.testing import CliRunner, Result
 from engines import HELD, use_engine
 from published_tables import assert_same, published
 from tiny_runs import ok, run
@@ -20,6 +20,7 @@ from extract.models.loading import Loading
 from extract.planning.plan import documents_of
 from extract.planning.selection import select
 from extract.scoring.engine import Engine
+from plugins.cluster.cli import extract_on_ray
 from plugins.cluster.document_actor import DocumentActor
 from plugins.cluster.placement import Queues, place
 from warehouse.paths import Workspace
@@ -57,16 +58,13 @@ def test_a_lost_actors_units_go_to_the_shortest_queue():
     assert [queues.next_for(2) for _ in range(2)] == [("a", 0), ("a", 1)]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--address", "a:1"], "--address a:1: goes with --on ray"),
-        (["--on", "ray", "--address", "ray://a:1"], "--address ray://a:1: give HOST:PORT"),
-    ],
-)
-def test_options_of_another_way_to_run_are_refused(tiny_problem, options, message):
-    done = run(tiny_problem(), *options)
-    assert done.exit_code == 1 and message in done.output
+def run_on_ray(path, *options):
+    return CliRunner().invoke(extract_on_ray, ["--problem", str(path), *options])
+
+
+def test_an_address_of_ray_s_client_is_refused(tiny_problem):
+    done = run_on_ray(tiny_problem(texts=1), "--model", "tiny/one", "--address", "ray://a:1")
+    assert done.exit_code == 1 and "--address ray://a:1" in done.output
 
 
 def test_an_actors_model_may_fill_its_gpu(workspace, tiny_problem, monkeypatch):
@@ -116,10 +114,10 @@ def test_rows_through_ray_are_those_of_one_process(workspace, tiny_problem):
     ok(run(path))
     expected = published(workspace)
     shutil.rmtree(workspace.tokens)
-    said = ok(run(path, "--on", "ray", "--workers", "2"))
+    said = ok(run_on_ray(path, "--workers", "2"))
     assert "extracted 48 units; 0 of 48 were there already" in said
     assert_same_rows(workspace, expected)
-    assert "extracted 0 units; 48 of 48" in ok(run(path, "--on", "ray", "--workers", "2"))
+    assert "extracted 0 units; 48 of 48" in ok(run_on_ray(path, "--workers", "2"))
 
 
 @pytest.fixture
@@ -149,8 +147,9 @@ def test_a_killed_nodes_units_are_taken_over(workspace, tiny_problem, held):
         cluster.add_node(num_cpus=1)
         victim = cluster.add_node(num_cpus=1)
         results: list[Result] = []
-        options = ("--on", "ray", "--address", cluster.address)
-        working = threading.Thread(target=lambda: results.append(run(path, *options)))
+        working = threading.Thread(
+            target=lambda: results.append(run_on_ray(path, "--address", cluster.address))
+        )
         working.start()
         deadline = time.monotonic() + 480  # three nodes start slowly on a busy machine
         while len(list(held.glob("waiting-*"))) < 3 and time.monotonic() < deadline:

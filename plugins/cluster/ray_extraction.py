@@ -19,7 +19,6 @@ from extract.failures import Failure
 from extract.planning.plan import PlannedDocument
 from extract.planning.selection import Selection
 from extract.planning.tables import make_plan
-from extract.run import Scheduler
 from plugins.cluster.document_actor import DocumentActor, Report
 from plugins.cluster.placement import Queues, Unit, costs, place
 from plugins.cluster.ray_cluster import cluster
@@ -33,24 +32,7 @@ WAIT_SECONDS = 5.0
 """Seconds until a unit claimed by another process is checked again."""
 
 
-class RayScheduler(Scheduler):
-    """`--on ray`: an actor for each GPU or share of processors."""
-
-    kind = "ray"
-    options = frozenset({"address"})
-
-    def extract(
-        self,
-        context: click.Context,
-        selection: Selection,
-        documents: Sequence[PlannedDocument],
-    ) -> tuple[list[Failure], list[str]]:
-        """Extract on the cluster of `--address`, or on a new one: see `extract_on_ray`."""
-        address, workers = context.params["address"], context.params["workers"]
-        return extract_on_ray(selection, documents, address, workers)
-
-
-def extract_on_ray(
+def run_on_ray(
     selection: Selection,
     documents: Sequence[PlannedDocument],
     address: str | None,
@@ -117,7 +99,7 @@ def _actor_resources(ray: Any, workers: int | None) -> tuple[int, int, float]:
     gpus = int(sum(node.get("GPU", 0) for node in nodes))
     cpus = sum(node.get("CPU", 0) for node in nodes)
     if not cpus:
-        raise TokenmartError("--on ray: the cluster has no processors free for work; add a node")
+        raise TokenmartError("the cluster has no processors free for work; add a node")
     if gpus:
         return gpus, min(workers or gpus, gpus), min(1.0, cpus / gpus)
     able = [node["CPU"] for node in nodes if node.get("CPU", 0) >= 1]
@@ -222,8 +204,8 @@ class _Driver:
         )
         if not self.actors:
             raise TokenmartError(
-                "--on ray: every actor was lost; what was finished is kept: look at Ray's logs, "
-                "and run the same command again"
+                "every actor was lost; what was finished is kept: look at Ray's logs, and "
+                "run the same command again"
             ) from error
 
 

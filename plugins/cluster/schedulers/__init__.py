@@ -1,1 +1,0 @@
-"""Schedulers for `tokenmart extract --on`."""
