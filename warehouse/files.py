@@ -76,6 +76,13 @@ def file_stamp(path: Path) -> str:
     return f"{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ctime_ns}|{stat.st_ino}"
 
 
+def stamp_if_there(path: Path) -> str:
+    """`file_stamp`; empty for a file that is gone."""
+    with suppress(OSError):
+        return file_stamp(path)
+    return ""
+
+
 def cached_sha256(path: Path, workspace: Workspace) -> str:
     """sha256 of a file, remembered by its `file_stamp`.
 

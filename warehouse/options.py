@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,13 @@ def problem_or_newest(problem: str | None, workspace: Workspace) -> str:
             code="no-problem",
             where="--problem",
         )
-    name = max(files, key=lambda file: file.stat().st_mtime_ns).parts[-4].partition("=")[2]
+
+    def written(file: Path) -> int:
+        with suppress(FileNotFoundError):  # published by a run that goes on
+            return file.stat().st_mtime_ns
+        return 0
+
+    name = max(files, key=written).parts[-4].partition("=")[2]
     return problem_argument(name, workspace) or f"{name}.yml"
 
 

@@ -27,6 +27,10 @@ def test_the_problem_extracted_last_may_wait_for_publishing(workspace):
     assert problem_or_newest(None, workspace) == "earlier.yml"
     stored(workspace.pending / "problem=later" / unit / "doc-0.parquet", 2_000)
     assert problem_or_newest(None, workspace) == "later.yml"
+    # as one that is published, and so removed, meanwhile
+    (workspace.pending / "problem=earlier" / unit).mkdir(parents=True)
+    (workspace.pending / "problem=earlier" / unit / "doc-1.parquet").symlink_to("gone")
+    assert problem_or_newest(None, workspace) == "later.yml"
 
 
 @pytest.mark.parametrize("given", ["nan", "inf", "-inf", "-0.1", "x"])

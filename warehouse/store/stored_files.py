@@ -23,7 +23,7 @@ import duckdb
 import pyarrow.parquet as pq
 
 from warehouse.errors import StorageError
-from warehouse.files import file_stamp, write_whole
+from warehouse.files import stamp_if_there, write_whole
 from warehouse.paths import Workspace
 from warehouse.store.ledger import read_units
 from warehouse.store.parquet_files import verified_checksum
@@ -141,7 +141,7 @@ def _look(workspace: Workspace, every_byte: bool) -> tuple[list[Fault], Intact]:
         for path in sorted((workspace.store / name).glob("**/*.parquet")):
             if path not in own:
                 faults.append(Fault(path, "no file of Tokenmart has this place"))
-            elif (before := known.get(str(path))) and before[0] == _stamp(path):
+            elif (before := known.get(str(path))) and before[0] == stamp_if_there(path):
                 intact[str(path)] = before
             else:
                 to_check.append((path, table))
@@ -158,16 +158,9 @@ def _look(workspace: Workspace, every_byte: bool) -> tuple[list[Fault], Intact]:
     return sorted(faults), intact
 
 
-def _stamp(path: Path) -> str:
-    """Empty for a file that is gone."""
-    with suppress(OSError):
-        return file_stamp(path)
-    return ""
-
-
 def _check(path: Path, table: Table) -> tuple[str, str, str]:
     """A file's stamp before it was read, its checksum, and what is wrong with it."""
-    stamp = _stamp(path)
+    stamp = stamp_if_there(path)
     try:
         checksum = verified_checksum(path)
         if table.ledger:

@@ -5,9 +5,9 @@ one (model, condition) into its single published file, again in one rename, and 
 readers of `tokens/` see whole units only, and never one twice.
 
 What keeps several processes and machines apart: a pending file is named by document *and*
-fingerprint, so a process only ever removes what it has merged; publishing and repairing take one
-lock per (model, condition); readers look at `pending/` first and at the published file second, so a
-unit that moves between the two is seen in one of them.
+fingerprint, and removed only if unchanged, so a process only ever removes what it has merged;
+publishing and `data gc` take one lock per (model, condition); readers look at `pending/` first and
+at the published file second, so a unit that moves between the two is seen in one of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warehouse.errors import StorageError, first_line
-from warehouse.files import file_stamp, locked, storage_errors
+from warehouse.files import file_stamp, locked, stamp_if_there, storage_errors
 from warehouse.paths import Workspace
 from warehouse.store.ledger import UnitRecord, content_sha256, read_units, with_units
 from warehouse.store.parquet_files import (
@@ -213,6 +213,8 @@ def publish(workspace: Workspace, problem: str, model_id: str, condition: str) -
 def _merge(folder: Path, target: Path) -> int:
     """Units merged."""
     files = pending_files(folder)
+    # a unit that failed may be written again under its name meanwhile: it stays
+    stamps = {path: stamp_if_there(path) for path in files}
     fresh: dict[int, tuple[UnitRecord, Path]] = {}
     for path in files:
         unit = _whole_unit(path)
@@ -230,8 +232,9 @@ def _merge(folder: Path, target: Path) -> int:
         rows = (piece for _, piece in heapq.merge(stored, new, key=itemgetter(0)))
         write_tables(target, with_units(TOKENS, units), rows)
     with storage_errors(folder):
-        for path in files:
-            path.unlink(missing_ok=True)
+        for path, stamp in stamps.items():
+            if stamp_if_there(path) == stamp:
+                path.unlink(missing_ok=True)
     return len(fresh)
 
 

@@ -131,19 +131,23 @@ def test_merging_holds_a_part_of_the_rows_in_memory(workspace, monkeypatch):
     assert 0 < own.max_memory() < size / 4
 
 
-def test_a_unit_written_while_another_publishes_is_not_removed(workspace, monkeypatch):
-    old, new = make_rows(0, 10), make_rows(0, 20)
-    write_unit(workspace, make_unit(0, old), old)
+@pytest.mark.parametrize("fingerprint", ["f" * 16, "0" * 16])
+def test_a_unit_written_while_another_publishes_is_not_removed(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, fingerprint: str
+) -> None:
+    """Neither one of other settings nor one that failed and was computed again."""
+    old, new = TOKENS.empty_table(), make_rows(0, 20)
+    write_unit(workspace, replace(make_unit(0, old), status="failed"), old)
     real = store.write_tables
 
     def meanwhile(*arguments: Any, **options: Any) -> None:
         monkeypatch.setattr(store, "write_tables", real)
-        write_unit(workspace, replace(make_unit(0, new), fingerprint="f" * 16), new)
+        write_unit(workspace, replace(make_unit(0, new), fingerprint=fingerprint), new)
         real(*arguments, **options)
 
     monkeypatch.setattr(store, "write_tables", meanwhile)
     publish(workspace, *KEYS)
-    assert [path.name for path in pending(workspace)] == [f"doc-000000-{'f' * 16}.parquet"]
+    assert [path.name for path in pending(workspace)] == [f"doc-000000-{fingerprint}.parquet"]
     publish(workspace, *KEYS)
     assert [unit.rows for unit in read_units(published_path(workspace, *KEYS))] == [20]
 
