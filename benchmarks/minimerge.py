@@ -15,7 +15,6 @@ import os
 import subprocess
 import sys
 import time
-from collections import Counter
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,9 @@ SKILLS = ("reading", "maths", "code")
 HIDDEN = {"leaderboard": "11", "final": "12"}
 """Hidden round → random seed of its items."""
 
+ITEMS, HIDDEN_ITEMS = 300, 100
+"""Of an open and of a hidden set."""
+
 OPEN_TASKS = ["real_boolq", "real_mawps"]
 MARTS = ["dbt", "run", "--quiet", "--select", "+tag:rankings", "+eval_metrics"]
 
@@ -42,10 +44,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="Where everything is kept.")
     parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("--items", type=int, default=300, help="Open items of a set.")
-    parser.add_argument("--hidden-items", type=int, default=100, help="Items of a hidden set.")
     arguments = parser.parse_args()
-    figures = run_all(arguments.folder.resolve(), arguments.items, arguments.hidden_items)
+    figures = run_all(arguments.folder.resolve())
     write_whole(arguments.out, json.dumps(figures, indent=1) + "\n")
     if arguments.out.resolve() == OUT:
         page = ROOT / "docs" / "tutorials" / "ranking_merged_models.md"
@@ -56,42 +56,40 @@ def main() -> None:
 def docs_block(figures: dict[str, Any]) -> str:
     """Entries by their overall rank: scores with intervals, accuracies, costs of the open round."""
     accuracy = {(row["task"], row["entry"]): row["accuracy"] for row in figures["accuracy"]}
-    of_round: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in figures["rankings"]:
-        of_round.setdefault(row["round"], {})[row["entry"]] = row
-    ranked = [row for row in of_round["overall"].values() if row["rank"] is not None]
-    overall = sorted(ranked, key=lambda row: (row["rank"], row["entry"]))
-    open_costs = {row["entry"]: row for row in figures["ranking_fronts"] if row["round"] == "open"}
+    rows = {(row["round"], row["entry"]): row for row in figures["rankings"]}
+    costs = {row["entry"]: row for row in figures["ranking_fronts"] if row["round"] == "open"}
+    final = sorted({row["task"] for row in figures["accuracy"] if row["round"] == "final"})
     tasks = {name: name.partition("_")[2] for name in figures["open_tasks"]}
-    tasks |= {
-        row["task"]: f"{row['task'].rpartition('_')[2]}, final"
-        for skill in SKILLS
-        for row in figures["accuracy"]
-        if row["round"] == "final" and row["task"].endswith(skill)
+    tasks |= {name: f"{skill}, final" for skill in SKILLS for name in final if name.endswith(skill)}
+    columns = {
+        "overall:": "{rank}",
+        "entry": "`{entry}`",
+        "score:": "{score:.2f} ({score_low:.2f} to {score_high:.2f})",
+        "rank interval": "{rank_low:.0f} to {rank_high:.0f}",
+        **{f"{name}:": f"{{{name}}}" for name in ("open", *HIDDEN)},
+        **{f"{head}:": f"{{{task}:.2f}}" for task, head in tasks.items()},
+        "s, open:": "{seconds:.0f}{on_time}",
+        "GB, open:": "{gigabytes:.1f}{on_space}",
     }
-    heads = ["overall", "entry", "score", "rank interval", "open", "leaderboard", "final"]
-    heads += [*tasks.values(), "s, open", "GB, open"]
+    ranked = [row for (name, _), row in rows.items() if name == "overall" and row["rank"]]
     lines = []
-    for row in overall:
-        entry = row["entry"]
-        cost = open_costs[entry]
-        cells = [
-            f"{row['rank']}",
-            f"`{entry}`",
-            f"{row['score']:.2f} ({row['score_low']:.2f} to {row['score_high']:.2f})",
-            f"{row['rank_low']:.0f} to {row['rank_high']:.0f}",
-            *(f"{of_round[name][entry]['rank']}" for name in ("open", "leaderboard", "final")),
-            *(f"{accuracy[task, entry]:.2f}" for task in tasks),
-            f"{cost['seconds']:.0f}{' (front)' if cost['on_time_front'] else ''}",
-            f"{cost['peak_bytes'] / 1e9:.1f}{' (front)' if cost['on_space_front'] else ''}",
-        ]
-        lines.append(dict(zip(heads, cells, strict=True)))
-    text = ("entry", "rank interval")
-    columns = {head if head in text else f"{head}:": f"{{{head}}}" for head in heads}
+    for row in sorted(ranked, key=lambda row: (row["rank"], row["entry"])):
+        entry, cost = row["entry"], costs[row["entry"]]
+        lines.append(
+            {
+                **row,
+                **{name: rows[name, entry]["rank"] for name in ("open", *HIDDEN)},
+                **{task: accuracy[task, entry] for task in tasks},
+                "seconds": cost["seconds"],
+                "gigabytes": cost["peak_bytes"] / 1e9,
+                "on_time": " (front)" if cost["on_time_front"] else "",
+                "on_space": " (front)" if cost["on_space_front"] else "",
+            }
+        )
     return marked(BLOCK, table(columns, lines))
 
 
-def run_all(folder: Path, items: int, hidden_items: int) -> dict[str, Any]:
+def run_all(folder: Path) -> dict[str, Any]:
     """Every command in its order; what was found and what it took."""
     took: dict[str, dict[str, Any]] = {}
 
@@ -126,12 +124,12 @@ def run_all(folder: Path, items: int, hidden_items: int) -> dict[str, Any]:
     run("check", *tokenmart, "merge", "check", *ours)
     run("merge", *tokenmart, "merge", "run", *ours)
     open_tasks = folder / "open"
-    words = ["--out", str(open_tasks), "--count", str(items), "--real", "boolq", "--real", "mawps"]
+    words = ["--out", str(open_tasks), "--count", str(ITEMS), "--real", "boolq", "--real", "mawps"]
     run("tasks", *tokenmart, "merge", "tasks", *words)
     rounds = {"open": (open_tasks, OPEN_TASKS)}
     for name, seed in HIDDEN.items():
         words = [str(folder / name), "--part", "hidden", "--seed", seed]
-        run(f"tasks {name}", str(EXPERTS), "tasks", *words, "--count", str(hidden_items))
+        run(f"tasks {name}", str(EXPERTS), "tasks", *words, "--count", str(HIDDEN_ITEMS))
         rounds[name] = (folder / name, [f"{name}_{skill}" for skill in SKILLS])
     for name, (place, tasks) in rounds.items():
         words = ["--round", name, "--tasks", ",".join(tasks), "--include-path", str(place)]
@@ -144,7 +142,7 @@ def run_all(folder: Path, items: int, hidden_items: int) -> dict[str, Any]:
     words = [str(bundle), "--include-path", str(open_tasks)]
     reproduction = run("reproduce", *tokenmart, "merge", "reproduce", *words)
     return {
-        "command": f"python benchmarks/minimerge.py --folder FOLDER --items {items}",
+        "command": "python benchmarks/minimerge.py --folder FOLDER",
         "date": datetime.now(timezone.utc).date().isoformat(),
         "revision": code_revision()["revision"],
         "threads": os.environ.get("OMP_NUM_THREADS"),
@@ -152,25 +150,12 @@ def run_all(folder: Path, items: int, hidden_items: int) -> dict[str, Any]:
         "minutes": round(sum(each["seconds"] for each in took.values()) / 60, 1),
         "stages": took,
         "open_tasks": OPEN_TASKS,
-        "open_answers": answers(open_tasks),
-        "items": {"open": items, **dict.fromkeys(HIDDEN, hidden_items)},
+        "items": {"open": ITEMS, **dict.fromkeys(HIDDEN, HIDDEN_ITEMS)},
         "accuracy": accuracy(folder / "tokenmart.duckdb", "minimerge"),
         **found,
-        "cannot_be_told_apart": alike(found),
         "winner": winner,
         "reproduction": reproduction.splitlines(),
     }
-
-
-def answers(tasks: Path) -> dict[str, dict[str, int]]:
-    """Multiple-choice task of the open round → how many items have each answer."""
-    found: dict[str, dict[str, int]] = {}
-    for file in sorted(tasks.glob("*.jsonl")):
-        items = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-        if all("choices" in item for item in items):
-            counts = Counter(item["choices"][item["gold"]] for item in items)
-            found[file.stem] = dict(sorted(counts.items()))
-    return found
 
 
 def accuracy(database: Path, problem: str) -> list[dict[str, Any]]:
@@ -188,24 +173,6 @@ def accuracy(database: Path, problem: str) -> list[dict[str, Any]]:
             connection.sql(query, params=[problem]).to_arrow_table().to_pylist()
         )
     return rows
-
-
-def alike(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Round → its pairs, and those whose order isn't the same in 97.5% of the draws."""
-    pairs: dict[str, list[Any]] = {}
-    for row in found["ranking_pairs"]:
-        pairs.setdefault(row["round"], []).append(row)
-    return {
-        name: {
-            "pairs": len(rows),
-            "alike": [
-                [r["entry"], r["other_entry"]]
-                for r in rows
-                if r["verdict"] == "not-distinguishable"
-            ],
-        }
-        for name, rows in pairs.items()
-    }
 
 
 if __name__ == "__main__":
