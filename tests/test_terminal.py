@@ -77,14 +77,3 @@ def test_reasons_in_the_ledger(evil_ledger):
     shown = CliRunner().invoke(cli, ["status", "--problem", "minilong"])
     assert shown.exit_code == 0 and harmless(shown.output)
     assert shown.output.count("\\x1b[2J") == 2
-
-
-def test_the_list_of_queries(monkeypatch, tmp_path):
-    evil = EVIL.replace("\r", "")
-    (tmp_path / "cookbook").mkdir()
-    (tmp_path / "cookbook" / "mine.sql").write_text(
-        f"-- {evil}\n-- param x = {evil}  -- {evil}\nselect $x"
-    )
-    monkeypatch.setattr("warehouse.sql.queries.folders", lambda: (tmp_path,))
-    shown = CliRunner().invoke(cli, ["sql", "--list"]).output
-    assert harmless(shown) and shown.count("\\x1b[2J") == 3

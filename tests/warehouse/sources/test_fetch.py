@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -379,9 +377,3 @@ def test_the_command_refuses_what_does_not_go_together(workspace):
     assert run("--problem", "tiny", "--only", "target", "--model", "m")[0] == 2
     assert run("--problem", "tiny", "--only", "everything")[0] == 2
     assert run("--problem", "tiny", "--model", "x")[0] == 1
-
-
-def test_fetching_imports_no_torch(workspace):
-    code = "import sys, warehouse.problem.tables; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 from refusal import refuses
 from sql_samples import build_mart
 
-import tokenmart as tm
 from tokenmart import cli
 from warehouse.errors import TokenmartError
 from warehouse.metrics.dbt_plugin import Plugin
@@ -130,12 +129,6 @@ def test_a_person_sees_targets_but_saves_none(places, tmp_path):
         refused = CliRunner().invoke(cli, ["sql", "--targets", "from downstream_scores", *more])
         assert refused.exit_code == 2
     assert not (tmp_path / "scores.csv").exists()
-
-
-def test_the_python_api_has_no_targets(places):
-    for sql in ("from downstream_scores", "from downstream_depths", "from downstream"):
-        with refuses("sql-error"):
-            tm.query(sql)
 
 
 WRITES = [

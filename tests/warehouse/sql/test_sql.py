@@ -101,20 +101,6 @@ def test_a_problem_named_like_a_number_stays_text(filled):
                "--param", "n=3") == [{"t": "VARCHAR", "n": "INTEGER"}]  # fmt: skip
 
 
-def test_it_starts_without_heavy_packages(filled):
-    """A time would depend on the machine; what is loaded doesn't."""
-    build_mart(filled)
-    code = (
-        "import sys; from tokenmart import cli\n"
-        "cli(['sql', 'from metric_values join models using (model_id)'], standalone_mode=False)\n"
-        "print(*{name.partition('.')[0] for name in sys.modules})"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    heavy = {"torch", "transformers", "dbt", "scipy", "sklearn", "pandas", "matplotlib"}
-    assert not heavy & set(done.stdout.splitlines()[-1].split())
-
-
 def test_hours_are_of_no_place(filled):
     code = (
         "import sys; from tokenmart import main; sys.argv[1:] = ['sql', \"select timestamptz"
