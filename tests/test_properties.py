@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.stats
 from hypothesis import given, settings
@@ -21,6 +22,7 @@ from analysis.statistics.resampling import bootstrap
 from warehouse.maintenance.check import check_store
 from warehouse.paths import workspace_of
 from warehouse.sql.connection import connect_to_parquet
+from warehouse.store import parquet_files
 from warehouse.store.ledger import content_sha256, read_units
 from warehouse.store.token_files import as_stored, publish, published_path, read_rows, write_unit
 
@@ -38,16 +40,21 @@ units = st.lists(
 @few
 @given(written=units)
 def test_what_was_stored_last_is_read(written, tmp_path_factory):
-    """Units in any order, some of them again, published at any time."""
+    """Units in any order, some of them again, published at any time, in row groups of 30."""
     workspace = workspace_of(tmp_path_factory.mktemp("store"))
     last: dict[int, pa.Table] = {}
-    for doc_id, count, seed, published in written:
-        last[doc_id] = make_rows(doc_id, count, seed)
-        write_unit(workspace, make_unit(doc_id, last[doc_id]), last[doc_id])
-        if published:
-            publish(workspace, *KEYS)
-    publish(workspace, *KEYS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet_files, "ROW_GROUP_ROWS", 30)
+        for doc_id, count, seed, published in written:
+            last[doc_id] = make_rows(doc_id, count, seed)
+            write_unit(workspace, make_unit(doc_id, last[doc_id]), last[doc_id])
+            if published:
+                publish(workspace, *KEYS)
+        publish(workspace, *KEYS)
     path = published_path(workspace, *KEYS)
+    metadata = pq.read_metadata(path)
+    groups = [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)]
+    assert set(groups[:-1]) <= {30} and 0 < groups[-1] <= 30
     expected = pa.concat_tables([as_stored(last[doc_id]) for doc_id in sorted(last)])
     assert read_rows(path).equals(expected)
     assert {unit.doc_id: unit.content_sha256 for unit in read_units(path)} == {

@@ -14,18 +14,27 @@ from warehouse.sql.session import Session
 from warehouse.store.ledger import UNITS, read_units, with_units
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import SCHEMA_KEY, SCHEMA_VERSION, TOKENS
-from warehouse.store.token_files import finished_units, published_path
+from warehouse.store.token_files import finished_units, publish, published_path, write_unit
 
 
-def test_a_record_is_read_back_in_the_types_of_the_ledger(workspace):
-    rows = make_rows(3, 10)
-    unit = replace(make_unit(3, rows), reason='é "quoted"', seed=2**40, seconds=0.1)
-    write_table(published_path(workspace, *KEYS), rows.cast(with_units(TOKENS, [unit])))
+def test_records_are_read_back_in_the_types_of_the_ledger(workspace):
+    """What they have in common is written once."""
+    units = []
+    for doc_id in range(3):
+        rows = make_rows(doc_id, 10)
+        made = replace(make_unit(doc_id, rows), seed=2**40, seconds=0.1 + doc_id)
+        units.append(replace(made, reason=f'é "{doc_id}"'))
+        write_unit(workspace, units[-1], rows)
+    publish(workspace, *KEYS)
+    path = published_path(workspace, *KEYS)
+    assert path.read_bytes().count(b'"transformers_version"') == 1
     with connect_to_parquet(workspace) as connection:
-        table = connection.sql("from units").to_arrow_table()
+        table = connection.sql("from units order by doc_id").to_arrow_table()
     assert table.schema.names == UNITS.names
-    finished = datetime.datetime.fromisoformat(unit.finished_at)
-    assert table.cast(UNITS).to_pylist() == [{**asdict(unit), "finished_at": finished}]
+    finished = datetime.datetime.fromisoformat(units[0].finished_at)
+    found = table.cast(UNITS).to_pylist()
+    assert found == [{**asdict(unit), "finished_at": finished} for unit in read_units(path)]
+    assert [row["reason"] for row in found] == [unit.reason for unit in units]
 
 
 @pytest.mark.parametrize("version", [None, "1", str(SCHEMA_VERSION - 1), str(SCHEMA_VERSION + 1)])

@@ -7,7 +7,7 @@ import hashlib
 import json
 import multiprocessing
 import os
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from warehouse_samples import KEYS, make_rows, make_unit, publish_often
 from warehouse.errors import StorageError
 from warehouse.maintenance.check import check_store
 from warehouse.paths import Workspace
-from warehouse.sql.connection import connect_to_parquet
 from warehouse.store import parquet_files
 from warehouse.store import token_files as store
 from warehouse.store.ledger import content_sha256, read_units, with_units
@@ -91,25 +90,6 @@ def test_a_later_pending_unit_replaces_an_earlier_one(workspace):
     (unit,) = read_units(published_path(workspace, *KEYS))
     assert (unit.fingerprint, unit.rows) == ("a" * 16, 20)
     assert not pending(workspace)
-
-
-def test_merging_in_pieces_makes_the_file_of_one_merge(workspace, monkeypatch):
-    """Documents before, between and instead of stored ones, larger and smaller than a row group."""
-    monkeypatch.setattr(parquet_files, "ROW_GROUP_ROWS", 100)
-    lengths = {1: 30, 4: 250, 5: 100, 7: 1, 9: 320}
-    rows = {doc_id: make_rows(doc_id, length, seed=1) for doc_id, length in lengths.items()}
-    for turn in (rows, {0: 90, 4: 20, 6: 170, 9: 300, 12: 7}):
-        for doc_id, new in turn.items():
-            rows[doc_id] = new if isinstance(new, pa.Table) else make_rows(doc_id, new, seed=2)
-            write_unit(workspace, make_unit(doc_id, rows[doc_id]), rows[doc_id])
-        assert publish(workspace, *KEYS) == 5
-        path = published_path(workspace, *KEYS)
-        expected = as_stored(pa.concat_tables(rows[doc_id] for doc_id in sorted(rows)))
-        assert store.read_rows(path).equals(expected.combine_chunks().cast(TOKENS))
-        assert [unit.doc_id for unit in read_units(path)] == sorted(rows)
-        found = pq.ParquetFile(path).metadata
-        sizes = [found.row_group(group).num_rows for group in range(found.num_row_groups)]
-        assert set(sizes[:-1]) == {100} and 0 < sizes[-1] <= 100
 
 
 def test_merging_holds_a_part_of_the_rows_in_memory(workspace, monkeypatch):
@@ -270,18 +250,3 @@ def test_files_from_before_the_varentropy_are_read_and_merged(workspace):
     assert content_sha256(first) == digest
     assert first.drop_columns(["varentropy"]).cast(old).equals(stored)
     assert check_store(workspace).defects == ()
-
-
-def test_what_units_have_in_common_is_written_once(workspace):
-    for doc_id in range(3):
-        rows = make_rows(doc_id, 10)
-        unit = replace(make_unit(doc_id, rows), seconds=1.25 + doc_id, reason=f"é '{doc_id}'")
-        write_unit(workspace, unit, rows)
-    publish(workspace, *KEYS)
-    path = published_path(workspace, *KEYS)
-    units = read_units(path)
-    assert path.read_bytes().count(b'"transformers_version"') == 1
-    with connect_to_parquet(workspace) as connection:
-        shown = connection.sql("from units order by doc_id").to_arrow_table().to_pylist()
-    for unit, row in zip(units, shown, strict=True):
-        assert {**asdict(unit), "finished_at": None} == {**row, "finished_at": None}
