@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -71,6 +72,32 @@ def tokens(logprobs: list[float], positions: list[int], context: list[int]) -> p
         "varentropy": [2.0] * count,
     }
     return pa.table(columns, schema=TOKENS)
+
+
+def write_spans(
+    workspace: Workspace,
+    texts: Sequence[str],
+    models: Mapping[str, Sequence[Sequence[tuple[int, int, float]]]],
+    problem: str = "minilong",
+) -> None:
+    """Texts, and for each model and text the tokens it scored: first character, end, log-prob."""
+    documents = documents_table([Document(f"{n}.txt", text) for n, text in enumerate(texts)])
+    write_table(
+        workspace.store / "documents" / f"problem={problem}" / "documents.parquet", documents
+    )
+    shas = documents["sha256"].to_pylist()
+    for model, scored in models.items():
+        parts, units = [], []
+        for doc_id, spans in enumerate(scored):
+            starts, ends, logprobs = zip(*spans, strict=True)
+            places = list(range(len(spans)))
+            part = tokens(list(logprobs), places, places).to_pydict()
+            part |= {"doc_id": [doc_id] * len(spans), "char_start": starts, "char_end": ends}
+            parts.append(pa.table(part, schema=TOKENS))
+            given = {"problem": problem, "document_sha256": shas[doc_id]}
+            units.append(unit(model, "full", len(spans), doc_id=doc_id, **given))
+        table = pa.concat_tables(parts).cast(with_units(TOKENS, units))
+        write_table(published_path(workspace, problem, model, "full"), table)
 
 
 def fill(workspace: Workspace) -> None:

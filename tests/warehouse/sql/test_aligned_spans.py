@@ -8,16 +8,10 @@ import unicodedata
 import zlib
 from collections.abc import Callable
 
-import pyarrow as pa
 import pytest
-from sql_samples import unit
+from sql_samples import write_spans
 
-from warehouse.sources.documents import Document, documents_table
 from warehouse.sql.dataframes import cookbook
-from warehouse.store.ledger import with_units
-from warehouse.store.parquet_files import write_table
-from warehouse.store.schema import TOKENS
-from warehouse.store.token_files import published_path
 
 Spans = list[tuple[int, int]]
 
@@ -118,28 +112,12 @@ def expected(text: str, a: Spans, b: Spans) -> set[tuple[str, int, int, float]]:
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: "-".join(each.__name__ for each in pair))
 @pytest.mark.parametrize("text", TEXTS)
 def test_both_models_are_summed_over_the_same_characters(workspace, text, pair):
-    table = documents_table([Document("a.txt", text)])
-    write_table(workspace.store / "documents" / "problem=minilong" / "documents.parquet", table)
     divided = {name: divide(text) for name, divide in zip("ab", pair, strict=True)}
-    for model, spans in divided.items():
-        values = logprobs(spans, model)
-        columns = {
-            "doc_id": [0] * len(spans),
-            "segment": [0] * len(spans),
-            "position": list(range(len(spans))),
-            "context_tokens": list(range(len(spans))),
-            "token_id": list(range(len(spans))),
-            "char_start": [start for start, _ in spans],
-            "char_end": [end for _, end in spans],
-            "logprob": values,
-            "entropy": [1.0] * len(spans),
-            "rank": [9] * len(spans),
-            "top_logprob": [-0.1] * len(spans),
-            "varentropy": [1.0] * len(spans),
-        }
-        units = [unit(model, "full", len(spans), problem="minilong")]
-        path = published_path(workspace, "minilong", model, "full")
-        write_table(path, pa.table(columns, schema=TOKENS).cast(with_units(TOKENS, units)))
+    scored = {
+        name: [[(*span, value) for span, value in zip(own, logprobs(own, name), strict=True)]]
+        for name, own in divided.items()
+    }
+    write_spans(workspace, [text], scored)
     given = {"problem": "minilong", "model_a": "a", "model_b": "b", "condition": "full"}
     rows = cookbook("disagreement", **given, limit=1000).to_pylist()
     found = {

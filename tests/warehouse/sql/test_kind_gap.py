@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from sql_samples import unit
+from sql_samples import write_spans
 from tiny_models import make_tokenizer
 
 from extract.checkpoints import find_checkpoint
@@ -19,12 +18,7 @@ from extract.tokenization import DocumentTokenizer, load_tokenizer
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import load_problem
-from warehouse.sources.documents import Document, documents_table
 from warehouse.sql.dataframes import cookbook
-from warehouse.store.ledger import with_units
-from warehouse.store.parquet_files import write_table
-from warehouse.store.schema import TOKENS
-from warehouse.store.token_files import published_path
 
 TEXTS = (
     "The café serves crème brûlée, naïve and hot: 12.50 € (or 13,00 $). Ångström – “quoted”…\n",
@@ -143,38 +137,23 @@ def published(workspace: Workspace) -> list[tuple[DocumentTokenizer, bool]]:
 
 def write(workspace: Workspace, tokenizers: Sequence[tuple[DocumentTokenizer, bool]]) -> Any:
     """Store random log-probs of each text in both tokenizers' tokens; returns bytes and bits."""
-    documents = documents_table([Document(f"{n}.txt", text) for n, text in enumerate(TEXTS)])
-    write_table(workspace.store / "documents" / "problem=minilong" / "documents.parquet", documents)
-    rng, scored = np.random.default_rng(0), []
+    rng, scored, spans = np.random.default_rng(0), [], {}
     for model, (tokenizer, scores_first) in zip("ab", tokenizers, strict=True):
-        parts, own = [], []
+        own, spans[model] = [], []
         for number, text in enumerate(TEXTS):
             encoded = tokenizer.encode(text)
             stops = np.cumsum(byte_lengths(tokenizer, encoded.ids))
             assert stops[-1] == len(text.encode())
             # the last text is scored from its second token on by both
             first = 0 if scores_first and number < 3 else 1
-            kept = slice(first, len(encoded.ids))
             logprobs = -rng.exponential(3.0, len(encoded.ids)).astype(np.float32)
             starts, bits = [0, *stops[:-1]], -logprobs.astype(float) / math.log(2)
-            rows = list(zip(starts, stops, bits, strict=True))[kept]
+            rows = list(zip(starts, stops, bits, strict=True))[first:]
             own.append([(int(at), int(to), float(b)) for at, to, b in rows])
-            columns = {
-                **{name: [None] * len(encoded.ids) for name in TOKENS.names},
-                "doc_id": [number] * len(encoded.ids),
-                "segment": [0] * len(encoded.ids),
-                "position": np.arange(len(encoded.ids)),
-                "context_tokens": np.arange(len(encoded.ids)),
-                "token_id": encoded.ids,
-                "char_start": encoded.char_start,
-                "char_end": encoded.char_end,
-                "logprob": logprobs,
-            }
-            parts.append(pa.table(columns, schema=TOKENS)[kept])
-        units = [unit(model, "full", len(part), doc_id=n) for n, part in enumerate(parts)]
-        path = published_path(workspace, "minilong", model, "full")
-        write_table(path, pa.concat_tables(parts).cast(with_units(TOKENS, units)))
+            places = zip(encoded.char_start, encoded.char_end, logprobs.tolist(), strict=True)
+            spans[model].append(list(places)[first:])
         scored.append(own)
+    write_spans(workspace, TEXTS, spans)
     return scored
 
 

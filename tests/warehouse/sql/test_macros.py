@@ -4,14 +4,9 @@ problems the warehouse holds."""
 from __future__ import annotations
 
 import pytest
-from sql_samples import ask, failure, fill, tokens, unit
+from sql_samples import ask, failure, fill, write_spans
 
 from warehouse.paths import Workspace
-from warehouse.sources.documents import Document, documents_table
-from warehouse.store.ledger import with_units
-from warehouse.store.parquet_files import write_table
-from warehouse.store.schema import TOKENS
-from warehouse.store.token_files import published_path
 
 OTHER = ["ABCDEFGH", "12345678"]
 
@@ -20,15 +15,8 @@ OTHER = ["ABCDEFGH", "12345678"]
 def two_problems(workspace: Workspace) -> Workspace:
     """`minilong` with the text abcdefgh, and `another`, which comes first, with two texts."""
     fill(workspace)
-    documents = [Document(f"{name}.txt", text) for name, text in zip("xy", OTHER, strict=True)]
-    write_table(
-        workspace.store / "documents" / "problem=another" / "documents.parquet",
-        documents_table(documents),
-    )
-    table = tokens([-1.0] * 8, list(range(8)), list(range(8)))
-    units = [unit("good", "full", 8, problem="another")]
-    path = published_path(workspace, "another", "good", "full")
-    write_table(path, table.cast(with_units(TOKENS, units)))
+    spans = [(at, at + 1, -1.0) for at in range(8)]
+    write_spans(workspace, OTHER, {"good": [spans]}, problem="another")
     return workspace
 
 
@@ -66,12 +54,12 @@ ANSWERS = {
 EXPECTED = {
     "select": [{"t": "c"}, {"t": "C"}],
     "where": [{"problem": "minilong", "t": 2}],
-    "alias d": [{"t": "c", "n": "a.txt"}, {"t": "C", "n": "x.txt"}],
+    "alias d": [{"t": "c", "n": "a.txt"}, {"t": "C", "n": "0.txt"}],
     "alias documents": [
         {"t": "abc", "n": "a.txt", "name": "a.txt"},
         {"t": "fai", "n": "b.txt", "name": "b.txt"},
-        {"t": "ABC", "n": "x.txt", "name": "x.txt"},
-        {"t": "123", "n": "y.txt", "name": "y.txt"},
+        {"t": "ABC", "n": "0.txt", "name": "0.txt"},
+        {"t": "123", "n": "1.txt", "name": "1.txt"},
     ],
     "join": [{"problem": "minilong", "t": "c"}, {"problem": "another", "t": "C"}],
     "group by": [{"t": "h", "n": 2}, {"t": "g", "n": 2}],
