@@ -120,8 +120,8 @@ def test_metrics_and_answers_are_the_harness_s_own(
     ours = {row[:5]: row[5:] for row in built.rows(query)}
     query = """
         select model_id, task, item, filter, answers.answer
-        from staging.stg_eval_answers as answers
-        join staging.stg_eval_items using (problem, condition, doc_id, segment)
+        from eval_answers as answers
+        join eval_items using (problem, condition, doc_id, segment)
         where condition not like '%-samples'
     """
     answers = {row[:4]: row[4] for row in built.rows(query)}

@@ -111,7 +111,7 @@ def test_every_number_under_the_harness_s_names_is_the_harness_s(
         select max(abs(metrics.value - expected)) from eval_item_metrics as metrics join (
             select model_id, item, -sum(cast(logprob as double)) / ln(2) as bits,
                 bits / octet_length(encode(ltrim(any_value(continuation)))) as expected
-            from staging.stg_eval_tokens join staging.stg_eval_items
+            from eval_tokens join eval_items
                 using (problem, condition, doc_id, segment)
             where task = 'form_winogrande' and is_gold group by model_id, item
         ) using (model_id, item)

@@ -1,7 +1,7 @@
 -- `reason` is a code, in `reasons.py` in words; a value that is null has one.
 
 with tables as (
-    select * from {{ ref('stg_benchmark_tables') }}
+    select * from {{ source('benchmarks', 'benchmark_tables') }}
 ),
 
 series as (
@@ -112,11 +112,7 @@ spread as (
         end as signal,
         avg(run_noise.noise_relative) as noise
     from run_noise
-    inner join windows
-        on run_noise.problem = windows.problem
-        and run_noise.model_id = windows.model_id
-        and run_noise.benchmark = windows.benchmark
-        and run_noise.metric = windows.metric
+    inner join windows using (problem, model_id, benchmark, metric)
     group by run_noise.problem, run_noise.benchmark, run_noise.metric
 ),
 
@@ -142,12 +138,8 @@ widest_decisions as (
             order by decisions.kind asc, decisions.position asc, decisions.later_position desc
         ) as place
     from decisions
-    inner join tables
-        on decisions.problem = tables.problem
-    inner join spread
-        on decisions.problem = spread.problem
-        and decisions.benchmark = spread.benchmark
-        and decisions.metric = spread.metric
+    inner join tables using (problem)
+    inner join spread using (problem, benchmark, metric)
     where
         decisions.metric = decisions.later_metric
         and (
@@ -231,11 +223,7 @@ of_benchmarks as (
         expected.*,
         measured.value
     from expected
-    left join measured
-        on expected.problem = measured.problem
-        and expected.benchmark = measured.benchmark
-        and expected.metric = measured.metric
-        and expected.statistic = measured.statistic
+    left join measured using (problem, benchmark, metric, statistic)
 ),
 
 -- E2LM's score of a run on a benchmark; a component without weight may be undefined
@@ -264,10 +252,7 @@ components as (
         end as weight,
         of_benchmarks.value
     from series_order
-    inner join of_benchmarks
-        on series_order.problem = of_benchmarks.problem
-        and series_order.benchmark = of_benchmarks.benchmark
-        and series_order.metric = of_benchmarks.metric
+    inner join of_benchmarks using (problem, benchmark, metric)
     where of_benchmarks.statistic in ('rc', 'cs')
 ),
 
@@ -306,6 +291,4 @@ select
     cast(all_statistics.value as double) as value,
     case when all_statistics.value is null then all_statistics.reason end as reason
 from all_statistics
-left join models
-    on all_statistics.problem = models.problem
-    and all_statistics.model_id = models.model_id
+left join models using (problem, model_id)

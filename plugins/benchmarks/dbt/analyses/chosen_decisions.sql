@@ -21,6 +21,14 @@ halves as (
 ends as (
     select * from numbered
     where variant = 'all' and checkpoint = last_checkpoint
+),
+
+placed as (
+    select
+        halves.*,
+        ends.score as final_score
+    from halves
+    inner join ends using (part, model_id)
 )
 
 select
@@ -28,17 +36,11 @@ select
     one.variant,
     count(*) as pairs,
     avg(
-        (1 + sign(one.score - other.score) * sign(one_end.score - other_end.score)) / 2
+        (1 + sign(one.score - other.score) * sign(one.final_score - other.final_score)) / 2
     ) as decision_accuracy
-from halves as one
-inner join halves as other
+from placed as one
+inner join placed as other
     on one.part = other.part
     and one.variant = other.variant
     and one.model_id < other.model_id
-inner join ends as one_end
-    on one.part = one_end.part
-    and one.model_id = one_end.model_id
-inner join ends as other_end
-    on other.part = other_end.part
-    and other.model_id = other_end.model_id
 group by one.part, one.variant

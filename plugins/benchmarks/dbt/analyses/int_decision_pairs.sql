@@ -7,7 +7,7 @@ with stages as (
 ),
 
 tables as (
-    select * from {{ ref('stg_benchmark_tables') }}
+    select * from {{ source('benchmarks', 'benchmark_tables') }}
 ),
 
 positions as (
@@ -32,12 +32,8 @@ placed as (
         positions.position,
         tables.target_metric
     from stages
-    inner join positions
-        on stages.problem = positions.problem
-        and stages.kind = positions.kind
-        and stages.stage = positions.stage
-    inner join tables
-        on stages.problem = tables.problem
+    inner join positions using (problem, kind, stage)
+    inner join tables using (problem)
 ),
 
 moves as (

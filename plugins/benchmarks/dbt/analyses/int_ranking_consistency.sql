@@ -33,11 +33,7 @@ placed as (
         coalesce(series.progress > runs.early_end, false) as is_later,
         runs.early_mean
     from series
-    inner join runs
-        on series.problem = runs.problem
-        and series.model_id = runs.model_id
-        and series.benchmark = runs.benchmark
-        and series.metric = runs.metric
+    inner join runs using (problem, model_id, benchmark, metric)
 ),
 
 shared as (
@@ -91,12 +87,7 @@ pairs as (
             * sign(round(leads.early_mean_lead, 10))
         ) / 2 as agreement
     from shared
-    inner join leads
-        on shared.problem = leads.problem
-        and shared.benchmark = leads.benchmark
-        and shared.metric = leads.metric
-        and shared.model_id = leads.model_id
-        and shared.other_id = leads.other_id
+    inner join leads using (problem, benchmark, metric, model_id, other_id)
     where shared.is_later
 ),
 

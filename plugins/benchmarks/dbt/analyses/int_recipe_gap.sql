@@ -33,12 +33,7 @@ gaps as (
         -- half the mean square of successive differences: the variance of what is not trend
         sqrt(avg((science.rise ** 2 + web.rise ** 2) / 4)) as noise
     from early as science
-    inner join early as web
-        on science.problem = web.problem
-        and science.benchmark = web.benchmark
-        and science.metric = web.metric
-        and science.shape = web.shape
-        and science.progress = web.progress
+    inner join early as web using (problem, benchmark, metric, shape, progress)
     where science.recipe = 'science' and web.recipe = 'web'
     group by all
 )

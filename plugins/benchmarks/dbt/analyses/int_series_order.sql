@@ -97,16 +97,8 @@ judged as (
         end as order_reason,
         case when autocorrelation.is_constant then 'constant_lags' end as lag_reason
     from every_series
-    left join monotonicity
-        on every_series.problem = monotonicity.problem
-        and every_series.model_id = monotonicity.model_id
-        and every_series.benchmark = monotonicity.benchmark
-        and every_series.metric = monotonicity.metric
-    left join autocorrelation
-        on every_series.problem = autocorrelation.problem
-        and every_series.model_id = autocorrelation.model_id
-        and every_series.benchmark = autocorrelation.benchmark
-        and every_series.metric = autocorrelation.metric
+    left join monotonicity using (problem, model_id, benchmark, metric)
+    left join autocorrelation using (problem, model_id, benchmark, metric)
 ),
 
 measured as (

@@ -50,10 +50,7 @@ gaps as (
         science.item,
         avg(science.score - web.score) as gap
     from item_scores as science
-    inner join item_scores as web
-        on science.item = web.item
-        and science.shape = web.shape
-        and science.progress = web.progress
+    inner join item_scores as web using (item, shape, progress)
     where science.recipe = 'science' and web.recipe = 'web'
     group by science.item
 ),

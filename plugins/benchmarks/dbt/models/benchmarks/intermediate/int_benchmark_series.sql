@@ -1,11 +1,11 @@
 -- A run's scores on one benchmark, read in one way, in the order of training.
 
 with scores as (
-    select * from {{ ref('stg_benchmark_scores') }}
+    select * from {{ source('benchmarks', 'benchmark_scores') }}
 ),
 
 tables as (
-    select * from {{ ref('stg_benchmark_tables') }}
+    select * from {{ source('benchmarks', 'benchmark_tables') }}
 ),
 
 placed as (
@@ -74,8 +74,7 @@ windowed as (
             true
         ) as is_early
     from followed
-    inner join tables
-        on followed.problem = tables.problem
+    inner join tables using (problem)
 ),
 
 numbered as (

@@ -6,7 +6,7 @@ with series as (
 ),
 
 tables as (
-    select * from {{ ref('stg_benchmark_tables') }}
+    select * from {{ source('benchmarks', 'benchmark_tables') }}
 ),
 
 shares as (
@@ -42,11 +42,9 @@ at_shares as (
         arg_max(runs.oriented, runs.checkpoint) as oriented,
         arg_max(runs.score, runs.checkpoint) as score
     from runs
-    inner join shares
-        on runs.problem = shares.problem
-        -- 1e-9: a share of 0.3 and tokens of 0.3 of the last differ in their last bits
-        and runs.share <= shares.share + 1e-9
-    where runs.checkpoints > 1
+    inner join shares using (problem)
+    -- 1e-9: a share of 0.3 and tokens of 0.3 of the last differ in their last bits
+    where runs.share <= shares.share + 1e-9 and runs.checkpoints > 1
     group by all
 ),
 

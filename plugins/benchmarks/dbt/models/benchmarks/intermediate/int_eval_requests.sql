@@ -1,13 +1,16 @@
 with items as (
-    select * from {{ ref('stg_eval_items') }}
+    select * from {{ source('evals', 'eval_items') }}
 ),
 
 units as (
-    select * from {{ ref('stg_eval_units') }}
+    select
+        *,
+        document_sha256 as unit_sha256
+    from {{ source('evals', 'eval_units') }}
 ),
 
 tokens as (
-    select * from {{ ref('stg_eval_tokens') }}
+    select * from {{ source('evals', 'eval_tokens') }}
 ),
 
 answered as (
@@ -41,17 +44,8 @@ made_here as (
         coalesce(sums.tokens_cut, 0) as tokens_cut,
         units.backend
     from items
-    inner join units
-        on items.problem = units.problem
-        and items.condition = units.condition
-        and items.doc_id = units.doc_id
-        and items.unit_sha256 = units.document_sha256
-    left join sums
-        on units.problem = sums.problem
-        and units.model_id = sums.model_id
-        and units.condition = sums.condition
-        and units.doc_id = sums.doc_id
-        and items.segment = sums.segment
+    inner join units using (problem, condition, doc_id, unit_sha256)
+    left join sums using (problem, model_id, condition, doc_id, segment)
     where sums.loglikelihood is not null
         or (
             units.status = 'done'

@@ -3,7 +3,7 @@
 -- A task's own metrics belong to its requests if they were counted when the requests were these.
 
 with scores as (
-    select * from {{ ref('stg_eval_scores') }}
+    select * from {{ source('evals', 'eval_scores') }}
 ),
 
 units as (
@@ -14,7 +14,7 @@ units as (
         task,
         shots,
         unit_sha256
-    from {{ ref('stg_eval_items') }}
+    from {{ source('evals', 'eval_items') }}
 ),
 
 requests as (
@@ -34,10 +34,7 @@ current_scores as (
         requests.task,
         requests.shots
     from scores
-    inner join requests
-        on scores.problem = requests.problem
-        and scores.condition = requests.condition
-        and scores.requests_sha256 = requests.requests_sha256
+    inner join requests using (problem, condition, requests_sha256)
 )
 
 select * from current_scores

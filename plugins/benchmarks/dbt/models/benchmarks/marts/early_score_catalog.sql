@@ -55,5 +55,4 @@ select
             )
     end as description
 from variants
-inner join directions
-    on variants.metric = directions.metric
+inner join directions using (metric)

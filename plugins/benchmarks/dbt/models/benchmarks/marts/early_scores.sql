@@ -3,7 +3,7 @@ with stages as (
 ),
 
 tables as (
-    select * from {{ ref('stg_benchmark_tables') }}
+    select * from {{ source('benchmarks', 'benchmark_tables') }}
 ),
 
 wanted as (
@@ -37,10 +37,7 @@ subjects as (
 scored as (
     select stages.*
     from stages
-    inner join wanted_stages
-        on stages.problem = wanted_stages.problem
-        and stages.kind = wanted_stages.kind
-        and stages.stage = wanted_stages.stage
+    inner join wanted_stages using (problem, kind, stage)
 ),
 
 variants as (
@@ -70,10 +67,7 @@ without_evaluation as (
         planned.value,
         cast(null as varchar) as reason
     from subjects
-    inner join planned
-        on subjects.problem = planned.problem
-        and subjects.kind = planned.kind
-        and subjects.subject = planned.subject
+    inner join planned using (problem, kind, subject)
     inner join wanted_stages
         on planned.problem = wanted_stages.problem
         and planned.kind = wanted_stages.kind
@@ -93,16 +87,8 @@ of_evaluations as (
         scored.score as value,
         case when scored.score is null then 'no_score' end as reason
     from variants
-    inner join subjects
-        on variants.problem = subjects.problem
-        and variants.kind = subjects.kind
-    left join scored
-        on variants.problem = scored.problem
-        and variants.kind = scored.kind
-        and variants.benchmark = scored.benchmark
-        and variants.metric = scored.metric
-        and variants.stage = scored.stage
-        and subjects.subject = scored.subject
+    inner join subjects using (problem, kind)
+    left join scored using (problem, kind, benchmark, metric, stage, subject)
 ),
 
 every_score as (

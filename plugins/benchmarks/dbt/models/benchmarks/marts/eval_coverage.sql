@@ -1,9 +1,9 @@
 with items as (
-    select * from {{ ref('stg_eval_items') }}
+    select * from {{ source('evals', 'eval_items') }}
 ),
 
 units as (
-    select * from {{ ref('stg_eval_units') }}
+    select * from {{ source('evals', 'eval_units') }}
 ),
 
 asked as (
@@ -44,14 +44,8 @@ matched as (
             else units.status
         end as state
     from begun
-    inner join asked
-        on begun.problem = asked.problem
-        and begun.condition = asked.condition
-    left join units
-        on begun.problem = units.problem
-        and begun.model_id = units.model_id
-        and begun.condition = units.condition
-        and asked.doc_id = units.doc_id
+    inner join asked using (problem, condition)
+    left join units using (problem, model_id, condition, doc_id)
 ),
 
 eval_coverage as (

@@ -3,7 +3,7 @@ with measures as (
 ),
 
 items as (
-    select * from {{ ref('stg_eval_items') }}
+    select * from {{ source('evals', 'eval_items') }}
 ),
 
 scores as (
@@ -77,14 +77,8 @@ ours as (
         catalog.aggregate,
         measures.backend
     from measures
-    inner join described
-        on measures.problem = described.problem
-        and measures.condition = described.condition
-        and measures.item = described.item
-    inner join catalog
-        on described.request_type = catalog.request_type
-        and measures.measure = catalog.measure
-        and measures.normalisation = catalog.normalisation
+    inner join described using (problem, condition, item)
+    inner join catalog using (request_type, measure, normalisation)
     anti join own_metrics
         on measures.problem = own_metrics.problem
         and measures.model_id = own_metrics.model_id
@@ -141,15 +135,8 @@ item_metrics as (
         cast(cuts.tokens_cut as integer) as tokens_cut,
         both_kinds.backend
     from both_kinds
-    inner join described
-        on both_kinds.problem = described.problem
-        and both_kinds.condition = described.condition
-        and both_kinds.item = described.item
-    left join cuts
-        on both_kinds.problem = cuts.problem
-        and both_kinds.model_id = cuts.model_id
-        and both_kinds.condition = cuts.condition
-        and both_kinds.item = cuts.item
+    inner join described using (problem, condition, item)
+    left join cuts using (problem, model_id, condition, item)
 )
 
 select * from item_metrics

@@ -8,7 +8,7 @@ wholes as (
 ),
 
 groups as (
-    select * from {{ ref('stg_eval_groups') }}
+    select * from {{ source('evals', 'eval_groups') }}
 ),
 
 cuts as (
@@ -63,14 +63,7 @@ residuals as (
         parts.part_value,
         sum(parts.weight * (parts.value - means.mean)) as residual
     from parts
-    inner join means
-        on parts.problem = means.problem
-        and parts.model_id = means.model_id
-        and parts.condition = means.condition
-        and parts.filter = means.filter
-        and parts.metric = means.metric
-        and parts.part = means.part
-        and parts.part_value = means.part_value
+    inner join means using (problem, model_id, condition, filter, metric, part, part_value)
     group by
         parts.problem, parts.model_id, parts.condition, parts.filter, parts.metric, parts.part,
         parts.part_value, parts.cluster
@@ -110,14 +103,7 @@ from_items as (
         spreads.clusters,
         means.backend
     from means
-    inner join spreads
-        on means.problem = spreads.problem
-        and means.model_id = spreads.model_id
-        and means.condition = spreads.condition
-        and means.filter = spreads.filter
-        and means.metric = spreads.metric
-        and means.part = spreads.part
-        and means.part_value = spreads.part_value
+    inner join spreads using (problem, model_id, condition, filter, metric, part, part_value)
 ),
 
 -- the task's own aggregation, where it is known, is the value of all items
@@ -148,10 +134,7 @@ of_tasks as (
         and from_items.filter = wholes.filter
         and from_items.metric = wholes.metric
         and from_items.part = 'all'
-    left join cuts
-        on wholes.problem = cuts.problem
-        and wholes.model_id = cuts.model_id
-        and wholes.condition = cuts.condition
+    left join cuts using (problem, model_id, condition)
 ),
 
 members as (
@@ -225,9 +208,7 @@ of_groups as (
             when count(members.value) < any_value(sizes.tasks) then 'incomplete_group'
         end as reason
     from members
-    inner join sizes
-        on members.problem = sizes.problem
-        and members.condition = sizes.condition
+    inner join sizes using (problem, condition)
     group by
         members.problem, members.model_id, members.condition, members.filter, members.metric
 ),

@@ -40,10 +40,5 @@ select
     cast(coalesce(measured.documents, 0) as bigint) as documents,
     case when measured.value is null then 'no_score' end as reason
 from variants
-inner join models
-    on variants.problem = models.problem
-left join measured
-    on variants.problem = measured.problem
-    and variants.metric = measured.metric
-    and variants.variant = measured.variant
-    and models.model_id = measured.model_id
+inner join models using (problem)
+left join measured using (problem, metric, variant, model_id)

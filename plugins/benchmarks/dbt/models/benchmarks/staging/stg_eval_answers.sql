@@ -1,5 +1,0 @@
-with eval_answers as (
-    select * from {{ source('evals', 'eval_answers') }}
-)
-
-select * from eval_answers

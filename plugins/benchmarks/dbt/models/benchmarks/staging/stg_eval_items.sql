@@ -1,5 +1,0 @@
-with eval_items as (
-    select * from {{ source('evals', 'eval_items') }}
-)
-
-select * from eval_items

@@ -1,5 +1,0 @@
-with eval_scores as (
-    select * from {{ source('evals', 'eval_scores') }}
-)
-
-select * from eval_scores

@@ -1,5 +1,0 @@
-with eval_tokens as (
-    select * from {{ source('evals', 'eval_tokens') }}
-)
-
-select * from eval_tokens
