@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import duckdb
 import pyarrow as pa
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from plugins.benchmarks.refusal import refused, unknown
 from plugins.benchmarks.scores.plain_rows import (
     Architecture,
     Count,
+    Fact,
     Finite,
+    Least0,
     Name,
     PlainRow,
     as_table,
-    refuse_repeated,
+    refuse_contradictions,
     refuse_two_orders,
-    refused_row,
     rows_of,
 )
 
@@ -34,7 +35,7 @@ class ItemRow(PlainRow):
     model: Name
     item: Name
     score: Finite
-    tokens: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    tokens: Least0 | None = None
     step: Count | None = None
     subject: str | None = None
     characters: Count | None = None
@@ -48,6 +49,11 @@ class ItemRow(PlainRow):
         if self.tokens is None and self.step is None:
             raise ValueError("tokens or step must be given")
         return self
+
+    @property
+    def progress(self) -> float | None:
+        """Where it is in training: tokens, else the step."""
+        return self.step if self.tokens is None else self.tokens
 
 
 _TYPES = {name: pa.string() for name in ItemRow.model_fields}
@@ -94,28 +100,22 @@ def read_items(path: Path, metric: str | None) -> ItemScores:
     chosen = metric or (known[0] if len(known) == 1 else None)
     if (chosen and chosen not in known) or (known and chosen is None):
         raise unknown("--metric", str(metric), known)
+    numbered = [each for each in enumerate(rows, start=1) if each[1].metric == chosen]
+    refuse_contradictions(path, numbered, lambda row: (row.model, row.item, row.progress), _facts)
+    refuse_two_orders(path, numbered)
     database = duckdb.connect()
-    database.register("read", as_table(rows, pa.schema(list(_TYPES.items()))))
+    table = as_table((row for _, row in numbered), pa.schema(list(_TYPES.items())))
+    database.register("read", table)
     database.execute(
-        """
-        create table scores as
-        select *, coalesce(tokens, step) as progress, concat_ws(' ', size, architecture) as shape
-        from read
-        where metric is not distinct from $metric
-        """,
-        {"metric": chosen},
+        "create table scores as select *, coalesce(tokens, step) as progress,"
+        " concat_ws(' ', size, architecture) as shape from read"
     )
-    refuse_two_orders(database, path, "scores")
-    several = database.execute(
-        "select max(row), model from scores group by model"
-        " having count(distinct (recipe, size, architecture, tokens is null)) > 1"
-        " order by 1 limit 1"
-    ).fetchone()
-    if several:
-        what = f"{several[1]} has several recipes, sizes or architectures, or tokens in some rows"
-        raise refused_row(path, several[0], what, "contradiction")
-    refuse_repeated(database, path, "scores", ("model", "item", "progress"))
     return _complete(database, path, chosen)
+
+
+def _facts(row: ItemRow) -> Iterator[Fact]:
+    yield "recipe, size, architecture", row.model, (row.recipe, row.size, row.architecture)
+    yield "a row without tokens", row.model, row.tokens is None
 
 
 def _complete(database: duckdb.DuckDBPyConnection, path: Path, metric: str | None) -> ItemScores:

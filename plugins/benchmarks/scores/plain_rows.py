@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterable
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
-import duckdb
 import pyarrow as pa
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from plugins.benchmarks.refusal import refused
 from warehouse.errors import TokenmartError
-from warehouse.table_file import load_rows, parse_row, quoted
+from warehouse.table_file import read_rows
 
 
 class PlainRow(BaseModel):
@@ -20,16 +21,19 @@ class PlainRow(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
 
 
-Row = TypeVar("Row", bound=PlainRow)
+Row = TypeVar("Row", bound=BaseModel)
 Name = Annotated[str, Field(min_length=1)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+Least0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
 Architecture = Annotated[str | None, Field(validation_alias=AliasChoices("architecture", "arch"))]
 """The competition's tables call the column `arch`; a table has one of the two."""
 
+Fact = tuple[str, Hashable, Hashable]
+"""What rows must agree on, which rows (those of a model, of a metric …), and a row's value."""
 
-def refused_row(path: Path, row: object, what: str, code: str) -> TokenmartError:
-    """An error at a row of a table, or at several."""
+
+def _refused_row(path: Path, row: int, what: str, code: str) -> TokenmartError:
     return refused(f"{path}: row {row}", what, code)
 
 
@@ -39,74 +43,65 @@ def rows_of(path: Path, kind: type[Row]) -> list[Row]:
     Raises:
         TokenmartError: the file can't be read or has no row, or a row is wrong.
     """
-    with duckdb.connect() as connection:
-        names = load_rows(connection, path, "given")
-        types = {name: kind for name, kind, *_ in connection.execute("describe given").fetchall()}
-        # a float32 of 0.1 is 0.1, as in a text file, and not 0.10000000149011612
-        columns = [
-            f"cast({quoted(name)} as varchar)" if types[name] == "FLOAT" else quoted(name)
-            for name in names
-        ]
-        rows = connection.execute(
-            f"select {', '.join(columns)} from given order by row_number"
-        ).fetchall()
+    rows = read_rows(path, kind)
     if not rows:
         raise refused(path, "contains no row", "no-row")
-    return [
-        parse_row(dict(zip(names, values, strict=True)), kind, f"{path}: row {number}")
-        for number, values in enumerate(rows, start=1)
-    ]
+    return rows
 
 
-def as_table(rows: list[Row], schema: pa.Schema) -> pa.Table:
-    """Rows as a table with `row`, from 1, and the fields of a schema."""
-    numbered = [{"row": number, **row.model_dump()} for number, row in enumerate(rows, start=1)]
-    return pa.Table.from_pylist(numbered, schema.insert(0, pa.field("row", pa.int64())))
+def as_table(rows: Iterable[PlainRow], schema: pa.Schema) -> pa.Table:
+    """Rows as a table with the fields of a schema."""
+    return pa.Table.from_pylist([row.model_dump() for row in rows], schema)
 
 
-def refuse_repeated(
-    connection: duckdb.DuckDBPyConnection, path: Path, table: str, keys: tuple[str, ...]
+def refuse_contradictions(
+    path: Path,
+    rows: Iterable[tuple[int, Row]],
+    key: Callable[[Row], Hashable],
+    facts: Callable[[Row], Iterable[Fact]],
 ) -> None:
-    """Stop at two rows of a table with equal keys.
+    """Stop at a row with the key of an earlier one (`repeated`), or that contradicts one.
+
+    Args:
+        path: of the table.
+        rows: with their numbers.
+        key: what no two rows have in common.
+        facts: of a row.
 
     Raises:
-        TokenmartError: there are some.
+        TokenmartError: with the first such row.
     """
-    found = connection.execute(
-        f"select min(row), max(row), {', '.join(keys)} from {table} group by {', '.join(keys)}"
-        " having count(*) > 1 order by 1 limit 1"
-    ).fetchone()
-    if found:
-        first, last, *values = found
-        named = ", ".join(map(str, filter(None, values)))
-        raise refused_row(path, last, f"{named} is in row {first} too", "repeated")
+    keys: dict[Hashable, int] = {}
+    known: dict[Hashable, tuple[int, Any]] = {}
+    for number, row in rows:
+        if (other := keys.setdefault(key(row), number)) != number:
+            raise _refused_row(path, number, f"repeats row {other}", "repeated")
+        for fact, of, value in facts(row):
+            other, expected = known.setdefault((fact, of), (number, value))
+            if value != expected:
+                what = f"contradicts row {other}: {fact} is {value!r} and {expected!r} for {of}"
+                raise _refused_row(path, number, what, "contradiction")
 
 
-def refuse_two_orders(connection: duckdb.DuckDBPyConnection, path: Path, table: str) -> None:
+def refuse_two_orders(path: Path, rows: Iterable[tuple[int, Any]]) -> None:
     """Stop at checkpoints of a model that `tokens` and `step` put into different orders.
+
+    Args:
+        path: of the table.
+        rows: with their numbers; rows have `model`, `step` and `tokens`.
 
     Raises:
         TokenmartError: more steps have fewer tokens.
     """
-    found = connection.execute(
-        f"""
-        select row_before, row
-        from (
-            select
-                row,
-                tokens,
-                lag(row) over by_step as row_before,
-                lag(tokens) over by_step as tokens_before
-            from (select model, step, tokens, min(row) as row from {table} group by all)
-            where step is not null and tokens is not null
-            window by_step as (partition by model order by step, tokens)
-        )
-        where tokens < tokens_before
-        order by row
-        limit 1
-        """
-    ).fetchone()
-    if found:
-        raise refused_row(
-            path, found[1], f"more steps and fewer tokens than row {found[0]}", "order"
-        )
+    first: dict[tuple[str, int, float], int] = {}
+    for number, row in rows:
+        if row.step is not None and row.tokens is not None:
+            first.setdefault((row.model, row.step, row.tokens), number)
+    wrong = [
+        (first[after], first[before])
+        for before, after in pairwise(sorted(first))
+        if after[0] == before[0] and after[2] < before[2]
+    ]
+    if wrong:
+        number, other = min(wrong)
+        raise _refused_row(path, number, f"more steps and fewer tokens than row {other}", "order")

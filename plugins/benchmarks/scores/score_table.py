@@ -6,7 +6,7 @@ invalid row is refused; the error has the first one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -20,17 +20,16 @@ from plugins.benchmarks.scores.metric_directions import Direction, direction_of
 from plugins.benchmarks.scores.plain_rows import (
     Architecture,
     Count,
+    Fact,
     Finite,
+    Least0,
     Name,
     PlainRow,
     as_table,
-    refuse_repeated,
+    refuse_contradictions,
     refuse_two_orders,
-    refused_row,
     rows_of,
 )
-
-_Least0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 _RUN = ("family", "size", "architecture", "recipe", "parameters")
 _SLUG = "replace(model, '/', '--')"
@@ -52,12 +51,12 @@ class ScoreRow(PlainRow):
     recipe: str | None = None
     parameters: Annotated[int, Field(gt=0)] | None = None
     step: Count | None = None
-    tokens: _Least0 | None = None
+    tokens: Least0 | None = None
     benchmark: Name
     metric: str = "score"
     direction: Direction | None = None
     score: Finite
-    stderr: _Least0 | None = None
+    stderr: Least0 | None = None
     document: str | None = None
     tokens_bt: Annotated[float, Field(ge=0, lt=FEWEST_TOKENS)] | None = None
 
@@ -85,7 +84,12 @@ def read_scores(path: Path, assumed: dict[str, Direction] | None = None) -> pa.T
             and row.
     """
     with duckdb.connect() as connection:
-        _load(connection, path, ("model", "benchmark", "metric", "tokens", "step"), assumed)
+        _load(
+            connection,
+            path,
+            lambda row: (row.model, row.benchmark, row.metric, row.tokens, row.step),
+            assumed,
+        )
         table: pa.Table = connection.sql(
             f"select {_SLUG} as model_id, model as full_id,"
             " coalesce(family, recipe, model) as family, size, architecture, recipe, parameters,"
@@ -106,14 +110,12 @@ def read_model_scores(path: Path, assumed: dict[str, Direction] | None = None) -
             document.
     """
     with duckdb.connect() as connection:
-        _load(connection, path, ("model", "benchmark", "metric", "document"), assumed)
-        mixed = connection.execute(
-            "select max(row), metric, benchmark from scores group by metric, benchmark"
-            " having min(document is null) != max(document is null) order by 1 limit 1"
-        ).fetchone()
-        if mixed:
-            what = f"{mixed[1]} of {mixed[2]} has a document in some rows only"
-            raise refused_row(path, mixed[0], what, "some-documents")
+        _load(
+            connection,
+            path,
+            lambda row: (row.model, row.benchmark, row.metric, row.document),
+            assumed,
+        )
         table: pa.Table = connection.sql(
             f"select {_SLUG} as model_id, model as full_id, coalesce(family, model) as family,"
             " parameters, benchmark, metric, document, false as each_document, direction, score"
@@ -125,10 +127,10 @@ def read_model_scores(path: Path, assumed: dict[str, Direction] | None = None) -
 def _load(
     connection: duckdb.DuckDBPyConnection,
     path: Path,
-    point: Sequence[str],
+    key: Callable[[ScoreRow], Hashable],
     assumed: dict[str, Direction] | None,
 ) -> None:
-    """Make the table `scores` of a file's rows; `point`: columns that identify a score."""
+    """Make the table `scores` of a file's rows; `key`: what identifies a score."""
     rows = rows_of(path, ScoreRow)
     better = _directions(path, rows)
     if assumed is not None:
@@ -142,11 +144,19 @@ def _load(
         )
         for row in rows
     ]
+    refuse_contradictions(path, enumerate(named, start=1), key, _facts)
+    refuse_two_orders(path, enumerate(named, start=1))
     connection.register("given", as_table(named, pa.schema(list(_TYPES.items()))))
     connection.execute("create table scores as select * exclude (tokens_bt) from given")
-    refuse_repeated(connection, path, "scores", tuple(point))
-    _refuse_contradictions(connection, path)
-    refuse_two_orders(connection, path, "scores")
+
+
+def _facts(row: ScoreRow) -> Iterator[Fact]:
+    yield from ((column, row.model, getattr(row, column)) for column in _RUN)
+    yield "a row without tokens", row.model, row.tokens is None
+    yield "a row without step", row.model, row.step is None
+    yield "direction", row.metric, row.direction
+    yield "model", row.model.replace("/", "--"), row.model
+    yield "a row without document", (row.metric, row.benchmark), row.document is None
 
 
 def _directions(path: Path, rows: Sequence[ScoreRow]) -> dict[str, Direction]:
@@ -166,32 +176,14 @@ def _directions(path: Path, rows: Sequence[ScoreRow]) -> dict[str, Direction]:
         if metric == "score" and lower:
             direction = "lower" if len(lower) == len(benchmarks) else None
         if direction is None:
-            raise refused_row(
-                path,
-                min(benchmarks.values()),
+            raise refused(
+                f"{path}: row {min(benchmarks.values())}",
                 f"direction: doesn't follow from the names of {metric} and its benchmarks; write "
                 "higher or lower, and a metric's losses as a metric of their own",
                 "no-direction",
             )
         found[metric] = direction
     return found
-
-
-def _refuse_contradictions(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Stop at rows that contradict each other on a model, a metric or a folder."""
-    facts = [(column, "model") for column in _RUN]
-    facts += [("tokens is null", "model"), ("step is null", "model")]
-    facts += [("direction", "metric"), ("model", _SLUG)]
-    for fact, key in facts:
-        found = connection.execute(
-            f"select max(row), {key}, list(distinct {fact} order by {fact}) from scores group by 2"
-            f" having count(distinct {fact}) + bool_or({fact} is null)::int > 1 order by 1 limit 1"
-        ).fetchone()
-        if found:
-            row, name, values = found
-            raise refused_row(
-                path, row, f"{name} has several values of {fact} ({values})", "contradiction"
-            )
 
 
 def refuse_without_tokens(path: Path, scores: pa.Table) -> None:

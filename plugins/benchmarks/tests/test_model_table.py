@@ -108,7 +108,7 @@ def test_mistakes_in_the_problem(workspace: Workspace, old: str, new: str, code:
     [
         ("lab0/m0,lab0,1000,web,bits_per_byte,good,lower,1", "repeated"),
         ("lab0/m0,lab0,1000,q,acc,,higher,1", "repeated"),
-        ("lab0/m0,lab0,1000,q,acc,x,higher,1", "some-documents"),
+        ("lab0/m0,lab0,1000,q,acc,x,higher,1", "contradiction"),
         ("lab0/m0,lab1,1000,s,acc,,higher,1", "contradiction"),
         ("lab0/m0,lab0,1000,s,acc,,lower,1", "contradiction"),
     ],

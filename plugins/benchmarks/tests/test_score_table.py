@@ -115,7 +115,7 @@ def test_a_model_has_one_score_or_one_for_each_document(tmp_path: Path) -> None:
     path = written(tmp_path, *rows)
     with pytest.raises(TokenmartError) as caught:
         read_model_scores(path)
-    assert (caught.value.code, caught.value.where) == ("some-documents", f"{path}: row 3")
+    assert (caught.value.code, caught.value.where) == ("contradiction", f"{path}: row 3")
     path = written(tmp_path, *rows[:3], "m,q,acc,a,1")
     with pytest.raises(TokenmartError) as caught:
         read_model_scores(path)

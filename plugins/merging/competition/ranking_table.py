@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,6 +11,7 @@ import pyarrow as pa
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from plugins.benchmarks.scores.metric_directions import direction_of
+from plugins.benchmarks.scores.plain_rows import Fact, refuse_contradictions
 from plugins.merging.problem import OVERALL
 from plugins.merging.tables import RANKING_COLUMNS, RANKING_RESULTS
 from warehouse.errors import TokenmartError
@@ -109,11 +110,16 @@ def read_ranking(path: Path, noted: str | None = None) -> RankingTable:
             `overall`, columns of the rounds that it consists of.
 
     Raises:
-        TokenmartError: the file can't be read, a row is invalid or contradicts another
-            (`contradiction`), or no row has a value (`nothing-ranked`).
+        TokenmartError: the file can't be read, a row is invalid repeats one (`repeated`) or
+            contradicts one (`contradiction`), or no row has a value (`nothing-ranked`).
     """
     rows = read_rows(path, ResultRow)
-    _refuse_contradictions(rows, path)
+    refuse_contradictions(
+        path,
+        enumerate(rows, start=1),
+        lambda row: (row.round, row.task, row.metric, row.entry, row.item),
+        _facts,
+    )
     if all(row.value is None for row in rows):
         raise TokenmartError(f"{path}: no row has a value", code="nothing-ranked", where=path)
     columns = {(row.round, row.task, row.metric): row.column for row in rows}
@@ -158,23 +164,10 @@ def _assumed_directions(rows: Sequence[ResultRow]) -> tuple[str, ...]:
     )
 
 
-def _refuse_contradictions(rows: Sequence[ResultRow], path: Path) -> None:
-    """Refuse rows that differ in what they must agree on, and a result that is given twice."""
-    first: dict[Hashable, tuple[int, Any]] = {}
-    for number, row in enumerate(rows, start=1):
-        column, name = row.column, (row.round, row.task, row.metric)
-        for fact, key, value in (
-            ("round_weight of a round", row.round, row.round_weight),
-            ("items in all rows of a round or in none", row.round, row.item is None),
-            ("direction of a task and metric", name, column["direction"]),
-            ("task_group of a task and metric", name, column["task_group"]),
-            ("scores or win rates in a group", (row.round, column["task_group"]), column["given"]),
-            ("one value of an entry", (*name, row.entry, row.item), number),
-        ):
-            other, expected = first.setdefault((fact, key), (number, value))
-            if value != expected:
-                raise TokenmartError(
-                    f"{path}: rows {other} and {number} contradict each other: {fact}",
-                    code="contradiction",
-                    where=f"{path}: row {number}",
-                )
+def _facts(row: ResultRow) -> Iterator[Fact]:
+    name = row.round, row.task, row.metric
+    yield "round_weight", row.round, row.round_weight
+    yield "a row without item", row.round, row.item is None
+    yield "direction", name, row.column["direction"]
+    yield "task_group", name, row.column["task_group"]
+    yield "scores or win rates", (row.round, row.column["task_group"]), row.column["given"]

@@ -36,7 +36,7 @@ def test_signal_by_hand(case: dict[str, Any]) -> None:
             if given.get("format") != "sql":
                 connection.register("rows", pa.Table.from_pylist(rows))
                 rows = "from rows"
-            connection.execute(f"create table {given['input'].split(chr(39))[1]} as {rows}")
+            connection.execute(f"create table {given['input'].split(chr(39))[-2]} as {rows}")
         built = OnGivenInputs(connection, find_workspace(Path(__file__))).build(case["model"])
         expected = case["expect"]["rows"]
         names = list(expected[0])

@@ -3,7 +3,10 @@ with item_metrics as (
 ),
 
 wholes as (
-    select * from {{ ref('int_eval_scores') }}
+    select
+        *,
+        'all' as part
+    from {{ ref('int_eval_scores') }}
     where item is null
 ),
 
@@ -109,14 +112,14 @@ from_items as (
 -- the task's own aggregation, where it is known, is the value of all items
 of_tasks as (
     select
-        coalesce(from_items.problem, wholes.problem) as problem,
-        coalesce(from_items.model_id, wholes.model_id) as model_id,
-        coalesce(from_items.condition, wholes.condition) as condition,
+        problem,
+        model_id,
+        condition,
         coalesce(from_items.task, wholes.task) as task,
         coalesce(from_items.shots, wholes.shots) as shots,
-        coalesce(from_items.filter, wholes.filter) as filter,
-        coalesce(from_items.metric, wholes.metric) as metric,
-        coalesce(from_items.part, 'all') as part,
+        filter,
+        metric,
+        part,
         coalesce(from_items.part_value, '') as part_value,
         coalesce(wholes.value, from_items.value) as value,  -- noqa: RF04
         from_items.stderr,
@@ -127,13 +130,7 @@ of_tasks as (
         coalesce(from_items.backend, wholes.backend) as backend,
         wholes.reason
     from from_items
-    full outer join wholes
-        on from_items.problem = wholes.problem
-        and from_items.model_id = wholes.model_id
-        and from_items.condition = wholes.condition
-        and from_items.filter = wholes.filter
-        and from_items.metric = wholes.metric
-        and from_items.part = 'all'
+    full outer join wholes using (problem, model_id, condition, filter, metric, part)
     left join cuts using (problem, model_id, condition)
 ),
 
