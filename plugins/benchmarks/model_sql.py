@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import duckdb
 from jinja2 import Environment, StrictUndefined
@@ -16,6 +17,14 @@ from jinja2 import Environment, StrictUndefined
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.plugins import folders
+
+
+def dicts(
+    connection: duckdb.DuckDBPyConnection, query: str, values: object = None
+) -> list[dict[str, Any]]:
+    """The rows of a query as {column: value}; `values` of its parameters."""
+    found: list[dict[str, Any]] = connection.sql(query, params=values).to_arrow_table().to_pylist()
+    return found
 
 
 class ModelSql:

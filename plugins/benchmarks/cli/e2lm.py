@@ -99,7 +99,8 @@ def collect(
     tokenmart e2lm collect results --metric acc --out acc.csv
     """
     from plugins.benchmarks.scores.checkpoints import checkpoints
-    from plugins.benchmarks.scores.harness_results import as_csv, read_results, table_rows
+    from plugins.benchmarks.scores.harness_results import FIELDS, read_results, table_rows
+    from plugins.benchmarks.scores.plain_rows import as_csv
 
     workspace_for(out, force, b"model,step,")
     scores, notes = read_results(results, metric)
@@ -111,7 +112,7 @@ def collect(
         say([f"{counted(stepless, 'checkpoint')} without step and tokens: write them in {names}"])
     models = {row["model"] for row in rows}
     size = f"{counted(len(rows), 'score')} of {counted(len(models), 'model')}"
-    write_out(out, as_csv(rows), f" ({size}); checkpoints: {names}")
+    write_out(out, as_csv(FIELDS, rows), f" ({size}); checkpoints: {names}")
 
 
 @e2lm.command(short_help="Write an HTML page for a table of scores.")

@@ -81,7 +81,8 @@ def score_table(
     Raises:
         TokenmartError: the table is invalid, or has no such model or metric.
     """
-    with open_table(path, metric) as database:
+    database, notes = open_table(path, metric)
+    with database:
         known = [name for (name,) in database.execute(_MODELS).fetchall()]
         if model is not None and model not in known:
             raise unknown("--model", model, known)
@@ -102,12 +103,13 @@ def score_table(
             """,
             {"model": model},
         ).fetchall()
-        notes = table_notes(database)
     return SignalScores(_entries(rows), notes)
 
 
-def open_table(path: Path, metric: str | None = None) -> duckdb.DuckDBPyConnection:
-    """A plain table in memory, with the competition's early window and schedule.
+def open_table(
+    path: Path, metric: str | None = None
+) -> tuple[duckdb.DuckDBPyConnection, tuple[str, ...]]:
+    """A plain table in memory, with the competition's early window and schedule, and notes on it.
 
     Args:
         path: see `score_table`.
@@ -143,10 +145,17 @@ def open_table(path: Path, metric: str | None = None) -> duckdb.DuckDBPyConnecti
     }
     database = open_scores(_PROBLEM, scores, pa.Table.from_pylist([facts], BENCHMARK_TABLES))
     _place_on_schedule(database)
-    database.execute("create table assumed_directions (metric varchar, direction varchar)")
-    for row in assumed.items():
-        database.execute("insert into assumed_directions values (?, ?)", row)
-    return database
+    notes = notes_on(database, "benchmark_scores", assumed)
+    off_schedule = database.execute(
+        "select distinct full_id from benchmark_scores where step is null order by all"
+    ).fetchall()
+    if off_schedule:
+        models = listed([model for (model,) in off_schedule])
+        notes += (
+            f"{models}: the checkpoints are not those of the competition's schedule; all up to "
+            f"{UNTIL_TOKENS / 1e9:g} billion tokens count as early",
+        )
+    return database, notes
 
 
 def _place_on_schedule(database: duckdb.DuckDBPyConnection) -> None:
@@ -171,22 +180,6 @@ def _place_on_schedule(database: duckdb.DuckDBPyConnection) -> None:
         where benchmark_scores.model_id = placed.model_id
             and benchmark_scores.tokens = placed.tokens
         """
-    )
-
-
-def table_notes(database: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
-    """Notes on a table of `open_table`."""
-    assumed = dict(database.execute("from assumed_directions").fetchall())
-    notes = notes_on(database, "benchmark_scores", assumed)
-    off_schedule = database.execute(
-        "select distinct full_id from benchmark_scores where step is null order by all"
-    ).fetchall()
-    if not off_schedule:
-        return notes
-    return (
-        *notes,
-        f"{listed([model for (model,) in off_schedule])}: the checkpoints are not those of the "
-        f"competition's schedule; all up to {UNTIL_TOKENS / 1e9:g} billion tokens count as early",
     )
 
 

@@ -11,7 +11,7 @@ import duckdb
 from plugins.benchmarks.e2lm.score import WEIGHTS
 from plugins.benchmarks.items.held_out import Fold, held_out
 from plugins.benchmarks.items.item_scores import ItemScores
-from plugins.benchmarks.model_sql import ModelSql
+from plugins.benchmarks.model_sql import ModelSql, dicts
 from plugins.benchmarks.refusal import refused, unknown
 from plugins.benchmarks.scores.metric_directions import direction_of
 from warehouse.paths import Workspace
@@ -197,14 +197,13 @@ def _choose(
     }
     text = ModelSql(database, workspace, variables).render(SQL.read_text(encoding="utf-8"))
     database.execute(f"create or replace table {name} as {text}")
-    rows = database.execute(f"select * from {name} order by place")
-    columns = [column[0] for column in rows.description or []]
-    return [dict(zip(columns, row, strict=True)) for row in rows.fetchall()]
+    return dicts(database, f"from {name} order by place")
 
 
 def _grouped(database: duckdb.DuckDBPyConnection, group: str) -> list[dict[str, Any]]:
     """Mean signal of the items of each group; groups without a name are left out."""
-    rows = database.execute(
+    return dicts(
+        database,
         f"""
         with groups as (
             select distinct item, {group} as label
@@ -223,7 +222,5 @@ def _grouped(database: duckdb.DuckDBPyConnection, group: str) -> list[dict[str, 
         where label is not null
         group by label
         order by avg(merit) desc, label
-        """
+        """,
     )
-    columns = [column[0] for column in rows.description or []]
-    return [dict(zip(columns, row, strict=True)) for row in rows.fetchall()]

@@ -20,9 +20,9 @@ from analysis.report.drawing import (
     page_svg,
 )
 from plugins.benchmarks.e2lm.reasons import REASONS
-from plugins.benchmarks.e2lm.score import open_table, table_notes
+from plugins.benchmarks.e2lm.score import open_table
 from plugins.benchmarks.e2lm.scores import FEWEST_PAIRS, open_problem
-from plugins.benchmarks.model_sql import ModelSql
+from plugins.benchmarks.model_sql import ModelSql, dicts
 from plugins.benchmarks.refusal import refused, unknown
 from plugins.benchmarks.scores.score_store import read_table
 from plugins.benchmarks.scores.table_problem import find_table
@@ -90,15 +90,15 @@ def gather_page(
             what = f"{problem} is no table of scores over training"
             raise refused("--problem", what, "other-problem")
         brought = read_table(found, workspace)
-        database, target = open_problem(found.name, brought), found.target
+        database, target, notes = open_problem(found.name, brought), found.target, brought.notes
         title, description = found.title, found.description
     else:
         assert scores is not None
-        database = open_table(scores, metric)
+        database, notes = open_table(scores, metric)
         title, description = scores.stem, ""
     with database:
         by_count = "select metric from benchmark_scores group by 1 order by count(*) desc, 1"
-        known = [row["metric"] for row in _rows(database, by_count)]
+        known = [row["metric"] for row in dicts(database, by_count)]
         if metric is not None and metric not in known:
             raise unknown("--metric", metric, known)
         chosen = metric or (known[0] if target is None else target.metric)
@@ -106,30 +106,24 @@ def gather_page(
         asked = {"metric": chosen, "benchmarks": [] if target is None else list(target.benchmarks)}
         runs = _shown_runs(database)
         curves: dict[str, list[Row]] = {}
-        for row in _rows(database, _CURVES, {**asked, "runs": runs}):
+        for row in dicts(database, _CURVES, {**asked, "runs": runs}):
             curves.setdefault(row["benchmark"], []).append(row)
-        (facts,) = _rows(database, _FACTS)
+        (facts,) = dicts(database, _FACTS)
         return SignalData(
             title=title,
             description=description,
             metric=chosen,
             runs=runs,
             curves=curves,
-            decisions=_rows(database, _DECISIONS, asked),
-            signal=_rows(database, _SIGNAL, {"names": list(STATISTICS)}),
+            decisions=dicts(database, _DECISIONS, asked),
+            signal=dicts(database, _SIGNAL, {"names": list(STATISTICS)}),
             reasons={
                 row["statistic"]: [REASONS.get(code, code) for code in row["codes"]]
-                for row in _rows(database, _REASONS, {"names": list(STATISTICS)})
+                for row in dicts(database, _REASONS, {"names": list(STATISTICS)})
             },
-            notes=table_notes(database) if problem is None else brought.notes,
+            notes=notes,
             **facts,
         )
-
-
-def _rows(database: duckdb.DuckDBPyConnection, sql: str, values: Row | None = None) -> list[Row]:
-    found = database.execute(sql, values or {})
-    names = [column[0] for column in found.description or []]
-    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
 _FACTS = """
@@ -255,7 +249,7 @@ _REASONS = """
 
 def _shown_runs(database: duckdb.DuckDBPyConnection) -> list[str]:
     """Longest run of each size, architecture and recipe, smallest first, at most `MOST_RUNS`."""
-    names = [row["full_id"] for row in _rows(database, _RUNS)]
+    names = [row["full_id"] for row in dicts(database, _RUNS)]
     if len(names) <= MOST_RUNS:
         return names
     step = (len(names) - 1) / (MOST_RUNS - 1)

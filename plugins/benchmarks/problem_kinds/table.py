@@ -48,7 +48,7 @@ class TableKind(ProblemKind):
         problem = checked_table(self.name, self.tree, self.workspace)
         table = problem.table
         brought = read_table(problem, self.workspace)
-        store_scores(brought, self.workspace, problem.name)
+        store_scores(brought, self.workspace, problem)
         recorded = recorded_file(problem.name, self.workspace)
         if recorded is None or _is_table(recorded):  # a file with documents keeps its name
             record_file(problem, self.workspace)

@@ -7,15 +7,13 @@ everything else is the user's to write. Rows that are there are kept as they are
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from pydantic import Field
 
-from plugins.benchmarks.scores.plain_rows import Count, Name, PlainRow, rows_of
+from plugins.benchmarks.scores.plain_rows import Count, Name, PlainRow, as_csv, rows_of
 from warehouse.files import write_whole
 
 _STEP = re.compile(
@@ -83,9 +81,6 @@ def checkpoints(path: Path, parameters: Mapping[str, int | None]) -> dict[str, C
     }
     found = known | new
     if new:
-        text = io.StringIO()
-        writer = csv.DictWriter(text, Checkpoint.model_fields, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(each.model_dump() for each in found.values())
-        write_whole(path, text.getvalue())
+        rows = (each.model_dump() for each in found.values())
+        write_whole(path, as_csv(Checkpoint.model_fields, rows))
     return found

@@ -5,8 +5,6 @@ One file is one model, or one checkpoint of a run. Before 0.4.3 metrics have no 
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -232,12 +230,3 @@ def table_rows(scores: Sequence[Score], named: Mapping[str, Checkpoint]) -> list
         for score in scores
     ]
     return sorted(rows, key=lambda row: [(row[n] is not None, row[n]) for n in FIELDS[:5]])
-
-
-def as_csv(rows: Sequence[Row]) -> str:
-    """The plain table, as text."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+import csv
+import io
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -47,6 +49,15 @@ def rows_of(path: Path, kind: type[Row]) -> list[Row]:
     if not rows:
         raise refused(path, "contains no row", "no-row")
     return rows
+
+
+def as_csv(names: Iterable[str], rows: Iterable[Mapping[str, object]]) -> str:
+    """Rows as the text of a CSV file with these columns."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(names), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def as_table(rows: Iterable[PlainRow], schema: pa.Schema) -> pa.Table:

@@ -136,7 +136,7 @@ def _predicting(
     return kept.set_column(place, "each_document", alone).cast(MODEL_SCORES)
 
 
-def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> None:
+def store_scores(brought: BroughtScores, workspace: Workspace, problem: TableProblem) -> None:
     """Write a problem's table to the data folder.
 
     The target is stored in `downstream`, like all targets; no metric reads it. Scores that are
@@ -146,12 +146,14 @@ def store_scores(brought: BroughtScores, workspace: Workspace, problem: str) -> 
         TokenmartError: a metric has another direction in the table of another problem.
         StorageError: the disk is full or the folder can't be written.
     """
-    _refuse_other_directions(brought, workspace, problem)
-    folder = f"problem={problem}"
+    _refuse_other_directions(brought, workspace, problem.name)
+    folder = f"problem={problem.name}"
     over_training = workspace.store / "benchmark_scores" / folder / "scores.parquet"
     of_models = workspace.store / "model_scores" / folder / "scores.parquet"
     ranks_models = brought.scores.schema.equals(MODEL_SCORES)
-    write_table(of_models if ranks_models else over_training, _without_later(brought))
+    write_table(
+        of_models if ranks_models else over_training, _without_later(brought.scores, problem)
+    )
     earlier = over_training if ranks_models else of_models  # written for another problem file
     with storage_errors(earlier):
         earlier.unlink(missing_ok=True)
@@ -186,22 +188,16 @@ def _refuse_other_directions(brought: BroughtScores, workspace: Workspace, probl
                     raise refused(metric, f"{what}; rename one of the two", "other-direction")
 
 
-def _without_later(brought: BroughtScores) -> pa.Table:
+def _without_later(scores: pa.Table, problem: TableProblem) -> pa.Table:
     """The scores, null where they are later than what the target is predicted from.
 
     Earlier ones are at most at the last share of training in `predict`, or of runs of its sizes.
     """
-    facts = brought.facts.to_pylist()[0]
-    if facts["target_metric"] is None or not brought.scores.schema.equals(BENCHMARK_SCORES):
-        return brought.scores
-    shares, sizes = [], []
-    for name in facts["predict_from"].split(","):
-        try:
-            shares.append(float(name))
-        except ValueError:
-            sizes.append(name)
+    if problem.target is None or problem.predict.metrics:
+        return scores
+    predict = problem.predict
     with duckdb.connect() as connection:
-        connection.register("scores", brought.scores)
+        connection.register("scores", scores)
         rows = connection.sql(
             """
             with placed as (
@@ -223,7 +219,7 @@ def _without_later(brought: BroughtScores) -> pa.Table:
             from placed
             order by benchmark, metric, model_id, tokens, step
             """,
-            params={"sizes": sizes, "share": max(shares, default=-1.0)},
+            params={"sizes": list(predict.sizes), "share": max(predict.shares, default=-1.0)},
         )
         return rows.to_arrow_table().cast(BENCHMARK_SCORES)
 

@@ -53,7 +53,7 @@ def write(workspace: Workspace, problem: str = PROBLEM, lines: list[str] | None 
 def brought(workspace: Workspace, problem: str = PROBLEM, lines: list[str] | None = None) -> None:
     found = find_table(write(workspace, problem, lines), workspace)
     assert found is not None
-    store_scores(read_table(found, workspace), workspace, found.name)
+    store_scores(read_table(found, workspace), workspace, found)
 
 
 def test_models_are_read_and_what_is_predicted_is_no_metric(workspace: Workspace) -> None:

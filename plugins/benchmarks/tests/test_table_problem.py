@@ -110,7 +110,7 @@ def test_directions_taken_from_names_are_noted(workspace: Workspace, ranks_model
 
 def test_runs_are_ranked_where_shares_predict(workspace: Workspace) -> None:
     problem = find_own(write(workspace, BY_SHARE), workspace)
-    store_scores(read_table(problem, workspace), workspace, problem.name)
+    store_scores(read_table(problem, workspace), workspace, problem)
     models = load_ranked("runs", workspace).ranked_models
     assert len(models) == 6 and {model.family for model in models} == {"x", "y", "z"}
 
@@ -130,7 +130,7 @@ def test_scores_later_than_those_that_predict_are_not_in_any_table(
     text = text.replace("{kind: table, metric: acc, size: large}", target)
     problem = find_table(write(workspace, text), workspace)
     assert problem is not None
-    store_scores(read_table(problem, workspace), workspace, problem.name)
+    store_scores(read_table(problem, workspace), workspace, problem)
     rows = query("select score from benchmark_scores").to_pylist()
     assert len(rows) == len(ROWS) - 1
     assert {row["score"] for row in rows} - {None} == earlier
@@ -143,11 +143,12 @@ def test_a_metric_has_one_direction_in_all_tables(workspace: Workspace) -> None:
     for name, direction, fits in (("runs", "lower", True), ("others", "higher", False)):
         own = [f"{row},{direction if 'tastiness' in row else 'higher'}" for row in rows[1:]]
         problem = find_own(write(workspace, RUNS, [header, *own]), workspace)
+        problem = problem.model_copy(update={"name": name})
         if fits:
-            store_scores(read_table(problem, workspace), workspace, name)
+            store_scores(read_table(problem, workspace), workspace, problem)
             continue
         with pytest.raises(TokenmartError) as caught:
-            store_scores(read_table(problem, workspace), workspace, name)
+            store_scores(read_table(problem, workspace), workspace, problem)
         assert (caught.value.code, caught.value.where) == ("other-direction", "tastiness")
         assert not (workspace.store / "benchmark_scores" / f"problem={name}").exists()
 
@@ -159,7 +160,7 @@ def test_a_narrower_target_leaves_nothing_of_the_earlier_one(workspace: Workspac
     ):
         extra = [*ROWS, "z-large,large,z,4,s,acc,0.9"]
         problem = find_own(write(workspace, text, ROWS if left == 3 else extra), workspace)
-        store_scores(read_table(problem, workspace), workspace, problem.name)
+        store_scores(read_table(problem, workspace), workspace, problem)
         assert len(targets(workspace)) == left
 
 
@@ -366,7 +367,7 @@ def test_other_names_are_read_back_as_they_are(workspace: Workspace) -> None:
     for old, new in names.items():
         rows = renamed(old, new, rows)
     problem = find_own(write(workspace, rows=rows), workspace)
-    store_scores(read_table(problem, workspace), workspace, problem.name)
+    store_scores(read_table(problem, workspace), workspace, problem)
     with connect_to_targets(workspace) as connection:
         found = connection.execute("select distinct model_id from downstream").fetchall()
     assert {name for (name,) in found} == {each.replace("/", "--") for each in names.values()}

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from plugins.benchmarks.model_sql import ModelSql
+from plugins.benchmarks.model_sql import ModelSql, dicts
 from plugins.benchmarks.scores.mixed_scales import mixed_scales
 from plugins.merging.competition.pairs import tested_pairs, with_ranks
 from plugins.merging.competition.ranking_table import read_ranking
@@ -213,7 +213,7 @@ def _mixed_columns(scores: list[Row]) -> list[Row]:
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, query: str, name: str) -> list[Row]:
-    rows = connection.sql(query, params=[name]).to_arrow_table().to_pylist()
+    rows = dicts(connection, query, [name])
     return [{key: _digits(value) for key, value in row.items()} for row in rows]
 
 

@@ -86,8 +86,9 @@ def test_decision_accuracy_of_dclm() -> None:
 def test_early_scores_need_no_final_score(tmp_path: Path, name: str) -> None:
     """dbt, which has no later scores, builds what the whole table gives."""
     warehouse = Warehouse(tmp_path / "data", tmp_path / "t.duckdb")
-    brought = read_table(problem(name), SHIPPED)
-    store_scores(brought, Workspace(SHIPPED.root, warehouse.data, warehouse.database), name)
+    table = problem(name)
+    brought = read_table(table, SHIPPED)
+    store_scores(brought, Workspace(SHIPPED.root, warehouse.data, warehouse.database), table)
     warehouse.run("--select", "+early_score_catalog")
     query = "select metric, variant, model_id, round(value, 9), reason from {} order by all"
     with open_problem(name, brought) as database:

@@ -88,7 +88,7 @@ def ours(table: Path) -> SignalScores:
 
 
 def test_the_early_windows_are_the_notebooks(official: Windows, table: Path) -> None:
-    with open_table(table) as database:
+    with open_table(table)[0] as database:
         series = ModelSql(database, WORKSPACE).build("int_benchmark_series")
         rows = database.execute(
             f"select full_id, benchmark, list(score order by early_checkpoint) from {series}"
