@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from warehouse.child_process import NOT_FROM_HERE, inherited, python_module
-from warehouse.store.provenance import code_revision, last_commit_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,36 +61,3 @@ def test_a_folder_of_the_path_that_hides_ours_is_named(tmp_path):
         said = f"{(tmp_path / 'analysis' / '__init__.py').resolve()}: is imported in place of"
         assert done.returncode == 1 and said in done.stderr.splitlines()[-1]
         assert command[0] == "-c" or done.stderr.startswith("error: ")
-
-
-def git(folder: Path, *words: str) -> None:
-    names = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "core.hooksPath=/dev/null"]
-    subprocess.run(
-        ["git", *names, "-C", str(folder), *words],
-        env=inherited("GIT_"),
-        check=True,
-        capture_output=True,
-    )
-
-
-@pytest.fixture
-def repositories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """One of two repositories with a commit; a hook of the other one is running."""
-    for name in ("ours", "theirs"):
-        (tmp_path / name / "warehouse" / "store").mkdir(parents=True)
-        (tmp_path / name / "warehouse" / "store" / "provenance.py").write_text(name)
-        git(tmp_path / name, "init", "-q")
-        git(tmp_path / name, "add", ".")
-        git(tmp_path / name, "commit", "-qm", name)
-    monkeypatch.setenv("GIT_DIR", str(tmp_path / "theirs" / ".git"))
-    monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path / "theirs"))
-    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "none"))
-    return tmp_path / "ours"
-
-
-def test_git_answers_for_its_folder_while_a_hook_of_another_runs(repositories):
-    head = (repositories / ".git" / "HEAD").read_text().removeprefix("ref: ").strip()
-    commit = (repositories / ".git" / head).read_text().strip()
-    assert code_revision(repositories) == {"revision": commit, "dirty": False}
-    found = last_commit_of(repositories, [Path("warehouse/store/provenance.py")])
-    assert found and commit.startswith(found)

@@ -1,7 +1,8 @@
-"""Tables of items: every format gives the same scores, every wrong row is named."""
+"""Imported tables, items of a target and key text: what is stored, and each wrong row by name."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,9 @@ from tokenmart import cli
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.importers import Destination, importer
-from warehouse.store.schema import DOWNSTREAM
+from warehouse.sources.documents import Document, documents_table
+from warehouse.store.parquet_files import write_table
+from warehouse.store.schema import DOWNSTREAM, KEY_INTERVALS
 
 PROBLEM = """\
 name: tiny
@@ -47,10 +50,10 @@ def run(*arguments: str | Path, model: str = "org/a", format: str = "items") -> 
     return result.exit_code, result.output
 
 
-def refused(workspace: Workspace, *files: Path) -> tuple[str, str]:
+def refused(workspace: Workspace, *files: Path, format: str = "items") -> tuple[str, str]:
     """Code and place of the error of an import."""
     with pytest.raises(TokenmartError) as caught:
-        importer("items").import_files(files, Destination(workspace, "tiny", "org--a"))
+        importer(format).import_files(files, Destination(workspace, "tiny", "org--a"))
     assert "\n" not in caught.value.message
     return caught.value.code, caught.value.where
 
@@ -176,3 +179,87 @@ def test_files_of_one_name_are_two(workspace, tmp_path):
     paths[0].write_text("task,item,score\none,0,0\n")
     with refuses("stored-already"):
         bring(paths)
+
+
+# Key text that an evaluator found elsewhere
+
+TEXTS = (
+    "The bridge of Aville costs 40 marks. " * 8,
+    "Nobody else asked for the other bridge. " * 8,
+)
+SHA256 = [hashlib.sha256(text.encode()).hexdigest() for text in TEXTS]
+KEY_TEXT = {"model": "Qwen/Qwen2-72B-Instruct", "format": "key-intervals"}
+
+
+def write_documents(workspace: Workspace, *texts: str) -> Path:
+    path = workspace.store / "documents" / "problem=tiny" / "documents.parquet"
+    write_table(path, documents_table([Document(f"d{n}", text) for n, text in enumerate(texts)]))
+    return path
+
+
+def intervals(workspace: Workspace) -> list[tuple[int, int, int]]:
+    path = workspace.store / "key_intervals" / "problem=tiny" / "evaluator=Qwen--Qwen2-72B-Instruct"
+    table = pq.read_table(path / "intervals.parquet", partitioning=None)
+    assert table.schema.equals(KEY_INTERVALS)
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def table(folder: Path, *rows: str) -> Path:
+    path = folder / "key.csv"
+    path.write_text("\n".join(["document_sha256,char_start,char_end", *rows]))
+    return path
+
+
+@pytest.mark.parametrize("evaluator", ["a b=c/d", "..", "org/a/b", "a\n", "é", "x" * 201])
+def test_an_evaluator_has_an_id_as_published(evaluator, workspace, tmp_path):
+    """Its folder is a partition: another `=` or a space, and no table of it could be read."""
+    write_documents(workspace, *TEXTS)
+    file = table(tmp_path, f"{SHA256[1]},7,11")
+    command = ["data", "import", "--problem", "tiny", "--format", "key-intervals"]
+    with refuses("model-id", "--model"):
+        cli.main([*command, "--model", evaluator, str(file)], standalone_mode=False)
+    assert not (workspace.store / "key_intervals").exists()
+
+
+def test_key_text_is_stored_once(workspace, tmp_path):
+    write_documents(workspace, *TEXTS)
+    first, second = f"{SHA256[0]},4,10", f"{SHA256[1]},7,11"
+    status, output = run(table(tmp_path, second, first, first, f"{SHA256[0]},0,3"), **KEY_TEXT)
+    assert status == 0, output
+    assert "3 items of 2 tasks: d1 (1), d0 (2); next: tokenmart dbt run\n" in output
+    assert intervals(workspace) == [(0, 0, 3), (0, 4, 10), (1, 7, 11)]
+    file = table(tmp_path, first, second)
+    status, output = run(file, **KEY_TEXT)
+    assert status == 1 and "other rows of Qwen--Qwen2-72B-Instruct are stored" in output
+    assert run(file, "--force", **KEY_TEXT)[0] == 0
+    assert intervals(workspace) == [(0, 4, 10), (1, 7, 11)]
+
+
+@pytest.mark.parametrize(
+    ("row", "code", "place"),
+    [
+        (f"{SHA256[0]},290,300", "wrong-interval", ": row 1"),
+        (f"{SHA256[0]},5,5", "wrong-interval", ": row 1"),
+        ("ff,0,3", "wrong-interval", ": row 1"),
+        (f"{SHA256[0]},5,", "missing", ": row 1: char_end"),
+        ("", "no-rows", ""),
+    ],
+)
+def test_key_text_that_is_not_in_the_documents(workspace, tmp_path, row, code, place):
+    write_documents(workspace, *TEXTS)
+    file = table(tmp_path, row)
+    assert refused(workspace, file, format="key-intervals") == (code, f"{file}{place}")
+    assert not (workspace.store / "key_intervals").exists()
+
+
+def test_documents_come_first(workspace, tmp_path):
+    path = write_documents(workspace, *TEXTS)
+    path.unlink()
+    file = table(tmp_path, f"{SHA256[0]},0,3")
+    assert refused(workspace, file, format="key-intervals") == ("no-documents", str(path))
+
+
+def test_documents_of_one_text_have_the_same_intervals(workspace, tmp_path):
+    write_documents(workspace, *TEXTS, TEXTS[0])
+    assert run(table(tmp_path, f"{SHA256[0]},4,10"), **KEY_TEXT)[0] == 0
+    assert intervals(workspace) == [(0, 4, 10), (2, 4, 10)]
