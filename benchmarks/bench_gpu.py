@@ -1,6 +1,6 @@
 """The engine on this machine's GPU: correctness, speed and memory, compared with others.
 
-    python benchmarks/bench_gpu.py --out bench_gpu.json       # under 20 minutes, no download
+    python benchmarks/bench_gpu.py --out bench_gpu.json       # about 20 minutes, no download
     python benchmarks/bench_gpu.py --device cpu --tiny        # a look at the table, in seconds
 
 With and without fused layers on one card, in 8 minutes:

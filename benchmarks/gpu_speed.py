@@ -142,7 +142,9 @@ def losses_in_chunks(model: Any, tokens: Any) -> Any:
     hidden = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state[0, :-1]
     head = model.get_output_embeddings()
     chunks = zip(hidden.split(HEAD_ROWS), ids[0, 1:].split(HEAD_ROWS), strict=True)
-    return torch.cat([cross_entropy(head(h).float(), own, reduction="none") for h, own in chunks])
+    return torch.cat(
+        [cross_entropy(head(h).float(), own, reduction="none") for h, own in chunks]
+    ).cpu()
 
 
 @torch.inference_mode()
