@@ -115,3 +115,18 @@ DTYPE = click.option(
     help="Number format of the weights; auto: that of the problem file, else float32 (on "
     "a GPU bfloat16).",
 )
+SEED = click.option(
+    "--seed",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, 2**32 - 1),
+    help="Random seed of the bootstrap, the permutations and the MCD filter.",
+)
+
+RESAMPLES = click.option(
+    "--resamples",
+    default=10_000,
+    show_default=True,
+    type=click.IntRange(100, 1_000_000),
+    help="Number of bootstrap resamples of each interval.",
+)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from analysis.options import SEED
 from warehouse.errors import visible
-from warehouse.options import JSON, LAST_PROBLEM, FiniteRange
+from warehouse.options import JSON, LAST_PROBLEM, SEED, FiniteRange
 
 if TYPE_CHECKING:
     from analysis.preregistration.entries import Entry

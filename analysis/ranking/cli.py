@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from analysis.options import RESAMPLES, SEED
-from warehouse.options import FILE, JSON, LAST_PROBLEM
+from warehouse.options import FILE, JSON, LAST_PROBLEM, RESAMPLES, SEED
 
 if TYPE_CHECKING:
     from analysis.ranking.metric_table import Direction
@@ -96,7 +95,7 @@ def correlate(
     """
     from analysis.ranking.loading import document_parts, load_table, record_tested
     from analysis.ranking.record import ranking_record
-    from analysis.ranking.results import details_of, rank_metrics
+    from analysis.ranking.results import rank_metrics
     from analysis.ranking.view import print_ranking
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
@@ -116,17 +115,15 @@ def correlate(
             ideas = idea_from_file(values, chosen, name)
     table = load_table(chosen, workspace, ideas, better)
     table.named(metrics)
-    ranking = rank_metrics(table, seed, resamples)
+    ranking = rank_metrics(table, seed)
     rows = ranking.shown(metrics)
     if as_json:
         variants = [row for row in rows if row.column.kind == "variant"]
         wanted = [row for row in rows if row.column.kind != "variant"] + variants[: top or 1]
         wanted += [row for row in rows if row is ranking.baseline and row not in wanted]
+        parts_of = partial(document_parts, workspace, table)
         with progress_bar(len(wanted), "variants") as progress:
-            columns = [row.column for row in wanted]
-            parts_of = partial(document_parts, workspace, table)
-            details = details_of(ranking, columns, parts_of, progress)
-            record = ranking_record(ranking, rows, details)
+            record = ranking_record(ranking, rows, wanted, parts_of, resamples, progress)
         record_tested(table, workspace)
         click.echo(json.dumps(record, indent=2, allow_nan=False))
     else:

@@ -285,19 +285,14 @@ def load_target(problem: Ranked, workspace: Workspace) -> tuple[dict[str, float]
             [problem.name, [model.model_id for model in problem.ranked_models]],
         ).fetchall()
     measured = {row[0]: row[1:] for row in rows}
+    lines = "".join(f"{row[0]} {float(row[1]):.12g}\n" for row in sorted(rows))
     source = {
         "kind": problem.target.kind,
-        "sha256": _scores_sha256(rows),
+        "sha256": hashlib.sha256(lines.encode()).hexdigest(),  # a second measurement is noticed
         "items_per_model": {model_id: items for model_id, (_, _, items) in measured.items()},
         "stderr": {model_id: stderr for model_id, (_, stderr, _) in measured.items()},
     }
     return {model_id: float(row[0]) for model_id, row in measured.items()}, source
-
-
-def _scores_sha256(rows: Sequence[tuple[Any, ...]]) -> str:
-    """One hash over measured scores, so that a second measurement doesn't go unnoticed."""
-    lines = "".join(f"{row[0]} {float(row[1]):.12g}\n" for row in sorted(rows))
-    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def document_parts(

@@ -6,21 +6,47 @@ The keys are described in docs/explanation/statistics.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from analysis.statistics.correlations import kendall, number, pearson
+from analysis.statistics.resampling import (
+    DEFAULT_RESAMPLES,
+    Correlations,
+    DocumentParts,
+    document_noise,
+)
 from analysis.statistics.skipped import projection_skipped
+from warehouse.progress import Progress, no_progress
 
 if TYPE_CHECKING:
-    from analysis.ranking.results import Details, RankedMetric, Ranking
+    from analysis.ranking.metric_table import MetricColumn
+    from analysis.ranking.results import RankedMetric, Ranking
 
 
 def ranking_record(
-    ranking: Ranking, rows: Sequence[RankedMetric], details: Mapping[int, Details] | None = None
+    ranking: Ranking,
+    rows: Sequence[RankedMetric],
+    detailed: Sequence[RankedMetric] = (),
+    parts_of: Callable[[MetricColumn], DocumentParts | None] = lambda column: None,
+    resamples: int = DEFAULT_RESAMPLES,
+    progress: Progress = no_progress,
 ) -> dict[str, Any]:
-    """The ranking with these rows, and what `details_of` found of them."""
+    """The ranking with these rows.
+
+    Args:
+        ranking: all of it.
+        rows: in the record.
+        detailed: rows that have every coefficient, with bootstrap intervals.
+        parts_of: reads the documents of a column; None where there are none to resample.
+        resamples: of each interval.
+        progress: called for each detailed row.
+    """
+    details = {}
+    for row in detailed:
+        details[id(row)] = _details(row, ranking, parts_of(row.column), resamples)
+        progress(f"bootstrap: {row.column.metric}", 1)
     table, decisions = ranking.table, ranking.decisions
     full_ids = [model.full_id for model in table.models]
     candidates = {id(row.column) for row in ranking.candidates}
@@ -58,10 +84,9 @@ def ranking_record(
         "choice": ranking.choice.record if ranking.choice else None,
         "noise_ceiling_pearson": number(ranking.noise_ceiling),
         "seed": ranking.seed,
-        "resamples": ranking.resamples,
+        "resamples": resamples,
         "rows": [
-            row_record(row) | _details(row, full_ids, (details or {}).get(id(row.column)))
-            for row in rows
+            row_record(row) | _of_idea(row, full_ids) | details.get(id(row), {}) for row in rows
         ],
     }
 
@@ -94,30 +119,38 @@ def row_record(row: RankedMetric) -> dict[str, Any]:
     }
 
 
-def _details(row: RankedMetric, models: list[str], details: Details | None) -> dict[str, Any]:
-    """What a row has in addition: of ideas, of documents and of the bootstrap."""
+def _of_idea(row: RankedMetric, models: list[str]) -> dict[str, Any]:
     record: dict[str, Any] = {"models_without_value": list(compress(models, ~row.column.present))}
-    if row.column.kind != "variant":
-        record |= {
-            "definition": row.column.formula,
-            "values": dict(zip(models, map(number, row.column.values), strict=True)),
-            "alike": {other.name: number(rho) for other, rho in row.alike},
-        }
-    if details is None:
+    if row.column.kind == "variant":
         return record
-    if noise := details.documents:
-        record |= {
+    return record | {
+        "definition": row.column.formula,
+        "values": dict(zip(models, map(number, row.column.values), strict=True)),
+        "alike": {other.name: number(rho) for other, rho in row.alike},
+    }
+
+
+def _details(
+    row: RankedMetric, ranking: Ranking, parts: DocumentParts | None, resamples: int
+) -> dict[str, Any]:
+    """Every coefficient of a row, with bootstrap intervals; empty where rho is undefined."""
+    column, target, seed = row.column, ranking.table.target, ranking.seed
+    if math.isnan(row.rho):
+        return {}
+    record: dict[str, Any] = {}
+    if parts and (noise := document_noise(parts, column.oriented, target, seed)):
+        record = {
             "documents": noise.documents,
             "spearman_ci95_new_documents": noise.interval.record,
             "reliability_over_documents": number(noise.reliability),
         }
-    found = details.coefficients
-    projection = projection_skipped(found.x, found.y, found.seed)
+    x, y = column.oriented[column.present], target[column.present]
+    found, projection = Correlations(x, y, seed, resamples), projection_skipped(x, y, seed)
     return record | {
         "spearman_ci95": found.spearman.percentile.record,
         "spearman_ci95_bca": found.spearman.bca.record,
-        "pearson": number(pearson(found.x, found.y)),
-        "kendall": number(kendall(found.x, found.y)),
+        "pearson": number(pearson(x, y)),
+        "kendall": number(kendall(x, y)),
         "skipped_spearman": number(found.skipped_spearman.value),
         "skipped_spearman_ci95": found.skipped_spearman.percentile.record,
         "skipped_spearman_ci95_bca": found.skipped_spearman.bca.record,

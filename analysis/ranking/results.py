@@ -8,7 +8,7 @@ have a value for every model. Only they may be chosen.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any, Literal
@@ -21,17 +21,11 @@ from analysis.statistics.correlations import Interval, partial_spearman, spearma
 from analysis.statistics.decisions import Decisions, Verdict, decide
 from analysis.statistics.families import MINIMUM_MODELS, NewFamily, new_family
 from analysis.statistics.resampling import (
-    DEFAULT_RESAMPLES,
     ChoiceProcedure,
-    Correlations,
-    DocumentNoise,
-    DocumentParts,
     choice_procedure,
-    document_noise,
     noise_ceiling,
 )
 from analysis.statistics.simultaneous import indistinguishable, joint_errors, p_above
-from warehouse.progress import Progress, no_progress
 
 BASELINES = ("perplexity", "no_evaluation")
 """Metrics that others are compared with; the second one, where scores were made elsewhere, is what
@@ -92,14 +86,6 @@ class RankedMetric:
 
 
 @dataclass(frozen=True)
-class Details:
-    """Of one metric, with bootstrap intervals; documents: None where there are none to resample."""
-
-    coefficients: Correlations
-    documents: DocumentNoise | None
-
-
-@dataclass(frozen=True)
 class Ranking:
     """Ideas first, then variants by decreasing rho, undefined ones last.
 
@@ -120,7 +106,6 @@ class Ranking:
     choice: ChoiceProcedure | None
     noise_ceiling: float
     seed: int
-    resamples: int
 
     @property
     def answer(self) -> Answer:
@@ -167,7 +152,6 @@ def best_first(row: RankedMetric) -> tuple[float, str]:
 def rank_metrics(
     table: MetricTable,
     seed: int,
-    resamples: int = DEFAULT_RESAMPLES,
     splits: int = 0,
     unofficial: bool = False,
 ) -> Ranking:
@@ -179,7 +163,6 @@ def rank_metrics(
     Args:
         table: of the problem.
         seed: of all that is drawn.
-        resamples: of the intervals of `details_of`.
         splits: random splits that estimate what the choice is worth; none with 0.
         unofficial: let variants compete that need a second model.
     """
@@ -243,35 +226,7 @@ def rank_metrics(
         choice=choice,
         noise_ceiling=noise_ceiling(table.target, table.target_errors),
         seed=seed,
-        resamples=resamples,
     )
-
-
-def details_of(
-    ranking: Ranking,
-    columns: Iterable[MetricColumn],
-    parts_of: Callable[[MetricColumn], DocumentParts | None] = lambda column: None,
-    progress: Progress = no_progress,
-) -> dict[int, Details]:
-    """Every coefficient, with bootstrap intervals, of some columns; by id() of the column.
-
-    Args:
-        ranking: of these columns, too.
-        columns: those whose correlation is defined are in the result.
-        parts_of: reads the parts of a column; None where there are none to resample.
-        progress: called for each column.
-    """
-    found = {}
-    for column in columns:
-        x, y = column.oriented[column.present], ranking.table.target[column.present]
-        if not math.isnan(spearman(x, y)):
-            own = column.oriented, ranking.table.target, ranking.seed
-            parts = parts_of(column)
-            noise = None if parts is None else document_noise(parts, *own)
-            coefficients = Correlations(x, y, ranking.seed, ranking.resamples)
-            found[id(column)] = Details(coefficients, noise)
-        progress(f"bootstrap: {column.metric}", 1)
-    return found
 
 
 def default_baseline(columns: Sequence[MetricColumn], named: str = "") -> MetricColumn | None:

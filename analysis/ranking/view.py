@@ -60,7 +60,7 @@ def answer_lines(ranking: Ranking) -> list[str]:
 
 def _answer(ranking: Ranking) -> str:
     table, decisions, best = ranking.table, ranking.decisions, ranking.best
-    models = f"{counted(len(table.models), 'model')} in {_counted_series(ranking)}"
+    models = f"{counted(len(table.models), 'model')} in {len(set(table.series))} series"
     tested = counted(decisions.tested, "metric")
     if ranking.answer == "constant-target":
         return "The target is the same for every model: no metric can be correlated with it."
@@ -81,10 +81,6 @@ def _answer(ranking: Ranking) -> str:
     if opposite:
         text += f" {counted(opposite, 'metric')} correlate in the opposite direction."
     return f"{text} Largest rho: {rho_text(best)}." if best else text
-
-
-def _counted_series(ranking: Ranking) -> str:
-    return f"{len(set(ranking.table.series))} series"
 
 
 def _rho(row: RankedMetric, digits: int = 2) -> str:
@@ -202,7 +198,7 @@ def full_notes(ranking: Ranking) -> list[str]:
     what = "Everything else" if ranking.registered else "No metric is preregistered; everything"
     tested = (
         f"{len(table.models)} models, {len(set(table.families))} families, "
-        f"{_counted_series(ranking)}, {len(set(table.developers))} developers; "
+        f"{len(set(table.series))} series, {len(set(table.developers))} developers; "
         f"{decisions.tested} of {len(table.everything)} metrics tested have a p"
     )
     if decisions.tested:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from analysis.options import SEED
-from warehouse.options import FILE, FORCE_OTHER, LAST_PROBLEM
+from warehouse.options import FILE, FORCE_OTHER, LAST_PROBLEM, SEED
 from warehouse.terminal import file_size
 
 if TYPE_CHECKING:

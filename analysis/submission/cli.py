@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from analysis.options import RESAMPLES, SEED
-from warehouse.options import FILE, FORCE_OTHER, JSON, LAST_PROBLEM, PROBLEM_HELP
+from warehouse.options import FILE, FORCE_OTHER, JSON, LAST_PROBLEM, PROBLEM_HELP, RESAMPLES, SEED
 
 _SCORING = (
     click.option(
