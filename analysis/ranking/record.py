@@ -22,7 +22,7 @@ from warehouse.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from analysis.ranking.metric_table import MetricColumn
-    from analysis.ranking.results import RankedMetric, Ranking
+    from analysis.ranking.results import RankedMetric, Ranking, RegisteredResult
 
 
 def ranking_record(
@@ -72,7 +72,7 @@ def ranking_record(
         "tested": decisions.tested,
         "outdated": table.outdated,
         "document_lengths": {str(length): list(ids) for length, ids in table.lengths.items()},
-        "preregistered": [result.record for result in ranking.registered],
+        "preregistered": [_registered(result) for result in ranking.registered],
         "tracks_target": [row.column.name for row in ranking.tracking],
         "not_distinguishable_from_best": [row.column.name for row in ranking.near_best],
         "incomplete": [r.column.name for r in left_out if r.n < len(full_ids)],
@@ -116,6 +116,30 @@ def row_record(row: RankedMetric) -> dict[str, Any]:
         "partial_given_log_parameters": number(row.partial),
         "new_family": row.new_family.record,
         "models_with_fewer_documents": row.fewer,
+    }
+
+
+def _registered(result: RegisteredResult) -> dict[str, Any]:
+    """The result of a preregistered metric."""
+    entry, within = result.prediction.entry, result.decisions.within
+    return {
+        "metric": result.prediction.metric.name,
+        "direction": result.prediction.metric.direction,
+        "entry": entry.number,
+        "sha256": entry.sha256,
+        "before_labels": entry.before_labels,
+        "changed_since": list(result.prediction.changed),
+        "models_without_target": result.unscored,
+        "models_with_fewer_documents": result.fewer,
+        "code": result.code,
+        "spearman": number(result.rho),
+        "spearman_ci": result.decisions.overall.interval(result.place).record,
+        "spearman_within_families": number(float(within.rho[result.place])),
+        "spearman_within_families_ci": within.interval(result.place).record,
+        "evidence": list(result.decisions.evidence(result.place)),
+        "p_one_sided": number(result.decisions.p(result.place)),
+        "level": entry.level,
+        "holds": result.code == "confirmed",
     }
 
 

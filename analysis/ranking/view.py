@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from itertools import compress
 
 from analysis.ranking.metric_table import MetricColumn
-from analysis.ranking.registered import Code, RegisteredResult
-from analysis.ranking.results import LEAD_LEVEL, RankedMetric, Ranking
+from analysis.ranking.results import LEAD_LEVEL, Code, RankedMetric, Ranking, RegisteredResult
 from analysis.statistics.correlations import signed, span, unsigned
 from analysis.statistics.families import MINIMUM_MODELS
 from warehouse.terminal import (
