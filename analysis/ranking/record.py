@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from analysis.statistics.correlations import kendall, number, pearson
 from analysis.statistics.resampling import (
     DEFAULT_RESAMPLES,
-    Correlations,
     DocumentParts,
     document_noise,
+    skipped_estimate,
+    spearman_estimate,
 )
 from analysis.statistics.skipped import projection_skipped
 from warehouse.progress import Progress, no_progress
@@ -169,16 +170,17 @@ def _details(
             "reliability_over_documents": number(noise.reliability),
         }
     x, y = column.oriented[column.present], target[column.present]
-    found, projection = Correlations(x, y, seed, resamples), projection_skipped(x, y, seed)
+    rho, projection = spearman_estimate(x, y, seed, resamples), projection_skipped(x, y, seed)
+    skipped, points = skipped_estimate(x, y, seed, resamples)
     return record | {
-        "spearman_ci95": found.spearman.percentile.record,
-        "spearman_ci95_bca": found.spearman.bca.record,
+        "spearman_ci95": rho.percentile.record,
+        "spearman_ci95_bca": rho.bca.record,
         "pearson": number(pearson(x, y)),
         "kendall": number(kendall(x, y)),
-        "skipped_spearman": number(found.skipped_spearman.value),
-        "skipped_spearman_ci95": found.skipped_spearman.percentile.record,
-        "skipped_spearman_ci95_bca": found.skipped_spearman.bca.record,
-        "skipped_kept": found.skipped.kept,
+        "skipped_spearman": number(skipped.value),
+        "skipped_spearman_ci95": skipped.percentile.record,
+        "skipped_spearman_ci95_bca": skipped.bca.record,
+        "skipped_kept": points.kept,
         "projection_skipped_spearman": number(projection.value),
         "projection_skipped_kept": projection.kept,
     }

@@ -286,15 +286,13 @@ def _gains(
         ).fetchall()
     except duckdb.CatalogException:
         rows = []
-    found: dict[str, dict[int, float]] = {}
-    for name, position, gain in rows:
-        found.setdefault(name, {})[position] = gain
-    chosen = condition or next(iter(found), None)
-    if condition is not None and condition not in found:
+    pairs = list(dict.fromkeys(name for name, _, _ in rows))
+    if condition is not None and condition not in pairs:
         raise TokenmartError(
             f"--condition {condition}: no gain from it for {model_id} in document {doc_id}; "
-            f"there is {', '.join(found) or 'none'}",
+            f"there is {', '.join(pairs) or 'none'}",
             code="no-gain",
             where="--condition",
         )
-    return chosen, found[chosen] if chosen else {}
+    chosen = condition or next(iter(pairs), None)
+    return chosen, {position: gain for name, position, gain in rows if name == chosen}

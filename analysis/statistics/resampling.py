@@ -19,8 +19,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -66,39 +65,26 @@ class Estimate:
     bca: Interval
 
 
-@dataclass(frozen=True, eq=False)
-class Correlations:
-    """Spearman and skipped Spearman of one metric, each computed when it is first asked for.
+def spearman_estimate(
+    x: Floats, y: Floats, seed: int, resamples: int = DEFAULT_RESAMPLES
+) -> Estimate:
+    """Spearman's rho of `[n]` columns with its intervals."""
+    return bootstrap(spearman(x, y), spearman_rows, x, y, seed, resamples)
 
-    x: `[n]`, the metric; y: `[n]`, the target; seed: of the bootstrap and of the MCD filter.
-    resamples: of each interval; all intervals use the same resamples.
+
+def skipped_estimate(
+    x: Floats, y: Floats, seed: int, resamples: int = DEFAULT_RESAMPLES
+) -> tuple[Estimate, Skipped]:
+    """The MCD-filtered Spearman of the locked problem, and the points it keeps.
+
+    All intervals of a seed use the same resamples; the filter is refitted in every one.
     """
 
-    x: Floats = field(repr=False)
-    y: Floats = field(repr=False)
-    seed: int
-    resamples: int = DEFAULT_RESAMPLES
+    def skipped_rows(x: Floats, y: Floats) -> Floats:
+        return mcd_skipped_rows(x, y, seed)
 
-    @cached_property
-    def skipped(self) -> Skipped:
-        """The MCD-filtered Spearman of the locked problem, and the points it keeps."""
-        return mcd_skipped(self.x, self.y, self.seed)
-
-    @cached_property
-    def spearman(self) -> Estimate:
-        """Spearman's rho with its intervals."""
-        value = spearman(self.x, self.y)
-        return bootstrap(value, spearman_rows, self.x, self.y, self.seed, self.resamples)
-
-    @cached_property
-    def skipped_spearman(self) -> Estimate:
-        """`skipped` with its intervals: the filter is refitted in every resample."""
-
-        def skipped_rows(x: Floats, y: Floats) -> Floats:
-            return mcd_skipped_rows(x, y, self.seed)
-
-        value = self.skipped.value
-        return bootstrap(value, skipped_rows, self.x, self.y, self.seed, self.resamples)
+    found = mcd_skipped(x, y, seed)
+    return bootstrap(found.value, skipped_rows, x, y, seed, resamples), found
 
 
 def bootstrap(

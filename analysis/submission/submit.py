@@ -7,7 +7,6 @@ over the store.
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from collections.abc import Iterator
 from itertools import compress
@@ -79,16 +78,13 @@ def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path
         raise TokenmartError(f"{subject.column.name}: {reason}", code=code, where=where)
     with storage_errors(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=".submission."))
-        try:
+        with tempfile.TemporaryDirectory(dir=out.parent, prefix=".submission.") as folder:
+            draft = Path(folder) / "draft"
+            draft.mkdir()
             verification = _fill(draft, subject, request)
-            draft.chmod(0o755)
             if out.exists():
                 out.rmdir()
             draft.replace(out)
-        except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise
     return verification
 
 

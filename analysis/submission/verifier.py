@@ -19,7 +19,7 @@ import click
 import numpy as np
 
 from analysis.statistics.correlations import Interval, number, pearson, signed
-from analysis.statistics.resampling import Correlations, Estimate
+from analysis.statistics.resampling import Estimate, skipped_estimate, spearman_estimate
 from analysis.statistics.skipped import CUTOFF, Skipped, exact_skipped, flag_stability
 from warehouse.errors import BadSubmissionError, LockedFileError, StorageError, TokenmartError
 from warehouse.files import refuse_protected, storage_errors, write_whole
@@ -245,22 +245,22 @@ def _document(
     models = list(target)
     x = np.array([submission.scores[model] for model in models])
     y = np.array([target[model] for model in models])
-    found = Correlations(x, y, seed, resamples)
+    skipped_spearman, skipped = skipped_estimate(x, y, seed, resamples)
     stability = flag_stability(x, y, seed)
     exact = exact_skipped(x, y)
     return {
         "schema": SCHEMA,
         "problem": problem,
         "n": len(models),
-        "spearman": _estimate(found.spearman),
+        "spearman": _estimate(spearman_estimate(x, y, seed, resamples)),
         "pearson": {"value": number(pearson(x, y))},
-        "skipped_spearman": _estimate(found.skipped_spearman)
+        "skipped_spearman": _estimate(skipped_spearman)
         | {
             "filter": f"MinCovDet, chi2({CUTOFF}, 2)",
-            "kept": found.skipped.kept,
-            "dropped": _left_out(models, found.skipped),
-            "note": found.skipped.note,
-            "ci_note": _width_note(found.skipped_spearman.percentile, len(models)),
+            "kept": skipped.kept,
+            "dropped": _left_out(models, skipped),
+            "note": skipped.note,
+            "ci_note": _width_note(skipped_spearman.percentile, len(models)),
             "stability": {
                 "random_states": stability.seeds,
                 "same_points_dropped": round(stability.agreement, 6),
@@ -278,7 +278,7 @@ def _document(
                 "value": number(exact.value),
                 "kept": exact.kept,
                 "dropped": _left_out(models, exact),
-                "same_points": bool((exact.keep == found.skipped.keep).all()),
+                "same_points": bool((exact.keep == skipped.keep).all()),
             },
         },
         "seed": seed,

@@ -181,24 +181,6 @@ def test_sql_that_is_refused(minilong, sql):
     assert failed("--sql", sql)
 
 
-def test_an_idea_may_not_take_the_name_of_a_metric(minilong):
-    assert failed("--sql", OF_PERPLEXITY, "--name", "good")[0] == "name-taken"
-    assert failed("--sql", OF_PERPLEXITY, "--name", "Bad name")[0] == "bad-name"
-
-
-@pytest.mark.parametrize(
-    ("given", "code"),
-    [
-        ("much", "float-parsing"), ("inf", "finite-number"), ("-Infinity", "finite-number"),
-        ("nan", "finite-number"), ("1e999", "finite-number"),
-    ],
-)  # fmt: skip
-def test_a_value_in_a_file_that_is_no_number(minilong, tmp_path, given, code):
-    path = tmp_path / "numbers.csv"
-    path.write_text(f"model_id,value\nsmollm2-135m,1\ngemma3-270m,{given}\n")
-    assert failed("--values", path) == (code, f"{path}: row 2: value")
-
-
 def test_numbers_made_elsewhere_come_from_a_file(minilong, tmp_path):
     full_ids = minilong.full_ids("minilong")
     path = tmp_path / "numbers.csv"

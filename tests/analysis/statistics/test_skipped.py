@@ -12,7 +12,7 @@ from oracle import needs_min_cov_det
 from sklearn.covariance import MinCovDet
 
 from analysis.statistics.fast_mcd import robust_standardise
-from analysis.statistics.resampling import Correlations
+from analysis.statistics.resampling import skipped_estimate, spearman_estimate
 from analysis.statistics.skipped import (
     exact_skipped,
     flag_stability,
@@ -119,6 +119,6 @@ def test_beyond_20_points_not_all_halves_are_looked_at():
 
 def test_of_more_points_than_the_filter_takes_it_is_undefined():
     x = np.arange(501.0)
-    found = Correlations(x, x**2, 0, 100)
-    assert math.isnan(found.skipped_spearman.value) and found.skipped.kept == 501
-    assert found.spearman.value == 1.0
+    found, points = skipped_estimate(x, x**2, 0, 100)
+    assert math.isnan(found.value) and points.kept == 501
+    assert spearman_estimate(x, x**2, 0, 100).value == 1.0
