@@ -10,6 +10,7 @@ import http.client
 import json
 import urllib.request
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from filelock import FileLock
@@ -18,8 +19,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from warehouse.errors import LockedFileError, StorageError, TokenmartError, first_line
 from warehouse.files import write_whole
 from warehouse.paths import Workspace
-from warehouse.sources.folders import ProblemFolders
 from warehouse.strict_json import StrictJsonError, read_json
+
+if TYPE_CHECKING:
+    from warehouse.sources.folders import ProblemFolders
 
 _MAXIMUM_BYTES = 4 << 20
 TIMEOUT_SECONDS = 30
