@@ -8,10 +8,12 @@ from typing import Any
 
 import duckdb
 import pytest
+from click.testing import CliRunner
 from made_up_warehouse import Shape, Window, write_warehouse
 from scipy.stats import ttest_rel
 from sql_samples import TEXT, ask, build_mart, rounded
 
+from tokenmart import cli
 from warehouse.paths import Workspace
 from warehouse.sources.documents import Document, documents_table
 from warehouse.sql.dataframes import cookbook, query
@@ -410,7 +412,9 @@ def test_every_cookbook_query_is_tested_and_described():
     queries = list_queries()
     assert len(queries) >= 25
     assert {recipe.name for recipe in queries} == {*EXPECTED, *OF_MARTS}
+    listed = CliRunner().invoke(cli, ["sql", "--list"]).stdout
     for recipe in queries:
+        assert recipe.name in listed
         assert recipe.title
         for parameter in recipe.parameters:
             assert parameter.meaning, f"{recipe.name}: say what {parameter.name} means"
