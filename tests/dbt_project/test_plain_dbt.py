@@ -136,21 +136,3 @@ def test_a_new_metric_is_its_file_and_a_ref(whole, tmp_path):
     assert own.values("late_nll").keys() == {("micro", f"lab--model-{n}") for n in range(2)}
     done = own.dbt("test", "--select", "late_nll")
     assert done.returncode == 0 and "PASS=2 " in done.stdout  # the test and the hook
-
-
-def test_perplexity_depends_on_few_models(whole):
-    manifest = whole.manifest
-    above, waiting = set(), ["model.tokenmart.perplexity"]
-    while waiting:
-        for parent in manifest["parent_map"][waiting.pop()]:
-            if parent.startswith("model.") and parent not in above:
-                above.add(parent)
-                waiting.append(parent)
-    assert len(above) <= 5, above
-    macros = {
-        macro
-        for model in ("model.tokenmart.perplexity", *above)
-        for macro in manifest["nodes"][model]["depends_on"]["macros"]
-        if macro.startswith("macro.tokenmart.")
-    }
-    assert len(macros) <= 3, macros
