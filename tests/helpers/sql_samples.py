@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -156,6 +160,22 @@ def build_mart(workspace: Workspace) -> None:
         connection.execute("create schema staging")
         name = f'"{workspace.database.stem}"."main"."metric_values"'
         connection.execute(f"create view staging.stg_values as select * from {name}")
+
+
+@contextmanager
+def opened_elsewhere(database: Path, read_only: bool = False) -> Iterator[int]:
+    """The id of a process that has the database open meanwhile."""
+    code = (
+        "import duckdb, sys; c = duckdb.connect(sys.argv[1], read_only=bool(int(sys.argv[2])));"
+        " print('open', flush=True); sys.stdin.readline()"
+    )
+    command = [sys.executable, "-c", code, str(database), str(int(read_only))]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:
+        assert process.stdout
+        process.stdout.readline()
+        yield process.pid
+        process.communicate(b"\n")
 
 
 def ask(*arguments: str) -> list[dict[str, Any]]:

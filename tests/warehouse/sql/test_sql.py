@@ -10,7 +10,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 from refusal import refuses
-from sql_samples import ask, build_mart, failure
+from sql_samples import ask, build_mart, failure, opened_elsewhere
 
 from tokenmart import cli
 from warehouse.errors import StorageError
@@ -43,24 +43,15 @@ def test_reading_marts(workspace):
 
 
 def test_a_writer_is_named_and_tokens_are_read_meanwhile(filled):
-    workspace = filled
-    build_mart(workspace)
-    code = (
-        "import duckdb, sys, time; c = duckdb.connect(sys.argv[1]); print('open', flush=True);"
-        " sys.stdin.readline(); c.close()"
-    )
-    command = [sys.executable, "-c", code, str(workspace.database)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
-        assert writer.stdin and writer.stdout
-        writer.stdout.readline()
+    build_mart(filled)
+    with opened_elsewhere(filled.database) as pid:
         for connect in (connect_read_only, connect_for_queries):
-            with pytest.raises(DatabaseBusyError, match=str(writer.pid)) as raised:
-                connect(workspace)
-            assert raised.value.where == str(workspace.database)
+            with pytest.raises(DatabaseBusyError, match=str(pid)) as raised:
+                connect(filled)
+            assert raised.value.where == str(filled.database)
         assert query("select count(*) as n from tokens")["n"].to_pylist() == [32]
-        with pytest.raises(DatabaseBusyError, match=str(writer.pid)):
+        with pytest.raises(DatabaseBusyError, match=str(pid)):
             query("from metric_values")
-        writer.communicate(b"\n")
     assert query("from metric_values").num_rows == 2
 
 

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from dbt_harness import PROJECT
 from made_up_warehouse import Shape, write_warehouse
+from sql_samples import opened_elsewhere
 from warehouse_samples import KEYS, make_rows, make_text, make_unit
 
 from tokenmart import cli
@@ -178,20 +179,11 @@ def test_dbt_names_the_program_that_has_the_database_open(workspace):
     plugin = pytest.importorskip("warehouse.metrics.dbt_plugin").Plugin("tokenmart", {})
     workspace.database.parent.mkdir(parents=True, exist_ok=True)
     duckdb.connect(str(workspace.database)).close()
-    code = (
-        "import duckdb, sys; c = duckdb.connect(sys.argv[1], read_only=bool(int(sys.argv[2])));"
-        " print('open', flush=True); sys.stdin.readline()"
-    )
-    for read_only in ("0", "1"):
-        command = [sys.executable, "-c", code, str(workspace.database), read_only]
-        pipe = subprocess.PIPE
-        with subprocess.Popen(command, stdin=pipe, stdout=pipe) as other:
-            assert other.stdout
-            other.stdout.readline()
-            said = rf"{workspace.database}.*PID {other.pid}"
+    for read_only in (False, True):
+        with opened_elsewhere(workspace.database, read_only) as pid:
+            said = rf"{workspace.database}.*PID {pid}"
             with pytest.raises(Exception, match=said):
                 plugin.update_connection_config(type("Credentials", (), {}), {})
-            other.communicate(b"\n")
     plugin.update_connection_config(type("Credentials", (), {}), {})
 
 
