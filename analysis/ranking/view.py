@@ -320,7 +320,7 @@ def choice_notes(ranking: Ranking) -> list[str]:
             f" on the other families {signed(choice.held_out)} on average "
             f"({counted(choice.splits, 'split')})"
             if choice.splits
-            else "choosing on a part of the families: too few families to hold some out"
+            else "choosing on a part of the models: too few families or developers to hold out"
         )
     if (best := ranking.best) is not None and not math.isnan(best.new_family.value):
         found = best.new_family
