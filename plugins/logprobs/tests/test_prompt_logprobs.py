@@ -173,78 +173,67 @@ BROKEN: dict[str, tuple[Callable[[list[dict[str, Any]]], list[dict[str, Any]]], 
     "no BOS": (lambda d: [*d[:2], without_first(d[2]), d[3]], "no-bos", "row 3"),
     "no form": (lambda d: [{"text": "a"}], "unknown-form", "dump.jsonl"),
 }
+ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "unknown document": ({"doc_id": 7}, "unknown-document", "row 6"),
+    "no document": ({"doc_id": "x"}, "unknown-document", "row 6"),
+    "position beyond the end": ({"position": 100_000}, "unknown-position", "row 6"),
+    "other token": ({"token_id": 1}, "other-tokens", "row 6"),
+    "no token": ({"token_id": None}, "other-tokens", "row 6"),
+    "duplicate": ({"position": 4}, "given-twice", "row 5"),
+    "rank 0": ({"rank": 0}, "wrong-rank", "row 6"),
+    "top below the token": ({"top_logprob": -50.0}, "wrong-top-logprob", "row 6"),
+    "negative entropy": ({"entropy": -1.0}, "wrong-entropy", "row 6"),
+    "no log-prob": ({"logprob": None}, "gap", "document 0"),
+}
+"""Changes of a table's sixth row."""
 
 
-@pytest.mark.parametrize("case", BROKEN)
-def test_refused_dumps(case, workspace, tiny_problem, scored, tmp_path):
+@pytest.mark.parametrize("case", [*BROKEN, *ROWS])
+def test_refused_dumps_and_rows(case, workspace, tiny_problem, scored, tmp_path):
     path = tiny_problem(probes=[{"kind": "full"}])
-    change, code, where = BROKEN[case]
-    dump = write_lines(tmp_path / "dump.jsonl", change([vllm(each) for each in scored[True]]))
-    assert refusal(workspace, path, dump) == (code, where)
+    change, code, where = BROKEN.get(case) or ROWS[case]
+    if case in BROKEN:
+        entries = change([vllm(each) for each in scored[True]])
+    else:
+        entries = [row for n, each in enumerate(scored[True]) for row in rows(each, n, True)]
+        entries[5] |= change
+    dump = write_lines(tmp_path / "dump.jsonl", entries)
+    refuses_dump(workspace, path, dump, code, where)
 
 
-def refusal(
-    workspace: Workspace, path: Path, dump: Path, model: str = "one", condition: str = "full"
-) -> tuple[str, str]:
-    """Code, and the place if it is right: the end or a part of the error's own."""
+def refuses_dump(
+    workspace: Workspace,
+    path: Path,
+    dump: Path,
+    code: str,
+    where: str,
+    model: str = "one",
+    condition: str = "full",
+) -> None:
+    """The import raises an error with this code, and this in its place; nothing is stored."""
     to = Destination(workspace, "tiny", f"tiny--{model}", False, str(path), condition)
     with pytest.raises(TokenmartError) as raised:
         importer("prompt-logprobs").import_files([dump], to)
     assert not list(workspace.tokens.rglob("tokens.parquet"))
     assert not list(workspace.pending.rglob("doc-*.parquet"))
-    return raised.value.code, Place(raised.value.where)
-
-
-class Place(str):
-    """Equal to each of its parts."""
-
-    __hash__ = str.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return str(other) in str(self)
-
-
-def row_cases() -> dict[str, tuple[dict[str, Any], str]]:
-    return {
-        "unknown document": ({"doc_id": 7}, "unknown-document"),
-        "no document": ({"doc_id": "x"}, "unknown-document"),
-        "position beyond the end": ({"position": 100_000}, "unknown-position"),
-        "other token": ({"token_id": 1}, "other-tokens"),
-        "no token": ({"token_id": None}, "other-tokens"),
-        "duplicate": ({"position": 4}, "given-twice"),
-        "rank 0": ({"rank": 0}, "wrong-rank"),
-        "top below the token": ({"top_logprob": -50.0}, "wrong-top-logprob"),
-        "negative entropy": ({"entropy": -1.0}, "wrong-entropy"),
-        "no log-prob": ({"logprob": None}, "gap"),
-    }
-
-
-@pytest.mark.parametrize("case", row_cases())
-def test_refused_rows(case, workspace, tiny_problem, scored, tmp_path):
-    path = tiny_problem(probes=[{"kind": "full"}])
-    change, code = row_cases()[case]
-    table = [row for number, each in enumerate(scored[True]) for row in rows(each, number, True)]
-    table[5] |= change
-    dump = write_lines(tmp_path / "dump.jsonl", table)
-    where = "row 5" if case == "duplicate" else "document 0" if code == "gap" else "row 6"
-    assert refusal(workspace, path, dump) == (code, where)
+    assert raised.value.code == code and where in raised.value.where
 
 
 def test_refused_texts_and_conditions(workspace, tiny_problem, scored, tmp_path):
     path = tiny_problem()
     dump = write_lines(tmp_path / "dump.jsonl", [vllm(each) for each in scored[True]])
-    assert refusal(workspace, path, dump, condition="windo_24") == ("unknown-condition", "--cond")
-    assert refusal(workspace, path, dump, condition="retrieval_with") == (
-        "other-condition",
-        "--condition",
-    )
+    for condition, code in (
+        ("windo_24", "unknown-condition"),
+        ("retrieval_with", "other-condition"),
+    ):
+        refuses_dump(workspace, path, dump, code, "--condition", condition=condition)
     # the model without a BOS has the same tokenizer otherwise
-    assert refusal(workspace, path, dump, model="two") == ("unexpected-bos", "row 1")
+    refuses_dump(workspace, path, dump, "unexpected-bos", "row 1", model="two")
     # another version of the text: the first word differs
     corpus = workspace.root / "data" / "corpus.json"
     texts = json.loads(corpus.read_text())
     corpus.write_text(json.dumps([texts[0], f"new {texts[1]}", *texts[2:]]))
-    assert refusal(workspace, path, dump) == ("other-tokens", "row 2: token 1")
+    refuses_dump(workspace, path, dump, "other-tokens", "row 2: token 1")
 
 
 def _model(tiny_problem: Write, scored: object) -> Any:
