@@ -1,229 +1,202 @@
-"""Families of ladder, controls, needles and top-k tokens: expected values, plainly."""
+"""Families of ladder, controls, needles, copies and top-k tokens: expected values, plainly."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pyarrow.parquet as pq
-from metric_oracle import Oracle, Scored, Values, Variant, combine, number
+from metric_oracle import Groups, Oracle, Scored, Terms, Values, Variant, family, number
+from numpy.typing import NDArray
 
-Terms = tuple[float, float]
-"""Numerator and denominator of a document."""
-
-
-def over_documents(
-    oracle: Oracle,
-    metric: str,
-    ending: str,
-    terms: Callable[[Oracle, str, Variant], Iterator[Terms]],
-) -> Values:
-    values: Values = {}
-    for variant in oracle.variants(metric):
-        for model in oracle.models:
-            kept = [term for term in terms(oracle, model, variant) if term[1]]
-            if kept:
-                tops, bottoms = (list(column) for column in zip(*kept, strict=True))
-                values[variant["variant"] + ending, model] = combine(
-                    variant["aggregation"], tops, bottoms
-                )
-    return values
+Curve = tuple[list[int], NDArray[np.float64], int]
+"""Contexts, mean NLL after each, number of targets."""
+Answer = tuple[float, Scored, Scored]
+"""Depth of a needle, and the answer's rows with the needle and without it."""
 
 
-def curves(oracle: Oracle, model: str) -> Iterator[tuple[list[int], list[float], int]]:
-    """Contexts, mean NLL after each and number of targets, of each document."""
-    folders = (oracle.folder / f"model_id={model}").glob("condition=ladder_*")
-    contexts = sorted(int(folder.name.rpartition("_")[2]) for folder in folders)
+def lengths(oracle: Oracle, model: str, pattern: str, place: int = -1) -> list[int]:
+    """Numbers at a place in the names of a model's conditions."""
+    folders = (oracle.folder / f"model_id={model}").glob(f"condition={pattern}")
+    return sorted(int(folder.name.split("_")[place]) for folder in folders)
+
+
+def curves(oracle: Oracle, model: str) -> Groups[Curve]:
+    contexts = lengths(oracle, model, "ladder_*")
     rungs = [oracle.documents(model, f"ladder_{context}") for context in contexts]
-    for doc in rungs[0] if rungs else ():
-        yield contexts, [float(rung[doc].nll.mean()) for rung in rungs], len(rungs[0][doc].nll)
+    return {
+        "@ladder": [
+            (contexts, np.array([rung[doc].nll.mean() for rung in rungs]), len(rungs[0][doc].nll))
+            for doc in (rungs[0] if rungs else ())
+        ]
+    }
 
 
-def ladder_gain_terms(oracle: Oracle, model: str, variant: Variant) -> Iterator[Terms]:
-    for contexts, nll, tokens in curves(oracle, model):
-        x, y = np.log2(contexts), -np.array(nll)
-        if variant["statistic"] == "per_doubling":
-            slope = np.polyfit(x, y, 1)[0]
+def ladder_gain(oracle: Oracle, curve: Curve, variant: Variant) -> Terms:
+    contexts, nll, tokens = curve
+    x, y = np.log2(contexts), -nll
+    match variant["statistic"]:
+        case "per_doubling":
             spread = tokens * ((x - x.mean()) ** 2).sum()
-            yield slope * spread, spread
-        elif variant["statistic"] == "area":
+            return np.polyfit(x, y, 1)[0] * spread, spread
+        case "area":
             areas = np.diff(x) * (y[1:] + y[:-1] - 2 * y[0]) / 2
-            yield tokens * areas.sum() / (x[-1] - x[0]), tokens
-        elif variant["statistic"] == "relative":
-            yield tokens * (nll[0] - nll[-1]), tokens * nll[0]
-        else:
-            yield tokens * (nll[0] - nll[-1]), tokens
+            return tokens * areas.sum() / (x[-1] - x[0]), tokens
+        case "relative":
+            return tokens * (nll[0] - nll[-1]), tokens * nll[0]
+    return tokens * (nll[0] - nll[-1]), tokens
 
 
-def ladder_power_terms(oracle: Oracle, model: str, variant: Variant) -> Iterator[Terms]:
+def ladder_power(oracle: Oracle, curve: Curve, variant: Variant) -> Terms | None:
     exponents = np.arange(1, 301) / 100
-    for contexts, nll, _ in curves(oracle, model):
-        fitted = [power_law(exponent, contexts, nll) for exponent in exponents]
-        best = int(np.argmax(fitted))
-        fits = fitted[best] > 0 and 0 < best < len(exponents) - 1
-        if variant["statistic"] == "r_squared":
-            yield fitted[best], 1.0
-        elif variant["statistic"] == "share_fit":
-            yield float(fits), 1.0
-        elif fits:
-            yield float(exponents[best]), 1.0
+    fitted = [power_law(exponent, *curve[:2]) for exponent in exponents]
+    best = int(np.argmax(fitted))
+    fits = fitted[best] > 0 and 0 < best < len(exponents) - 1
+    if variant["statistic"] == "r_squared":
+        return fitted[best], 1.0
+    if variant["statistic"] == "share_fit":
+        return float(fits), 1.0
+    return (float(exponents[best]), 1.0) if fits else None
 
 
-def power_law(exponent: float, contexts: list[int], nll: list[float]) -> float:
+def power_law(exponent: float, contexts: list[int], nll: NDArray[np.float64]) -> float:
     """R² of the best a · c^-exponent + gamma with a > 0, else 0."""
-    x, y = np.array(contexts, dtype=float) ** -exponent, np.array(nll)
-    slope, constant = np.polyfit(x, y, 1)
-    residual = ((y - slope * x - constant) ** 2).sum()
-    return float(1 - residual / ((y - y.mean()) ** 2).sum()) if slope > 0 else 0.0
+    x = np.array(contexts, dtype=float) ** -exponent
+    slope, constant = np.polyfit(x, nll, 1)
+    residual = ((nll - slope * x - constant) ** 2).sum()
+    return float(1 - residual / ((nll - nll.mean()) ** 2).sum()) if slope > 0 else 0.0
 
 
-def ladder_reach(oracle: Oracle) -> Values:
-    def terms(oracle: Oracle, model: str, variant: Variant) -> Iterator[Terms]:
-        for contexts, nll, _ in curves(oracle, model):
-            gain = nll[0] - np.array(nll)
-            wanted = float(variant["to_share"]) * gain[-1]
-            if gain[-1] <= 0:
-                continue
-            step = next(index for index, found in enumerate(gain) if found >= wanted)
-            share = (wanted - gain[step - 1]) / (gain[step] - gain[step - 1])
-            ratio = contexts[step] / contexts[step - 1]
-            yield math.log(contexts[step - 1] * ratio**share), 1.0
-
-    found = over_documents(oracle, "ladder_reach", "@ladder", terms)
-    return {key: None if value is None else math.exp(value) for key, value in found.items()}
+def ladder_reach(oracle: Oracle, curve: Curve, variant: Variant) -> Terms | None:
+    contexts, nll, _ = curve
+    gain = nll[0] - nll
+    wanted = float(variant["to_share"]) * gain[-1]
+    if gain[-1] <= 0:
+        return None
+    step = next(index for index, found in enumerate(gain) if found >= wanted)
+    share = (wanted - gain[step - 1]) / (gain[step] - gain[step - 1])
+    return math.log(contexts[step - 1] * (contexts[step] / contexts[step - 1]) ** share), 1.0
 
 
-def control_terms(control: str) -> Callable[[Oracle, str, Variant], Iterator[Terms]]:
-    def terms(oracle: Oracle, model: str, variant: Variant) -> Iterator[Terms]:
-        own, alone, other = (
-            oracle.documents(model, f"retrieval_{name}") for name in ("with", "without", control)
-        )
-        for doc in other:
-            tokens = len(other[doc].nll)
-            if variant["statistic"] == "accuracy":
-                right = [(scored[doc].rank == 1).sum() for scored in (own, other)]
-                yield float(right[0] - right[1]), tokens
-            elif variant["statistic"] in ("topic", "words", "tail"):
-                yield float((alone[doc].nll - other[doc].nll).sum()), tokens
-            else:
-                yield float((other[doc].nll - own[doc].nll).sum()), tokens
+def controls(control: str) -> Callable[[Oracle, str], Groups[tuple[Scored, ...]]]:
+    """Of each document the answers after itself, alone, and after the control."""
 
-    return terms
+    def groups(oracle: Oracle, model: str) -> Groups[tuple[Scored, ...]]:
+        sides = [oracle.documents(model, f"retrieval_{s}") for s in ("with", "without", control)]
+        return {"@retrieval": [tuple(side[doc] for side in sides) for doc in sides[-1]]}
+
+    return groups
 
 
-def needles(
-    oracle: Oracle, model: str, low: float = 0.0, high: float = 1.0
-) -> Iterator[list[tuple[float, Scored, Scored]]]:
-    """Of each document: depth, and the answer's rows with the needle and without it."""
+def control_terms(oracle: Oracle, sides: tuple[Scored, ...], variant: Variant) -> Terms:
+    own, alone, other = sides
+    tokens = len(other.nll)
+    if variant["statistic"] == "accuracy":
+        return float((own.rank == 1).sum() - (other.rank == 1).sum()), tokens
+    if variant["statistic"] in ("topic", "words", "tail"):
+        return float((alone.nll - other.nll).sum()), tokens
+    return float((other.nll - own.nll).sum()), tokens
+
+
+def needles(oracle: Oracle, model: str) -> Groups[list[Answer]]:
     present, absent = (oracle.documents(model, f"needle_{side}") for side in ("present", "absent"))
     folder = oracle.folder / f"model_id={model}" / "condition=needle_present"
     if not folder.is_dir():
-        return
+        return {}
     footer = json.loads(pq.read_schema(folder / "tokens.parquet").metadata[b"tokenmart.units"])
-    record = {**footer["common"], **footer["units"][0]}
-    depths = json.loads(record["probe_params"])["depths"]
-    for doc, scored in present.items():
-        answers = []
+    depths = json.loads({**footer["common"], **footer["units"][0]}["probe_params"])["depths"]
+
+    def answers(doc: int, scored: Scored) -> Iterator[Answer]:
         for segment in np.unique(scored.segment):
             depth, sentence = divmod(int(segment), len(depths))
-            if low <= depths[depth] <= high:
-                answers.append(
-                    (
-                        depths[depth],
-                        rows_of(scored, segment),
-                        rows_of(absent[doc], sentence),
-                    )
-                )
-        yield answers
+            without = absent[doc].where(absent[doc].segment == sentence)
+            yield depths[depth], scored.where(scored.segment == segment), without
+
+    return {"@needle": [list(answers(doc, scored)) for doc, scored in present.items()]}
 
 
-def rows_of(scored: Scored, segment: int) -> Scored:
-    there = scored.segment == segment
-    return Scored({name: values[there] for name, values in scored.columns.items()}, scored.length)
-
-
-def copies(oracle: Oracle) -> Values:
-    """Of every copy probe: those in the document's order, and those in a random one."""
-    folders = oracle.folder.glob("model_id=*/condition=copy_*_present")
-    probes = {folder.name.partition("=")[2].rsplit("_", 2)[0] for folder in folders}
-    values: Values = {}
-    for probe in probes:
-        terms = partial(copy_terms, probe=probe)
-        values |= over_documents(oracle, "forgetting_curve", f"@{probe}", terms)
-    return values
-
-
-def copy_terms(oracle: Oracle, model: str, variant: Variant, probe: str) -> Iterator[Terms]:
-    folders = (oracle.folder / f"model_id={model}").glob(f"condition={probe}_[0-9]*_present")
-    lengths = sorted(int(folder.name.split("_")[-2]) for folder in folders)
-    sides = [
-        tuple(oracle.documents(model, f"{probe}_{n}_{side}") for side in ("present", "absent"))
-        for n in lengths
-    ]
-    for doc in sides[0][0] if sides else ():
-        right = [
-            ((present[doc].rank == 1).mean(), (absent[doc].rank == 1).mean())
-            for present, absent in sides
-            if doc in present and doc in absent
-        ]
-        if variant["longest"]:
-            right = right[-1:]
-        plain = variant["statistic"] == "copy"
-        yield sum(float(one if plain else one - other) for one, other in right), len(right)
-
-
-def halves_terms(oracle: Oracle, model: str, variant: Variant) -> Iterator[Terms]:
-    folders = (oracle.folder / f"model_id={model}").glob("condition=halves_*")
-    lengths = sorted(int(folder.name.rpartition("_")[2]) for folder in folders)
-    full = oracle.documents(model, "full")
-    halves = [oracle.documents(model, f"halves_{length}") for length in lengths]
-    for doc, own in full.items():
-        found = [
-            float((half[doc].nll - own.nll[np.isin(own.position, half[doc].position)]).sum())
-            for half in halves
-            if doc in half
-        ]
-        if variant["statistic"] == "growth":
-            if found and len(found) == len(lengths):
-                yield found[-1], found[0]
-        else:
-            at = 0 if variant["statistic"] == "shortest" else -1
-            if doc in halves[at]:
-                yield found[at], float(len(halves[at][doc].nll))
-
-
-def needle_terms(oracle: Oracle, model: str, variant: Variant) -> Iterator[Terms]:
+def needle_terms(oracle: Oracle, answers: list[Answer], variant: Variant) -> Terms | None:
     low, high = number(variant["from_share"], 0), number(variant["to_share"], 1)
-    for answers in needles(oracle, model, low, high):
-        tokens = sum(len(present.nll) for _, present, _ in answers)
-        if "statistic" not in variant:
-            yield sum(float(present.nll.sum()) for _, present, _ in answers), tokens
-        elif variant["statistic"] == "gain":
-            yield sum(float((b.nll - a.nll).sum()) for _, a, b in answers), tokens
-        elif variant["statistic"] == "first_token":
-            yield sum(float(a.rank[0] == 1) for _, a, _ in answers), len(answers)
-        else:
-            yield sum(float((a.rank == 1).all()) for _, a, _ in answers), len(answers)
+    chosen = [(present, absent) for depth, present, absent in answers if low <= depth <= high]
+    tokens = sum(len(present.nll) for present, _ in chosen)
+    if not tokens:
+        return None
+    match variant.get("statistic"):
+        case None:
+            return sum(float(present.nll.sum()) for present, _ in chosen), tokens
+        case "gain":
+            return sum(float((b.nll - a.nll).sum()) for a, b in chosen), tokens
+        case "first_token":
+            return sum(float(a.rank[0] == 1) for a, _ in chosen), len(chosen)
+    return sum(float((a.rank == 1).all()) for a, _ in chosen), len(chosen)
 
 
-def needle_slope_terms(oracle: Oracle, model: str, variant: Variant) -> Iterator[Terms]:
-    for answers in needles(oracle, model):
-        x = np.array([depth for depth, _, _ in answers])
-        y = np.array(
-            [
-                {
-                    "nll": -a.nll.mean(),
-                    "gain": (b.nll - a.nll).mean(),
-                    "first_token": float(a.rank[0] == 1),
-                }[variant["statistic"]]
-                for _, a, b in answers
-            ]
-        )
-        spread = float(((x - x.mean()) ** 2).sum())
-        yield float(np.polyfit(x, y, 1)[0]) * spread, spread
+def needle_slope(oracle: Oracle, answers: list[Answer], variant: Variant) -> Terms:
+    values: dict[str, Callable[[Scored, Scored], float]] = {
+        "nll": lambda a, b: -a.nll.mean(),
+        "gain": lambda a, b: (b.nll - a.nll).mean(),
+        "first_token": lambda a, b: float(a.rank[0] == 1),
+    }
+    x = np.array([depth for depth, _, _ in answers])
+    y = np.array([values[variant["statistic"]](a, b) for _, a, b in answers])
+    spread = float(((x - x.mean()) ** 2).sum())
+    return float(np.polyfit(x, y, 1)[0]) * spread, spread
+
+
+def copies(oracle: Oracle, model: str) -> Groups[list[tuple[Scored, Scored]]]:
+    """Of every copy probe, those in the document's order and in a random one: each length."""
+    folders = oracle.folder.glob("model_id=*/condition=copy_*_present")
+    groups = {}
+    for probe in {folder.name.partition("=")[2].rsplit("_", 2)[0] for folder in folders}:
+        sides = [
+            [oracle.documents(model, f"{probe}_{n}_{side}") for side in ("present", "absent")]
+            for n in lengths(oracle, model, f"{probe}_[0-9]*_present", -2)
+        ]
+        groups[f"@{probe}"] = [
+            [(there[doc], without[doc]) for there, without in sides if {doc} <= without.keys()]
+            for doc in (sides[0][0] if sides else ())
+        ]
+    return groups
+
+
+def copy_terms(
+    oracle: Oracle, sides: list[tuple[Scored, Scored]], variant: Variant
+) -> Terms | None:
+    right = [[(side.rank == 1).mean() for side in pair] for pair in sides]
+    if variant["longest"]:
+        right = right[-1:]
+    plain = variant["statistic"] == "copy"
+    total = sum(float(one if plain else one - other) for one, other in right)
+    return (total, len(right)) if right else None
+
+
+def halves(oracle: Oracle, model: str) -> Groups[tuple[Scored, list[Scored | None]]]:
+    """Of each document: its rows after itself, and behind others for each length."""
+    found = [
+        oracle.documents(model, f"halves_{length}") for length in lengths(oracle, model, "halves_*")
+    ]
+    full = oracle.documents(model, "full")
+    return {"@halves": [(own, [half.get(doc) for half in found]) for doc, own in full.items()]}
+
+
+def halves_terms(
+    oracle: Oracle, document: tuple[Scored, list[Scored | None]], variant: Variant
+) -> Terms | None:
+    own, behind = document
+    lost = [
+        None if half is None
+        else float((half.nll - own.nll[np.isin(own.position, half.position)]).sum())
+        for half in behind
+    ]  # fmt: skip
+    if variant["statistic"] == "growth":
+        first, last = lost[0], lost[-1]
+        return None if first is None or last is None or None in lost else (last, first)
+    at = 0 if variant["statistic"] == "shortest" else -1
+    chosen, nats = behind[at], lost[at]
+    return None if chosen is None or nats is None else (nats, float(len(chosen.nll)))
 
 
 def choices(oracle: Oracle, model: str, condition: str) -> dict[int, dict[int, dict[int, float]]]:
@@ -247,71 +220,62 @@ def divergence(one: dict[int, float], other: dict[int, float]) -> float:
 
 
 @cache
-def divergences(oracle: Oracle, model: str, window: str) -> list[tuple[float, float, int]]:
-    """Of each document: both divergences, summed over its tokens, and their number."""
-    full, short = choices(oracle, model, "full"), choices(oracle, model, window)
-    sums = []
-    for doc in short:
-        both = [
-            (divergence(long, less), divergence(less, long))
-            for position, less in short[doc].items()
-            if (long := full[doc].get(position)) is not None
-        ]
-        forth, back = (math.fsum(column) for column in zip(*both, strict=True))
-        sums.append((forth, back, len(both)))
-    return sums
-
-
-def choice_divergence(oracle: Oracle) -> Values:
-    values: Values = {}
+def choice_divergences(oracle: Oracle, model: str) -> Groups[tuple[float, float, int]]:
+    """By window, of each document: both divergences, summed over tokens, and their number."""
+    full, groups = choices(oracle, model, "full"), {}
     for window in oracle.windows:
-
-        def terms(
-            oracle: Oracle, model: str, variant: Variant, window: str = window
-        ) -> Iterator[Terms]:
-            for forth, back, tokens in divergences(oracle, model, window):
-                top = {"long_to_short": forth, "short_to_long": back}
-                yield top.get(variant["statistic"], forth + back), tokens
-
-        values |= over_documents(oracle, "choice_divergence", f"@{window}", terms)
-    return values
+        sums = []
+        for doc, tokens in choices(oracle, model, window).items():
+            pairs = [(full[doc][at], less) for at, less in tokens.items() if at in full[doc]]
+            forth = math.fsum(divergence(long, less) for long, less in pairs)
+            back = math.fsum(divergence(less, long) for long, less in pairs)
+            sums.append((forth, back, len(pairs)))
+        groups[f"@{window}"] = sums
+    return groups
 
 
-def from_reference(oracle: Oracle, model: str, variant: Variant) -> Iterator[Terms]:
-    """Statistics of a document's divergences from the reference, or of a part of it."""
+def choice_terms(oracle: Oracle, sums: tuple[float, float, int], variant: Variant) -> Terms:
+    forth, back, tokens = sums
+    top = {"long_to_short": forth, "short_to_long": back}
+    return top.get(variant["statistic"], forth + back), tokens
+
+
+def from_reference(oracle: Oracle, model: str) -> Groups[tuple[int, list[dict[str, float]]]]:
+    """Of each document: its length, and the divergences of its tokens from the reference."""
     folder = oracle.folder.parent.parent / "divergences" / oracle.folder.name
-    lengths = {doc: each.length for doc, each in oracle.documents(model, "divergence").items()}
+    scored = oracle.documents(model, "divergence")
     files = (folder / f"model_id={model}" / "condition=divergence").glob("*.parquet")
-    for rows in (pq.ParquetFile(path).read().to_pylist() for path in sorted(files)):
-        length = lengths[rows[0]["doc_id"]]
-        low, high = number(variant["from_share"], 0.0), number(variant["to_share"], 1.0)
-        part = [row for row in rows if low * length <= row["position"] < high * length]
-        names = {"forth": "kl_reference_model", "back": "kl_model_reference", "same": "same_top"}
-        statistic = variant["statistic"]
-        if statistic in names:
-            yield math.fsum(row[names[statistic]] for row in part), len(part)
-        else:
-            values = [row["kl_reference_model"] for row in part]
-            yield float(np.quantile(values, float(statistic))), 1.0
+    tables = [pq.ParquetFile(path).read().to_pylist() for path in sorted(files)]
+    return {"@divergence": [(scored[rows[0]["doc_id"]].length, rows) for rows in tables]}
 
 
-def of(metric: str, ending: str, terms: Callable[[Oracle, str, Variant], Iterator[Terms]]):  # type: ignore[no-untyped-def]
-    return lambda oracle: over_documents(oracle, metric, ending, terms)
+def reference_terms(
+    oracle: Oracle, document: tuple[int, list[dict[str, float]]], variant: Variant
+) -> Terms | None:
+    """Statistics of a document's divergences from the reference, or of a part of it."""
+    length, rows = document
+    low, high = number(variant["from_share"], 0.0), number(variant["to_share"], 1.0)
+    part = [row for row in rows if low * length <= row["position"] < high * length]
+    names = {"forth": "kl_reference_model", "back": "kl_model_reference", "same": "same_top"}
+    if name := names.get(variant["statistic"]):
+        return (math.fsum(row[name] for row in part), len(part)) if part else None
+    values = [row["kl_reference_model"] for row in part]
+    return float(np.quantile(values, float(variant["statistic"]))), 1.0
 
 
 EXPECTED: dict[str, Callable[[Oracle], Values]] = {
-    "forgetting_curve": copies,
-    "ladder_gain": of("ladder_gain", "@ladder", ladder_gain_terms),
-    "ladder_power": of("ladder_power", "@ladder", ladder_power_terms),
-    "ladder_reach": ladder_reach,
-    "mutual_information": of("mutual_information", "@halves", halves_terms),
-    "retrieval_lookup": of("retrieval_lookup", "@retrieval", control_terms("foreign")),
-    "retrieval_order": of("retrieval_order", "@retrieval", control_terms("shuffled")),
-    "retrieval_distance": of("retrieval_distance", "@retrieval", control_terms("tail")),
-    "needle_recall": of("needle_recall", "@needle", needle_terms),
-    "needle_nll": of("needle_nll", "@needle", needle_terms),
-    "needle_slope": of("needle_slope", "@needle", needle_slope_terms),
-    "choice_divergence": choice_divergence,
-    "divergence": of("divergence", "@divergence", from_reference),
-    "same_top": of("same_top", "@divergence", from_reference),
+    "forgetting_curve": family("forgetting_curve", copies, copy_terms),
+    "ladder_gain": family("ladder_gain", curves, ladder_gain),
+    "ladder_power": family("ladder_power", curves, ladder_power),
+    "ladder_reach": family("ladder_reach", curves, ladder_reach, exponentiate=True),
+    "mutual_information": family("mutual_information", halves, halves_terms),
+    "retrieval_lookup": family("retrieval_lookup", controls("foreign"), control_terms),
+    "retrieval_order": family("retrieval_order", controls("shuffled"), control_terms),
+    "retrieval_distance": family("retrieval_distance", controls("tail"), control_terms),
+    "needle_recall": family("needle_recall", needles, needle_terms),
+    "needle_nll": family("needle_nll", needles, needle_terms),
+    "needle_slope": family("needle_slope", needles, needle_slope),
+    "choice_divergence": family("choice_divergence", choice_divergences, choice_terms),
+    "divergence": family("divergence", from_reference, reference_terms),
+    "same_top": family("same_top", from_reference, reference_terms),
 }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 from metric_oracle import (
+    Groups,
     Oracle,
     Scored,
     Terms,
@@ -22,22 +23,9 @@ from metric_oracle import (
 from numpy.typing import NDArray
 
 
-def whole(oracle: Oracle, model: str) -> dict[str, Iterable[Scored]]:
+def whole(oracle: Oracle, model: str) -> Groups[Scored]:
     """A model's documents, scored in one context: nothing to add to a variant's name."""
     return {"": oracle.documents(model, "full").values()}
-
-
-def exponentiated(metric: str, terms: Callable[..., Terms | None]) -> Callable[[Oracle], Values]:
-    """A family whose NLL per token is exponentiated; bits per byte are not."""
-
-    def expected(oracle: Oracle) -> Values:
-        in_bits = {v["variant"] for v in oracle.variants(metric) if v.get("unit") == "byte"}
-        return {
-            (variant, model): value if variant in in_bits or value is None else math.exp(value)
-            for (variant, model), value in family(metric, whole, terms)(oracle).items()
-        }
-
-    return expected
 
 
 def part(oracle: Oracle, scored: Scored, variant: Variant) -> NDArray[np.bool_]:
@@ -165,9 +153,12 @@ def confident_mistakes(oracle: Oracle, scored: Scored, variant: Variant) -> Term
 
 
 EXPECTED: dict[str, Callable[[Oracle], Values]] = {
-    "perplexity": exponentiated("perplexity", likelihood),
-    "text_key_ppl": exponentiated("text_key_ppl", rare_word_nll),
-    "rare_recall": exponentiated("rare_recall", rare_recall),
+    metric: family(metric, whole, terms, exponentiate=True)
+    for metric, terms in {
+        "perplexity": likelihood,
+        "text_key_ppl": rare_word_nll,
+        "rare_recall": rare_recall,
+    }.items()
 } | {
     metric: family(metric, whole, terms)
     for metric, terms in {

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 import scipy.stats
 from metric_oracle import (
+    Groups,
     Oracle,
     Pairs,
     Terms,
@@ -24,12 +25,12 @@ from metric_oracle import (
 from numpy.typing import NDArray
 
 
-def by_window(oracle: Oracle, model: str) -> dict[str, Iterable[Pairs]]:
+def by_window(oracle: Oracle, model: str) -> Groups[Pairs]:
     """A model's documents in each pair of contexts, in text that all models scored, by window."""
     return {f"@{window}": oracle.common_pairs(model, window) for window in oracle.windows}
 
 
-def by_window_in_all_text(oracle: Oracle, model: str) -> dict[str, Iterable[Pairs]]:
+def by_window_in_all_text(oracle: Oracle, model: str) -> Groups[Pairs]:
     """The same in each tokenizer's own text."""
     return {f"@{window}": oracle.pairs(model, window).values() for window in oracle.windows}
 

@@ -8,9 +8,10 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +26,8 @@ SETTINGS = Path(__file__).with_name("variant_settings")
 
 Columns = dict[str, NDArray[Any]]
 Variant = dict[str, str]
-Terms = tuple[float, float]
+Terms = tuple[float, ...]
+"""Numerator and denominator of a document, and its weight where one is asked for."""
 Values = dict[tuple[str, str], float | None]
 """(variant, model) → value."""
 
@@ -49,6 +51,10 @@ class Scored:
 
     columns: Columns
     length: int
+
+    def where(self, keep: NDArray[np.bool_]) -> Scored:
+        """Some of its rows."""
+        return Scored({name: column[keep] for name, column in self.columns.items()}, self.length)
 
     def __getattr__(self, name: str) -> NDArray[Any]:
         return self.columns[name]
@@ -79,7 +85,9 @@ class Pairs:
         return np.asarray(self.short.nll - self.nll)
 
 
-Document = TypeVar("Document", Scored, Pairs)
+Document = TypeVar("Document")
+Groups = Mapping[str, Iterable[Document]]
+"""What follows a variant in its name → documents."""
 
 
 class Oracle:
@@ -123,24 +131,17 @@ class Oracle:
         path = self.folder / f"model_id={model}" / f"condition={condition}" / "tokens.parquet"
         if not path.is_file():
             return {}
-        table = pq.ParquetFile(path).read()
-        columns = {name: table[name].to_numpy() for name in TOKENS.names}
-        full = (
-            columns
-            if condition == "full"
-            else {
-                name: pq.ParquetFile(path.parent.parent / "condition=full" / path.name)
-                .read()[name]
-                .to_numpy()
-                for name in ("doc_id", "position")
-            }
+        table, full = (
+            pq.ParquetFile(path.parent.parent / f"condition={name}" / path.name).read()
+            for name in (condition, "full")
         )
+        whole = Scored({name: table[name].to_numpy() for name in TOKENS.names}, 0)
+        docs, positions = full["doc_id"].to_numpy(), full["position"].to_numpy()
         return {
-            int(doc): Scored(
-                {name: values[columns["doc_id"] == doc] for name, values in columns.items()},
-                int(full["position"][full["doc_id"] == doc].max()) + 1,
+            int(doc): replace(
+                whole.where(whole.doc_id == doc), length=int(positions[docs == doc].max()) + 1
             )
-            for doc in np.unique(columns["doc_id"])
+            for doc in np.unique(whole.doc_id)
         }
 
     def pairs(self, model: str, window: str) -> dict[int, Pairs]:
@@ -153,8 +154,7 @@ class Oracle:
                 continue
             at = np.searchsorted(full[doc].position, short.position)
             if (shorter := short.context_tokens < full[doc].context_tokens[at]).any():
-                kept = {name: column[shorter] for name, column in short.columns.items()}
-                pairs[doc] = Pairs(full[doc], Scored(kept, short.length))
+                pairs[doc] = Pairs(full[doc], short.where(shorter))
         return pairs
 
     def common_pairs(self, model: str, window: str) -> list[Pairs]:
@@ -174,8 +174,7 @@ class Oracle:
             start, end = self._common[window][doc]
             there = (pairs.short.char_start >= start) & (pairs.short.char_end <= end)
             if there.any():
-                columns = {name: values[there] for name, values in pairs.short.columns.items()}
-                kept.append(Pairs(pairs.full, Scored(columns, pairs.short.length)))
+                kept.append(Pairs(pairs.full, pairs.short.where(there)))
         return kept
 
     @cached_property
@@ -229,7 +228,13 @@ class Oracle:
     def distances(self, scored: Scored, ngram: int) -> NDArray[np.float64]:
         """Tokens since the n-gram that ends at each row last ended; inf at its first occurrence."""
         longest = self.tokenization(scored)
-        distance = distance_since(longest.token_id, ngram)
+        tokens = longest.token_id.tolist()
+        seen: dict[tuple[int, ...], int] = {}
+        distance = np.full(len(tokens), np.inf)
+        for end in range(ngram, len(tokens) + 1):
+            gram = tuple(tokens[end - ngram : end])
+            distance[end - 1] = end - seen.get(gram, -np.inf)
+            seen[gram] = end
         return distance[np.searchsorted(longest.position, scored.position)]
 
     def token_bytes(self, scored: Scored) -> NDArray[np.int64]:
@@ -346,61 +351,35 @@ def combine(
 
 def family(
     metric: str,
-    documents: Callable[[Oracle, str], dict[str, Iterable[Document]]],
+    groups: Callable[[Oracle, str], Groups[Document]],
     terms: Callable[[Oracle, Document, Variant], Terms | None],
+    exponentiate: bool = False,
 ) -> Callable[[Oracle], Values]:
     """The metric's values from its numerator and denominator per document.
 
-    `documents` gives those of a model, by what follows the variant in its name.
+    Args:
+        metric: whose variants are computed.
+        groups: documents of a model, by what follows the variant in its name.
+        terms: those of a document, if it has any; a third is its weight.
+        exponentiate: whether the value is exp of the ratio; bits per byte are not.
     """
 
     def expected(oracle: Oracle) -> Values:
         values: Values = {}
-        for variant in oracle.variants(metric):
-            for model in oracle.models:
-                for ending, group in documents(oracle, model).items():
-                    kept = [t for d in group if (t := terms(oracle, d, variant)) is not None]
-                    if kept:
-                        tops, bottoms = (list(column) for column in zip(*kept, strict=True))
-                        # families with a least number of tokens divide by tokens
-                        enough = sum(bottoms) >= number(variant.get("min_tokens"), 0)
-                        values[variant["variant"] + ending, model] = (
-                            combine(variant["aggregation"], tops, bottoms)
-                            if any(bottoms) and enough
-                            else None
-                        )
+        for variant, model in product(oracle.variants(metric), oracle.models):
+            for ending, documents in groups(oracle, model).items():
+                kept = [t for d in documents if (t := terms(oracle, d, variant)) is not None]
+                if not kept:
+                    continue
+                columns = [list(column) for column in zip(*kept, strict=True)]
+                # families with a least number of tokens divide by tokens
+                enough = sum(columns[1]) >= number(variant.get("min_tokens"), 0)
+                value = None
+                if any(columns[1]) and enough:
+                    value = combine(variant["aggregation"], *columns)
+                    if exponentiate and variant.get("unit") != "byte":
+                        value = math.exp(value)
+                values[variant["variant"] + ending, model] = value
         return values
 
     return expected
-
-
-def key_intervals(pairs: Pairs, alpha: float, beta: float) -> list[tuple[int, int]]:
-    """Character intervals of an evaluator's key tokens, touching neighbours merged."""
-    intervals: list[tuple[int, int]] = []
-    for row in np.flatnonzero((pairs.gain > alpha) & (pairs.nll < -beta)):
-        start, end = int(pairs.short.char_start[row]), int(pairs.short.char_end[row])
-        if intervals and intervals[-1][1] == start:
-            intervals[-1] = (intervals[-1][0], end)
-        else:
-            intervals.append((start, end))
-    return intervals
-
-
-def inside_terms(scored: Scored, intervals: list[tuple[int, int]]) -> tuple[float, int]:
-    """Sum of NLL over the tokens that lie wholly inside an interval, and their number."""
-    inside = np.zeros(len(scored.position), dtype=bool)
-    for start, end in intervals:
-        inside |= (scored.char_start >= start) & (scored.char_end <= end)
-    return float(scored.nll[inside].sum()), int(inside.sum())
-
-
-def distance_since(tokens: NDArray[np.int32], ngram: int) -> NDArray[np.float64]:
-    """Tokens since the n-gram that ends here last ended; inf at its first occurrence."""
-    seen: dict[tuple[int, ...], int] = {}
-    distance = np.full(len(tokens), np.inf)
-    for end in range(ngram, len(tokens) + 1):
-        gram = tuple(int(token) for token in tokens[end - ngram : end])
-        if gram in seen:
-            distance[end - 1] = end - seen[gram]
-        seen[gram] = end
-    return distance
