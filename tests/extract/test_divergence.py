@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,13 @@ import duckdb
 import numpy as np
 import pytest
 import torch
+from checkpoint_samples import spec_of, write_gguf
 from click.testing import CliRunner
-from gguf import GGMLQuantizationType, GGUFWriter
+from gguf import GGMLQuantizationType
 from gguf.quants import dequantize, quantize
 from numpy.typing import NDArray
 from reference import FACTOR, plain_logprobs
+from refusal import refuses
 from tiny_models import PROBES, make_checkpoint
 from tiny_requests import load, requests_of
 from tiny_runs import ok, one_line_error, run
@@ -29,15 +30,14 @@ from extract.cli import extract
 from extract.models.loading import Loading, load_model
 from extract.planning.cost import model_size
 from extract.planning.plan import plan_model, refuse_other_vocabularies
-from extract.planning.selection import select
+from extract.planning.selection import Selection, select
 from extract.planning.status import status_rows
 from extract.planning.tables import make_plan
 from extract.scoring.divergence import Comparer, states_of
 from extract.scoring.engine import Engine
-from warehouse.errors import ProblemFileError, TokenmartError
+from warehouse.errors import ProblemFileError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Request
-from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import load_problem
 from warehouse.sql.views import create_views
 
@@ -117,8 +117,8 @@ def test_a_quantised_gguf_against_its_float_original(
     made.save_pretrained(tmp_path / "float")
     original, rounded = load(tmp_path / "float"), load(tmp_path / "float")
     path = workspace.root / f"{bits}.gguf"
-    write_gguf(path, rounded, bits)
-    spec = ModelSpec(full_id="org/gguf", family="f", source={"kind": "gguf", "path": str(path)})
+    write_rounded(path, rounded, bits)
+    spec = spec_of(path, "gguf")
     found = find_checkpoint(spec, workspace, "tiny")
     gguf_model = load_model(Loading(spec, found, "cpu", "float32"))
     scored = compared(original, gguf_model).divergence
@@ -131,24 +131,9 @@ def test_a_quantised_gguf_against_its_float_original(
     np.testing.assert_array_equal(scored.same_top, same)
 
 
-def write_gguf(path: Path, model: Any, bits: str) -> None:
+def write_rounded(path: Path, model: Any, bits: str) -> None:
     """Write a Llama as GGUF with quantised matrices; the model gets the rounded weights, too."""
     config, kind = model.config, GGMLQuantizationType[bits]
-    writer = GGUFWriter(path, "llama")
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_vocab_size(config.vocab_size)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_token_list(["<s>", "</s>", "a", "b", "ab", *(f"t{n}" for n in range(5, 320))])
-    writer.add_token_types([3, 3] + [1] * 318)
-    writer.add_token_merges(["a b"])
-    writer.add_bos_token_id(0)
-    writer.add_eos_token_id(1)
     names = {
         "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
         "model.layers": "blk", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
@@ -157,26 +142,21 @@ def write_gguf(path: Path, model: Any, bits: str) -> None:
         "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
     }  # fmt: skip
     heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
+    tensors: dict[str, tuple[NDArray[Any], Any]] = {}
     for name, parameter in model.named_parameters():
-        weights = parameter.detach().numpy()
-        if weights.ndim == 1:
-            written = weights
-        else:
-            data = quantize(weights, kind)
-            parameter.data.copy_(torch.from_numpy(dequantize(data, kind)))
-            number = heads.get(name.split(".")[-2])
+        written, number = parameter.detach().numpy(), heads.get(name.split(".")[-2])
+        matrix = written.ndim > 1
+        if matrix:
+            written = quantize(written, kind)
+            parameter.data.copy_(torch.from_numpy(dequantize(written, kind)))
+        if number:
             # rows of a rotated pair lie side by side; a block of weights lies within a row
-            written = data
-            if number:
-                halves = data.reshape(number, 2, -1, data.shape[-1])
-                written = halves.swapaxes(1, 2).reshape(data.shape)
+            halves = written.reshape(number, 2, -1, written.shape[-1])
+            written = halves.swapaxes(1, 2).reshape(written.shape)
         for own, other in names.items():
             name = name.replace(own, other)
-        writer.add_tensor(name, written, raw_dtype=kind if weights.ndim > 1 else None)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+        tensors[name] = written, kind if matrix else None
+    write_gguf(path, words=config.vocab_size, config=config, tensors=tensors)
 
 
 def test_a_model_does_not_diverge_from_itself(tiny_checkpoint: Callable[..., Path]) -> None:
@@ -209,6 +189,14 @@ def of_tiny(folder: Path, name: str, **settings: Any) -> dict[str, Any]:
     )
 
 
+FOUR_BITS = [{"kind": "quantize", "bits": 4, "group": 16}]
+
+
+def selected(path: Path, workspace: Workspace, **options: Any) -> Selection:
+    problem = load_problem(str(path), workspace)
+    return select(problem, workspace, device="cpu", dtype="auto", **options)
+
+
 DIVERGENCE = {"kind": "divergence", "reference": "tiny/one"}
 
 
@@ -218,7 +206,7 @@ def test_divergences_are_stored_with_their_units(
     one = tiny_checkpoint("llama")
     models = [
         of_tiny(one, "one"),
-        of_tiny(one, "4-bit", interventions=[{"kind": "quantize", "bits": 4, "group": 16}]),
+        of_tiny(one, "4-bit", interventions=FOUR_BITS),
         of_tiny(tiny_checkpoint("llama", seed=1), "other"),
     ]
     path = tiny_problem(texts=2, models=models, probes=[PROBES[0], DIVERGENCE])
@@ -259,15 +247,11 @@ def test_another_reference_recomputes_only_divergences(
     ok(run(tiny_problem(texts=1, models=models, probes=probes)))
     # the reference itself is replaced: in the problem file, then its weights
     for change in ("interventions", "weights"):
-        models[0] = of_tiny(
-            one, "one", interventions=[{"kind": "quantize", "bits": 4, "group": 16}]
-        )
+        models[0] = of_tiny(one, "one", interventions=FOUR_BITS)
         if change == "weights":
             models[0] = of_tiny(tiny_checkpoint("llama", seed=2), "one")
         path = tiny_problem(texts=1, models=models, probes=probes)
-        selection = select(
-            load_problem(str(path), workspace), workspace, device="cpu", dtype="auto"
-        )
+        selection = selected(path, workspace)
         of_two = [row for row in status_rows(selection) if row["model"] == "tiny/two"]
         assert [(row["condition"], row["done"], row["outdated"]) for row in of_two] == [
             ("full", 1, 0),
@@ -276,14 +260,11 @@ def test_another_reference_recomputes_only_divergences(
         assert [model.done for model in make_plan(selection).models] == [1, 1]
         assert "extracted 1 unit " in ok(run(path, "--model", "tiny/two"))
         assert [model.done for model in make_plan(replace(selection)).models] == [1, 2]
-    assert (
-        len(list((workspace.store / "divergences").rglob("model_id=tiny--two/**/*.parquet"))) == 1
-    )
+    stored = (workspace.store / "divergences").rglob("model_id=tiny--two/**/*.parquet")
+    assert len(list(stored)) == 1
     probes[1] = {**DIVERGENCE, "reference": "tiny/two"}
     path = tiny_problem(texts=1, models=models, probes=probes)
-    assert "extracted 1 units" in ok(run(path, "--model", "tiny/two")).replace(
-        "1 unit ", "1 units "
-    )
+    assert "extracted 1 unit " in ok(run(path, "--model", "tiny/two"))
 
 
 def test_a_plan_counts_the_reference(
@@ -292,11 +273,10 @@ def test_a_plan_counts_the_reference(
     one = tiny_checkpoint("llama")
     models = [of_tiny(one, "one"), of_tiny(one, "two")]
     probes = [PROBES[0], DIVERGENCE]
-    problem = load_problem(str(tiny_problem(texts=2, models=models, probes=probes)), workspace)
-    selection = select(problem, workspace, device="cpu", dtype="auto")
+    selection = selected(tiny_problem(texts=2, models=models, probes=probes), workspace)
     bare = replace(selection, conditions=selection.conditions[:1])
     (first, second), (alone, _) = make_plan(selection).models, make_plan(bare).models
-    size = model_size(problem.models[0], workspace)
+    size = model_size(selection.models[0], workspace)
     assert size is not None
     shape, rows = size.shape, alone.cost.rows
     head = 2 * shape.vocabulary * shape.width * rows
@@ -332,18 +312,13 @@ def test_models_with_other_tokens_are_refused_by_name(
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|chat|>"]})
     tokenizer.save_pretrained(tmp_path / "added")
     path = tiny_problem(texts=1, models=models, probes=[PROBES[0], DIVERGENCE])
-    problem = load_problem(str(path), workspace)
-    for spec in problem.models:
-        selection = select(problem, workspace, models=[spec.full_id], device="cpu", dtype="auto")
+    for spec in selected(path, workspace).models:
+        selection = selected(path, workspace, models=[spec.full_id])
         if spec.full_id in ("tiny/no-bos", "tiny/fewer"):
-            for refuse in (
-                partial(plan_model, selection, spec, ()),
-                partial(refuse_other_vocabularies, selection, fetch=False),
-            ):
-                with pytest.raises(TokenmartError) as refused:
-                    refuse()
-                named = f"{spec.full_id}, tiny/one"
-                assert (refused.value.code, refused.value.where) == ("other-vocabulary", named)
+            with refuses("other-vocabulary", f"{spec.full_id}, tiny/one"):
+                plan_model(selection, spec, ())
+            with refuses("other-vocabulary", f"{spec.full_id}, tiny/one"):
+                refuse_other_vocabularies(selection, fetch=False)
         else:
             refuse_other_vocabularies(selection, fetch=False)
             assert list(plan_model(selection, spec, ()).references) == ["tiny/one"]

@@ -19,7 +19,7 @@ from refusal import refuses
 import extract.recall.measurement as run_module
 from extract.models import loading
 from extract.planning.selection import select
-from extract.recall.contexts import HOPS, RIVALS, VALUES, Context, Question, make_contexts
+from extract.recall.contexts import HOPS, RIVALS, VALUES, Context, make_contexts
 from extract.recall.items import (
     EncodedItem,
     Item,
@@ -240,21 +240,26 @@ def test_controls_ask_for_planted_values_after_names_that_were_never_planted(
     assert {row["counts"] for row in table if row["kind"] == "no_key"} == {False}
 
 
+class Given:
+    """A scorer of which a function gives the log-probability and the ranks of each request."""
+
+    def __init__(self, of: Callable[[Request], tuple[float, Sequence[int]]]) -> None:
+        self.of = of
+
+    def score(self, requests: Sequence[Request]) -> Iterator[Scored]:
+        for request in requests:
+            nats, ranks = self.of(request)
+            each = np.full(len(ranks), nats / len(ranks), dtype=np.float32)
+            rank = np.array(ranks, dtype=np.int32)
+            yield Scored(TokenScores(each, -each, rank, each), tokens_processed=0)
+
+
 def test_the_first_token_is_scored_apart(tiny_checkpoint: Callable[..., Path]) -> None:
     target = ALL_TASKS.model_copy(update={"score": "first_token", "contexts": 1})
     _, items = encoded_in(tiny_checkpoint(), target)
 
-    class FirstAlone:
-        """Ranks the first token of each answer first, and no other."""
-
-        def score(self, requests: Sequence[Request]) -> Iterator[Scored]:
-            for request in requests:
-                rank = np.full(len(request.targets), 7, dtype=np.int32)
-                rank[0] = 1
-                nats = -np.ones(len(rank), dtype=np.float32)
-                yield Scored(TokenScores(nats, nats, rank, nats, nats), tokens_processed=0)
-
-    table = score_items(FirstAlone(), items, target).to_pylist()  # type: ignore[arg-type]
+    scorer = Given(lambda request: (-1.0, [1, *[7] * (len(request.targets) - 1)]))
+    table = score_items(scorer, items, target).to_pylist()  # type: ignore[arg-type]
     for row in table:
         words = row["task"].startswith("common_words")
         assert row["first_token"] == (None if words else 1.0)
@@ -278,20 +283,6 @@ def test_scores_are_those_of_each_question_alone(
     assert len(set(table["task"].to_pylist())) == len(target.tasks) * len(target.lengths)
 
 
-class Knowing:
-    """A scorer with given log-probabilities by the text of a question."""
-
-    def __init__(self, items: list[EncodedItem], nats: Callable[[Question], float]) -> None:
-        self.nats = {id(item.request): nats(item.item.question) for item in items}
-
-    def score(self, requests: Sequence[Request]) -> Iterator[Scored]:
-        for request in requests:
-            count = len(request.targets)
-            each = np.full(count, self.nats[id(request)] / count, dtype=np.float32)
-            rank = np.full(count, 2, dtype=np.int32)
-            yield Scored(TokenScores(each, -each, rank, each, each), tokens_processed=0)
-
-
 @pytest.mark.parametrize(
     ("common", "rare", "share", "all_of_them"), [(-1, -9, 1, 1), (-9, -1, 0, 0), (-2, -2, 0.5, 0)]
 )
@@ -304,7 +295,13 @@ def test_common_words_are_compared_with_words_listed_once(
 ) -> None:
     target = ALL_TASKS.model_copy(update={"tasks": ("common_words", "single_key")})
     _, items = encoded_in(tiny_checkpoint(), target)
-    scorer = Knowing(items, lambda question: rare if question.rival else common)
+    rivals = {id(item.request) for item in items if item.item.question.rival}
+    scorer = Given(
+        lambda request: (
+            rare if id(request) in rivals else common,
+            [2] * len(request.targets),
+        )
+    )
     rows = score_items(scorer, items, target).to_pylist()  # type: ignore[arg-type]
     words = [row for row in rows if row["task"].startswith("common_words")]
     assert words and all(row["token_accuracy"] == row["score"] == share for row in words)

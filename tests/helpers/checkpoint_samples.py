@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from extract.checkpoints import Checkpoint
 from extract.models.loading import Loading, load_model
@@ -110,8 +111,10 @@ def write_gguf(
     parts: int = 0,
     scaling: str = "",
     bos: bool | None = None,
+    config: Any = None,
+    tensors: Mapping[str, tuple[NDArray[Any], Any]] | None = None,
 ) -> Path:
-    """A GGUF file of one narrow layer.
+    """A GGUF file of one narrow layer, or of a given model.
 
     Args:
         path: the file.
@@ -122,19 +125,29 @@ def write_gguf(
         parts: of how many files it says to be one; 0 for nothing.
         scaling: what it says of RoPE.
         bos: whether texts begin with BOS; None says nothing.
+        config: a Llama's configuration, in place of the narrow one.
+        tensors: name → its data and GGUF's number format, in place of random ones.
     """
     from gguf import GGUFWriter
 
-    width, inner = 8, 16
+    width, inner, heads = 8, 16, 2
     names = ["<s>", "</s>", "a", "b", "ab", *(f"word{n}" for n in range(words - 5))]
     writer = GGUFWriter(path, architecture)
-    for name, value in (
-        ("block_count", 1), ("context_length", 64), ("embedding_length", width),
-        ("feed_forward_length", inner), ("head_count", 2), ("head_count_kv", 2),
-        ("layer_norm_rms_eps", 1e-5), ("tokenizer_model", "gpt2"), ("token_list", names),
-        ("token_types", [3, 3] + [1] * (words - 2)), ("token_merges", ["a b"]),
-        ("bos_token_id", 0), ("eos_token_id", 1), ("add_bos_token", bos),
-    ):  # fmt: skip
+    for name, value in {
+        "block_count": 1, "context_length": 64, "embedding_length": width,
+        "feed_forward_length": inner, "head_count": heads, "head_count_kv": heads,
+        "layer_norm_rms_eps": 1e-5, "tokenizer_model": "gpt2", "token_list": names,
+        "token_types": [3, 3] + [1] * (words - 2), "token_merges": ["a b"],
+        "bos_token_id": 0, "eos_token_id": 1, "add_bos_token": bos,
+        **({} if config is None else {
+            "block_count": config.num_hidden_layers,
+            "context_length": config.max_position_embeddings,
+            "embedding_length": config.hidden_size,
+            "feed_forward_length": config.intermediate_size,
+            "head_count": config.num_attention_heads,
+            "head_count_kv": config.num_key_value_heads,
+        }),
+    }.items():  # fmt: skip
         if value is not None:
             getattr(writer, f"add_{name}")(value)
     if parts:
@@ -149,7 +162,9 @@ def write_gguf(
         "blk.0.ffn_down": (width, inner), **({more: (width // 2,)} if more else {}),
     }  # fmt: skip
     draw = np.random.default_rng(0)
-    for name, shape in shapes.items():
+    for name, (data, kind) in (tensors or {}).items():
+        writer.add_tensor(name, data, raw_dtype=kind)
+    for name, shape in {} if tensors else shapes.items():
         if name != left_out:
             tensor = draw.normal(size=shape).astype(np.float32)
             writer.add_tensor(name if "bias" in name else f"{name}.weight", tensor)
