@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 import torch
 from readings import reading_of
+from real_models import real_model, real_text
 from reference import FACTOR, assert_scored, plain_logprobs, references, target_logprobs
 
-from extract.checkpoints import find_checkpoint
-from extract.models.loading import Loading, load_model
 from extract.scoring.divergence import Comparer, states_of
 from extract.scoring.engine import Engine
-from extract.tokenization import load_tokenizer
 from warehouse.paths import Workspace
 from warehouse.probes.context import full_requests, window_requests
 from warehouse.probes.lookup import (
@@ -26,7 +24,6 @@ from warehouse.probes.lookup import (
 )
 from warehouse.probes.request import Request
 from warehouse.problem.spec import load_problem
-from warehouse.problem.tables import ensure_documents
 
 # the first one may have to download and convert the checkpoints
 pytestmark = [pytest.mark.models, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -55,21 +52,16 @@ def requests_of(tokens: np.ndarray[Any, Any], bos: int | None) -> list[Request]:
 def test_log_probs_agree_at_every_position(
     name: str, prepends_bos: bool, other_bos: int | None, real_workspace: Workspace
 ) -> None:
-    problem = load_problem("minilong", real_workspace)
-    spec = problem.model(name)
-    checkpoint = find_checkpoint(spec, real_workspace, problem.name)
-    tokenizer = load_tokenizer(checkpoint, spec)
+    own, tokenizer = real_model(real_workspace, name)
     assert (tokenizer.bos is not None) == prepends_bos
 
-    documents = ensure_documents(problem, real_workspace)
-    text = documents["text"][49].as_py()
+    text = real_text(real_workspace, 49)
     encoded = tokenizer.encode(text)
     tokens = encoded.ids[:TOKENS]
     # spans are those of the text itself
     pieces = [text[a:b] for a, b in zip(encoded.char_start, encoded.char_end, strict=True)]
     assert "".join(pieces[:TOKENS]) == text[: encoded.char_end[TOKENS - 1]]
 
-    own = load_model(Loading(spec, checkpoint, "cpu", "float32"))
     cases = {tokenizer.bos: requests_of(tokens, tokenizer.bos)}
     cases[other_bos] = [requests_of(tokens[:64], other_bos)[0]]
     plain = {bos: references(own, requests) for bos, requests in cases.items()}
@@ -90,14 +82,11 @@ def test_divergence_is_as_near_to_float64_as_the_plain_models(
     reference: str, model: str, real_workspace: Workspace
 ) -> None:
     """Its error is the rounding of float32 states and logits, which no float32 model is without."""
-    problem = load_problem("minilong", real_workspace)
-    text = ensure_documents(problem, real_workspace)["text"][3].as_py()
+    text = real_text(real_workspace, 3)
     plain, exact, engines = [], [], []
-    for spec in map(problem.model, (reference, model)):
-        checkpoint = find_checkpoint(spec, real_workspace, problem.name)
-        tokenizer = load_tokenizer(checkpoint, spec)
+    for name in (reference, model):
+        own, tokenizer = real_model(real_workspace, name)
         (request,) = full_requests(tokenizer.encode(text).ids[:TOKENS], tokenizer.bos)
-        own = load_model(Loading(spec, checkpoint, "cpu", "float32"))
         plain.append(plain_logprobs(own, request))
         exact.append(plain_logprobs(copy.deepcopy(own).double(), request))
         engines.append(Engine(own))
@@ -117,14 +106,9 @@ def test_divergence_is_as_near_to_float64_as_the_plain_models(
 def test_bfloat16_is_as_near_to_float32_as_the_plain_forward_in_it(
     real_workspace: Workspace,
 ) -> None:
-    problem = load_problem("minilong", real_workspace)
-    spec = problem.model("smollm2-135m")
-    checkpoint = find_checkpoint(spec, real_workspace, problem.name)
-    text = ensure_documents(problem, real_workspace)["text"][3].as_py()
-    requests = full_requests(load_tokenizer(checkpoint, spec).encode(text).ids[:64], None)
-    full, half = (
-        load_model(Loading(spec, checkpoint, "cpu", dtype)) for dtype in ("float32", "bfloat16")
-    )
+    full, tokenizer = real_model(real_workspace, "smollm2-135m")
+    half, _ = real_model(real_workspace, "smollm2-135m", "bfloat16")
+    requests = full_requests(tokenizer.encode(real_text(real_workspace, 3)).ids[:64], None)
     truth, plain = (target_logprobs(model, requests[0]) for model in (full, half))
     ours = Engine(half).score(requests)[0].scores.logprob
     off, own = ours - truth, plain - truth
@@ -135,18 +119,9 @@ def test_bfloat16_is_as_near_to_float32_as_the_plain_forward_in_it(
 
 
 def test_an_attention_window_hides_earlier_tokens(real_workspace: Workspace) -> None:
-    problem = load_problem("minilong", real_workspace)
-    spec = problem.model("smollm2-135m-window-512").model_copy(
-        update={
-            "interventions": (
-                problem.model("smollm2-135m-window-512")
-                .interventions[0]
-                .model_copy(update={"window": 8, "sinks": 2}),
-            )
-        }
-    )
-    checkpoint = find_checkpoint(spec, real_workspace, problem.name)
-    model = load_model(Loading(spec, checkpoint, "cpu", "float32"))
+    spec = load_problem("minilong", real_workspace).model("smollm2-135m-window-512")
+    narrow = spec.interventions[0].model_copy(update={"window": 8, "sinks": 2})
+    model, _ = real_model(real_workspace, spec.model_copy(update={"interventions": (narrow,)}))
     tokens = np.random.default_rng(0).integers(100, 40_000, 128).astype(np.int32)
     requests = requests_of(tokens, None)
     plain = references(model, requests)
@@ -176,12 +151,11 @@ def test_every_model_of_minilong_is_a_model_of_its_own(real_workspace: Workspace
     """2,300 tokens of a real document, longer than the widest window: no two models agree."""
     problem = load_problem("minilong", real_workspace)
     assert len(problem.ranked_models) >= 20
-    text = ensure_documents(problem, real_workspace)["text"][0].as_py()
+    text = real_text(real_workspace, 0)
     last: dict[str, np.ndarray[Any, Any]] = {}
     for spec in problem.ranked_models:
-        checkpoint = find_checkpoint(spec, real_workspace, problem.name)
-        ids = load_tokenizer(checkpoint, spec).encode(text).ids[:2300]
-        model = load_model(Loading(spec, checkpoint, "cpu", "float32"))
+        model, tokenizer = real_model(real_workspace, spec)
+        ids = tokenizer.encode(text).ids[:2300]
         with torch.inference_mode():
             state = model.get_decoder()(torch.from_numpy(ids[None]).long()).last_hidden_state[0, -1]
         last[spec.full_id] = state.double().numpy()

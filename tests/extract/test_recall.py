@@ -251,7 +251,7 @@ class Given:
             nats, ranks = self.of(request)
             each = np.full(len(ranks), nats / len(ranks), dtype=np.float32)
             rank = np.array(ranks, dtype=np.int32)
-            yield Scored(TokenScores(each, -each, rank, each), tokens_processed=0)
+            yield Scored(TokenScores(each, -each, rank, each, -each), tokens_processed=0)
 
 
 def test_the_first_token_is_scored_apart(tiny_checkpoint: Callable[..., Path]) -> None:

@@ -10,20 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from real_models import real_model, real_text
 from refusal import refuses
 from tiny_requests import load
 from transformers import AutoModelForCausalLM
 
-from extract.checkpoints import find_checkpoint
-from extract.models.loading import Loading, load_model
 from extract.scoring import self_check
 from extract.scoring.engine import Engine
 from extract.scoring.head import LogitTransform
-from extract.tokenization import load_tokenizer
 from warehouse.paths import Workspace
 from warehouse.probes.request import Ids, Request
-from warehouse.problem.spec import load_problem
-from warehouse.problem.tables import ensure_documents
 
 LENGTH = self_check.TEXT_TOKENS
 
@@ -145,12 +141,8 @@ def test_the_locked_architectures_must_share_prefixes(
 def test_real_models_pass_and_a_missing_token_does_not(
     name: str, dtype: str, real_workspace: Workspace
 ) -> None:
-    problem = load_problem("minilong", real_workspace)
-    spec = problem.model(name)
-    checkpoint = find_checkpoint(spec, real_workspace, problem.name)
-    text = ensure_documents(problem, real_workspace)["text"][3].as_py()
-    sample = load_tokenizer(checkpoint, spec).encode(text).ids
-    engine = Engine(load_model(Loading(spec, checkpoint, "cpu", dtype)), sample=sample)
+    model, tokenizer = real_model(real_workspace, name, dtype)
+    engine = Engine(model, sample=tokenizer.encode(real_text(real_workspace, 3)).ids)
     assert engine.prefixes == "shared"
     (wrong,) = engine.score([missing_one_token(engine._reference.ids)])
     with refuses("unsupported-architecture"):
