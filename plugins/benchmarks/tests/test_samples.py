@@ -13,7 +13,7 @@ import pytest
 
 from plugins.benchmarks.harness.imports.sample_files import read_samples, task_of
 from plugins.benchmarks.harness.imports.samples import HarnessSamples, read_requests
-from plugins.benchmarks.harness.imports.task_import import LoggedRequest
+from plugins.benchmarks.harness.imports.task_import import Logged
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.problem.importers import Destination
@@ -64,7 +64,7 @@ def write(folder: Path, *samples: dict[str, Any], **results: Any) -> Path:
     return path
 
 
-def requests(path: Path) -> list[LoggedRequest]:
+def requests(path: Path) -> list[Logged]:
     return read_requests(path, task_of(path), list(read_samples(path)))
 
 
@@ -72,9 +72,9 @@ def right(path: Path) -> list[int]:
     """The right choice of each item, the last of several; -1 where there is none."""
     golds: dict[int, int] = {}
     for each in requests(path):
-        golds.setdefault(each.item, -1)
-        if each.is_gold:
-            golds[each.item] = each.choice
+        golds.setdefault(each["item"], -1)
+        if each["is_gold"]:
+            golds[each["item"]] = each["choice"]
     return list(golds.values())
 
 
@@ -151,7 +151,7 @@ def test_a_wrong_line_is_refused_by_its_place(
 def test_a_task_that_counts_shares_states_no_right_choice(tmp_path: Path) -> None:
     """Of several true answers acc is their share of probability: the file's metrics are taken."""
     path = write(tmp_path, sample(0, "0", [-1, -2], NLI[:2], acc=0.73))
-    found = [(each.is_gold, each.options) for each in requests(path)]
+    found = [(each["is_gold"], each["options"]) for each in requests(path)]
     assert found == [(None, {"own_metrics": True})] * 2
 
 
@@ -179,22 +179,22 @@ def test_mutual_information_of_every_version(
     assert {tuple(each.metrics) for each in read_samples(path)} == {logged}
     rows = requests(path)
     # sorted by choice, each with and then without the prompt
-    assert [(each.choice, each.unconditional) for each in rows] == [
+    assert [(each["choice"], each["unconditional"]) for each in rows] == [
         (choice, alone) for choice in range(3) for alone in (False, True)
     ] * 20
     for item, found in enumerate(scores):
-        of_item = [each for each in rows if each.item == item]
-        assert [each.loglikelihood for each in of_item] == list(found[[0, 3, 1, 4, 2, 5]])
-        assert [each.choice for each in of_item if each.is_gold] == [item % 3] * 2
+        of_item = [each for each in rows if each["item"] == item]
+        assert [each["loglikelihood"] for each in of_item] == list(found[[0, 3, 1, 4, 2, 5]])
+        assert [each["choice"] for each in of_item if each["is_gold"]] == [item % 3] * 2
         kept = [text.strip() for text in texts]
-        assert [each.reference for each in of_item if not each.unconditional] == kept
+        assert [each["reference"] for each in of_item if not each["unconditional"]] == kept
 
 
 def test_filters_of_an_answer(tmp_path: Path) -> None:
     answers = [("none", "7 apples"), ("strict", None), ("loose", "7")]
     lines = [generation(0, text, filter=name) for name, text in answers]
     (found,) = requests(write(tmp_path, *lines))
-    assert found.answers == dict(answers) and found.gold == ["7"]
+    assert found["answers"] == dict(answers) and found["gold"] == '["7"]'
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_words_and_bytes_are_the_task_s(tmp_path: Path) -> None:
     )
     line |= {"arguments": {"gen_args_0": {"arg_0": "two words"}}, "filtered_resps": ["-40.0"]}
     (found,) = requests(write(tmp_path, line))
-    assert found.lengths == {"words": 12, "bytes": 61}
+    assert (found["words"], found["bytes"]) == (12, 61)
 
 
 def test_an_impossible_choice_is_read(workspace: Workspace, tmp_path: Path) -> None:

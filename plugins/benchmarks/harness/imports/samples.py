@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,12 @@ from plugins.benchmarks.harness.imports.sample_files import (
     run_name,
     task_of,
 )
-from plugins.benchmarks.harness.imports.task_import import LoggedRequest, TaskImport, task_import
+from plugins.benchmarks.harness.imports.task_import import (
+    Logged,
+    TaskImport,
+    logged_request,
+    task_import,
+)
 from plugins.benchmarks.harness.stored_items import condition_of
 from plugins.benchmarks.refusal import refused
 from warehouse.problem.importers import Destination, Importer
@@ -71,7 +78,7 @@ class HarnessSamples(Importer):
             keys = to.problem, to.model_id, condition
             scores = list(logged_scores(samples, facts))
             found[task, condition] = task_import(keys, task, facts, requests, scores)
-            counts[task] = counts.get(task, 0) + len({each.item for each in requests})
+            counts[task] = counts.get(task, 0) + len({each["item"] for each in requests})
         for each in found.values():
             each.refuse_conflicts(to.workspace, force=to.force)
         for each in found.values():
@@ -79,14 +86,14 @@ class HarnessSamples(Importer):
         return counts
 
 
-def read_requests(path: Path, task: str, samples: Sequence[Sample]) -> list[LoggedRequest]:
+def read_requests(path: Path, task: str, samples: Sequence[Sample]) -> list[Logged]:
     """The requests of a task, sorted by item and choice.
 
     Raises:
         TokenmartError: not a sample file, or it contradicts its own metrics.
     """
-    generations: dict[int, LoggedRequest] = {}
-    scored: dict[int, list[LoggedRequest]] = {}
+    generations: dict[int, Logged] = {}
+    scored: dict[int, list[Logged]] = {}
     seen: set[tuple[int, str]] = set()
     for sample in samples:
         try:
@@ -99,7 +106,7 @@ def read_requests(path: Path, task: str, samples: Sequence[Sample]) -> list[Logg
                     generations[sample.item] = _generation(sample, asked)
                 text = sample.content["filtered_resps"][0]
                 text = text[0] if isinstance(text, list) else text
-                answers = generations[sample.item].answers
+                answers = generations[sample.item]["answers"]
                 answers[sample.filter] = None if text is None else str(text)
             elif sample.item not in scored:
                 scored[sample.item] = list(_scored(sample, asked, task))
@@ -109,7 +116,7 @@ def read_requests(path: Path, task: str, samples: Sequence[Sample]) -> list[Logg
     requests = [*generations.values(), *(each for item in scored.values() for each in item)]
     if not requests:
         raise refused(path, "contains no sample", "no-answer")
-    return sorted(requests, key=lambda each: (each.item, each.choice, each.unconditional))
+    return sorted(requests, key=itemgetter("item", "choice", "unconditional"))
 
 
 def _log_likelihoods(sample: Sample, count: int) -> list[tuple[float, bool]]:
@@ -126,7 +133,7 @@ def _log_likelihoods(sample: Sample, count: int) -> list[tuple[float, bool]]:
     return [(min(score, 0.0), is_greedy) for score, is_greedy in found]
 
 
-def _scored(sample: Sample, asked: list[list[Any]], task: str) -> Iterator[LoggedRequest]:
+def _scored(sample: Sample, asked: list[list[Any]], task: str) -> Iterator[Logged]:
     """The requests of an item with log-likelihoods."""
     answers = _log_likelihoods(sample, len(asked))
     if len(asked[0]) == 1:
@@ -150,12 +157,12 @@ def _scored(sample: Sample, asked: list[list[Any]], task: str) -> Iterator[Logge
         _refuse_other_accuracy(sample, accuracy, answers[0][1])
     for number, (arguments, answer) in enumerate(zip(asked, answers, strict=True)):
         choice = number % count
-        yield LoggedRequest(
-            item=sample.item,
-            request_type="multiple_choice" if count > 1 else "loglikelihood",
+        yield logged_request(
+            sample.item,
+            "multiple_choice" if count > 1 else "loglikelihood",
+            texts[choice],
             context=str(arguments[0]),
             continuation=str(arguments[1]),
-            reference=texts[choice],
             choice=choice,
             unconditional=number >= count,
             is_gold=None if golds is None else choice in golds,
@@ -214,20 +221,19 @@ def _refuse_other_accuracy(sample: Sample, logged: Any, is_right: bool) -> None:
         raise refused(sample.place, what, "other-accuracy")
 
 
-def _generation(sample: Sample, asked: list[list[Any]]) -> LoggedRequest:
+def _generation(sample: Sample, asked: list[list[Any]]) -> Logged:
     gold = [str(each) for each in _listed(sample.content["target"])]
-    return LoggedRequest(
-        item=sample.item,
-        request_type="generate_until",
+    return logged_request(
+        sample.item,
+        "generate_until",
+        gold[0] if gold else "",
         context=str(asked[0][0]),
-        continuation="",
-        reference=gold[0] if gold else "",
-        gold=gold,
+        gold=json.dumps(gold),
         options={"generation": asked[0][1]},
     )
 
 
-def _rolling(sample: Sample, text: str, loglikelihood: float) -> LoggedRequest:
+def _rolling(sample: Sample, text: str, loglikelihood: float) -> Logged:
     """A text scored without a prompt; numbers of words and bytes as in the task."""
     counts = {}
     for metric, unit in (("word_perplexity", "words"), ("byte_perplexity", "bytes"),
@@ -235,13 +241,12 @@ def _rolling(sample: Sample, text: str, loglikelihood: float) -> LoggedRequest:
         pair = sample.metrics.get(metric)
         if isinstance(pair, list) and len(pair) == 2 and type(pair[1]) is int:
             counts[unit] = pair[1]
-    return LoggedRequest(
-        item=sample.item,
-        request_type="loglikelihood_rolling",
-        context="",
+    return logged_request(
+        sample.item,
+        "loglikelihood_rolling",
+        text,
         continuation=text,
-        reference=text,
         is_gold=True,
         loglikelihood=loglikelihood,
-        lengths=counts,
+        **counts,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,43 +27,20 @@ from warehouse.store.token_files import partition
 
 UNKNOWN_SHOTS = -1
 BACKEND = "lm_eval"
+_HASHED = ("item", "choice", "unconditional", "context", "continuation")
 
 
-@dataclass(frozen=True)
-class LoggedRequest:
-    """One request of a sample and its answer: a log-likelihood, or generated texts.
+Logged = dict[str, Any]
+"""A request in columns of `eval_items`, and its answer: `loglikelihood` in nats (-inf for an
+impossible one) and `is_greedy`, or `answers`, the generated text by filter."""
 
-    Attributes:
-        item: number of the task's document, from 0.
-        request_type: as in lm-evaluation-harness.
-        context: the prompt.
-        continuation: the scored text after the prompt; empty for a generation.
-        reference: the choice or text without white space before it; of a generation, an answer.
-        choice: number of the choice, from 0.
-        unconditional: whether the choice was scored without its prompt.
-        is_gold: whether the choice is right, None if unknown.
-        gold: right answers of a generation.
-        loglikelihood: of the continuation, in nats, -inf for an impossible one.
-        is_greedy: whether each token was the top-1 token.
-        answers: generated text by filter.
-        lengths: words or bytes of the reference, if the task counts them in its own way.
-        options: see `eval_items`.
-    """
 
-    item: int
-    request_type: str
-    context: str
-    continuation: str
-    reference: str
-    choice: int = 0
-    unconditional: bool = False
-    is_gold: bool | None = None
-    gold: list[str] | None = None
-    loglikelihood: float | None = None
-    is_greedy: bool | None = None
-    answers: dict[str, str | None] = field(default_factory=dict)
-    lengths: dict[str, int] = field(default_factory=dict)
-    options: dict[str, Any] = field(default_factory=dict)
+def logged_request(item: int, request_type: str, reference: str, **columns: Any) -> Logged:
+    """A request; `reference` is the choice or text without white space before it."""
+    defaults: Logged = {"choice": 0, "unconditional": False, "context": "", "continuation": ""}
+    defaults |= {"options": {}, "answers": {}, "cluster": str(item), "repeat": 0}
+    known = {"item": item, "request_type": request_type, "reference": reference}
+    return {**defaults, **known, **lengths_of(reference), "source": "imported", **columns}
 
 
 @dataclass(frozen=True)
@@ -129,7 +106,7 @@ def task_import(
     keys: tuple[str, str, str],
     task: str,
     facts: RunFacts,
-    requests: Sequence[LoggedRequest],
+    requests: Sequence[Logged],
     scores: Sequence[dict[str, Any]],
 ) -> TaskImport:
     """The tables of a task.
@@ -142,50 +119,24 @@ def task_import(
         requests: all requests of the task, sorted by item.
         scores: the task's own metrics, in the columns of `eval_scores` without those of requests.
     """
-    units: dict[int, list[LoggedRequest]] = {}
+    units: dict[int, list[Logged]] = {}
     for request in requests:
-        units.setdefault(request.item // UNIT_ITEMS, []).append(request)
+        units.setdefault(request["item"] // UNIT_ITEMS, []).append(request)
+    shots = UNKNOWN_SHOTS if facts.shots is None else facts.shots
     version = {"version": facts.version} if facts.version else {}
-    items: list[dict[str, Any]] = []
-    answers: list[dict[str, Any]] = []
+    items: list[Logged] = []
+    answers: list[Logged] = []
     hashes = []
     for number, members in units.items():
-        asked = [(r.item, r.choice, r.unconditional, r.context, r.continuation) for r in members]
+        asked = [[row[name] for name in _HASHED] for row in members]
         hashes.append(hashlib.sha256(json.dumps(asked).encode()).hexdigest())
         for segment, request in enumerate(members):
             place = {"doc_id": number, "segment": segment}
-            items.append(
-                {
-                    **place,
-                    "task": task,
-                    "shots": UNKNOWN_SHOTS if facts.shots is None else facts.shots,
-                    "item": request.item,
-                    "cluster": str(request.item),
-                    "subject": None,
-                    "request_type": request.request_type,
-                    "choice": request.choice,
-                    "unconditional": request.unconditional,
-                    "repeat": 0,
-                    "is_gold": request.is_gold,
-                    "gold": None if request.gold is None else json.dumps(request.gold),
-                    "context": request.context,
-                    "continuation": request.continuation,
-                    "reference": request.reference,
-                    **lengths_of(request.reference),
-                    **request.lengths,
-                    "options": json.dumps(request.options | version, default=str),
-                    "unit_sha256": hashes[-1],
-                    "source": "imported",
-                }
-            )
-            common = {
-                **place,
-                "loglikelihood": request.loglikelihood,
-                "is_greedy": request.is_greedy,
-                "fingerprint": hashes[-1],
-                "backend": BACKEND,
-            }
-            texts = {"none": None} if request.loglikelihood is not None else request.answers
+            options = json.dumps(request["options"] | version, default=str)
+            common = {**request, **place, "task": task, "shots": shots, "options": options}
+            common |= {"unit_sha256": hashes[-1], "fingerprint": hashes[-1], "backend": BACKEND}
+            items.append(common)
+            texts = request["answers"] if "loglikelihood" not in request else {"none": None}
             answers += [{**common, "filter": name, "answer": text} for name, text in texts.items()]
     requests_sha256 = hashlib.sha256(",".join(hashes).encode()).hexdigest()
     whole = [{**row, "requests_sha256": requests_sha256, "backend": BACKEND} for row in scores]
