@@ -198,6 +198,17 @@ WRONG_FILES: dict[str, tuple[dict[str, Any], str, str]] = {
     "unknown expert": (merging("tuned", "tunde"), "unknown-expert", "- model: tunde"),
     "a model that is no name": (merging({"path": "x"}), "unknown-expert", "- model:"),
     "unknown base": ({"rules": {"bases": ["bose"]}}, "unknown-expert", "- bose"),
+    "an adapter as base": (
+        {
+            "experts": [
+                {"name": "base", "source": local(Path("x"))},
+                {"name": "lora", "adapter": "x", "base": "base"},
+                {"name": "tuned", "source": local(Path("x")), "base": "lora"},
+            ]
+        },
+        "base-is-adapter",
+        "- base: lora",
+    ),
     "twice": (merging(name="Base"), "name-twice", "- name: Base"),
     "path as name": (merging(name="../x"), "string-pattern-mismatch", "- name: ../x"),
     "negative limit": ({"limits": {"seconds": -1}}, "greater-than", "seconds: -1"),

@@ -279,7 +279,6 @@ def test_a_refused_expert_is_no_part_of_a_merge(experts: Path, workspace: Worksp
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown method": ({**LINEAR, "merge_method": "tie"}, "invalid-recipe"),
-    "no base": ({**TIES, "base_model": None}, "invalid-recipe"),
     "unknown parameter": ({**LINEAR, "parameters": {"densety": 1}}, "unknown-parameter"),
     "unknown key": ({**LINEAR, "modles": []}, "invalid-recipe"),
     "weights of another method": (
@@ -290,20 +289,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
             "models": models(one={"weight": 1}, two={"weight": 1}),
         },
         "unknown-parameter",
-    ),
-    "too many for slerp": (
-        {
-            "merge_method": "slerp",
-            "base_model": "base",
-            "parameters": {"t": 0.5},
-            "models": [{"model": name} for name in NAMES],
-        },
-        "invalid-recipe",
-    ),
-    "nothing to merge": ({"merge_method": "linear"}, "invalid-recipe"),
-    "weight beside parameters": (
-        {"merge_method": "linear", "models": [{"model": "one", "weight": 0.5}]},
-        "invalid-recipe",
     ),
     "a mistyped key of a slice": (
         {
@@ -320,24 +305,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a missing weight": ({**LINEAR, "models": [{"model": "one"}]}, "invalid-recipe"),
     "a dtype that mergekit lacks": ({**LINEAR, "dtype": "bf16"}, "invalid-recipe"),
-    "experts of a mixture": (
-        {"gate_mode": "hidden", "experts": [{"source_model": "one"}]},
-        "invalid-recipe",
-    ),
-    "a model that is listed twice": (
-        {**LINEAR, "models": [*models(one={"weight": 1}), *models(one={"weight": 2})]},
-        "invalid-recipe",
-    ),
-    "layers that a slice takes from nowhere": (
-        {
-            "merge_method": "passthrough",
-            "slices": [
-                {"sources": [{"model": m, "layer_range": [0, end]} for m, end in parts]}
-                for parts in [[("one", 2), ("two", 1)]]
-            ],
-        },
-        "invalid-recipe",
-    ),
 }
 
 
@@ -348,7 +315,6 @@ def test_a_recipe_that_cannot_work_is_refused_before_weights(
     from plugins.merging.make import plan_merge
 
     recipe, code = REFUSED[case]
-    recipe = {key: value for key, value in recipe.items() if value is not None}
     path = problem_of(experts, workspace, {"name": "m", "recipe": recipe})
     problem = load_merge_problem(str(path), workspace)
     with pytest.raises(TokenmartError) as refused:
