@@ -62,7 +62,7 @@ def extract_here(
     total = len(documents) * len(selection.models) * len(selection.conditions)
     shown: AbstractContextManager[Progress] = nullcontext(no_progress)
     if not as_worker:
-        shown = progress_bar(total, "units", count_finished(selection, documents))
+        shown = progress_bar(total, "units", count_finished(selection, documents, since))
     stopped = sigterm_interrupts() if as_worker else nullcontext()
     with stopped, without_library_bars(), shown as progress:
         outcome = Extraction(selection, documents, progress, since).run()

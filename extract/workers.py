@@ -204,7 +204,7 @@ def share_work(
         team.append(Worker(arguments, environment, log, label))
     total = len(selection.models) * len(documents) * len(selection.conditions)
     with progress_bar(total, "units") as progress:
-        codes = run_workers(team, lambda: count_finished(selection, documents), progress)
+        codes = run_workers(team, lambda: count_finished(selection, documents, since), progress)
     failures = [each.outcome(code) for each, code in zip(team, codes, strict=True)]
     print_lines("warning", filter(None, failures))
     if DeviceLostError.exit_code in codes:

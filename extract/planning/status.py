@@ -87,11 +87,21 @@ def status_rows(selection: Selection) -> list[dict[str, Any]]:
     return rows
 
 
-def count_finished(selection: Selection, documents: Sequence[PlannedDocument]) -> int:
-    """Selected units in the ledger that are done or failed."""
+def count_finished(
+    selection: Selection, documents: Sequence[PlannedDocument], since: str | None = None
+) -> int:
+    """Selected units in the ledger that are not tried again: done, or failed after `since`.
+
+    Without it, as in `plan_model`, every unit that failed is still to do.
+    """
     texts = {document.doc_id: document.sha256 for document in documents}
+
+    def is_finished(unit: Unit) -> bool:
+        failed = unit.record if unit.state == "failed" else None
+        return unit.state == "done" or bool(since and failed and failed.finished_at >= since)
+
     return sum(
-        unit.state in ("done", "failed")
+        is_finished(unit)
         for spec in selection.models
         for unit in planned_units(selection, spec, texts)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import weakref
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from extract.failures import NonFiniteLogits
 from extract.models import loading
 from extract.models.loading import Loading
 from extract.scoring.engine import Engine
+from warehouse import progress
 from warehouse.paths import Workspace
 from warehouse.store.ledger import UnitRecord, read_units
 from warehouse.store.token_files import published_path
@@ -318,7 +320,13 @@ def test_any_exception_of_a_document_is_that_documents(
     one_line_error(result, 5)
     assert "error: tiny/one, document 0: out of memory" in result.output
     monkeypatch.setattr(Engine, "score", score)
-    assert "extracted 2 units" in ok(run(path))
+    monkeypatch.setattr(progress, "SECONDS_BEFORE_SHOWN", -1.0)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", -1.0)
+    output = ok(run(path))
+    assert "extracted 2 units" in output
+    # units that failed before are still to do
+    shown = [(int(n), int(of)) for n, of in re.findall(r"(\d+)/(\d+) units", output)]
+    assert shown[0][0] == shown[0][1] - 2 and shown[-1][0] == shown[-1][1]
 
 
 def test_a_processor_is_obeyed_by_name_and_refused_for_weeks(
