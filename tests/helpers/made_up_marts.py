@@ -68,6 +68,11 @@ class Marts:
         """A connection that may write."""
         return duckdb.connect(str(self.workspace.database))
 
+    def _insert(self, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        marks = ",".join("?" * len(rows[0]))
+        with self.write() as connection:
+            connection.executemany(f"insert into {table} values ({marks})", rows)
+
     def models(self, problem: str) -> list[str]:
         """The model ids of a shipped problem."""
         return list(self.full_ids(problem))
@@ -146,26 +151,16 @@ class Marts:
         family: str = "likelihood",
     ) -> None:
         """One variant: its catalogue line (once) and its values."""
-        line = (
-            metric,
-            variant,
-            family,
-            '{"k": 1}',
-            direction,
-            admissible,
-            "mean(nll)",
-            "Text.",
-            "select 1",
-        )
-        rows = [(problem, metric, variant, m, v, 1000, 50, None) for m, v in values.items()]
+        line = (metric, variant, family, '{"k": 1}', direction, admissible, "mean(nll)", "Text.",
+                "select 1")  # fmt: skip
         with self.write() as connection:
             known = connection.execute(
-                "select count(*) from metric_catalog where metric = ? and variant = ?",
-                [metric, variant],
+                "select 1 from metric_catalog where metric = ? and variant = ?", [metric, variant]
             ).fetchone()
-            if known == (0,):
-                connection.execute("insert into metric_catalog values (?,?,?,?,?,?,?,?,?)", line)
-            connection.executemany("insert into metric_values values (?,?,?,?,?,?,?,?)", rows)
+        if not known:
+            self._insert("metric_catalog", [line])
+        rows = [(problem, metric, variant, m, v, 1000, 50, None) for m, v in values.items()]
+        self._insert("metric_values", rows)
 
     def built_from_other_files(self) -> None:
         """The database states that the metrics were built from other files than are there."""
@@ -190,9 +185,8 @@ class Marts:
             for model in self.models(problem)
             for doc_id in range(2)
         ]  # fmt: skip
-        with self.write() as connection:
-            connection.executemany(f"insert into coverage values ({_marks(15)})", rows)
-            connection.executemany(f"insert into units values ({_marks(20)})", units)
+        self._insert("coverage", rows)
+        self._insert("units", units)
 
     def profile(self, problem: str) -> None:
         """NLL and gain over six bands of positions, for every model."""
@@ -203,8 +197,7 @@ class Marts:
             for condition in ("full", "window_512")
             for band in range(6, 12)
         ]  # fmt: skip
-        with self.write() as connection:
-            connection.executemany(f"insert into position_profile values ({_marks(12)})", rows)
+        self._insert("position_profile", rows)
 
     def registry(self, problem: str) -> None:
         """The model and document tables."""
@@ -213,9 +206,8 @@ class Marts:
             for model_id, full_id in self.full_ids(problem).items()
         ]
         documents = [(problem, i, f"doc {i}", f"{i}" * 64, 9, 9, "some text") for i in range(2)]
-        with self.write() as connection:
-            connection.executemany(f"insert into models values ({_marks(6)})", models)
-            connection.executemany(f"insert into documents values ({_marks(7)})", documents)
+        self._insert("models", models)
+        self._insert("documents", documents)
 
     def manifest(
         self,
@@ -255,10 +247,6 @@ def scores_absent(workspace: Workspace) -> Iterator[None]:
         yield
     finally:
         elsewhere.rename(workspace.store / "downstream")
-
-
-def _marks(count: int) -> str:
-    return ",".join("?" * count)
 
 
 def fill_minilong(marts: Marts) -> Marts:
