@@ -18,7 +18,7 @@ from warehouse.progress import Progress, no_progress
 from warehouse.store.ledger import UnitRecord, lacking_columns, read_units
 from warehouse.store.parquet_files import verified_checksum
 from warehouse.store.schema import DOCUMENTS
-from warehouse.store.stored_files import find_faults, table_files
+from warehouse.store.stored_files import Fault, find_faults, table_files
 from warehouse.store.token_files import pending_files
 
 RULES = {
@@ -86,22 +86,13 @@ _QUERY = f"""
 
 
 @dataclass(frozen=True)
-class Defect:
-    """What is wrong with a file, or with one unit in it when `doc_id` is given."""
-
-    file: Path
-    what: str
-    doc_id: int | None = None
-
-
-@dataclass(frozen=True)
 class StoreCheck:
     """Number of files, units and rows that were compared, and what is wrong."""
 
     files: int
     units: int
     rows: int
-    defects: tuple[Defect, ...]
+    defects: tuple[Fault, ...]
 
 
 def check_store(
@@ -113,11 +104,11 @@ def check_store(
         problem: its files alone; None for all.
     """
     defects = [
-        Defect(*fault)
+        fault
         for fault in find_faults(workspace, every_byte=True)
         if problem is None or f"problem={problem}" in fault.path.parts
     ]
-    damaged = {defect.file for defect in defects}
+    damaged = {defect.path for defect in defects}
     files = [path for path in _token_files(workspace, problem) if path not in damaged]
     units = rows = 0
     with duckdb.connect() as connection:
@@ -166,10 +157,10 @@ def check_units(path: Path, connection: duckdb.DuckDBPyConnection) -> StoreCheck
     except FileNotFoundError:
         return StoreCheck(1, 0, 0, ())  # merged by another process in the meantime
     except StorageError as error:
-        return StoreCheck(1, 0, 0, (Defect(path, error.format_message()),))
+        return StoreCheck(1, 0, 0, (Fault(path, error.format_message()),))
     except duckdb.Error as error:
-        return StoreCheck(1, 0, 0, (Defect(path, f"can't be read ({first_line(error)})"),))
-    defects = tuple(Defect(path, *wrong) for row in rows for wrong in _wrong(*row))
+        return StoreCheck(1, 0, 0, (Fault(path, f"can't be read ({first_line(error)})"),))
+    defects = tuple(Fault(path, *wrong) for row in rows for wrong in _wrong(*row))
     return StoreCheck(1, len(units), sum(row[1] for row in rows), defects)
 
 

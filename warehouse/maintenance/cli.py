@@ -6,7 +6,6 @@ import json
 import shlex
 import shutil
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -122,16 +121,16 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
     with progress_bar(count, "files") as progress:
         found = check_store(workspace, _name_of(problem_name, workspace), progress)
     defects = found.defects
-    files = dict.fromkeys(defect.file for defect in defects)
+    files = dict.fromkeys(defect.path for defect in defects)
     repaired = {str(file): str(set_aside(file)) for file in files if repair}
     if as_json:
-        listed = [{**asdict(d), "file": str(d.file)} for d in defects]
+        listed = [{"file": str(d.path), "what": d.what, "doc_id": d.doc_id} for d in defects]
         checked = {"files": found.files, "units": found.units, "rows": found.rows}
         click.echo(json.dumps({"checked": checked, "defects": listed, "repaired": repaired}))
     else:
         for defect in defects:
             unit = "" if defect.doc_id is None else f"document {defect.doc_id}: "
-            click.echo(visible(f"{defect.file}: {unit}{defect.what}"))
+            click.echo(visible(f"{defect.path}: {unit}{defect.what}"))
         for file, aside in repaired.items():
             click.echo(visible(f"{file}: renamed to {aside}"))
         click.echo(
@@ -143,7 +142,7 @@ def check(problem_name: str | None, repair: bool, as_json: bool) -> None:
             f"{counted(len(defects), 'defect')}; run `tokenmart data check --repair`, then again "
             "the commands that wrote the files (`tokenmart status` names missing units)",
             code="defects",
-            where=defects[0].file,
+            where=defects[0].path,
         )
 
 

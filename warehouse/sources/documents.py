@@ -182,10 +182,9 @@ def documents_table(documents: list[Document], max_characters: int | None = None
     return pa.Table.from_pylist(rows, schema=DOCUMENTS)
 
 
-class FolderDocuments(DocumentSource):
-    """All .txt and .md files of a folder and its subfolders, sorted by path, or one such file."""
+class PathDocuments(DocumentSource):
+    """Documents of one file or folder, which may be placed by hand."""
 
-    kind: Literal["folder"]
     path: Path
 
     def is_here(self, folders: ProblemFolders) -> bool:
@@ -196,6 +195,12 @@ class FolderDocuments(DocumentSource):
         """The folder or file."""
         here = str(folders.resolve(self.path))
         return RequiredFile(str(self.path), self.is_here(folders), here)
+
+
+class FolderDocuments(PathDocuments):
+    """All .txt and .md files of a folder and its subfolders, sorted by path, or one such file."""
+
+    kind: Literal["folder"]
 
     def source_sha256(self, folders: ProblemFolders) -> str:
         """sha256 of the names and contents of all files."""

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from warehouse.errors import LockedFileError
-from warehouse.sources.documents import Document, DocumentSource
-from warehouse.sources.folders import ProblemFolders, RequiredFile
+from warehouse.sources.documents import Document, PathDocuments
+from warehouse.sources.folders import ProblemFolders
 from warehouse.sources.lock_file import check_sha256, ensure_locked_file
 from warehouse.strict_json import StrictJsonError, parse_json
 
@@ -23,25 +23,15 @@ TOKENIZER_FIELDS = ("tokenizer", "tokenizer_name", "tokenizer_id")
 WRAPPER_FIELDS = ("documents", "data", "examples", "rows", "items", "texts")
 
 
-class JsonDocuments(DocumentSource):
+class JsonDocuments(PathDocuments):
     """Documents in one JSON file.
 
     `locked` records its sha256 at first use and refuses a changed file.
     """
 
     kind: Literal["json"]
-    path: Path
     url: str | None = None
     locked: bool = False
-
-    def is_here(self, folders: ProblemFolders) -> bool:
-        """Whether the file is there."""
-        return folders.resolve(self.path).is_file()
-
-    def required_file(self, folders: ProblemFolders) -> RequiredFile:
-        """The file, which may be fetched or placed by hand."""
-        here = str(folders.resolve(self.path))
-        return RequiredFile(str(self.path), self.is_here(folders), here)
 
     def placed(self, folders: ProblemFolders) -> list[Document] | None:
         """The documents; nothing is fetched or recorded."""

@@ -98,8 +98,10 @@ def parse_value(name: str, text: str) -> Value:
 
 
 def list_queries() -> list[Query]:
-    """All cookbook queries, by name."""
-    return [_read(path) for _, path in sorted(_files().items())]
+    """All cookbook queries, by name: those in this folder's `cookbook/` and the plugins'."""
+    tops = (Path(__file__).parent, *folders())
+    files = {path.stem: path for top in tops for path in (top / "cookbook").glob("*.sql")}
+    return [_read(path) for _, path in sorted(files.items())]
 
 
 def find_query(name: str) -> Query:
@@ -108,24 +110,15 @@ def find_query(name: str) -> Query:
     Raises:
         TokenmartError: no such query; the message names the closest.
     """
-    files = _files()
-    if name not in files:
+    known = {query.name: query for query in list_queries()}
+    if name not in known:
         raise TokenmartError(
             f"--name {name}: no such query in the cookbook; "
-            f"{did_you_mean(name, files) or 'see tokenmart sql --list'}",
+            f"{did_you_mean(name, known) or 'see tokenmart sql --list'}",
             code="unknown-query",
             where="--name",
         )
-    return _read(files[name])
-
-
-def _files() -> dict[str, Path]:
-    """Query → its file, in this folder's `cookbook/` or a plugin's."""
-    found: dict[str, Path] = {}
-    for top in (Path(__file__).parent, *folders()):
-        for path in sorted((top / "cookbook").glob("*.sql")):
-            found[path.stem] = path
-    return found
+    return known[name]
 
 
 def _read(path: Path) -> Query:

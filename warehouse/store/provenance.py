@@ -60,16 +60,9 @@ def foreign_modules(packages: tuple[str, ...]) -> list[str]:
         for name in sorted(names & sys.modules.keys()):
             loaded = getattr(sys.modules[name], "__file__", None)
             installed = Path(str(distribution.locate_file(f"{name}/__init__.py")))
-            if loaded is not None and not _same_file(Path(loaded), installed):
+            if loaded is not None and Path(loaded).resolve() != installed.resolve():
                 found.append(name)
     return found
-
-
-def _same_file(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except OSError:
-        return False
 
 
 def versions(packages: tuple[str, ...]) -> dict[str, str]:

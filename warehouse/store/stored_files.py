@@ -35,10 +35,11 @@ Intact = dict[str, tuple[str, str]]
 
 
 class Fault(NamedTuple):
-    """A file in a table's folder that is not what was written there."""
+    """What is wrong with a file in a table's folder, or with one unit in it (`doc_id`)."""
 
     path: Path
     what: str
+    doc_id: int | None = None
 
 
 def table_files(workspace: Workspace, table: str) -> list[Path]:
@@ -63,7 +64,7 @@ def refuse_faults(workspace: Workspace) -> None:
     Raises:
         StorageError: names the first one; `tokenmart data check` lists all.
     """
-    for path, what in find_faults(workspace)[:1]:
+    for path, what, _ in find_faults(workspace)[:1]:
         raise StorageError(f"{path}: {what}", code="damaged-file", where=path)
 
 
