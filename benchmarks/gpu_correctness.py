@@ -104,7 +104,7 @@ def plain(model: Any, requests: Sequence[Any]) -> list[Any]:
     for request in requests:
         ids = np.concatenate([request.prefix[: request.prefix_length], request.ids])
         count = len(request.targets)
-        batch = torch.from_numpy(ids[None]).long().to(model.device)
+        batch: Any = torch.from_numpy(ids[None]).long().to(model.device)
         logits = model(input_ids=batch, use_cache=False, logits_to_keep=count + 1).logits[0, :-1]
         rows = [
             some.double().log_softmax(-1).gather(1, targets[:, None])[:, 0]

@@ -53,8 +53,8 @@ def extraction(bench: Bench, *subjects: Subject) -> None:
             finally:
                 spans.append((job.plan.spec.full_id, began, time.perf_counter()))
 
-    def told(step: str, *_: Any) -> None:
-        steps.append((time.perf_counter(), step))
+    def told(what: str, units: int, computed: bool = True) -> None:
+        steps.append((time.perf_counter(), what))
 
     count = bench.lengths[-1]
     with tempfile.TemporaryDirectory() as folder:

@@ -169,7 +169,7 @@ def sentence(row: Row) -> str:
 
 def share_of_peak(record: dict[str, Any]) -> Callable[[Any], float]:
     """A function that gives the share of the peak, with all probes, for a model's shape."""
-    problem = load_problem("no4k", find_workspace(ROOT))
+    problem: Any = load_problem("no4k", find_workspace(ROOT))
     measured = sorted(
         (
             np.log(linear_parameters(problem.model(f"Qwen/{name(row)}-Instruct").shape)),
@@ -184,7 +184,8 @@ def share_of_peak(record: dict[str, Any]) -> Callable[[Any], float]:
 
 def hours(record: dict[str, Any]) -> list[Row]:
     """One row per model of no4k: its FLOPs, the share of the peak, hours."""
-    problem, share = load_problem("no4k", find_workspace(ROOT)), share_of_peak(record)
+    problem: Any = load_problem("no4k", find_workspace(ROOT))
+    share = share_of_peak(record)
     work = work_of([TOKENS] * DOCUMENTS, [c for p in problem.probes for c in p.conditions()])
     rows = []
     for model in problem.ranked_models:

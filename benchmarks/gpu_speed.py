@@ -81,7 +81,7 @@ def speed(bench: Bench, subject: Subject, count: int) -> None:
         )  # fmt: skip
         return seconds
 
-    engine = Engine(subject.load(bench.dtype), fused=bench.fused)
+    engine: Any = Engine(subject.load(bench.dtype), fused=bench.fused)
     for name, conditions in sets.items():
         cost = work_of([count], conditions)
         seconds = timed(
