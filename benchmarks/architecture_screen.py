@@ -43,6 +43,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from extract.scoring import architectures, layers
+from extract.scoring.budgets import Budgets
 from extract.scoring.engine import Engine
 from warehouse.errors import TokenmartError, first_line
 from warehouse.probes.request import Request, span
@@ -323,7 +324,7 @@ def _scored(
     """How prefixes were run, the largest difference, and the first path that is off."""
     largest, wrong = 0.0, ""
     for pieces, paths in ((None, tuple(requests)), (300, ("whole", "suffixes"))):
-        engine = Engine(copy.deepcopy(model), batch_tokens=1200, prefix_tokens=pieces)
+        engine = Engine(copy.deepcopy(model), budgets=Budgets(1200, 1024, 64, pieces, pieces))
         scores = iter(engine.score([each for path in paths for each in requests[path]]))
         for path in paths:
             off = max(float(np.abs(next(scores).scores.logprob - own).max()) for own in exact[path])

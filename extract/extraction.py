@@ -195,10 +195,8 @@ class Extraction:
             self._load_and_record(plan, plan.tokenize(self.documents[0]))
 
     def _load_and_record(self, plan: ModelPlan, first: TokenizedDocument) -> Engine:
-        self.progress(f"{plan.spec.full_id}: loading", 0)
+        self.progress(f"{plan.spec.full_id}: loading and checking", 0)
         scorer = self._load(plan, with_bos(first.ids, plan.tokenizer.bos))
-        self.progress(f"{plan.spec.full_id}: checking", 0)
-        scorer.check()
         write_model(plan, scorer.parameters)
         return scorer
 
@@ -212,8 +210,7 @@ class Extraction:
                 device=self.selection.device,
                 dtype=plan.dtype,
                 attention=self.selection.attention,
-                working=needed.activations + needed.logits if needed else 0,
-                cache_share=needed.cache / needed.weights if needed else 0.0,
+                memory=needed,
                 sample=sample,
                 top_k=max((c.top_k for task in plan.tasks for c in task.missing), default=0),
                 fused=self.selection.fused,

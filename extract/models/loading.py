@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+    from extract.planning.cost import Footprint
     from extract.scoring.engine import Engine
 
 LOCKED_ARCHITECTURES = ("llama", "mistral", "qwen2")
@@ -34,8 +35,7 @@ class Loading:
         device: `cpu`, `cuda`, `cuda:1` …, or `auto-map` for one model over several GPUs.
         dtype: a torch dtype's name: float32, bfloat16 or float16.
         attention: attention implementation; None leaves the choice to transformers.
-        working: bytes per GPU that activations and logits of the longest document need.
-        cache_share: bytes of KV cache that it needs for each byte of weights.
+        memory: what the longest document needs, for a device map; None where it is not known.
         sample: the first document's tokens, to check the model on; None where there is none.
         top_k: number of top-k tokens wanted for each position, at most the vocabulary.
         fused: whether fused layers may replace the model's own.
@@ -46,18 +46,17 @@ class Loading:
     device: str
     dtype: str
     attention: str | None = None
-    working: int = 0
-    cache_share: float = 0.0
+    memory: Footprint | None = None
     sample: Ids | None = None
     top_k: int = 0
     fused: bool = True
 
 
 def load_engine(loading: Loading) -> Engine:
-    """Load a checkpoint and prepare it for scoring; it is not checked yet.
+    """Load a checkpoint, ready to score: compared with the model's own forward.
 
     Raises:
-        TokenmartError: see `load_model`; or out of memory.
+        TokenmartError: see `load_model` and `Engine.check`; or out of memory.
     """
     from extract.scoring.engine import Engine
 
@@ -67,7 +66,6 @@ def load_engine(loading: Loading) -> Engine:
         return Engine(
             load_model(loading),
             sample=loading.sample,
-            check=False,
             top_k=loading.top_k,
             fused=loading.fused,
         )
@@ -132,7 +130,7 @@ def load_model(loading: Loading) -> Any:
     if device == "auto-map":
         from accelerate.utils import get_max_memory
 
-        memory = weights_memory(get_max_memory(), loading.working, loading.cache_share)
+        memory = weights_memory(get_max_memory(), loading.memory)
         options = {"device_map": "auto", "max_memory": memory}
     elif device != "cpu":
         # straight to the device: no copy of the weights waits in the host's memory
@@ -182,15 +180,16 @@ def resident_weight(linear: nn.Linear) -> tuple[Tensor, Tensor | None]:
         return linear.weight.detach().clone(), bias
 
 
-def weights_memory(
-    memory: Mapping[int | str, int], working: int, cache_share: float
-) -> dict[int | str, int]:
-    """Memory for weights per device: what is free (bytes), less what a forward needs there.
+def weights_memory(free: Mapping[int | str, int], needed: Footprint | None) -> dict[int | str, int]:
+    """Bytes for weights per device: what is free, less what a forward needs there.
 
-    Each GPU computes its own layers: it needs the working memory of one layer (bytes), and of the
-    KV cache the part of its layers, `cache_share` bytes for each byte of weights.
+    Each GPU computes its own layers: it needs the activations of one layer and a block of logits,
+    and of the KV cache the part of its layers.
     """
+    if needed is None:
+        return dict(free)
+    working, cache_share = needed.activations + needed.logits, needed.cache / needed.weights
     return {
-        device: int(max(0, free - working) / (1 + cache_share)) if isinstance(device, int) else free
-        for device, free in memory.items()
+        device: int(max(0, most - working) / (1 + cache_share)) if isinstance(device, int) else most
+        for device, most in free.items()
     }

@@ -163,12 +163,10 @@ def _measure(
                 plan.checkpoint,
                 selection.device,
                 plan.dtype,
-                working=needed.activations + needed.logits if needed else 0,
-                cache_share=needed.cache / needed.weights if needed else 0.0,
+                memory=needed,
                 sample=sample,
             )
             scorer = loading.load_engine(chosen)
-            scorer.check()
         added = score_items(scorer, encoded, target)
         answers = pa.concat_tables([answers.replace_schema_metadata(None), added])
         marks = {FINGERPRINT_KEY: own, WEIGHTS_KEY: scorer.weights.encode()}

@@ -124,33 +124,21 @@ def gpu_budgets(free: int, shape: ModelShape | None, size: int) -> Budgets:
     )
 
 
-def chosen_budgets(
-    chosen: tuple[int | None, int, int | None],
-    device: torch.device,
-    shape: ModelShape | None,
-    size: int,
-    rows: int,
+def default_budgets(
+    device: torch.device, shape: ModelShape | None, size: int, rows: int
 ) -> Budgets:
-    """The chosen batch sizes, else those that suit the device, the model loaded.
+    """Batch sizes that suit a device, the model loaded; a processor reads whole texts.
 
     Args:
-        chosen: tokens of a batch, of suffixes and of a prefix.
+        device: where.
         shape, size: see `gpu_budgets`.
         rows: hidden states per block of the head on a processor.
     """
-    batch, suffix, prefix = chosen
     if device.type != "cuda":
-        return Budgets(batch or CPU_BATCH_TOKENS, suffix, rows, prefix, prefix)
+        return Budgets(CPU_BATCH_TOKENS, SUFFIX_TOKENS, rows)
     # what an earlier model left to the allocator is free, too
     free_unused()
-    fitting = gpu_budgets(free_bytes(device), shape, size)
-    return Budgets(
-        batch or fitting.batch_tokens,
-        suffix,
-        fitting.rows,
-        prefix or fitting.prefix_tokens,
-        prefix or fitting.text_tokens,
-    )
+    return gpu_budgets(free_bytes(device), shape, size)
 
 
 def _within(value: int, least: int, most: int) -> int:

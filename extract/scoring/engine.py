@@ -25,12 +25,11 @@ from extract.failures import NonFiniteLogits, is_out_of_memory, raise_if_lost
 from extract.models.loading import execution_device
 from extract.scoring import architectures, attention, fused_layers, layers, packing, self_check
 from extract.scoring.budgets import (
-    SUFFIX_TOKENS,
     Attempts,
     Budgets,
     Result,
     cache_bytes_per_token,
-    chosen_budgets,
+    default_budgets,
     refuse_large_caches,
     refuse_unknown_ids,
 )
@@ -60,11 +59,7 @@ class Engine:
 
     Args:
         model: a causal language model of transformers, in eval mode, on its device.
-        batch_tokens: tokens per forward of batched requests (padding included); by default
-            what suits a processor's caches, or a GPU's free memory.
-        suffix_tokens: tokens of suffixes packed into one forward behind a prefix.
-        prefix_tokens: a longer text goes through its KV cache in pieces; by default never on a
-            processor, and what fits in a GPU's free memory.
+        budgets: batch sizes; by default those that suit the device.
         sample: tokens of real text for `check`; fixed random ones without it.
         check: call `check` now.
         top_k: number of top-k tokens per position, at most the vocabulary.
@@ -79,9 +74,7 @@ class Engine:
         self,
         model: Any,
         *,
-        batch_tokens: int | None = None,
-        suffix_tokens: int = SUFFIX_TOKENS,
-        prefix_tokens: int | None = None,
+        budgets: Budgets | None = None,
         sample: Ids | None = None,
         check: bool = True,
         top_k: int = 0,
@@ -115,13 +108,7 @@ class Engine:
         self.cache_bytes = cache_bytes_per_token(shape, self.dtype.itemsize) if shape else 0
         self.attempts = Attempts(
             self.device,
-            chosen_budgets(
-                (batch_tokens, suffix_tokens, prefix_tokens),
-                self.device,
-                shape,
-                self.dtype.itemsize,
-                self.head.rows,
-            ),
+            budgets or default_budgets(self.device, shape, self.dtype.itemsize, self.head.rows),
             attention.preferred_kernels(self.device),
         )
         if layers.onednn_available(self.device, self.dtype):

@@ -16,6 +16,7 @@ from tiny_models import ARCHITECTURES
 from tiny_requests import load, requests_of
 
 from extract.failures import NonFiniteLogits
+from extract.scoring.budgets import Budgets
 from extract.scoring.engine import Engine
 from warehouse.probes.context import full_requests
 from warehouse.probes.request import Request, span
@@ -29,7 +30,7 @@ def test_all_probes_agree_with_plain_logits(
     folder = tiny_checkpoint(architecture)
     requests = requests_of(bos)
     plain = references(load(folder), requests)
-    engine = Engine(load(folder), batch_tokens=100, suffix_tokens=30)
+    engine = Engine(load(folder), budgets=Budgets(100, 30, 64))
     # dynamic scaling follows the length, so a prefix can't be shared between its suffixes
     assert engine.share_prefixes == (architecture != "llama_ntk")
     assert_scored(engine, requests, plain)
@@ -48,7 +49,7 @@ def test_half_precision_is_as_near_to_float64_as_the_plain_forward_in_it(
         np.concatenate([target_logprobs(each, request) for request in requests])
         for each in (load(folder, dtype).double(), model)
     )
-    results = Engine(model, batch_tokens=100, suffix_tokens=30).score(requests)
+    results = Engine(model, budgets=Budgets(100, 30, 64)).score(requests)
     ours = np.concatenate([result.scores.logprob for result in results])
     assert np.abs(ours - exact).mean() <= 1.5 * np.abs(plain - exact).mean()
 
@@ -97,7 +98,7 @@ def test_equal_requests_are_scored_once(tiny_checkpoint: Callable[..., Path]) ->
 def test_out_of_memory_halves_the_budgets_and_continues(
     tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = Engine(load(tiny_checkpoint("llama")), batch_tokens=256)
+    engine = Engine(load(tiny_checkpoint("llama")), budgets=Budgets(256, 1024, 64))
     requests = requests_of(0)
     plain = references(load(tiny_checkpoint("llama")), requests)
     backbone, sizes = engine.backbone.forward, []
@@ -156,7 +157,7 @@ def test_a_prefix_in_pieces_gives_what_one_forward_gives(
     folder = tiny_checkpoint(architecture)
     requests = requests_of(0)
     plain = references(load(folder), requests)
-    engine = Engine(load(folder), prefix_tokens=70)
+    engine = Engine(load(folder), budgets=Budgets(1024, 1024, 64, 70, 70))
     backbone, sizes = engine.backbone.forward, []
 
     def counted(*args: Any, **kwargs: Any) -> Any:

@@ -19,6 +19,7 @@ from transformers.integrations.sdpa_attention import repeat_kv
 
 from extract.cli import status
 from extract.scoring import attention
+from extract.scoring.budgets import Budgets
 from extract.scoring.engine import Engine
 from extract.scoring.statistics import ENGINE_VERSION
 from warehouse.paths import Workspace
@@ -65,7 +66,7 @@ def test_no_mask_is_as_long_as_a_text(
             masked.append(query.shape[2])
         return real(query, *rest, attn_mask=attn_mask, **options)
 
-    engine = Engine(load(tiny_checkpoint("llama")), suffix_tokens=30)
+    engine = Engine(load(tiny_checkpoint("llama")), budgets=Budgets(1024, 30, 64))
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", counted)
     engine.score([request for request in requests_of(0) if not request.prefix_length])
     assert masked == []

@@ -17,6 +17,7 @@ from tiny_runs import ok, run
 
 from extract.extraction import scoring_groups
 from extract.planning.cost import work_of
+from extract.scoring.budgets import Budgets
 from extract.scoring.engine import Engine
 from warehouse.maintenance.check import check_store
 from warehouse.paths import Workspace
@@ -63,7 +64,7 @@ def test_every_condition_agrees_with_plain_logits(
     rng = np.random.default_rng(5)
     ids, foreign = rng.integers(2, 300, (2, 110)).astype(np.int32)
     reading = reading_of(ids, bos, foreign)
-    engine = Engine(load(folder), batch_tokens=100, suffix_tokens=30)
+    engine = Engine(load(folder), budgets=Budgets(100, 30, 64))
     built = [request for condition in CONDITIONS for request in condition.build(reading)]
     assert {bool(request.prefix_length) for request in built} == {True, False}
     # the plain model's dynamic frequencies remember the longest text before

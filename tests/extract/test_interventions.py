@@ -15,6 +15,7 @@ from refusal import refuses
 from tiny_requests import requests_of
 
 from extract.models.interventions import quantized
+from extract.scoring.budgets import Budgets
 from extract.scoring.engine import Engine
 
 IDS = torch.arange(2, 42)[None]
@@ -116,7 +117,9 @@ def test_a_change_holds_in_prefixes_pieces_and_suffixes(
 ) -> None:
     folder, requests = tiny_checkpoint(architecture), requests_of(0)
     changed = references(load(folder, change), requests)
-    engine = Engine(load(folder, change), prefix_tokens=prefix_tokens)
+    engine = Engine(
+        load(folder, change), budgets=Budgets(1024, 1024, 64, prefix_tokens, prefix_tokens)
+    )
     assert engine.share_prefixes
     assert_scored(engine, requests, changed)
     assert any(

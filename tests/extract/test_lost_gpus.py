@@ -98,9 +98,6 @@ class Engine:
             pass
         self.bad = (PLACE / "bad").read_text() == os.environ["FLAKY_SEAT"]
 
-    def check(self):
-        pass
-
     def score(self, requests):
         import torch
 

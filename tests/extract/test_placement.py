@@ -20,6 +20,7 @@ from extract.checkpoints import Checkpoint
 from extract.devices import resolve_dtype
 from extract.models.interventions import is_offloaded
 from extract.models.loading import Loading, load_engine, weights_memory
+from extract.planning.cost import Footprint
 from extract.scoring.engine import Engine
 
 
@@ -51,9 +52,10 @@ def test_noise_is_refused_where_it_could_not_reach_the_weights(
 
 def test_a_device_map_leaves_room_on_gpus_only() -> None:
     free: dict[int | str, int] = {0: 100, 1: 20, "cpu": 70}
-    assert weights_memory(free, 30, 0.0) == {0: 70, 1: 0, "cpu": 70}
+    assert weights_memory(free, None) == free
+    assert weights_memory(free, Footprint(80, 0, 10, 20)) == {0: 70, 1: 0, "cpu": 70}
     # half as much cache as weights, of the layers that a card has: two thirds are for weights
-    assert weights_memory({0: 90, 1: 60}, 30, 0.5) == {0: 40, 1: 20}
+    assert weights_memory({0: 90, 1: 60}, Footprint(80, 40, 10, 20)) == {0: 40, 1: 20}
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -34,6 +34,7 @@ from extract.recall.measurement import (
     recall_items_path,
     recall_target,
 )
+from extract.scoring.budgets import Budgets
 from extract.scoring.engine import Engine
 from extract.scoring.statistics import Scored, TokenScores
 from warehouse.paths import Workspace, find_workspace
@@ -273,7 +274,7 @@ def test_scores_are_those_of_each_question_alone(
 ) -> None:
     folder = tiny_checkpoint()
     _, items = encoded_in(folder, target)
-    engine = Engine(loaded(folder), suffix_tokens=50)
+    engine = Engine(loaded(folder), budgets=Budgets(1024, 50, 64))
     table = score_items(engine, items, target)
     assert table.schema.equals(DOWNSTREAM)
     engine.prefixes = "separate: asked for here"

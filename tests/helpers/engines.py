@@ -20,9 +20,6 @@ class Engine:
     def __init__(self, loading):
         pass
 
-    def check(self):
-        pass
-
     def score(self, requests):
         place = Path(os.environ["TOKENMART_HOME"])
         (place / f"waiting-{os.getpid()}").touch()

@@ -116,7 +116,6 @@ class EvalRun:
                 sample=plan.tokenizer.encode(text).ids,
             )
         )
-        scorer.check()
         write_model(plan, scorer.parameters)
         self.progress(f"{plan.spec.full_id}: scoring", 0)
         return scorer
