@@ -87,9 +87,9 @@ def extract(
     tokenmart extract --problem no4k --model Qwen/Qwen2-7B-Instruct --device cuda:1
     """
     from extract.devices import planned_device, resolve_device
-    from extract.planning.plan import refuse_other_vocabularies
     from extract.planning.selection import select
     from extract.planning.tables import make_plan
+    from extract.tokenization import refuse_other_vocabularies
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
 

@@ -10,7 +10,7 @@ import click
 
 from extract.extraction import Extraction
 from extract.failures import print_lines, summary
-from extract.planning.plan import PlannedDocument, documents_of, refuse_other_vocabularies
+from extract.planning.plan import PlannedDocument, documents_of
 from extract.planning.selection import Selection
 from extract.planning.status import (
     count_finished,
@@ -20,6 +20,7 @@ from extract.planning.status import (
     status_rows,
     unscored_lines,
 )
+from extract.tokenization import refuse_other_vocabularies
 from extract.workers import sigterm_interrupts
 from warehouse.errors import UnitFailedError
 from warehouse.problem.tables import ensure_documents, store_lineup, store_pairs

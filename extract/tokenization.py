@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import version
@@ -13,8 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from extract.checkpoints import Checkpoint, trusts_remote_code
+from extract.checkpoints import (
+    Checkpoint,
+    checkpoint_here,
+    find_checkpoint,
+    trusts_remote_code,
+)
 from extract.failures import load_errors
+from extract.planning.selection import Selection
 from warehouse.errors import TokenmartError
 from warehouse.files import cached
 from warehouse.paths import Workspace
@@ -204,6 +211,42 @@ def refuse_other_vocabulary(
         code="other-vocabulary",
         where=f"{spec.full_id}, {reference.full_id}",
     )
+
+
+def refuse_other_vocabularies(selection: Selection, *, fetch: bool) -> None:
+    """Stop before any work where a model can't be compared with its reference.
+
+    A model whose files can't be read fails when its turn comes.
+
+    Args:
+        selection: what is about to run.
+        fetch: whether files may be fetched and converted; else models without them are left out.
+
+    Raises:
+        TokenmartError: see `refuse_other_vocabulary`.
+    """
+    problem, workspace = selection.problem, selection.workspace
+    folders = problem.folders(workspace, offline=True)
+
+    def tokenizer(spec: ModelSpec) -> DocumentTokenizer | None:
+        with suppress(TokenmartError):
+            here = checkpoint_here(spec, folders)
+            if here is None and fetch:
+                here = find_checkpoint(spec, workspace, problem.name, problem.argument)
+            return None if here is None else load_tokenizer(here, spec)
+        return None
+
+    for name in {each.reference for each in selection.conditions if each.reference}:
+        reference = problem.model(name)
+        # variants of one checkpoint share its tokenizer
+        same = {(reference.base or name, reference.bos)}
+        for spec in selection.models:
+            key = spec.base or spec.full_id, spec.bos
+            if key not in same:
+                same.add(key)
+                own, other = tokenizer(spec), tokenizer(reference)
+                if own is not None and other is not None:
+                    refuse_other_vocabulary(spec, own, reference, other)
 
 
 def tokenizer_fingerprint(checkpoint: Checkpoint, spec: ModelSpec, workspace: Workspace) -> str:

@@ -9,20 +9,15 @@ from typing import TYPE_CHECKING, Any
 from extract.checkpoints import Checkpoint, trusts_remote_code
 from extract.devices import free_unused
 from extract.failures import is_out_of_memory, load_errors
+from extract.models.placement import LOCKED_ARCHITECTURES
 from extract.models.weights import LoadedWeights, load_weights
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Ids
 from warehouse.problem.models import ModelSpec
 
 if TYPE_CHECKING:
-    import torch
-    from torch import Tensor, nn
-
     from extract.planning.cost import Footprint
     from extract.scoring.engine import Engine
-
-LOCKED_ARCHITECTURES = ("llama", "mistral", "qwen2")
-"""`model_type` of the locked list's models: shared prefixes and fused attention must work."""
 
 
 @dataclass(frozen=True)
@@ -156,28 +151,6 @@ def load_model(loading: Loading) -> Any:
             where=spec.full_id,
         )
     return model
-
-
-def execution_device(module: nn.Module) -> torch.device:
-    """The device a module computes on, also when its weights wait elsewhere (accelerate)."""
-    import torch
-
-    hook = getattr(module, "_hf_hook", None)
-    chosen = getattr(hook, "execution_device", None)
-    if chosen is not None:
-        return torch.device(chosen if not isinstance(chosen, int) else f"cuda:{chosen}")
-    return next(module.parameters()).device
-
-
-def resident_weight(linear: nn.Linear) -> tuple[Tensor, Tensor | None]:
-    """Weight and bias of a layer on its execution device; copied there when offloaded."""
-    if linear.weight.device.type != "meta":
-        return linear.weight.detach(), None if linear.bias is None else linear.bias.detach()
-    from accelerate.utils import align_module_device
-
-    with align_module_device(linear):
-        bias = None if linear.bias is None else linear.bias.detach().clone()
-        return linear.weight.detach().clone(), bias
 
 
 def weights_memory(free: Mapping[int | str, int], needed: Footprint | None) -> dict[int | str, int]:

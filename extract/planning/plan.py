@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
-from extract.checkpoints import Checkpoint, checkpoint_here, find_checkpoint
+from extract.checkpoints import Checkpoint, find_checkpoint
 from extract.devices import resolve_dtype
 from extract.failures import Failure
 from extract.planning.selection import Selection, planned_units, refuse_mixing
@@ -224,42 +223,6 @@ def documents_of(
         for one, other in zip(by_length, [*by_length[1:], *by_length[-2:-1]], strict=False)
     }
     return [replace(each, foreign=following.get(each.doc_id)) for each in documents[:limit]]
-
-
-def refuse_other_vocabularies(selection: Selection, *, fetch: bool) -> None:
-    """Stop before any work where a model can't be compared with its reference.
-
-    A model whose files can't be read fails when its turn comes.
-
-    Args:
-        selection: what is about to run.
-        fetch: whether files may be fetched and converted; else models without them are left out.
-
-    Raises:
-        TokenmartError: see `refuse_other_vocabulary`.
-    """
-    problem, workspace = selection.problem, selection.workspace
-    folders = problem.folders(workspace, offline=True)
-
-    def tokenizer(spec: ModelSpec) -> DocumentTokenizer | None:
-        with suppress(TokenmartError):
-            here = checkpoint_here(spec, folders)
-            if here is None and fetch:
-                here = find_checkpoint(spec, workspace, problem.name, problem.argument)
-            return None if here is None else load_tokenizer(here, spec)
-        return None
-
-    for name in {each.reference for each in selection.conditions if each.reference}:
-        reference = problem.model(name)
-        # variants of one checkpoint share its tokenizer
-        same = {(reference.base or name, reference.bos)}
-        for spec in selection.models:
-            key = spec.base or spec.full_id, spec.bos
-            if key not in same:
-                same.add(key)
-                own, other = tokenizer(spec), tokenizer(reference)
-                if own is not None and other is not None:
-                    refuse_other_vocabulary(spec, own, reference, other)
 
 
 def describe_interventions(spec: ModelSpec) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from transformers import DynamicCache
 
 from extract.devices import free_bytes
 from extract.failures import NonFiniteLogits, is_out_of_memory, raise_if_lost
-from extract.models.loading import execution_device
+from extract.models.placement import execution_device
 from extract.scoring import architectures, attention, fused_layers, layers, packing, self_check
 from extract.scoring.budgets import (
     Attempts,

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers import StoppingCriteria, StoppingCriteriaList
 
-from extract.models.loading import execution_device
+from extract.models.placement import execution_device
 from warehouse.probes.request import Ids
 
 PROMPTS_AT_ONCE = 16

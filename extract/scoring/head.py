@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from extract.failures import raise_if_lost
-from extract.models.loading import resident_weight
+from extract.models.placement import resident_weight
 from extract.scoring.budgets import CPU_ROWS, CPU_TILE, GPU_ROWS, GPU_TILE
 from extract.scoring.layers import onednn_available, pack, packed_product
 from extract.scoring.statistics import TokenScores

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from extract.failures import DeviceLostError, NonFiniteLogits, is_out_of_memory, raise_if_lost
-from extract.models.loading import LOCKED_ARCHITECTURES, execution_device, resident_weight
+from extract.models.placement import LOCKED_ARCHITECTURES, execution_device, resident_weight
 from extract.scoring.head import LogitTransform
 from extract.scoring.statistics import TokenScores
 from warehouse.errors import TokenmartError, first_line

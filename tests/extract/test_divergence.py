@@ -29,12 +29,13 @@ from extract.checkpoints import find_checkpoint
 from extract.cli import extract
 from extract.models.loading import Loading, load_model
 from extract.planning.cost import model_size
-from extract.planning.plan import plan_model, refuse_other_vocabularies
+from extract.planning.plan import plan_model
 from extract.planning.selection import Selection, select
 from extract.planning.status import status_rows
 from extract.planning.tables import make_plan
 from extract.scoring.divergence import Comparer, states_of
 from extract.scoring.engine import Engine
+from extract.tokenization import refuse_other_vocabularies
 from warehouse.errors import ProblemFileError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Request
@@ -341,8 +342,8 @@ def test_nothing_is_fetched_for_a_comparison_that_a_processor_refuses(
     monkeypatch.setattr("extract.cli.LONGEST_CPU_HOURS", 1e-12)
     monkeypatch.setattr("extract.devices.resolve_device", lambda asked: "cpu")
     fetched: list[object] = []
-    monkeypatch.setattr("extract.planning.plan.find_checkpoint", lambda *a: fetched.append(a))
-    monkeypatch.setattr("extract.planning.plan.checkpoint_here", lambda *a: None)
+    monkeypatch.setattr("extract.tokenization.find_checkpoint", lambda *a: fetched.append(a))
+    monkeypatch.setattr("extract.tokenization.checkpoint_here", lambda *a: None)
     path = tiny_problem(texts=1, probes=[PROBES[0], DIVERGENCE])
     one_line_error(CliRunner().invoke(extract, ["--problem", str(path)]), 1)
     assert not fetched
