@@ -209,6 +209,13 @@ class Problem(Ranked):
         for names in ([probe.name for probe in probes], [each.name for each in conditions]):
             if twice := {name for name in names if names.count(name) > 1}:
                 raise ValueError(f"two probes make {min(twice)!r}; give one of them another name")
+        for number, probe in enumerate(probes):
+            for other in probes[:number]:
+                if (probe.kind, probe.parameters()) == (other.kind, other.parameters()):
+                    raise ValueError(
+                        f"{other.name!r} and {probe.name!r} score the same tokens in the same "
+                        "context, which metrics would count twice; leave one out"
+                    )
         models = [model.full_id for model in info.data.get("models", ())]
         for each in conditions:
             if models and each.reference and each.reference not in models:

@@ -138,6 +138,8 @@ MISTAKES = [
     ("kind: json", "kind: pdf", "union-tag-invalid", 3),
     ("{kind: full}", "{knd: full}", "union-tag-not-found", 13),
     ("{kind: full}", "full", "dict-type", 13),
+    # metrics would count each token twice
+    ("{kind: full}", "{kind: full}\n  - {kind: full, name: again}", "value-error", 12),
     ("theta: 5000", "scaling: linear", "value-error", 11),
     ("{kind: rope, theta: 5000}", "{kind: rope}", "value-error", 11),
     ("[{kind: rope, theta: 5000}]", "{kind: rope, theta: 5000}", "tuple-type", 11),
