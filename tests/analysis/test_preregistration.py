@@ -61,12 +61,12 @@ def refused(result: Result) -> tuple[str, str]:
         (f"{VALID}:up", "bad-direction"),
     ],
 )
-def test_a_name_without_a_value_is_refused(checkout: Workspace, name: str, code: str) -> None:
+def test_a_name_without_a_value_is_refused(checkout, name, code):
     assert refused(register("--problem", "no4k", "--metric", name)) == (code, name)
     assert entries(checkout, "no4k") == ()
 
 
-def test_what_is_registered_is_not_registered_again(checkout: Workspace) -> None:
+def test_what_is_registered_is_not_registered_again(checkout):
     arguments = ("--problem", "no4k", "--metric", VALID)
     twice = register(*arguments, "--metric", f"{VALID}:higher")
     assert twice.exit_code == 0, twice.output
@@ -78,7 +78,7 @@ def test_what_is_registered_is_not_registered_again(checkout: Workspace) -> None
     assert register(*arguments).exit_code == 0, "of other models it is another claim"
 
 
-def test_published_scores_are_labels(checkout: Workspace) -> None:
+def test_published_scores_are_labels(checkout):
     name = "longppl/alpha_0.5_beta_-2@window_512"
     minilong = load_problem("minilong", checkout)
     assert known_labels(checkout, minilong) == ""
@@ -92,7 +92,7 @@ def test_published_scores_are_labels(checkout: Workspace) -> None:
     assert [entry.before_labels for entry in entries(checkout, "minilong")] == [False]
 
 
-def test_labels_are_known_whatever_the_data_folder_remembers(checkout: Workspace) -> None:
+def test_labels_are_known_whatever_the_data_folder_remembers(checkout):
     """By the problem file, or by git's history of the target; an empty data folder is no proof."""
     no4k = checkout.problems / "no4k.yml"
     text = no4k.read_text()
@@ -134,9 +134,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("old", "new", "what"), CHANGES, ids=[change[2] for change in CHANGES])
-def test_the_hash_of_a_definition_covers_the_problem(
-    checkout: Workspace, old: str, new: str, what: str
-) -> None:
+def test_the_hash_of_a_definition_covers_the_problem(checkout, old, new, what):
     arguments = ("--problem", "no4k", "--metric", VALID)
     assert register(*arguments).exit_code == 0
     file = checkout.problems / "no4k.yml"
@@ -153,7 +151,7 @@ def test_the_hash_of_a_definition_covers_the_problem(
     assert one != other
 
 
-def test_an_entry_is_replaced_before_labels_and_kept(checkout: Workspace) -> None:
+def test_an_entry_is_replaced_before_labels_and_kept(checkout):
     arguments = ("--problem", "no4k", "--metric", VALID)
     assert register(*arguments).exit_code == 0
     file = checkout.problems / "no4k.yml"
@@ -173,7 +171,7 @@ def test_an_entry_is_replaced_before_labels_and_kept(checkout: Workspace) -> Non
     assert refused(register(*arguments, *late))[0] == "known-labels"
 
 
-def test_the_problem_must_be_said(checkout: Workspace) -> None:
+def test_the_problem_must_be_said(checkout):
     result = register("--metric", "perplexity/micro")
     assert isinstance(result.exception, TokenmartError)
     file = published_path(checkout, "no4k", "a", "full")
@@ -185,7 +183,7 @@ def test_the_problem_must_be_said(checkout: Workspace) -> None:
     assert not checkout.preregistered.exists()
 
 
-def test_nothing_is_registered_without_a_yes(checkout: Workspace) -> None:
+def test_nothing_is_registered_without_a_yes(checkout):
     words = ["--problem", "no4k", "--metric", VALID]
     unasked = CliRunner().invoke(preregister, words, standalone_mode=False)
     assert isinstance(unasked.exception, click.Abort)
@@ -194,16 +192,14 @@ def test_nothing_is_registered_without_a_yes(checkout: Workspace) -> None:
     assert (checkout.preregistered / "no4k.json").exists()
 
 
-def test_an_entry_that_could_not_be_read_again_is_not_written(checkout: Workspace) -> None:
+def test_an_entry_that_could_not_be_read_again_is_not_written(checkout):
     """JSON has no NaN: with one in it, every later command would refuse the file."""
     nan = register("--problem", "no4k", "--metric", VALID, "--level", "nan")
     assert isinstance(nan.exception, click.BadParameter)
     assert not checkout.preregistered.exists()
 
 
-def test_a_copy_needs_a_name_of_its_own(
-    checkout: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_needs_a_name_of_its_own(checkout, monkeypatch):
     monkeypatch.chdir(checkout.root)
     text = (checkout.problems / "no4k.yml").read_text()
     Path("my4k.yml").write_text(text)
@@ -215,14 +211,14 @@ def test_a_copy_needs_a_name_of_its_own(
     assert register("--problem", "data/problems/no4k.yml", "--metric", VALID).exit_code == 0
 
 
-def test_shipped_entries_are_valid() -> None:
+def test_shipped_entries_are_valid():
     for path in sorted((ROOT / "data" / "preregistered").glob("*.json")):
         workspace = Workspace(ROOT, ROOT / "data", ROOT / "warehouse" / "tokenmart.duckdb")
         content = json.loads(path.read_text())
         assert len(entries(workspace, path.stem)) == len(content["entries"]) >= 1
 
 
-def test_the_entry_of_the_locked_problem_is_what_would_be_computed() -> None:
+def test_the_entry_of_the_locked_problem_is_what_would_be_computed():
     """After a change of its SQL or of no4k.yml: register it again, with --supersedes."""
     workspace = Workspace(ROOT, ROOT / "data", ROOT / "warehouse" / "tokenmart.duckdb")
     *replaced, last = preregistered_metrics(workspace, load_problem("no4k", workspace))
@@ -230,7 +226,7 @@ def test_the_entry_of_the_locked_problem_is_what_would_be_computed() -> None:
     assert last.counts and last.metric.name == VALID, last.changed
 
 
-def test_nothing_was_registered_for_minilong_before_its_labels() -> None:
+def test_nothing_was_registered_for_minilong_before_its_labels():
     workspace = Workspace(ROOT, ROOT / "data", ROOT / "warehouse" / "tokenmart.duckdb")
     (only,) = preregistered_metrics(workspace, load_problem("minilong", workspace))
     assert not only.counts and "labels were known from 2026-11-22 on" in only.changed[0]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,9 +22,7 @@ from warehouse.probes.request import Request, span
 
 @pytest.mark.parametrize("bos", [None, 0])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_all_probes_agree_with_plain_logits(
-    architecture: str, bos: int | None, tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_all_probes_agree_with_plain_logits(architecture, bos, tiny_checkpoint):
     folder = tiny_checkpoint(architecture)
     requests = requests_of(bos)
     plain = references(load(folder), requests)
@@ -41,8 +37,8 @@ def test_all_probes_agree_with_plain_logits(
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_half_precision_is_as_near_to_float64_as_the_plain_forward_in_it(
-    architecture: str, dtype: str, tiny_checkpoint: Callable[..., Path]
-) -> None:
+    architecture, dtype, tiny_checkpoint
+):
     folder, requests = tiny_checkpoint(architecture), requests_of(0)
     model = load(folder, dtype)
     exact, plain = (
@@ -55,9 +51,7 @@ def test_half_precision_is_as_near_to_float64_as_the_plain_forward_in_it(
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma3_text", "llama_ntk"])
-def test_choices_of_one_token_cost_no_more_than_their_prompts(
-    architecture: str, tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_choices_of_one_token_cost_no_more_than_their_prompts(architecture, tiny_checkpoint):
     """A prompt's last state predicts them; a prompt with a longer choice runs its choices."""
     folder = tiny_checkpoint(architecture)
     tokens = np.random.default_rng(6).integers(2, 300, 60).astype(np.int32)
@@ -83,7 +77,7 @@ def test_choices_of_one_token_cost_no_more_than_their_prompts(
         assert (sum(spent[:4]), sum(spent[4:6]), sum(spent[6:])) == (30, 17, 13 + 1 + 2)
 
 
-def test_equal_requests_are_scored_once(tiny_checkpoint: Callable[..., Path]) -> None:
+def test_equal_requests_are_scored_once(tiny_checkpoint):
     engine = Engine(load(tiny_checkpoint("llama")))
     requests = requests_of(0)
     once, twice = engine.score(requests), engine.score([*requests, *requests])
@@ -95,9 +89,7 @@ def test_equal_requests_are_scored_once(tiny_checkpoint: Callable[..., Path]) ->
     assert engine.score([]) == []
 
 
-def test_out_of_memory_halves_the_budgets_and_continues(
-    tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_out_of_memory_halves_the_budgets_and_continues(tiny_checkpoint, monkeypatch):
     engine = Engine(load(tiny_checkpoint("llama")), budgets=Budgets(256, 1024, 64))
     requests = requests_of(0)
     plain = references(load(tiny_checkpoint("llama")), requests)
@@ -116,9 +108,7 @@ def test_out_of_memory_halves_the_budgets_and_continues(
     assert engine.budgets.batch_tokens == 256
 
 
-def test_what_did_not_fit_is_gone_before_the_next_attempt(
-    tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_did_not_fit_is_gone_before_the_next_attempt(tiny_checkpoint, monkeypatch):
     """A traceback keeps the frames of the failed forward, and with them its tensors."""
     engine = Engine(load(tiny_checkpoint("llama")))
     backbone, left = engine.backbone.forward, []
@@ -137,9 +127,7 @@ def test_what_did_not_fit_is_gone_before_the_next_attempt(
     assert left
 
 
-def test_memory_that_never_suffices_is_refused(
-    tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_that_never_suffices_is_refused(tiny_checkpoint, monkeypatch):
     engine = Engine(load(tiny_checkpoint("llama")))
 
     def too_much(*args: Any, **kwargs: Any) -> Any:
@@ -152,8 +140,8 @@ def test_memory_that_never_suffices_is_refused(
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_prefix_in_pieces_gives_what_one_forward_gives(
-    architecture: str, tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    architecture, tiny_checkpoint, monkeypatch
+):
     folder = tiny_checkpoint(architecture)
     requests = requests_of(0)
     plain = references(load(folder), requests)
@@ -173,9 +161,7 @@ def test_a_prefix_in_pieces_gives_what_one_forward_gives(
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_non_finite_logits_stop_the_unit(
-    value: float, tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_non_finite_logits_stop_the_unit(value, tiny_checkpoint):
     model = load(tiny_checkpoint("llama"))
     engine = Engine(model)
     with torch.no_grad():
@@ -185,9 +171,7 @@ def test_non_finite_logits_stop_the_unit(
         engine.score(full_requests(tokens, 0))
 
 
-def test_a_tiled_vocabulary_gives_the_same_statistics(
-    tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tiled_vocabulary_gives_the_same_statistics(tiny_checkpoint, monkeypatch):
     folder = tiny_checkpoint("llama")
     requests = requests_of(0)
     plain = references(load(folder), requests)
@@ -197,7 +181,7 @@ def test_a_tiled_vocabulary_gives_the_same_statistics(
 
 
 @pytest.mark.parametrize("total", [14, 15, 16, 17, 18, 31, 32, 33])
-def test_a_window_that_is_just_full(total: int, tiny_checkpoint: Callable[..., Path]) -> None:
+def test_a_window_that_is_just_full(total, tiny_checkpoint):
     """transformers 37574, mlx-lm 390: a cache of exactly a sliding window's length."""
     folder = tiny_checkpoint("mistral")
     assert load(folder).config.sliding_window == 16

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +20,6 @@ from extract.scoring import attention
 from extract.scoring.budgets import Budgets
 from extract.scoring.engine import Engine
 from extract.scoring.statistics import ENGINE_VERSION
-from warehouse.paths import Workspace
 from warehouse.store.ledger import read_units
 from warehouse.store.token_files import published_path
 
@@ -30,9 +27,7 @@ GPU = torch.device("cuda")
 
 
 @pytest.mark.parametrize("architecture", ["mistral", "qwen2", "llama"])
-def test_repeated_heads_give_what_shared_heads_give(
-    architecture: str, tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_repeated_heads_give_what_shared_heads_give(architecture, tiny_checkpoint, monkeypatch):
     repeated: list[int] = []
 
     def counted(states: torch.Tensor, groups: int) -> torch.Tensor:
@@ -54,9 +49,7 @@ def test_repeated_heads_give_what_shared_heads_give(
     assert set(repeated) == {2}
 
 
-def test_no_mask_is_as_long_as_a_text(
-    tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_mask_is_as_long_as_a_text(tiny_checkpoint, monkeypatch):
     """Whole texts and windows are causal; only suffixes behind a prefix need a mask."""
     masked: list[int] = []
     real = torch.nn.functional.scaled_dot_product_attention
@@ -74,9 +67,7 @@ def test_no_mask_is_as_long_as_a_text(
     assert 0 < max(masked) <= 30
 
 
-def test_heads_are_repeated_where_no_fused_kernel_shares_them(
-    tiny_checkpoint: Callable[..., Path],
-) -> None:
+def test_heads_are_repeated_where_no_fused_kernel_shares_them(tiny_checkpoint):
     config = load(tiny_checkpoint("llama")).config
     for device, dtype in ((GPU, torch.bfloat16), (torch.device("cpu"), torch.float32)):
         attention.repeat_heads_where_needed(config, device, dtype)
@@ -86,7 +77,7 @@ def test_heads_are_repeated_where_no_fused_kernel_shares_them(
     assert config._attn_implementation == "sdpa"
 
 
-def test_the_math_path_is_no_choice_on_a_gpu() -> None:
+def test_the_math_path_is_no_choice_on_a_gpu():
     query = torch.zeros(1, 2, 8, 8)
     with attention.fused_kernels(GPU):
         assert not torch.backends.cuda.math_sdp_enabled()
@@ -99,8 +90,8 @@ def test_the_math_path_is_no_choice_on_a_gpu() -> None:
 
 
 def test_eager_attention_unasked_is_refused_for_the_locked_architectures(
-    tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tiny_checkpoint, monkeypatch
+):
     from transformers.models.llama.modeling_llama import LlamaPreTrainedModel
 
     monkeypatch.setattr(LlamaPreTrainedModel, "_supports_sdpa", False)
@@ -110,9 +101,7 @@ def test_eager_attention_unasked_is_refused_for_the_locked_architectures(
     assert Engine(loaded(folder, attention="eager")).attention == "eager"
 
 
-def test_classes_of_attention_are_never_mixed(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_classes_of_attention_are_never_mixed(workspace, tiny_problem):
     path = tiny_problem(texts=1)
     assert "warning" not in ok(run(path))
     (unit,) = read_units(published_path(workspace, "tiny", "tiny--one", "full"))
@@ -129,9 +118,7 @@ def test_classes_of_attention_are_never_mixed(
     assert unit.attention == "eager"
 
 
-def test_fallbacks_are_reported_by_the_run_and_by_status(
-    workspace: Workspace, tiny_problem: Callable[..., Path], tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_fallbacks_are_reported_by_the_run_and_by_status(workspace, tiny_problem, tiny_checkpoint):
     source = {"kind": "local", "path": str(tiny_checkpoint("llama_ntk"))}
     model = {"full_id": "tiny/ntk", "family": "tiny", "source": source, "context": 512}
     path = tiny_problem(texts=2, models=[model])

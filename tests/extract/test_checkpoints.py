@@ -27,7 +27,6 @@ from extract.models.weights import load_weights
 from extract.scoring.engine import Engine
 from extract.tokenization import load_tokenizer
 from warehouse.maintenance.cli import data
-from warehouse.paths import Workspace
 from warehouse.probes.request import Request
 from warehouse.store.ledger import read_units
 from warehouse.store.token_files import published_path
@@ -87,9 +86,7 @@ WRAPPED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_other_tensors_are_refused(
-    case: str, tmp_path: Path, tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_other_tensors_are_refused(case, tmp_path, tiny_checkpoint):
     change, code, where = REFUSED[case]
     folder = rewritten(tmp_path / "m", tiny_checkpoint(), change)
     # in memory, and by a look at the files that reads no weights
@@ -99,9 +96,7 @@ def test_other_tensors_are_refused(
 
 
 @pytest.mark.parametrize("case", WRAPPED)
-def test_names_of_wrappers_are_removed_and_recorded(
-    case: str, tmp_path: Path, tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_names_of_wrappers_are_removed_and_recorded(case, tmp_path, tiny_checkpoint):
     change, removed = WRAPPED[case]
     folder = rewritten(tmp_path / "m", tiny_checkpoint(), _renamed(change))
     loaded, sound = load_weights(folder, "org/m"), load_weights(tiny_checkpoint(), "org/m")
@@ -110,9 +105,7 @@ def test_names_of_wrappers_are_removed_and_recorded(
     assert all(torch.equal(tensor, expected[n]) for n, tensor in loaded.model.state_dict().items())
 
 
-def test_a_tied_head_need_not_be_there(
-    tmp_path: Path, tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_a_tied_head_need_not_be_there(tmp_path, tiny_checkpoint):
     folder = rewritten(tmp_path / "m", tiny_checkpoint(), _without(HEAD))
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
@@ -123,8 +116,8 @@ def test_a_tied_head_need_not_be_there(
 
 
 def test_a_model_that_lacks_tensors_fails_alone_and_the_ledger_records_the_others(
-    workspace: Workspace, tiny_problem: Callable[..., Path], tmp_path: Path
-) -> None:
+    workspace, tiny_problem, tmp_path
+):
     path = tiny_problem()
     raw = yaml.safe_load(path.read_text())
     source = raw["models"][0]["source"]
@@ -140,27 +133,21 @@ def test_a_model_that_lacks_tensors_fails_alone_and_the_ledger_records_the_other
     ok(CliRunner().invoke(data, ["check"]))
 
 
-def test_a_shard_without_a_tensor_of_its_index(
-    workspace: Workspace, tmp_path: Path, tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_a_shard_without_a_tensor_of_its_index(workspace, tmp_path, tiny_checkpoint):
     spec = spec_of(rewritten(tmp_path / "m", tiny_checkpoint(), shards=2, lost=DOWN))
     with refuses(MISSING, DOWN):
         load_model(Loading(spec, find_checkpoint(spec, workspace, "tiny"), "cpu", "float32"))
 
 
 @pytest.mark.parametrize("suffix", ["safetensors", "bin"])
-def test_a_shard_that_is_not_there_is_noticed(
-    suffix: str, workspace: Workspace, tmp_path: Path, tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_a_shard_that_is_not_there_is_noticed(suffix, workspace, tmp_path, tiny_checkpoint):
     folder = rewritten(tmp_path / "m", tiny_checkpoint(), shards=2, suffix=suffix)
     next(folder.glob("*-00002-of-00002.*")).unlink()
     with refuses("no-weights", str(folder)):
         find_checkpoint(spec_of(folder, pickled=True), workspace, "tiny")
 
 
-def test_an_adapter_next_to_whole_weights_is_not_applied_to_them(
-    tmp_path: Path, tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_an_adapter_next_to_whole_weights_is_not_applied_to_them(tmp_path, tiny_checkpoint):
     """What `save_pretrained` of peft leaves in a folder that is given to it."""
     folder = rewritten(tmp_path / "m", tiny_checkpoint())
     adapter = {"peft_type": "LORA", "r": 1, "target_modules": ["q_proj"]}
@@ -170,15 +157,13 @@ def test_an_adapter_next_to_whole_weights_is_not_applied_to_them(
             load_weights(folder, "org/m", **options)
 
 
-def test_float32_weights_load_into_the_asked_dtype(tiny_checkpoint: Callable[..., Path]) -> None:
+def test_float32_weights_load_into_the_asked_dtype(tiny_checkpoint):
     model = loaded(tiny_checkpoint(), "bfloat16")
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
 
 
 @pytest.mark.parametrize(("tokens", "special"), [(2, False), (1, True)])
-def test_a_tokenizer_with_more_tokens_than_embeddings(
-    tokens: int, special: bool, workspace: Workspace, tmp_path: Path
-) -> None:
+def test_a_tokenizer_with_more_tokens_than_embeddings(tokens, special, workspace, tmp_path):
     folder = make_checkpoint(tmp_path / "m")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     added = [f"<more{number}>" for number in range(tokens)]
@@ -202,9 +187,7 @@ def test_a_tokenizer_with_more_tokens_than_embeddings(
 
 
 @pytest.mark.parametrize(("shards", "legacy"), [(1, False), (2, False), (1, True)])
-def test_pickled_weights_are_converted_once(
-    shards: int, legacy: bool, workspace: Workspace, tmp_path: Path, tiny_checkpoint: Any
-) -> None:
+def test_pickled_weights_are_converted_once(shards, legacy, workspace, tmp_path, tiny_checkpoint):
     zipped = {"_use_new_zipfile_serialization": not legacy}
     folder = rewritten(tmp_path / "m", tiny_checkpoint(), shards=shards, suffix="bin", **zipped)
     weights = load_file(tiny_checkpoint() / "model.safetensors")
@@ -231,9 +214,7 @@ def pickled(tmp_path: Path, tiny_checkpoint: Callable[..., Path]) -> Path:
     return folder / "pytorch_model.bin"
 
 
-def test_weights_that_share_memory_are_converted_and_changed_ones_again(
-    workspace: Workspace, pickled: Path
-) -> None:
+def test_weights_that_share_memory_are_converted_and_changed_ones_again(workspace, pickled):
     spec, weights = spec_of(pickled.parent, pickled=True), torch.load(pickled)
     torch.save({**weights, HEAD: weights[EMBEDDINGS]}, pickled)
     first = find_checkpoint(spec, workspace, "tiny")
@@ -255,9 +236,7 @@ class Malicious:
 
 
 @pytest.mark.parametrize("plain", [True, False])
-def test_a_malicious_pickle_is_refused_and_not_executed(
-    plain: bool, workspace: Workspace, pickled: Path
-) -> None:
+def test_a_malicious_pickle_is_refused_and_not_executed(plain, workspace, pickled):
     trace = workspace.root / "executed"
     if plain:
         pickled.write_bytes(pickle.dumps(Malicious(trace)))
@@ -274,9 +253,7 @@ def test_a_malicious_pickle_is_refused_and_not_executed(
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut off", b"no pickle", None])
-def test_a_damaged_file_or_other_things_than_named_tensors_are_refused(
-    content: bytes | None, workspace: Workspace, pickled: Path
-) -> None:
+def test_a_damaged_file_or_other_things_than_named_tensors_are_refused(content, workspace, pickled):
     if content is None:
         torch.save({"state_dict": torch.load(pickled)}, pickled)
     else:
@@ -302,9 +279,7 @@ def test_a_damaged_file_or_other_things_than_named_tensors_are_refused(
         ({"scaling": "linear"}, "gguf-unread", "RoPE scaling 'linear'"),
     ],
 )
-def test_a_gguf_file_is_converted_only_if_it_is_whole(
-    options: dict[str, Any], code: str, where: str, workspace: Workspace, tmp_path: Path
-) -> None:
+def test_a_gguf_file_is_converted_only_if_it_is_whole(options, code, where, workspace, tmp_path):
     file = tmp_path / options.pop("name", "tiny.gguf")
     spec = spec_of(write_gguf(file, words=5, **options), "gguf")
     if not code:
@@ -316,9 +291,7 @@ def test_a_gguf_file_is_converted_only_if_it_is_whole(
 
 
 @pytest.mark.parametrize("bos", [True, False])
-def test_a_gguf_file_says_whether_texts_begin_with_bos(
-    bos: bool, workspace: Workspace, tmp_path: Path
-) -> None:
+def test_a_gguf_file_says_whether_texts_begin_with_bos(bos, workspace, tmp_path):
     spec = spec_of(write_gguf(tmp_path / "m.gguf", bos=bos), "gguf")
     tokenizer = load_tokenizer(find_checkpoint(spec, workspace, "tiny"), spec)
     assert tokenizer.bos == (0 if bos else None)
@@ -332,6 +305,6 @@ def test_a_gguf_file_says_whether_texts_begin_with_bos(
     assert corrected("ab").input_ids == ([4] if bos else [0, 4])
 
 
-def test_a_gguf_file_may_say_nothing_of_bos(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_gguf_file_may_say_nothing_of_bos(workspace, tmp_path):
     spec = spec_of(write_gguf(tmp_path / "m.gguf"), "gguf").model_copy(update={"bos": "always"})
     assert load_tokenizer(find_checkpoint(spec, workspace, "tiny"), spec).bos == 0

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +17,6 @@ from extract.planning.cost import work_of
 from extract.scoring.budgets import Budgets
 from extract.scoring.engine import Engine
 from warehouse.maintenance.check import check_store
-from warehouse.paths import Workspace
 from warehouse.probes.context import (
     CopyProbe,
     FarProbe,
@@ -57,9 +53,7 @@ CONDITIONS = [condition for probe in PROBES for condition in probe.conditions()]
 @pytest.mark.parametrize(
     ("architecture", "bos"), [("llama", 0), ("llama", None), ("gemma3_text", 0), ("llama_ntk", 0)]
 )
-def test_every_condition_agrees_with_plain_logits(
-    architecture: str, bos: int | None, tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_every_condition_agrees_with_plain_logits(architecture, bos, tiny_checkpoint):
     folder = tiny_checkpoint(architecture)
     rng = np.random.default_rng(5)
     ids, foreign = rng.integers(2, 300, (2, 110)).astype(np.int32)
@@ -73,9 +67,7 @@ def test_every_condition_agrees_with_plain_logits(
     assert_scored(engine, built, plain)
 
 
-def test_they_are_extracted_stored_and_checked(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_they_are_extracted_stored_and_checked(workspace, tiny_problem):
     probes = [
         {"kind": "full"},
         {"kind": "ladder", "contexts": [8, 24], "targets": 12, "spans": 3},
@@ -135,9 +127,7 @@ READS = [
     [*([probe] for probe in READS), READS, PROBES],
     ids=["full", "window", "retrieval", "all", "others"],
 )
-def test_the_plan_counts_what_the_engine_runs(
-    probes: list[Any], tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_the_plan_counts_what_the_engine_runs(probes, tiny_checkpoint):
     engine = Engine(load(tiny_checkpoint()))
     conditions = [condition for probe in probes for condition in probe.conditions()]
     lengths = [110, 140]
@@ -153,7 +143,7 @@ def test_the_plan_counts_what_the_engine_runs(
     assert (work.tokens, work.rows) == (run, rows)
 
 
-def test_a_rung_costs_the_same_whatever_its_context() -> None:
+def test_a_rung_costs_the_same_whatever_its_context():
     ladder = LadderProbe(kind="ladder", contexts=(512, 1024, 2048, 4096), targets=1024, spans=2)
     costs = [work_of([8192], [rung]).tokens for rung in ladder.conditions()]
     # targets · (1 + 1 / slack), where the slack divides the spans

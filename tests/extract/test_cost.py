@@ -14,7 +14,7 @@ FULL = FullProbe(kind="full").conditions()
 WINDOW = WindowProbe(kind="window", name="w", context=24, stride=16).conditions()
 
 
-def test_pairs_and_flops_by_hand() -> None:
+def test_pairs_and_flops_by_hand():
     full = work_of([100], FULL)
     assert (full.tokens, full.rows, full.pairs) == (100, 99, 100 * 100 / 2)
     # three excerpts of 8 + 6 tokens behind the 100, which the full condition has run
@@ -47,14 +47,12 @@ def test_pairs_and_flops_by_hand() -> None:
         ("NVIDIA GeForce GTX 1080", GPU_FLOPS),
     ],
 )
-def test_a_gpu_is_known_by_the_name_that_its_driver_gives(
-    name: str, rate: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_is_known_by_the_name_that_its_driver_gives(name, rate, monkeypatch):
     monkeypatch.setattr("extract.planning.cost.device_name", lambda device: name)
     assert assumed_speed("cuda", "bfloat16")[0] == rate
 
 
-def test_the_plan_s_hours_are_divided_by_the_gpus_that_work_side_by_side() -> None:
+def test_the_plan_s_hours_are_divided_by_the_gpus_that_work_side_by_side():
     spec = ModelSpec(full_id="a/b", family="a", source={"kind": "hub"})  # type: ignore[arg-type]
     model = PlannedModel(spec, 0, 1, Cost(1, 1, 1.0, 7200.0, 1), 0, None, False)
     assert Plan("", (model,), ()).hours == 2

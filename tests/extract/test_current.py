@@ -77,9 +77,7 @@ def units_of(workspace: Workspace) -> dict[int, UnitRecord]:
     return finished_units(workspace, *KEYS)
 
 
-def test_limits_dtype_engine_and_top_tokens_of_a_run(
-    path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_limits_dtype_engine_and_top_tokens_of_a_run(path, workspace, monkeypatch):
     assert done(workspace, path) == 2
     # a limit that cuts nothing changes nothing
     assert done(workspace, path, max_tokens=10**6) == 2
@@ -96,9 +94,7 @@ def test_limits_dtype_engine_and_top_tokens_of_a_run(
     assert done(workspace, path, max_tokens=CUT) == 0
 
 
-def test_a_context_that_cuts_is_no_cut_of_the_command_line(
-    path: Path, workspace: Workspace
-) -> None:
+def test_a_context_that_cuts_is_no_cut_of_the_command_line(path, workspace):
     raw = yaml.safe_load(path.read_text())
     models = [{**raw["models"][0], "context": 2 * CUT}]
     edit(path, documents={**raw["documents"], "too_long": "truncate"}, models=models)
@@ -111,8 +107,8 @@ def test_a_context_that_cuts_is_no_cut_of_the_command_line(
 
 @pytest.mark.parametrize("probe", ["full", "window_24"])
 def test_another_checkpoint_in_the_same_place_is_to_be_computed(
-    tiny_problem: Callable[..., Path], workspace: Workspace, tmp_path: Path, probe: str
-) -> None:
+    tiny_problem, workspace, tmp_path, probe
+):
     """The fingerprint of a condition has the checkpoint's revision and that of its kind."""
     folder = tmp_path / "checkpoint"
     make_checkpoint(folder, seed=0)
@@ -132,7 +128,7 @@ def test_another_checkpoint_in_the_same_place_is_to_be_computed(
     assert planned() == 0
 
 
-def test_the_problem_file_decides_for_status_and_gc_too(path: Path, workspace: Workspace) -> None:
+def test_the_problem_file_decides_for_status_and_gc_too(path, workspace):
     def states() -> tuple[int, int, set[str]]:
         """Done and outdated of `status`, and the reasons of `gc`."""
         result = CliRunner().invoke(status, ["--problem", str(path), "--json"])
@@ -164,7 +160,7 @@ def test_the_problem_file_decides_for_status_and_gc_too(path: Path, workspace: W
     assert states() == (0, 0, {"the probe is not in the problem file"})
 
 
-def test_parameters_of_a_probe_are_compared(workspace: Workspace, tiny_problem: Any) -> None:
+def test_parameters_of_a_probe_are_compared(workspace, tiny_problem):
     path = tiny_problem(
         texts=2, probes=[{"kind": "window", "name": "w", "context": 24, "stride": 8}]
     )
@@ -180,9 +176,7 @@ def rows_of(workspace: Workspace) -> dict[str, int]:
     return {name: table.num_rows for name, table in published(workspace).items()}
 
 
-def test_units_that_read_more_are_kept_beside_missing_ones(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_units_that_read_more_are_kept_beside_missing_ones(workspace, tiny_problem):
     path = tiny_problem(texts=3)
     ok(run(path, "--documents", "1", "--model", "tiny/one", "--max-tokens", "120"))
     less = run(path, "--max-tokens", "60")
@@ -204,9 +198,7 @@ def test_units_that_read_more_are_kept_beside_missing_ones(
         ({}, {"max_tokens": CUT}),
     ],
 )
-def test_other_settings_on_fewer_tokens_are_refused(
-    options: dict[str, Any], in_file: dict[str, Any], path: Path, workspace: Workspace
-) -> None:
+def test_other_settings_on_fewer_tokens_are_refused(options, in_file, path, workspace):
     edit(path, documents={**yaml.safe_load(path.read_text())["documents"], **in_file})
     selection = selected(workspace, path, **options)
     documents = documents_of(ensure_documents(selection.problem, workspace), None)
@@ -223,7 +215,7 @@ def test_other_settings_on_fewer_tokens_are_refused(
 
 
 @pytest.mark.parametrize("name", ["corpus.json", "corpus.jsonl", "corpus"])
-def test_a_plan_knows_of_changed_texts(name: str, path: Path, workspace: Workspace) -> None:
+def test_a_plan_knows_of_changed_texts(name, path, workspace):
     """The ledger alone counts their units as done."""
     place = workspace.root / "data" / name
     kind = {".json": "json", ".jsonl": "table", "": "folder"}[place.suffix]
@@ -247,8 +239,8 @@ def test_a_plan_knows_of_changed_texts(name: str, path: Path, workspace: Workspa
 
 @pytest.mark.parametrize(("model", "read"), [("one", 63), ("two", 64)])
 def test_other_settings_on_documents_cut_at_the_context_replace_units(
-    model: str, read: int, workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+    model, read, workspace, tiny_problem
+):
     """One token of the context is BOS; the second model has none."""
     documents = {"kind": "json", "path": "data/corpus.json", "too_long": "truncate"}
     path = tiny_problem(texts=2, probes=PROBES[:1], documents=documents)
@@ -261,9 +253,7 @@ def test_other_settings_on_documents_cut_at_the_context_replace_units(
         assert {(u.dtype, u.document_tokens) for u in units} == {(dtype, read)}
 
 
-def test_a_failure_leaves_what_other_settings_gave(
-    path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_leaves_what_other_settings_gave(path, workspace, monkeypatch):
     from extract.scoring.engine import Engine
 
     def failing(*_: object) -> None:
@@ -275,7 +265,7 @@ def test_a_failure_leaves_what_other_settings_gave(
     assert units_of(workspace) == before
 
 
-def test_documents_over_the_context_are_those_of_the_condition_with_most() -> None:
+def test_documents_over_the_context_are_those_of_the_condition_with_most():
     counts = [("a", 3), ("a", 1), ("b", 0), ("c", 1), ("a", 0)]
     rows = [{"model": model, "over_limit": count} for model, count in counts]
     assert [line.partition(" over")[0] for line in over_lines(rows)] == [
@@ -292,11 +282,8 @@ def test_documents_over_the_context_are_those_of_the_condition_with_most() -> No
     ],
 )
 def test_smaller_limits_in_the_problem_file_leave_finished_units(
-    sections: dict[str, Any],
-    where: str,
-    workspace: Workspace,
-    tiny_problem: Callable[..., Path],
-) -> None:
+    sections, where, workspace, tiny_problem
+):
     """Text cut shorter, and probes that score fewer tokens of it under the same name."""
     ok(run(tiny_problem(texts=2)))
     before, rows = units_of(workspace), rows_of(workspace)
@@ -315,9 +302,7 @@ def test_smaller_limits_in_the_problem_file_leave_finished_units(
     assert rows_of(workspace) == rows
 
 
-def test_top_k_tokens_are_not_dropped_by_a_run_without(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_top_k_tokens_are_not_dropped_by_a_run_without(workspace, tiny_problem):
     path = tiny_problem(texts=1, probes=PROBES[:1])
     ok(run(path, "--top-k", "3"))
     problem = load_problem("tiny", workspace)

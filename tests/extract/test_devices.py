@@ -24,13 +24,7 @@ from extract import devices
         ("linux", "x86_64", "/dev/dxg", "mps"),
     ],
 )
-def test_torch_is_asked_where_a_gpu_may_be(
-    system: str,
-    machine: str,
-    driver: str | None,
-    expected: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_torch_is_asked_where_a_gpu_may_be(system, machine, driver, expected, monkeypatch):
     """`mps` is a placeholder for torch's choice."""
     monkeypatch.setattr(sys, "platform", system)
     monkeypatch.setattr(platform, "machine", lambda: machine)
@@ -41,9 +35,7 @@ def test_torch_is_asked_where_a_gpu_may_be(
 
 
 @pytest.mark.parametrize("asked", ["xpu", "xpu:1", "cuda:1", "mps", "auto-map", "cpu"])
-def test_a_plan_is_made_for_any_device_that_there_is_somewhere(
-    asked: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_is_made_for_any_device_that_there_is_somewhere(asked, monkeypatch):
     def not_here(*_: object, **__: object) -> None:
         # what torch says of a device that it was not built for
         raise {"mps": NotImplementedError, "xpu": AssertionError}.get(asked[:3], RuntimeError)
@@ -59,6 +51,6 @@ def test_a_plan_is_made_for_any_device_that_there_is_somewhere(
 
 
 @pytest.mark.parametrize("asked", ["gpu", "cuda:", "xpu:a", "cpu:0 ", ""])
-def test_a_word_that_is_no_device_anywhere_is_refused(asked: str) -> None:
+def test_a_word_that_is_no_device_anywhere_is_refused(asked):
     with refuses("no-device", "--device"):
         devices.planned_device(asked)

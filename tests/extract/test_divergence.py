@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -66,12 +65,8 @@ def compared(reference: Any, model: Any) -> Any:
     [("llama", "llama"), ("gemma2", "gemma2"), ("gemma2", "llama"), ("granite", "cohere")],
 )
 def test_divergences_are_those_of_both_plain_models(
-    reference: str,
-    model: str,
-    tile: int,
-    tiny_checkpoint: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    reference, model, tile, tiny_checkpoint, monkeypatch
+):
     monkeypatch.setattr("extract.scoring.head.CPU_TILE", tile)
     monkeypatch.setattr("extract.scoring.head.ALIGNMENT", 1)
     first, second = load(tiny_checkpoint(reference)), load(tiny_checkpoint(model, seed=1))
@@ -100,9 +95,7 @@ def test_divergences_are_those_of_both_plain_models(
 
 
 @pytest.mark.parametrize("bits", ["Q8_0", "Q4_0"])
-def test_a_quantised_gguf_against_its_float_original(
-    bits: str, workspace: Workspace, tmp_path: Path
-) -> None:
+def test_a_quantised_gguf_against_its_float_original(bits, workspace, tmp_path):
     """The plain quantised model is the float one with weights that went through gguf's rounding."""
     config = AutoConfig.for_model(
         "llama", hidden_size=64, intermediate_size=96, num_hidden_layers=2, vocab_size=320,
@@ -161,9 +154,7 @@ def write_rounded(path: Path, model: Any, bits: str) -> None:
 
 
 @pytest.mark.parametrize(("rows", "other_rows"), [(384, 320), (320, 384)])
-def test_padding_of_one_head_is_left_out(
-    rows: int, other_rows: int, tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_padding_of_one_head_is_left_out(rows, other_rows, tiny_checkpoint):
     """Both predictions sum to 1 over the ids that both heads have."""
     models = [load(tiny_checkpoint("llama", seed=seed)) for seed in (0, 1)]
     for model, size in zip(models, (rows, other_rows), strict=True):
@@ -194,9 +185,7 @@ def selected(path: Path, workspace: Workspace, **options: Any) -> Selection:
 DIVERGENCE = {"kind": "divergence", "reference": "tiny/one"}
 
 
-def test_divergences_are_stored_with_their_units(
-    workspace: Workspace, tiny_problem: Callable[..., Path], tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_divergences_are_stored_with_their_units(workspace, tiny_problem, tiny_checkpoint):
     one = tiny_checkpoint("llama")
     models = [
         of_tiny(one, "one"),
@@ -232,9 +221,7 @@ def test_divergences_are_stored_with_their_units(
     assert not list(workspace.store.glob("tmp*"))
 
 
-def test_another_reference_recomputes_only_divergences(
-    workspace: Workspace, tiny_problem: Callable[..., Path], tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_another_reference_recomputes_only_divergences(workspace, tiny_problem, tiny_checkpoint):
     one, two = tiny_checkpoint("llama"), tiny_checkpoint("llama", seed=1)
     models = [of_tiny(one, "one"), of_tiny(two, "two")]
     probes = [PROBES[0], DIVERGENCE]
@@ -261,9 +248,7 @@ def test_another_reference_recomputes_only_divergences(
     assert "extracted 1 unit " in ok(run(path, "--model", "tiny/two"))
 
 
-def test_a_plan_counts_the_reference(
-    workspace: Workspace, tiny_problem: Callable[..., Path], tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_a_plan_counts_the_reference(workspace, tiny_problem, tiny_checkpoint):
     one = tiny_checkpoint("llama")
     models = [of_tiny(one, "one"), of_tiny(one, "two")]
     probes = [PROBES[0], DIVERGENCE]
@@ -291,9 +276,7 @@ def test_a_plan_counts_the_reference(
     assert alone.cost.scratch_bytes == 0
 
 
-def test_models_with_other_tokens_are_refused_by_name(
-    workspace: Workspace, tiny_problem: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_models_with_other_tokens_are_refused_by_name(workspace, tiny_problem, tmp_path):
     one = make_checkpoint(tmp_path / "one")
     models = [
         of_tiny(one, "one"),
@@ -325,9 +308,7 @@ def test_models_with_other_tokens_are_refused_by_name(
     assert "extracted 4 units" in ok(run(path, "--model", "tiny/one", "--model", "tiny/added"))
 
 
-def test_a_model_that_is_not_here_is_not_compared_in_a_dry_run(
-    workspace: Workspace, tiny_problem: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_model_that_is_not_here_is_not_compared_in_a_dry_run(workspace, tiny_problem, tmp_path):
     models = [of_tiny(make_checkpoint(tmp_path / "one"), "one"), of_tiny(tmp_path / "no", "two")]
     path = tiny_problem(texts=1, models=models, probes=[PROBES[0], DIVERGENCE])
     ok(run(path, "--dry-run"))
@@ -337,8 +318,8 @@ def test_a_model_that_is_not_here_is_not_compared_in_a_dry_run(
 
 
 def test_nothing_is_fetched_for_a_comparison_that_a_processor_refuses(
-    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    workspace, tiny_problem, monkeypatch
+):
     monkeypatch.setattr("extract.cli.LONGEST_CPU_HOURS", 1e-12)
     monkeypatch.setattr("extract.devices.resolve_device", lambda asked: "cpu")
     fetched: list[object] = []
@@ -349,18 +330,14 @@ def test_nothing_is_fetched_for_a_comparison_that_a_processor_refuses(
     assert not fetched
 
 
-def test_a_reference_must_be_a_model_of_the_file(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_a_reference_must_be_a_model_of_the_file(workspace, tiny_problem):
     path = tiny_problem(probes=[PROBES[0], {**DIVERGENCE, "reference": "tiny/three"}])
     with pytest.raises(ProblemFileError) as refused:
         load_problem(str(path), workspace)
     assert "tiny/three" in refused.value.format_message()
 
 
-def test_a_reference_that_fails_stops_only_what_needs_it(
-    workspace: Workspace, tiny_problem: Callable[..., Path], tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_a_reference_that_fails_stops_only_what_needs_it(workspace, tiny_problem, tiny_checkpoint):
     one = tiny_checkpoint("llama")
     refused = of_tiny(one, "one", interventions=[{"kind": "drop_layers", "layers": [9]}])
     models = [refused, of_tiny(one, "two")]

@@ -7,8 +7,7 @@ same in another order, or something else.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -82,9 +81,7 @@ def engine_of(model: Any, monkeypatch: pytest.MonkeyPatch, **options: Any) -> En
     return Engine(model, **options)
 
 
-def test_the_model_s_layers_are_replaced_while_it_scores(
-    library: Library, tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_model_s_layers_are_replaced_while_it_scores(library, tiny_checkpoint, monkeypatch):
     folder, requests = tiny_checkpoint("llama"), requests_of(0)
     plain = references(load(folder), requests)
     engine = engine_of(load(folder), monkeypatch)
@@ -109,13 +106,8 @@ def test_the_model_s_layers_are_replaced_while_it_scores(
     ],
 )
 def test_layers_that_fail_or_compute_something_else_are_removed(
-    factor: float,
-    error: Exception | None,
-    reason: str,
-    library: Library,
-    tiny_checkpoint: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    factor, error, reason, library, tiny_checkpoint, monkeypatch
+):
     library.factor, library.error = factor, error
     folder, requests = tiny_checkpoint("llama"), requests_of(0)
     plain = references(load(folder), requests)
@@ -129,11 +121,8 @@ def test_layers_that_fail_or_compute_something_else_are_removed(
 
 @pytest.mark.parametrize("why", ["processor", "architecture", "spread", "library"])
 def test_where_there_are_none_the_model_s_own_layers_run(
-    why: str,
-    library: Library,
-    tiny_checkpoint: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    why, library, tiny_checkpoint, monkeypatch
+):
     model = load(tiny_checkpoint("qwen2" if why == "architecture" else "llama"))
     if why == "spread":
         model.model.norm._hf_hook = object()

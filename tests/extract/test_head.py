@@ -10,9 +10,7 @@ from extract.scoring.head import HeadWeights, LogitTransform, VocabularyHead, to
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_half_precision_head_scores_in_float32_where_no_product_mixes_them(
-    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_half_precision_head_scores_in_float32_where_no_product_mixes_them(dtype, monkeypatch):
     """As on an Apple GPU; the processor, too, has no half-precision product in float32."""
     monkeypatch.setattr("extract.scoring.head.CONVERTED", 300)
     torch.manual_seed(0)
@@ -33,7 +31,7 @@ def test_a_half_precision_head_scores_in_float32_where_no_product_mixes_them(
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_each_tile_of_the_vocabulary_has_its_own_part_of_the_bias(packed: bool) -> None:
+def test_each_tile_of_the_vocabulary_has_its_own_part_of_the_bias(packed):
     torch.manual_seed(1)
     linear = torch.nn.Linear(32, 1000)
     torch.nn.init.normal_(linear.bias, std=3.0)

@@ -105,21 +105,14 @@ def models(workspace: Workspace, tiny_problem: Callable[..., Path]) -> Callable[
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_a_checkpoint_with_false_metadata_is_one_line(
-    models: Callable[..., Path],
-    tiny_checkpoint: Callable[..., Path],
-    tmp_path: Path,
-    how: str,
-) -> None:
+def test_a_checkpoint_with_false_metadata_is_one_line(models, tiny_checkpoint, tmp_path, how):
     folder = shutil.copytree(tiny_checkpoint("llama", True, 0), tmp_path / "model")
     BROKEN[how](folder)
     check(models({"kind": "local", "path": str(folder)}))
 
 
 @pytest.mark.parametrize("how", GGUF)
-def test_a_gguf_file_with_false_metadata_is_one_line(
-    models: Callable[..., Path], tmp_path: Path, how: str
-) -> None:
+def test_a_gguf_file_with_false_metadata_is_one_line(models, tmp_path, how):
     file = tmp_path / "model.gguf"
     file.write_bytes(GGUF[how])
     line = check(models({"kind": "gguf", "path": str(file)}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +30,7 @@ def logits(model: Any) -> torch.Tensor:
     return output
 
 
-def test_rope_scaling_equals_the_same_setting_in_the_configuration(
-    tiny_checkpoint: Callable[..., Path],
-) -> None:
+def test_rope_scaling_equals_the_same_setting_in_the_configuration(tiny_checkpoint):
     from transformers import AutoConfig, AutoModelForCausalLM
 
     folder = tiny_checkpoint()
@@ -45,9 +42,7 @@ def test_rope_scaling_equals_the_same_setting_in_the_configuration(
     assert not torch.allclose(logits(changed), logits(load(folder)))
 
 
-def test_rope_of_an_architecture_with_two_kinds_of_layers(
-    tiny_checkpoint: Callable[..., Path],
-) -> None:
+def test_rope_of_an_architecture_with_two_kinds_of_layers(tiny_checkpoint):
     folder = tiny_checkpoint("gemma3_text")
     changed = load(folder, {"kind": "rope", "theta": 123.0})
     rope = changed.config.rope_parameters
@@ -55,7 +50,7 @@ def test_rope_of_an_architecture_with_two_kinds_of_layers(
     assert rope["sliding_attention"]["rope_theta"] != 123.0
 
 
-def test_noise_is_seeded_and_scales_with_each_matrix(tiny_checkpoint: Callable[..., Path]) -> None:
+def test_noise_is_seeded_and_scales_with_each_matrix(tiny_checkpoint):
     folder = tiny_checkpoint()
     plain = load(folder).get_decoder().layers[0].mlp.up_proj.weight
     one, again, other = (
@@ -72,9 +67,7 @@ def test_noise_is_seeded_and_scales_with_each_matrix(tiny_checkpoint: Callable[.
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma2"])
-def test_dropped_layers_leave_a_working_shorter_model(
-    architecture: str, tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_dropped_layers_leave_a_working_shorter_model(architecture, tiny_checkpoint):
     folder = tiny_checkpoint(architecture)
     # in float64, so that what is left of the difference is no processor's
     short = load(folder, {"kind": "drop_layers", "layers": [-1, 0]}).double()
@@ -92,9 +85,7 @@ def test_dropped_layers_leave_a_working_shorter_model(
         ("quantize", {"bits": 4, "group": 11}),
     ],
 )
-def test_impossible_interventions_are_refused(
-    kind: str, settings: dict[str, Any], tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_impossible_interventions_are_refused(kind, settings, tiny_checkpoint):
     with refuses("impossible-intervention", f"interventions.{kind}"):
         load(tiny_checkpoint(), {"kind": kind, **settings})
 
@@ -110,11 +101,8 @@ def test_impossible_interventions_are_refused(
     ],
 )
 def test_a_change_holds_in_prefixes_pieces_and_suffixes(
-    architecture: str,
-    change: dict[str, Any],
-    prefix_tokens: int | None,
-    tiny_checkpoint: Callable[..., Path],
-) -> None:
+    architecture, change, prefix_tokens, tiny_checkpoint
+):
     folder, requests = tiny_checkpoint(architecture), requests_of(0)
     changed = references(load(folder, change), requests)
     engine = Engine(
@@ -142,7 +130,7 @@ def by_hand(weights: np.ndarray[Any, Any], bits: int, group: int) -> np.ndarray[
 
 
 @pytest.mark.parametrize("bits", [2, 3, 4, 8])
-def test_rounded_weights_are_the_nearest_of_the_grid(bits: int) -> None:
+def test_rounded_weights_are_the_nearest_of_the_grid(bits):
     weights = np.random.default_rng(bits).normal(size=(6, 64)).astype(np.float32)
     found = quantized(torch.from_numpy(weights), bits, 16).numpy()
     expected = by_hand(weights, bits, 16)
@@ -156,7 +144,7 @@ def test_rounded_weights_are_the_nearest_of_the_grid(bits: int) -> None:
     assert len(np.unique(levels.round())) <= 2**bits - 1
 
 
-def test_eight_bits_in_groups_of_32_are_those_of_gguf() -> None:
+def test_eight_bits_in_groups_of_32_are_those_of_gguf():
     """Q8_0 of llama.cpp's own quantiser, whose scales are float16: half a unit in 2^-11."""
     from gguf import GGMLQuantizationType, quants
 
@@ -169,7 +157,7 @@ def test_eight_bits_in_groups_of_32_are_those_of_gguf() -> None:
     assert np.abs(found - theirs).max() <= 1.1 * step.max()
 
 
-def test_zeros_stay_and_rounding_twice_changes_nothing() -> None:
+def test_zeros_stay_and_rounding_twice_changes_nothing():
     weights = torch.randn(3, 32, generator=torch.Generator().manual_seed(0))
     weights[1] = 0
     once = quantized(weights, 4, 8)
@@ -177,7 +165,7 @@ def test_zeros_stay_and_rounding_twice_changes_nothing() -> None:
     torch.testing.assert_close(quantized(once, 4, 8), once, atol=1e-6, rtol=1e-6)
 
 
-def test_quantised_models_lose_more_with_fewer_bits(tiny_checkpoint: Callable[..., Path]) -> None:
+def test_quantised_models_lose_more_with_fewer_bits(tiny_checkpoint):
     folder = tiny_checkpoint()
     plain = load(folder)
     lost = []
@@ -190,7 +178,7 @@ def test_quantised_models_lose_more_with_fewer_bits(tiny_checkpoint: Callable[..
     assert 0 < lost[0] < lost[1] < lost[2]
 
 
-def test_a_temperature_is_the_same_as_smaller_queries(tiny_checkpoint: Callable[..., Path]) -> None:
+def test_a_temperature_is_the_same_as_smaller_queries(tiny_checkpoint):
     """softmax(q k / (T sqrt(d))): dividing every query by T does the same, rotary or not."""
     folder = tiny_checkpoint()
     warm = load(folder, {"kind": "attention_temperature", "temperature": 1.3}).double()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -57,13 +56,7 @@ def calm() -> dict[str, pa.Table]:
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: "-".join(map(str, point)))
-def test_a_killed_run_ends_in_the_undisturbed_table(
-    point: Point,
-    workers: int,
-    calm: dict[str, pa.Table],
-    workspace: Workspace,
-    tiny_problem: Callable[..., Path],
-) -> None:
+def test_a_killed_run_ends_in_the_undisturbed_table(point, workers, calm, workspace, tiny_problem):
     path = tiny_problem(texts=4)
     if not calm:
         assert run(path, None) == [0]
@@ -84,9 +77,7 @@ def test_a_killed_run_ends_in_the_undisturbed_table(
         assert_same(again[name], table)
 
 
-def test_two_parallel_runs_do_nothing_twice(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_two_parallel_runs_do_nothing_twice(workspace, tiny_problem):
     assert run(tiny_problem(texts=3), None, None) == [0, 0]
     units = units_of(workspace)
     assert len(units) == len({(u.model_id, u.condition, u.doc_id) for u in units}) == 24

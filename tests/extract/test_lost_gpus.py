@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -27,7 +26,6 @@ from extract.failures import (
 from extract.scoring.attention import FUSED, preferred_kernels, without_cudnn
 from extract.scoring.budgets import Attempts, Budgets, refuse_large_caches
 from extract.scoring.engine import Engine
-from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Request
 from warehouse.store.ledger import read_units
@@ -65,7 +63,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("case", WORDS)
-def test_words_of_a_device_mean_one_thing(case: str) -> None:
+def test_words_of_a_device_mean_one_thing(case):
     error, kind = WORDS[case]
     found = {"memory": is_out_of_memory(error), "plan": has_no_plan(error), "lost": False}
     try:
@@ -132,9 +130,7 @@ def ledger(workspace: Workspace) -> Counter[str]:
     return Counter(unit.status for file in files for unit in read_units(file))
 
 
-def test_a_lost_gpu_ends_the_command_and_marks_nothing_as_failed(
-    workspace: Workspace, tiny_problem: Callable[..., Path], flaky: Path
-) -> None:
+def test_a_lost_gpu_ends_the_command_and_marks_nothing_as_failed(workspace, tiny_problem, flaky):
     path = tiny_problem(probes=[{"kind": "full"}])
     assert run(path).exit_code == DeviceLostError.exit_code == 6
     assert ledger(workspace) == {}
@@ -145,8 +141,8 @@ def test_a_lost_gpu_ends_the_command_and_marks_nothing_as_failed(
 
 @pytest.mark.slow
 def test_of_two_workers_the_healthy_one_does_all_but_what_the_other_had(
-    workspace: Workspace, tiny_problem: Callable[..., Path], flaky: Path
-) -> None:
+    workspace, tiny_problem, flaky
+):
     path = tiny_problem(texts=4, probes=[{"kind": "full"}])
     # what distinguishes the workers of a GPU, for processes that have none
     seats = (
@@ -167,9 +163,7 @@ def test_of_two_workers_the_healthy_one_does_all_but_what_the_other_had(
     assert ledger(workspace) == {"done": 8}
 
 
-def test_an_out_of_memory_is_tried_again_with_an_emptied_cache_before_it_is_halved(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_out_of_memory_is_tried_again_with_an_emptied_cache_before_it_is_halved(monkeypatch):
     emptied: list[str] = []
     monkeypatch.setattr("extract.scoring.budgets.free_unused", lambda: emptied.append("cuda"))
     attempts = Attempts(torch.device("cuda"), Budgets(1024, 1024, 64), ())
@@ -191,9 +185,7 @@ def _no_kernels(*args: object, **options: object) -> nullcontext[None]:
     return nullcontext()
 
 
-def test_cudnn_s_attention_is_preferred_on_hopper_and_falls_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_cudnn_s_attention_is_preferred_on_hopper_and_falls_back(monkeypatch):
     capability = (9, 0)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     gpu = torch.device("cuda")
@@ -217,9 +209,7 @@ def test_cudnn_s_attention_is_preferred_on_hopper_and_falls_back(
     assert attempts.refused.startswith("cuDNN refused")
 
 
-def test_a_failed_self_check_leaves_cudnn_out_and_the_ledger_says_so(
-    tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_self_check_leaves_cudnn_out_and_the_ledger_says_so(tiny_checkpoint, monkeypatch):
     engine = Engine(load(tiny_checkpoint()), check=False)
     engine.attempts.kernels = (FUSED[1], FUSED[0], FUSED[2])
     real, calls = engine.score, []
@@ -238,7 +228,7 @@ def test_a_failed_self_check_leaves_cudnn_out_and_the_ledger_says_so(
     assert [s.scores.logprob for s in engine.score(requests_of(0))]
 
 
-def test_a_cache_that_can_not_fit_is_refused_early() -> None:
+def test_a_cache_that_can_not_fit_is_refused_early():
     ids = np.arange(100, dtype=np.int32)
     nowhere = np.zeros(99, dtype=np.int32)
     whole = Request(0, ids, 1, nowhere, nowhere)
@@ -249,9 +239,7 @@ def test_a_cache_that_can_not_fit_is_refused_early() -> None:
         refuse_large_caches([whole, behind], bytes_per_token=10, free=1999)
 
 
-def test_a_condition_that_does_not_fit_is_refused_alone(
-    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_condition_that_does_not_fit_is_refused_alone(workspace, tiny_problem, monkeypatch):
     score = Engine.score
 
     def small(engine: Engine, requests: list[Request]) -> object:
@@ -271,7 +259,7 @@ def test_a_condition_that_does_not_fit_is_refused_alone(
     assert done == {"full", "window_24", "retrieval_without"}
 
 
-def test_a_lost_gpu_is_no_shortage() -> None:
+def test_a_lost_gpu_is_no_shortage():
     attempts = Attempts(torch.device("cpu"), Budgets(1, 1, 1), FUSED)
 
     def call() -> None:
@@ -284,11 +272,8 @@ def test_a_lost_gpu_is_no_shortage() -> None:
 @pytest.mark.parametrize("error", [DeviceLostError("the GPU failed"), NonFiniteLogits()])
 @pytest.mark.parametrize("path", ["pieces", "suffix"])
 def test_a_failure_inside_the_self_check_is_no_property_of_the_architecture(
-    path: str,
-    error: TokenmartError,
-    tiny_checkpoint: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    path, error, tiny_checkpoint, monkeypatch
+):
     """Once a lost GPU was recorded as an architecture that takes no masks."""
     engine = Engine(load(tiny_checkpoint("cohere")), check=False)
     real = engine.score

@@ -6,7 +6,6 @@ import re
 import resource
 import shutil
 import sys
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,8 +35,8 @@ from extract.planning.tables import make_plan
 from extract.scoring.budgets import Budgets, gpu_budgets
 from extract.scoring.engine import Engine
 from extract.scoring.head import ALIGNMENT, HeadWeights, LogitTransform, VocabularyHead
-from warehouse.paths import Workspace, find_workspace
-from warehouse.problem.models import ModelShape, ModelSpec
+from warehouse.paths import find_workspace
+from warehouse.problem.models import ModelShape
 from warehouse.problem.spec import Problem, load_problem
 
 CHECKOUT = find_workspace(Path(__file__))
@@ -47,7 +46,7 @@ SHAPES = {spec.shape: spec.full_id for spec in reversed(LOCKED.models)}
 
 
 @pytest.mark.parametrize("spec", [*LOCKED.models, *SMALL.models[:2]], ids=lambda spec: spec.full_id)
-def test_shapes_are_those_of_the_published_models(spec: ModelSpec) -> None:
+def test_shapes_are_those_of_the_published_models(spec):
     """Built without weights, each has exactly the published number of parameters."""
     assert spec.shape is not None and spec.parameters is not None
     config = config_of(spec.shape)
@@ -64,9 +63,7 @@ def test_shapes_are_those_of_the_published_models(spec: ModelSpec) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: SHAPES[shape].split("/")[1])
 @pytest.mark.parametrize("rope", ["none", "linear", "dynamic"])
-def test_the_attention_layout_of_every_locked_model_agrees_with_plain_logits(
-    shape: ModelShape, rope: str
-) -> None:
+def test_the_attention_layout_of_every_locked_model_agrees_with_plain_logits(shape, rope):
     """Same class, heads, sharing of keys and tied head; narrow, with two layers."""
     scaling = {"rope_type": "default"} if rope == "none" else {"rope_type": rope, "factor": 4.0}
     config = config_of(
@@ -93,7 +90,7 @@ def test_the_attention_layout_of_every_locked_model_agrees_with_plain_logits(
         assert_agree(result.scores, expected)
 
 
-def test_the_plan_adds_up_by_hand() -> None:
+def test_the_plan_adds_up_by_hand():
     """Llama-2-7B at 32k in bfloat16: 13.5 GB of weights, 2 · 32 · 4096 · 2 bytes a token."""
     spec = LOCKED.model("Leooyii/PI_32k_Slimpajama_1B")
     size = model_size(spec, CHECKOUT)
@@ -109,7 +106,7 @@ def test_the_plan_adds_up_by_hand() -> None:
     assert shared.total == shared.weights + shared.cache + shared.activations + shared.logits
 
 
-def test_budgets_of_a_gpu_follow_its_free_memory() -> None:
+def test_budgets_of_a_gpu_follow_its_free_memory():
     shape = LOCKED.model("Qwen/Qwen2-7B-Instruct").shape
     assert shape is not None
     layer = 2 * (3 * 3584 + 3 * 18_944)
@@ -137,13 +134,7 @@ def test_budgets_of_a_gpu_follow_its_free_memory() -> None:
         ("cuda", "bfloat16", 32_768, 30e9, False),
     ],
 )
-def test_a_model_that_can_not_fit_is_refused(
-    device: str,
-    dtype: str,
-    longest: int,
-    available: float,
-    fits: bool,
-) -> None:
+def test_a_model_that_can_not_fit_is_refused(device, dtype, longest, available, fits):
     """Qwen2.5-14B: 29.5 GB in bfloat16."""
     spec = LOCKED.model("Qwen/Qwen2.5-14B-Instruct")
     size = model_size(spec, CHECKOUT)
@@ -154,7 +145,7 @@ def test_a_model_that_can_not_fit_is_refused(
         refuse_too_large(spec, needed, device, int(available))
 
 
-def test_the_plan_names_what_a_card_of_24_gb_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plan_names_what_a_card_of_24_gb_refuses(monkeypatch):
     """By hand: 28 GB of weights; Llama-2-7B has 12.6 GiB of weights and 16.5 GiB of KV cache."""
     selection = select(LOCKED, CHECKOUT, device="cuda", dtype="bfloat16")
     monkeypatch.setattr("extract.planning.tables.available_memory", lambda device: 23 * 2**30)
@@ -173,9 +164,7 @@ def test_the_plan_names_what_a_card_of_24_gb_refuses(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("device", "expected"), [("cuda", 23), ("cuda:1", 70), ("auto-map", 93), ("cpu", 0)]
 )
-def test_what_is_free_on_the_gpu_that_is_meant_counts(
-    device: str, expected: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_free_on_the_gpu_that_is_meant_counts(device, expected, monkeypatch):
     free = {0: 23 * 2**30, 1: 70 * 2**30}
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda number: (free[number], 80 * 2**30))
@@ -183,7 +172,7 @@ def test_what_is_free_on_the_gpu_that_is_meant_counts(
     assert available_memory(device) == expected * 2**30 + host
 
 
-def test_budgets_are_halved_to_an_end() -> None:
+def test_budgets_are_halved_to_an_end():
     budgets, steps = Budgets(1024, 1024, 64), 0
     while (smaller := budgets.halved(longest=4096)) is not None:
         budgets, steps = smaller, steps + 1
@@ -192,7 +181,7 @@ def test_budgets_are_halved_to_an_end() -> None:
     assert steps == 7
 
 
-def test_tiles_of_the_vocabulary_are_of_whole_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiles_of_the_vocabulary_are_of_whole_blocks(monkeypatch):
     monkeypatch.setattr("extract.scoring.head.CPU_TILE", 65_536)
     for vocabulary in (32_000, 49_152, 65_537, 151_936, 152_064, 256_000):
         linear = torch.nn.Linear(2, vocabulary, bias=False)
@@ -204,8 +193,8 @@ def test_tiles_of_the_vocabulary_are_of_whole_blocks(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(("platform", "unit"), [("linux", 1024), ("darwin", 1)])
 def test_peak_memory_is_in_bytes_whatever_the_system_counts_in(
-    platform: str, unit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    platform, unit, tmp_path, monkeypatch
+):
     """Where there is no /proc."""
     monkeypatch.setattr("extract.devices.Path", lambda path: tmp_path / "nothing" / path[1:])
     monkeypatch.setattr(sys, "platform", platform)
@@ -216,7 +205,7 @@ def test_peak_memory_is_in_bytes_whatever_the_system_counts_in(
     assert measured.bytes() == 3000 * unit
 
 
-def test_the_plan_of_the_locked_problem_by_hand(workspace: Workspace) -> None:
+def test_the_plan_of_the_locked_problem_by_hand(workspace):
     """17 models of 97.45 billion weights, 16 bits each; 4 conditions of 50 documents."""
     shutil.copy(CHECKOUT.problems / "no4k.yml", workspace.problems)
     problem = load_problem("no4k", workspace)
@@ -235,15 +224,13 @@ def test_the_plan_of_the_locked_problem_by_hand(workspace: Workspace) -> None:
     assert re.search(r"14B-Instruct +0/200 +8\.9 M .* 38\.8 +29\.5 GB", shown.output)
 
 
-def test_status_shows_the_predicted_peak_before_a_run(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_status_shows_the_predicted_peak_before_a_run(workspace, tiny_problem):
     before = CliRunner().invoke(status, ["--problem", str(tiny_problem())])
     assert before.exit_code == 0 and "~0." in before.output, before.output
 
 
 @pytest.mark.parametrize(("name", "measured"), [("smollm2-135m", 1.9), ("gemma3-270m", 3.2)])
-def test_predictions_are_near_what_was_measured(name: str, measured: float) -> None:
+def test_predictions_are_near_what_was_measured(name, measured):
     """GiB of the whole process in a float32 run of minilong's probes, documents of 4,096 tokens."""
     selection = select(SMALL, CHECKOUT, device="cpu", dtype="float32")
     predicted = planned_memory(selection, SMALL.model(name), 4096)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from extract.cli import extract, status
 from extract.planning.cost import ModelSize, model_size
 from extract.planning.selection import select
 from extract.planning.tables import make_plan
-from warehouse.paths import Workspace
 from warehouse.problem.models import ModelShape, ModelSpec
 from warehouse.problem.spec import load_problem
 from warehouse.sources.folders import ProblemFolders
@@ -32,7 +30,7 @@ def spec_of(source: dict[str, Any], **changes: Any) -> ModelSpec:
     return ModelSpec.model_validate(raw)
 
 
-def test_a_gguf_model_has_the_weights_of_its_header(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_gguf_model_has_the_weights_of_its_header(workspace, tmp_path):
     """Its shape is the problem file's, or assumed."""
     source = {"kind": "gguf", "path": str(write_gguf(tmp_path / "model.gguf", "qwen2", WORDS))}
     size = model_size(spec_of(source), workspace)
@@ -41,7 +39,7 @@ def test_a_gguf_model_has_the_weights_of_its_header(workspace: Workspace, tmp_pa
     assert size == ModelSize(PARAMETERS, SHAPE)
 
 
-def test_a_package_model_is_planned_from_its_file_once_it_is_here(workspace: Workspace) -> None:
+def test_a_package_model_is_planned_from_its_file_once_it_is_here(workspace):
     source = {"kind": "package", "packages": ["x==1"], "members": ["*"], "sha256": "0" * 64}
     spec = spec_of(source)
     assert model_size(spec, workspace) is None
@@ -52,9 +50,7 @@ def test_a_package_model_is_planned_from_its_file_once_it_is_here(workspace: Wor
     assert size is not None and size.parameters == PARAMETERS
 
 
-def test_a_local_model_is_as_large_as_its_configuration_says(
-    workspace: Workspace, tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_a_local_model_is_as_large_as_its_configuration_says(workspace, tiny_checkpoint):
     folder = tiny_checkpoint()
     size = model_size(spec_of({"kind": "local", "path": str(folder)}), workspace)
     assert size is not None and not size.assumed
@@ -80,8 +76,8 @@ def test_a_local_model_is_as_large_as_its_configuration_says(
     ],
 )
 def test_without_a_known_configuration_the_files_of_weights_are_weighed(
-    config: dict[str, str], parameters: int, workspace: Workspace, tmp_path: Path
-) -> None:
+    config, parameters, workspace, tmp_path
+):
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "model.safetensors").write_bytes(bytes(2_000_000))
     size = model_size(spec_of({"kind": "local", "path": str(tmp_path)}), workspace)
@@ -89,9 +85,7 @@ def test_without_a_known_configuration_the_files_of_weights_are_weighed(
 
 
 @pytest.mark.parametrize("content", [b"", b"GGUF", b"not a model at all" * 9])
-def test_what_can_not_be_read_is_unknown(
-    content: bytes, workspace: Workspace, tmp_path: Path
-) -> None:
+def test_what_can_not_be_read_is_unknown(content, workspace, tmp_path):
     (tmp_path / "model.gguf").write_bytes(content)
     assert (
         model_size(spec_of({"kind": "gguf", "path": f"{tmp_path}/model.gguf"}), workspace) is None
@@ -99,16 +93,12 @@ def test_what_can_not_be_read_is_unknown(
     assert model_size(spec_of({"kind": "gguf", "path": f"{tmp_path}/none.gguf"}), workspace) is None
 
 
-def test_a_shape_is_assumed_where_only_the_number_of_weights_is_known(
-    workspace: Workspace,
-) -> None:
+def test_a_shape_is_assumed_where_only_the_number_of_weights_is_known(workspace):
     size = model_size(spec_of({"kind": "hub"}, parameters=500_000_000), workspace)
     assert size is not None and size.assumed and size.parameters == 500_000_000
 
 
-def test_a_plan_of_an_unknown_size(
-    workspace: Workspace, tiny_problem: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_plan_of_an_unknown_size(workspace, tiny_problem, tmp_path):
     raw = yaml.safe_load(tiny_problem().read_text())
     raw["models"][0]["source"] = {"kind": "hub"}
     raw["models"][1]["source"] = {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,8 +24,8 @@ from extract.scoring.engine import Engine
 
 @pytest.mark.parametrize("architecture", ["llama", "mistral", "qwen2", "gemma2"])
 def test_a_model_partly_on_disk_gives_the_same_statistics(
-    architecture: str, tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    architecture, tiny_checkpoint, monkeypatch
+):
     folder = tiny_checkpoint(architecture)
     requests = requests_of(0)
     plain = references(load(folder), requests)
@@ -40,9 +38,7 @@ def test_a_model_partly_on_disk_gives_the_same_statistics(
     assert_scored(engine, requests, plain)
 
 
-def test_noise_is_refused_where_it_could_not_reach_the_weights(
-    tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_noise_is_refused_where_it_could_not_reach_the_weights(tiny_checkpoint, monkeypatch):
     folder = tiny_checkpoint("llama")
     noise = ({"kind": "weight_noise", "scale": 0.1, "seed": 0},)
     monkeypatch.setattr("accelerate.utils.get_max_memory", lambda: {"cpu": 100_000})
@@ -50,7 +46,7 @@ def test_noise_is_refused_where_it_could_not_reach_the_weights(
         loaded(folder, device="auto-map", interventions=noise)
 
 
-def test_a_device_map_leaves_room_on_gpus_only() -> None:
+def test_a_device_map_leaves_room_on_gpus_only():
     free: dict[int | str, int] = {0: 100, 1: 20, "cpu": 70}
     assert weights_memory(free, None) == free
     assert weights_memory(free, Footprint(80, 0, 10, 20)) == {0: 70, 1: 0, "cpu": 70}
@@ -60,8 +56,8 @@ def test_a_device_map_leaves_room_on_gpus_only() -> None:
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_attention_without_masks_serves_whole_texts_and_leaves_suffixes_to_sdpa(
-    architecture: str, tiny_checkpoint: Callable[..., Path]
-) -> None:
+    architecture, tiny_checkpoint
+):
     """The path of FlashAttention 2, with an attention that like it takes no mask."""
     calls: list[int] = []
 
@@ -106,7 +102,7 @@ def test_attention_without_masks_serves_whole_texts_and_leaves_suffixes_to_sdpa(
     assert calls and model.config._attn_implementation == "maskless"
 
 
-def test_float32_never_means_tf32(tiny_checkpoint: Callable[..., Path]) -> None:
+def test_float32_never_means_tf32(tiny_checkpoint):
     torch.set_float32_matmul_precision("high")
     Engine(load(tiny_checkpoint("llama")))
     assert torch.get_float32_matmul_precision() == "highest"
@@ -126,23 +122,15 @@ def test_float32_never_means_tf32(tiny_checkpoint: Callable[..., Path]) -> None:
     ],
 )
 def test_the_default_dtype_is_the_devices(
-    asked: str,
-    of_model: str,
-    device: str,
-    gpu_has_bfloat16: bool | None,
-    expected: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    asked, of_model, device, gpu_has_bfloat16, expected, tmp_path, monkeypatch
+):
     """No processor is asked what it is good at; None is a machine without a GPU."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: gpu_has_bfloat16 is not None)
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda **options: bool(gpu_has_bfloat16))
     assert resolve_dtype(spec_of(tmp_path, dtype=of_model), asked, device) == expected
 
 
-def test_a_model_that_runs_out_of_memory_while_loading_is_one_line(
-    tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_runs_out_of_memory_while_loading_is_one_line(tiny_checkpoint, monkeypatch):
     folder = tiny_checkpoint("llama")
     loading = Loading(spec_of(folder), Checkpoint(folder, "0"), "cpu", "float32")
     assert load_engine(loading).prefixes == "shared"

@@ -44,15 +44,13 @@ where l.model_id = 'lab--model-2' and l.condition = 'full' and s.condition = 'wi
         (JOIN, 2),
     ],
 )
-def test_only_the_files_of_the_partition_are_read(
-    made_up: Workspace, tokens: str, files: int
-) -> None:
+def test_only_the_files_of_the_partition_are_read(made_up, tokens, files):
     parameters = {"model": "lab--model-1"} if "$model" in tokens else {}
     plan = explain(made_up, f"select count(doc_id) {tokens}", **parameters)
     assert sum(map(int, re.findall(r"Total Files Read: (\d+)", plan))) == files
 
 
-def test_the_planner_knows_how_many_tokens_there_are(made_up: Workspace) -> None:
+def test_the_planner_knows_how_many_tokens_there_are(made_up):
     """A file without rows sorts first: planned by it alone, the table would look empty."""
     empty = with_units(TOKENS, []).empty_table()
     write_table(published_path(made_up, "a", "a", "full"), empty)
@@ -62,7 +60,7 @@ def test_the_planner_knows_how_many_tokens_there_are(made_up: Workspace) -> None
     assert 0.8 * rows < estimate < 1.25 * rows
 
 
-def test_columns_are_matched_by_name(made_up: Workspace) -> None:
+def test_columns_are_matched_by_name(made_up):
     path = published_path(made_up, "minilong", "lab--model-1", "full")
     totals = "select sum(logprob::decimal(18, 6)) as s, max(rank) as r from tokens"
     before = ask(totals)
@@ -71,7 +69,7 @@ def test_columns_are_matched_by_name(made_up: Workspace) -> None:
     assert ask(totals) == before
 
 
-def test_types_are_the_schemas_whichever_file_comes_first(made_up: Workspace) -> None:
+def test_types_are_the_schemas_whichever_file_comes_first(made_up):
     odd = made_up.tokens / "problem=00" / "model_id=1" / "condition=2" / "tokens.parquet"
     write_table(odd, with_units(TOKENS, []).empty_table())
     types = {row["column_name"]: row["column_type"] for row in ask("describe tokens")}

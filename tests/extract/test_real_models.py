@@ -14,7 +14,6 @@ from reference import FACTOR, assert_scored, plain_logprobs, references, target_
 
 from extract.scoring.divergence import Comparer, states_of
 from extract.scoring.engine import Engine
-from warehouse.paths import Workspace
 from warehouse.probes.context import full_requests, window_requests
 from warehouse.probes.lookup import (
     WITH_DOCUMENT,
@@ -49,9 +48,7 @@ def requests_of(tokens: np.ndarray[Any, Any], bos: int | None) -> list[Request]:
     ("name", "prepends_bos", "other_bos"),
     [("smollm2-135m", False, 1), ("gemma3-270m", True, None)],
 )
-def test_log_probs_agree_at_every_position(
-    name: str, prepends_bos: bool, other_bos: int | None, real_workspace: Workspace
-) -> None:
+def test_log_probs_agree_at_every_position(name, prepends_bos, other_bos, real_workspace):
     own, tokenizer = real_model(real_workspace, name)
     assert (tokenizer.bos is not None) == prepends_bos
 
@@ -78,9 +75,7 @@ def test_log_probs_agree_at_every_position(
     ("reference", "model"),
     [("smollm2-135m", "smollm2-135m-4-bit"), ("gemma3-270m", "gemma3-270m-noise-0.1")],
 )
-def test_divergence_is_as_near_to_float64_as_the_plain_models(
-    reference: str, model: str, real_workspace: Workspace
-) -> None:
+def test_divergence_is_as_near_to_float64_as_the_plain_models(reference, model, real_workspace):
     """Its error is the rounding of float32 states and logits, which no float32 model is without."""
     text = real_text(real_workspace, 3)
     plain, exact, engines = [], [], []
@@ -103,9 +98,7 @@ def test_divergence_is_as_near_to_float64_as_the_plain_models(
         assert np.abs(ours - truth).max() < FACTOR * np.abs(plainly - truth).max()
 
 
-def test_bfloat16_is_as_near_to_float32_as_the_plain_forward_in_it(
-    real_workspace: Workspace,
-) -> None:
+def test_bfloat16_is_as_near_to_float32_as_the_plain_forward_in_it(real_workspace):
     full, tokenizer = real_model(real_workspace, "smollm2-135m")
     half, _ = real_model(real_workspace, "smollm2-135m", "bfloat16")
     requests = full_requests(tokenizer.encode(real_text(real_workspace, 3)).ids[:64], None)
@@ -118,7 +111,7 @@ def test_bfloat16_is_as_near_to_float32_as_the_plain_forward_in_it(
     assert len(np.unique(ours)) > 0.9 * len(ours)
 
 
-def test_an_attention_window_hides_earlier_tokens(real_workspace: Workspace) -> None:
+def test_an_attention_window_hides_earlier_tokens(real_workspace):
     spec = load_problem("minilong", real_workspace).model("smollm2-135m-window-512")
     narrow = spec.interventions[0].model_copy(update={"window": 8, "sinks": 2})
     model, _ = real_model(real_workspace, spec.model_copy(update={"interventions": (narrow,)}))
@@ -147,7 +140,7 @@ def _hidden(output: Any) -> torch.Tensor:
     return tensor.detach().clone()
 
 
-def test_every_model_of_minilong_is_a_model_of_its_own(real_workspace: Workspace) -> None:
+def test_every_model_of_minilong_is_a_model_of_its_own(real_workspace):
     """2,300 tokens of a real document, longer than the widest window: no two models agree."""
     problem = load_problem("minilong", real_workspace)
     assert len(problem.ranked_models) >= 20

@@ -37,7 +37,7 @@ from extract.recall.measurement import (
 from extract.scoring.budgets import Budgets
 from extract.scoring.engine import Engine
 from extract.scoring.statistics import Scored, TokenScores
-from warehouse.paths import Workspace, find_workspace
+from warehouse.paths import find_workspace
 from warehouse.probes.request import Request
 from warehouse.problem.spec import RecallTarget, RecallTask, load_problem
 from warehouse.progress import no_progress
@@ -80,7 +80,7 @@ def encoded_in(
     return contexts, [item for _, part in parts for item in part]
 
 
-def test_contexts_follow_from_the_seed() -> None:
+def test_contexts_follow_from_the_seed():
     one = make_contexts(TARGET, FILLER)
     assert one == make_contexts(TARGET, FILLER)
     assert one != make_contexts(TARGET.model_copy(update={"seed": 1}), FILLER)
@@ -96,7 +96,7 @@ def test_contexts_follow_from_the_seed() -> None:
         assert make_contexts(target, LONG) == more[:2]
 
 
-def test_fewer_contexts_leave_the_rest_of_the_target() -> None:
+def test_fewer_contexts_leave_the_rest_of_the_target():
     problem = load_problem("minilong", find_workspace(Path(__file__)))
     whole = problem.target
     assert isinstance(whole, RecallTarget)
@@ -107,9 +107,7 @@ def test_fewer_contexts_leave_the_rest_of_the_target() -> None:
 
 
 @pytest.mark.parametrize("bos", [True, False])
-def test_every_number_asked_for_was_stated_before(
-    bos: bool, tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_every_number_asked_for_was_stated_before(bos, tiny_checkpoint):
     from transformers import AutoTokenizer
 
     folder = tiny_checkpoint("llama", bos)
@@ -158,7 +156,7 @@ def solve(asked: Item, facts: str) -> str:
     return asked.question.answer if asked.question.answer in everywhere else "not everywhere"
 
 
-def test_every_task_can_be_solved_from_the_context_so_far() -> None:
+def test_every_task_can_be_solved_from_the_context_so_far():
     contexts = make_contexts(ALL_TASKS.model_copy(update={"contexts": 6}), LONG)
     asked = items_of(ALL_TASKS, contexts)
     assert {each.question.task for each in asked} == set(get_args(RecallTask))
@@ -173,7 +171,7 @@ def test_every_task_can_be_solved_from_the_context_so_far() -> None:
     assert all(count >= 1 for count in hops)
 
 
-def test_names_values_variables_and_places() -> None:
+def test_names_values_variables_and_places():
     target = ALL_TASKS.model_copy(update={"lengths": (640, 5120), "contexts": 5})
     contexts = make_contexts(target, [(name, text * 2) for name, text in LONG])
     questions = contexts[0].questions
@@ -194,9 +192,7 @@ def test_names_values_variables_and_places() -> None:
         assert len({context.facts[block][:24] for context in contexts}) == 5
 
 
-def test_the_question_of_every_item_of_every_model_is_stored(
-    tiny_checkpoint: Callable[..., Path],
-) -> None:
+def test_the_question_of_every_item_of_every_model_is_stored(tiny_checkpoint):
     contexts, items = encoded_in(tiny_checkpoint(), ALL_TASKS)
     table = describe_items(ALL_TASKS, contexts)
     asked = [item.item for item in items if not item.item.question.rival]
@@ -218,8 +214,8 @@ def test_the_question_of_every_item_of_every_model_is_stored(
 
 @pytest.mark.parametrize("target", [TARGET, ALL_TASKS], ids=["single_key", "all tasks"])
 def test_controls_ask_for_planted_values_after_names_that_were_never_planted(
-    tiny_checkpoint: Callable[..., Path], target: RecallTarget
-) -> None:
+    tiny_checkpoint, target
+):
     with_controls = target.model_copy(update={"control_keys": 3})
     contexts, items = encoded_in(tiny_checkpoint(), with_controls)
     bare = [item.item for item in encoded_in(tiny_checkpoint(), target)[1]]
@@ -255,7 +251,7 @@ class Given:
             yield Scored(TokenScores(each, -each, rank, each, -each), tokens_processed=0)
 
 
-def test_the_first_token_is_scored_apart(tiny_checkpoint: Callable[..., Path]) -> None:
+def test_the_first_token_is_scored_apart(tiny_checkpoint):
     target = ALL_TASKS.model_copy(update={"score": "first_token", "contexts": 1})
     _, items = encoded_in(tiny_checkpoint(), target)
 
@@ -269,9 +265,7 @@ def test_the_first_token_is_scored_apart(tiny_checkpoint: Callable[..., Path]) -
 
 
 @pytest.mark.parametrize("target", [TARGET, ALL_TASKS], ids=["single_key", "all tasks"])
-def test_scores_are_those_of_each_question_alone(
-    tiny_checkpoint: Callable[..., Path], target: RecallTarget
-) -> None:
+def test_scores_are_those_of_each_question_alone(tiny_checkpoint, target):
     folder = tiny_checkpoint()
     _, items = encoded_in(folder, target)
     engine = Engine(loaded(folder), budgets=Budgets(1024, 50, 64))
@@ -288,12 +282,8 @@ def test_scores_are_those_of_each_question_alone(
     ("common", "rare", "share", "all_of_them"), [(-1, -9, 1, 1), (-9, -1, 0, 0), (-2, -2, 0.5, 0)]
 )
 def test_common_words_are_compared_with_words_listed_once(
-    common: float,
-    rare: float,
-    share: float,
-    all_of_them: float,
-    tiny_checkpoint: Callable[..., Path],
-) -> None:
+    common, rare, share, all_of_them, tiny_checkpoint
+):
     target = ALL_TASKS.model_copy(update={"tasks": ("common_words", "single_key")})
     _, items = encoded_in(tiny_checkpoint(), target)
     rivals = {id(item.request) for item in items if item.item.question.rival}
@@ -310,9 +300,7 @@ def test_common_words_are_compared_with_words_listed_once(
     assert all(row["score"] == 0 for row in rows if row not in words)
 
 
-def test_a_stopped_run_resumes_after_its_last_context(
-    tiny_problem: Callable[..., Path], workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_run_resumes_after_its_last_context(tiny_problem, workspace, monkeypatch):
     problem = load_problem(str(tiny_problem()), workspace)
     monkeypatch.setattr(PinnedArchive, "texts", lambda *_: LONG)
     two = ("single_key", "multi_key")
@@ -364,8 +352,8 @@ def test_a_stopped_run_resumes_after_its_last_context(
 
 
 def test_a_model_too_large_for_the_target_s_lengths_is_refused_before_it_is_loaded(
-    tiny_problem: Callable[..., Path], workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tiny_problem, workspace, monkeypatch
+):
     problem = load_problem(str(tiny_problem()), workspace)
     monkeypatch.setattr(PinnedArchive, "texts", lambda *_: LONG)
     monkeypatch.setattr(run_module, "available_memory", lambda device: 2**20)
@@ -385,9 +373,7 @@ def test_a_model_too_large_for_the_target_s_lengths_is_refused_before_it_is_load
         ({"lengths": (128, 1280), "key_every": 8, "tasks": ("common_words",)}, KEY_EVERY),
     ],
 )
-def test_impossible_targets_are_refused(
-    change: dict[str, object], where: str, tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_impossible_targets_are_refused(change, where, tiny_checkpoint):
     target = TARGET.model_copy(update=change)
     with refuses("impossible-target", where):
         encoded_in(tiny_checkpoint(), target)

@@ -7,7 +7,6 @@ of the locked list, whose trained theta therefore holds for them, too.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -83,14 +82,12 @@ def difference_to(theta: float, model: Any, requests: list[Request]) -> float:
         (LENGTH, TRAINED, FACTOR, THETA),
     ],
 )
-def test_the_frozen_base_by_its_formula(
-    length: int, trained: int, factor: float, theta: float
-) -> None:
+def test_the_frozen_base_by_its_formula(length, trained, factor, theta):
     assert frozen_ntk_theta(length, trained, factor) == pytest.approx(theta, abs=0.01)
 
 
 @pytest.mark.parametrize("bos", [None, 0])
-def test_a_frozen_theta_is_plain_rope_at_every_position(bos: int | None, look_alike: Path) -> None:
+def test_a_frozen_theta_is_plain_rope_at_every_position(bos, look_alike):
     probe = RetrievalProbe(
         kind="retrieval", excerpts=3, excerpt_tokens=24, answer_tokens=12, min_gap=64, seed=0
     )
@@ -103,7 +100,7 @@ def test_a_frozen_theta_is_plain_rope_at_every_position(bos: int | None, look_al
     assert difference_to(THETA, model, requests) < 1e-4
 
 
-def test_stock_dynamic_scaling_agrees_with_it_at_the_full_length_only(look_alike: Path) -> None:
+def test_stock_dynamic_scaling_agrees_with_it_at_the_full_length_only(look_alike):
     (whole,) = full_requests(TOKENS, 0)
     windows = window_requests(TOKENS, 0, context=128, stride=64)
     stock = loaded(look_alike)
@@ -113,14 +110,12 @@ def test_stock_dynamic_scaling_agrees_with_it_at_the_full_length_only(look_alike
     assert difference_to(THETA, loaded(look_alike), windows) > 0.1
 
 
-def test_fixed_frequencies_share_prefixes(look_alike: Path) -> None:
+def test_fixed_frequencies_share_prefixes(look_alike):
     assert not Engine(loaded(look_alike)).share_prefixes
     assert Engine(loaded(look_alike, rope={"type": "default", "theta": THETA})).share_prefixes
 
 
-def test_frequencies_of_one_kind_of_layers_may_follow_the_length(
-    tiny_checkpoint: Callable[..., Path],
-) -> None:
+def test_frequencies_of_one_kind_of_layers_may_follow_the_length(tiny_checkpoint):
     """Gemma 3 has a set of rotary parameters for each kind of layers."""
     folder = tiny_checkpoint("gemma3_text")
     model = loaded(folder, rope={"type": "dynamic", "factor": 4.0})
@@ -132,7 +127,7 @@ def test_frequencies_of_one_kind_of_layers_may_follow_the_length(
 
 
 @pytest.mark.parametrize("kind", ["linear", "dynamic", "yarn"])
-def test_a_scaling_replaces_all_that_the_configuration_says(kind: str, look_alike: Path) -> None:
+def test_a_scaling_replaces_all_that_the_configuration_says(kind, look_alike):
     rope = load_config(
         Checkpoint(look_alike, "r"), spec_of(look_alike, rope={"type": kind, "factor": 2.0})
     ).rope_parameters
@@ -140,7 +135,7 @@ def test_a_scaling_replaces_all_that_the_configuration_says(kind: str, look_alik
     assert "type" not in rope
 
 
-def test_an_intervention_changes_what_was_trained(look_alike: Path) -> None:
+def test_an_intervention_changes_what_was_trained(look_alike):
     changed = load_config(
         Checkpoint(look_alike, "r"),
         spec_of(
@@ -153,7 +148,7 @@ def test_an_intervention_changes_what_was_trained(look_alike: Path) -> None:
     assert changed["rope_theta"] == THETA
 
 
-def test_a_model_without_rotary_embeddings_has_no_rope_to_set(tmp_path: Path) -> None:
+def test_a_model_without_rotary_embeddings_has_no_rope_to_set(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
     spec = spec_of(tmp_path, rope={"type": "default", "theta": THETA})
     with refuses("impossible-intervention", "rope"):
@@ -169,6 +164,6 @@ def test_a_model_without_rotary_embeddings_has_no_rope_to_set(tmp_path: Path) ->
         {"type": "default", "theta": 0},
     ],
 )
-def test_a_rope_that_says_nothing_clear_is_refused(rope: dict[str, Any], tmp_path: Path) -> None:
+def test_a_rope_that_says_nothing_clear_is_refused(rope, tmp_path):
     with pytest.raises(ValueError, match="rope"):
         spec_of(tmp_path, rope=rope)

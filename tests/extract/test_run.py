@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,14 +17,13 @@ from tiny_runs import CONDITIONS, ok, one_line_error, run
 
 from extract.cli import recall
 from extract.scoring.engine import Engine
-from warehouse.paths import Workspace
 from warehouse.store import token_files
 from warehouse.store.ledger import UnitRecord, content_sha256, read_units
 from warehouse.store.schema import TOKENS
 from warehouse.store.token_files import published_path
 
 
-def test_rows_ledger_and_tables(workspace: Workspace, tiny_problem: Callable[..., Path]) -> None:
+def test_rows_ledger_and_tables(workspace, tiny_problem):
     assert "extracted 32 units" in ok(run(tiny_problem()))
     tables = published(workspace)
     assert len(tables) == 2 * len(CONDITIONS)
@@ -57,7 +54,7 @@ def test_rows_ledger_and_tables(workspace: Workspace, tiny_problem: Callable[...
     assert not list(workspace.pending.rglob("doc-*.parquet"))
 
 
-def test_spans_point_at_the_words(workspace: Workspace, tiny_problem: Callable[..., Path]) -> None:
+def test_spans_point_at_the_words(workspace, tiny_problem):
     ok(run(tiny_problem(), "--probe", "full"))
     documents = pq.read_table(
         workspace.store / "documents" / "problem=tiny" / "documents.parquet", partitioning=None
@@ -73,9 +70,7 @@ def test_spans_point_at_the_words(workspace: Workspace, tiny_problem: Callable[.
     assert pieces == text
 
 
-def test_a_rerun_computes_nothing(
-    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rerun_computes_nothing(workspace, tiny_problem, monkeypatch):
     path = tiny_problem()
     ok(run(path))
     before = {p: p.stat().st_mtime_ns for p in workspace.tokens.rglob("*.parquet")}
@@ -84,9 +79,7 @@ def test_a_rerun_computes_nothing(
     assert before == {p: p.stat().st_mtime_ns for p in workspace.tokens.rglob("*.parquet")}
 
 
-def test_the_row_of_a_model_that_was_moved_away_is_written_again(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_the_row_of_a_model_that_was_moved_away_is_written_again(workspace, tiny_problem):
     """`data check --repair` moves a damaged one; its units are all there."""
     path = tiny_problem(texts=1)
     ok(run(path))
@@ -105,9 +98,7 @@ def test_the_row_of_a_model_that_was_moved_away_is_written_again(
         ({"probes": [*PROBES, {"kind": "window", "name": "w8", "context": 8, "stride": 8}]}, 8),
     ],
 )
-def test_only_what_changed_is_computed_again(
-    change: dict[str, Any], units: int, workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_only_what_changed_is_computed_again(change, units, workspace, tiny_problem):
     ok(run(tiny_problem()))
     # one of the changes reads fewer tokens
     assert f"extracted {units} units" in ok(run(tiny_problem(**change), "--force"))
@@ -116,9 +107,7 @@ def test_only_what_changed_is_computed_again(
         assert len({tuple(key.values()) for key in keys}) == len(keys)
 
 
-def test_a_changed_document_replaces_its_rows_only(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_a_changed_document_replaces_its_rows_only(workspace, tiny_problem):
     path = tiny_problem()
     ok(run(path))
     before = published(workspace)["problem=tiny/model_id=tiny--one/condition=full"]
@@ -133,9 +122,7 @@ def test_a_changed_document_replaces_its_rows_only(
         assert old.equals(new) == (doc != 1)
 
 
-def test_a_model_id_with_two_hyphens_survives(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_a_model_id_with_two_hyphens_survives(workspace, tiny_problem):
     raw = yaml.safe_load(tiny_problem(probes=PROBES[:1]).read_text())
     raw["models"][0]["full_id"] = "lab/a--b"
     path = workspace.problems / "tiny.yml"
@@ -146,9 +133,7 @@ def test_a_model_id_with_two_hyphens_survives(
     assert (row["full_id"], row["model_id"]) == ("lab/a--b", "lab--a--b")
 
 
-def test_a_model_on_request_runs_only_when_it_is_named(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_a_model_on_request_runs_only_when_it_is_named(workspace, tiny_problem):
     raw = yaml.safe_load(tiny_problem(texts=1).read_text())
     raw["models"] += [{"full_id": "tiny/extra", "base": "tiny/one", "on_request": True}]
     path = workspace.problems / "tiny.yml"
@@ -157,9 +142,7 @@ def test_a_model_on_request_runs_only_when_it_is_named(
     assert "extracted 1 unit " in ok(run(path, "--model", "tiny/extra", "--probe", "full"))
 
 
-def test_rows_depend_on_the_position_encoding_as_trained(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_rows_depend_on_the_position_encoding_as_trained(workspace, tiny_problem):
     path = tiny_problem(texts=1)
     assert "extracted 8 units" in ok(run(path))
     raw = yaml.safe_load(path.read_text())
@@ -180,9 +163,7 @@ def test_rows_depend_on_the_position_encoding_as_trained(
     assert rows == {"one": ['{"type":"default","theta":5000.0}'], "two": [None]}
 
 
-def test_a_problem_without_a_target_is_extracted(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_a_problem_without_a_target_is_extracted(workspace, tiny_problem):
     raw = yaml.safe_load(tiny_problem(texts=1, probes=PROBES[:1]).read_text())
     del raw["target"]
     path = workspace.problems / "tiny.yml"
@@ -194,8 +175,8 @@ def test_a_problem_without_a_target_is_extracted(
 
 
 def test_the_records_of_a_document_are_read_as_often_in_a_corpus_of_any_size(
-    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    workspace, tiny_problem, monkeypatch
+):
     """Another process may have finished it since the plan: only its own files are read."""
     read: list[Path] = []
 

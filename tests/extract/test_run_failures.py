@@ -46,9 +46,7 @@ def units_of(workspace: Workspace, model: str, condition: str = "full") -> list[
     return read_units(published_path(workspace, "tiny", f"tiny--{model}", condition))
 
 
-def test_a_model_with_nan_fails_alone_and_can_be_repaired(
-    workspace: Workspace, tiny_problem: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_model_with_nan_fails_alone_and_can_be_repaired(workspace, tiny_problem, tmp_path):
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -75,9 +73,7 @@ def test_a_model_with_nan_fails_alone_and_can_be_repaired(
     assert "extracted 16 units" in ok(run(path))
 
 
-def test_non_finite_scores_are_recorded_with_the_reason(
-    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_non_finite_scores_are_recorded_with_the_reason(workspace, tiny_problem, monkeypatch):
     path = tiny_problem()
     score = Engine.score
     tokenizer = AutoTokenizer.from_pretrained(
@@ -115,15 +111,11 @@ def test_non_finite_scores_are_recorded_with_the_reason(
         (["--device", "cuda:7"], "cuda:7"),
     ],
 )
-def test_wrong_values_on_the_command_line(
-    options: list[str], value: str, workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_wrong_values_on_the_command_line(options, value, workspace, tiny_problem):
     assert value in one_line_error(run(tiny_problem(), *options), 1)
 
 
-def test_a_missing_model_does_not_stop_the_others(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_a_missing_model_does_not_stop_the_others(workspace, tiny_problem):
     source = {"kind": "local", "path": "nowhere/at/all"}
     result = run(with_first_model(tiny_problem, {"source": source}))
     one_line_error(result, 5)
@@ -131,9 +123,7 @@ def test_a_missing_model_does_not_stop_the_others(
     assert len(published(workspace)) == len(CONDITIONS)
 
 
-def test_a_model_that_cannot_fit_is_refused_before_it_is_loaded(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_a_model_that_cannot_fit_is_refused_before_it_is_loaded(workspace, tiny_problem):
     changes = {"parameters": 10**15, "source": {"kind": "hub"}}
     result = run(with_first_model(tiny_problem, changes))
     one_line_error(result, 5)
@@ -141,9 +131,7 @@ def test_a_model_that_cannot_fit_is_refused_before_it_is_loaded(
     assert len(published(workspace)) == len(CONDITIONS)
 
 
-def test_a_model_is_planned_beside_one_that_fills_the_device(
-    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_is_planned_beside_one_that_fills_the_device(workspace, tiny_problem, monkeypatch):
     """Each alone fits; while the first one is loaded, there is no room for the second."""
     loaded: list[weakref.ref[Any]] = []
     load = loading.load_engine
@@ -163,8 +151,8 @@ def test_a_model_is_planned_beside_one_that_fills_the_device(
 
 
 def test_units_that_another_process_finished_meanwhile_were_there_already(
-    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    workspace, tiny_problem, monkeypatch
+):
     path = tiny_problem()
     load = loading.load_engine
 
@@ -178,9 +166,7 @@ def test_units_that_another_process_finished_meanwhile_were_there_already(
     assert "extracted 28 units" in output and "4 of 32 were there already\n" in output
 
 
-def test_an_empty_document_is_refused_before_work_starts(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_an_empty_document_is_refused_before_work_starts(workspace, tiny_problem):
     path = tiny_problem()
     (workspace.root / "data" / "corpus.json").write_text(json.dumps(["fine text here", "  "]))
     result = run(path)
@@ -198,9 +184,7 @@ def test_an_empty_document_is_refused_before_work_starts(
         {"too_long": "run", "margin": 3},
     ],
 )
-def test_documents_longer_than_the_context(
-    documents: dict[str, Any], workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_documents_longer_than_the_context(documents, workspace, tiny_problem):
     path = tiny_problem(documents={"kind": "json", "path": "data/corpus.json", **documents})
     raw = yaml.safe_load(path.read_text())
     short, *others = json.loads((workspace.root / "data" / "corpus.json").read_text())
@@ -236,9 +220,7 @@ def test_documents_longer_than_the_context(
     assert {unit.status for unit in units_of(workspace, "two")} == {"done"}
 
 
-def test_a_document_within_the_margin_scores_as_with_a_larger_context(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_a_document_within_the_margin_scores_as_with_a_larger_context(workspace, tiny_problem):
     raw = yaml.safe_load(tiny_problem().read_text())
     raw["documents"] |= {"too_long": "run", "margin": 10_000}
     before = raw["models"][0]
@@ -276,9 +258,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_a_model_that_cannot_be_loaded_is_one_line(
-    how: str, workspace: Workspace, tiny_problem: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_model_that_cannot_be_loaded_is_one_line(how, workspace, tiny_problem, tmp_path):
     path = tiny_problem(texts=2)
     raw = yaml.safe_load(path.read_text())
     folder = tmp_path / "broken"
@@ -300,9 +280,7 @@ def test_a_model_that_cannot_be_loaded_is_one_line(
     assert "extracted 8 units" in ok(run(path))
 
 
-def test_any_exception_of_a_document_is_that_documents(
-    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_exception_of_a_document_is_that_documents(workspace, tiny_problem, monkeypatch):
     import torch
 
     path = tiny_problem(texts=2)
@@ -329,9 +307,7 @@ def test_any_exception_of_a_document_is_that_documents(
     assert shown[0][0] == shown[0][1] - 2 and shown[-1][0] == shown[-1][1]
 
 
-def test_a_processor_is_obeyed_by_name_and_refused_for_weeks(
-    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_processor_is_obeyed_by_name_and_refused_for_weeks(workspace, tiny_problem, monkeypatch):
     monkeypatch.setattr("extract.cli.LONGEST_CPU_HOURS", 1e-12)
     monkeypatch.setattr("extract.devices.resolve_device", lambda asked: "cpu")
     path = tiny_problem(texts=1)
@@ -342,8 +318,8 @@ def test_a_processor_is_obeyed_by_name_and_refused_for_weeks(
 
 
 def test_another_file_of_a_problem_s_name_does_not_replace_its_tokens(
-    workspace: Workspace, tiny_problem: Callable[..., Path], tmp_path: Path
-) -> None:
+    workspace, tiny_problem, tmp_path
+):
     path = tiny_problem(texts=2)
     ok(run(path))
     before = published(workspace)
@@ -363,9 +339,7 @@ def test_another_file_of_a_problem_s_name_does_not_replace_its_tokens(
     ok(CliRunner().invoke(extract, ["--problem", str(other), "--dry-run"]))
 
 
-def test_a_model_of_unknown_size_needs_the_processor_by_name(
-    workspace: Workspace, tiny_problem: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_of_unknown_size_needs_the_processor_by_name(workspace, tiny_problem, monkeypatch):
     monkeypatch.setattr("extract.devices.resolve_device", lambda asked: "cpu")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     path = with_first_model(tiny_problem, {"source": {"kind": "hub"}}, texts=1)

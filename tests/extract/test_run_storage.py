@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 from tiny_runs import ok, one_line_error, run
 
-from warehouse.paths import Workspace
 from warehouse.store.token_files import pending_folder, published_path
 
 
-def test_a_damaged_published_file_is_named_and_kept(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_a_damaged_published_file_is_named_and_kept(workspace, tiny_problem):
     path = tiny_problem()
     ok(run(path))
     target = published_path(workspace, "tiny", "tiny--one", "full")
@@ -24,9 +18,7 @@ def test_a_damaged_published_file_is_named_and_kept(
     assert "extracted 4 units" in ok(run(path))
 
 
-def test_a_damaged_pending_unit_is_computed_again(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_a_damaged_pending_unit_is_computed_again(workspace, tiny_problem):
     path = tiny_problem()
     folder = pending_folder(workspace, "tiny", "tiny--one", "full")
     folder.mkdir(parents=True)

@@ -7,14 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from published_tables import assert_same, published
 from tiny_runs import ok, run
 
-from warehouse.paths import Workspace
 from warehouse.store.ledger import read_units
 
 ROOT = Path(__file__).parents[2]
@@ -28,9 +26,7 @@ def job_file() -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_two_jobs_write_the_rows_of_one_process(
-    workspace: Workspace, tiny_problem: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_two_jobs_write_the_rows_of_one_process(workspace, tiny_problem, tmp_path):
     path = tiny_problem(texts=6)
     ok(run(path))
     expected = published(workspace)

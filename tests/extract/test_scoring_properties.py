@@ -102,7 +102,7 @@ def requests(draw: st.DrawFn, vocabulary: int) -> list[Request]:
     report_multiple_bugs=False,
 )
 @given(data=st.data())
-def test_every_score_is_that_of_a_plain_softmax(data: st.DataObject) -> None:
+def test_every_score_is_that_of_a_plain_softmax(data):
     model = data.draw(models())
     asked = data.draw(requests(model.config.vocab_size))
     budgets = {
@@ -129,9 +129,7 @@ def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[int, DocumentTo
 @example(text="A, naïve <mask> [MASK] x</s>y <s> z <unk>.", vocabulary=300)
 @example(text="   17 yo  with\r\n\u200bhigh", vocabulary=1000)
 @given(text=st.text(max_size=200), vocabulary=st.sampled_from([258, 300, 1000]))
-def test_spans_cover_the_text_and_ids_give_it_back(
-    text: str, vocabulary: int, tokenizers: dict[int, DocumentTokenizer]
-) -> None:
+def test_spans_cover_the_text_and_ids_give_it_back(text, vocabulary, tokenizers):
     tokenizer = tokenizers[vocabulary]
     document = tokenizer.encode(text)
     assert tokenizer.library.decode(document.ids) == text
@@ -150,9 +148,7 @@ def test_spans_cover_the_text_and_ids_give_it_back(
     stride=st.integers(1, 30),
     bos=st.sampled_from([None, 0]),
 )
-def test_each_token_behind_a_window_is_scored_once(
-    tokens: int, context: int, stride: int, bos: int | None
-) -> None:
+def test_each_token_behind_a_window_is_scored_once(tokens, context, stride, bos):
     """Faults of others: transformers 30975 (the last token of each window lost), 4415 and 34138
     (tokens counted in several windows), 18887; llama.cpp 2714 (less context than stated).
     """

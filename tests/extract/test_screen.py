@@ -22,7 +22,7 @@ def sdpa_and_eager(name: str) -> list[Verdict]:
 @pytest.mark.parametrize(
     "name", ["phi", "gptj", "qwen2", "gemma2", "mixtral", "llama, a window that it ignores"]
 )
-def test_suffixes_that_share_a_prefix_are_right(name: str) -> None:
+def test_suffixes_that_share_a_prefix_are_right(name):
     """Heads with biases, windows of some layers or of none, experts."""
     verdicts = [each for each in sdpa_and_eager(name) if each.verdict != "not made"]
     assert verdicts
@@ -38,26 +38,26 @@ def test_suffixes_that_share_a_prefix_are_right(name: str) -> None:
         ("rwkv", "recurrent states"),
     ],
 )
-def test_windows_inside_layers_and_recurrent_states_share_nothing(name: str, reason: str) -> None:
+def test_windows_inside_layers_and_recurrent_states_share_nothing(name, reason):
     verdicts = [each for each in sdpa_and_eager(name) if each.verdict != "not made"]
     assert verdicts
     for each in verdicts:
         assert each.verdict == "works" and reason in each.prefixes
 
 
-def test_falcon_with_alibi_is_right_with_sdpa_and_refused_in_eager() -> None:
+def test_falcon_with_alibi_is_right_with_sdpa_and_refused_in_eager():
     with_sdpa, eager = sdpa_and_eager("falcon, alibi")
     assert (with_sdpa.verdict, eager.verdict) == ("works", "refused")
 
 
-def test_a_model_that_reads_to_the_right_is_refused() -> None:
+def test_a_model_that_reads_to_the_right_is_refused():
     from benchmarks.architecture_screen import made
 
     with refuses("not-causal", "bert-generation"):
         Engine(made("bert-generation", "sdpa"))
 
 
-def test_the_table_is_of_this_list() -> None:
+def test_the_table_is_of_this_list():
     with OUT.open() as file:
         rows = list(csv.DictReader(file))
     assert not [row for row in rows if row["verdict"] in ("WRONG", "ERROR")]

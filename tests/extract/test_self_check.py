@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,6 @@ from transformers import AutoModelForCausalLM
 from extract.scoring import self_check
 from extract.scoring.engine import Engine
 from extract.scoring.head import LogitTransform
-from warehouse.paths import Workspace
 from warehouse.probes.request import Ids, Request
 
 LENGTH = self_check.TEXT_TOKENS
@@ -30,7 +27,7 @@ def missing_one_token(ids: Ids) -> Request:
     return dataclasses.replace(right, prefix_length=right.prefix_length - 1)
 
 
-def test_real_text_is_taken_where_there_is_some() -> None:
+def test_real_text_is_taken_where_there_is_some():
     sample = np.arange(1000, 1200, dtype=np.int32)
     np.testing.assert_array_equal(self_check.check_text(sample, 50_000), sample[:LENGTH])
     made = self_check.check_text(sample[: LENGTH - 1], 50_000)
@@ -40,9 +37,7 @@ def test_real_text_is_taken_where_there_is_some() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("factor", [0.9, 1.1])
-def test_a_transform_after_the_head_is_refused_in_every_dtype(
-    dtype: torch.dtype, factor: float, tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_a_transform_after_the_head_is_refused_in_every_dtype(dtype, factor, tiny_checkpoint):
     model = AutoModelForCausalLM.from_pretrained(tiny_checkpoint("llama"), dtype=dtype).eval()
     forward = model.forward
 
@@ -56,25 +51,21 @@ def test_a_transform_after_the_head_is_refused_in_every_dtype(
         Engine(model)
 
 
-def test_a_transform_between_backbone_and_head_is_refused(
-    tiny_checkpoint: Callable[..., Path],
-) -> None:
+def test_a_transform_between_backbone_and_head_is_refused(tiny_checkpoint):
     model = load(tiny_checkpoint("llama"))
     model.get_output_embeddings().register_forward_pre_hook(lambda _, args: (args[0] * 1.01,))
     with refuses("unsupported-architecture"):
         Engine(model)
 
 
-def test_a_suffix_that_misses_one_token_is_refused(tiny_checkpoint: Callable[..., Path]) -> None:
+def test_a_suffix_that_misses_one_token_is_refused(tiny_checkpoint):
     engine = Engine(load(tiny_checkpoint("llama")))
     (wrong,) = engine.score([missing_one_token(engine._reference.ids)])
     with refuses("unsupported-architecture"):
         self_check.compare(engine.model, "suffix", wrong.scores, engine._reference)
 
 
-def test_draws_that_happen_to_be_small_refuse_no_model(
-    tiny_checkpoint: Callable[..., Path],
-) -> None:
+def test_draws_that_happen_to_be_small_refuse_no_model(tiny_checkpoint):
     """Two draws of a model that roundings move far at some tokens alone may miss all of these."""
     engine = Engine(load(tiny_checkpoint("llama")), check=False)
     found = engine._reference
@@ -95,7 +86,7 @@ def test_draws_that_happen_to_be_small_refuse_no_model(
         self_check.compare(engine.model, "suffix", wrong.scores, more)
 
 
-def test_redrawn_roundings_are_as_large_as_the_dtypes(tiny_checkpoint: Callable[..., Path]) -> None:
+def test_redrawn_roundings_are_as_large_as_the_dtypes(tiny_checkpoint):
     spread = {}
     for dtype in (torch.float32, torch.bfloat16):
         model = AutoModelForCausalLM.from_pretrained(tiny_checkpoint("llama"), dtype=dtype).eval()
@@ -106,9 +97,7 @@ def test_redrawn_roundings_are_as_large_as_the_dtypes(tiny_checkpoint: Callable[
     assert spread[torch.float32] < 1e-3
 
 
-def test_the_locked_architectures_must_share_prefixes(
-    tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_locked_architectures_must_share_prefixes(tiny_checkpoint, monkeypatch):
     """What takes no mask is an error for them; others go on without, and say so."""
 
     def without_masks(model: Any) -> Any:
@@ -138,9 +127,7 @@ def test_the_locked_architectures_must_share_prefixes(
     # processors without bfloat16 instructions take minutes for the larger model
     [("smollm2-135m", "float32"), ("gemma3-270m", "float32"), ("smollm2-135m", "bfloat16")],
 )
-def test_real_models_pass_and_a_missing_token_does_not(
-    name: str, dtype: str, real_workspace: Workspace
-) -> None:
+def test_real_models_pass_and_a_missing_token_does_not(name, dtype, real_workspace):
     model, tokenizer = real_model(real_workspace, name, dtype)
     engine = Engine(model, sample=tokenizer.encode(real_text(real_workspace, 3)).ids)
     assert engine.prefixes == "shared"

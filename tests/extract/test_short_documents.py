@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 from click.testing import CliRunner
 from tiny_models import PROBES, make_text
 from tiny_runs import ok, run
 
 from extract.cli import status
-from warehouse.paths import Workspace
 
 DOCUMENTS = {"kind": "json", "path": "data/corpus.json"}
 
 
-def test_short_documents_are_named_with_what_they_lack(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_short_documents_are_named_with_what_they_lack(workspace, tiny_problem):
     path = tiny_problem(probes=PROBES[:2], documents=DOCUMENTS)
     texts = [
         {"id": "long.md", "text": make_text(0)},

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from extract.cli import extract
 from warehouse.maintenance.cli import data as commands
-from warehouse.paths import Workspace, find_workspace
+from warehouse.paths import find_workspace
 from warehouse.store.ledger import read_units
 from warehouse.store.token_files import published_path
 
@@ -43,9 +43,7 @@ def check() -> None:
     assert checked.exit_code == 0, checked.output
 
 
-def test_a_read_only_folder_is_said_in_one_line_and_can_still_be_checked(
-    tiny_problem: Callable[..., Path], disk: Path
-) -> None:
+def test_a_read_only_folder_is_said_in_one_line_and_can_still_be_checked(tiny_problem, disk):
     path = str(tiny_problem(texts=2))
     arguments = ["--problem", path, "--device", "cpu"]
     done = CliRunner().invoke(extract, [*arguments, "--probe", "full"])
@@ -61,9 +59,7 @@ def test_a_read_only_folder_is_said_in_one_line_and_can_still_be_checked(
     check()
 
 
-def test_a_disk_that_fills_up_is_one_line_and_what_is_done_is_kept(
-    tiny_problem: Callable[..., Path], disk: Path
-) -> None:
+def test_a_disk_that_fills_up_is_one_line_and_what_is_done_is_kept(tiny_problem, disk):
     arguments = ["--problem", str(tiny_problem(texts=4)), "--device", "cpu", "--probe", "full"]
     assert _mount(disk, "-o", "remount,size=44k")
     refused = CliRunner().invoke(extract, arguments)
@@ -79,9 +75,7 @@ def test_a_disk_that_fills_up_is_one_line_and_what_is_done_is_kept(
     assert len(read_units(published_path(find_workspace(), "tiny", "tiny--one", "full"))) == 4
 
 
-def test_a_clock_that_was_set_back_changes_nothing(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_a_clock_that_was_set_back_changes_nothing(workspace, tiny_problem):
     """Everything that is there was written next year."""
     path = tiny_problem(texts=2)
     arguments = ["--problem", str(path), "--device", "cpu", "--probe", "full"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
@@ -44,8 +43,8 @@ def make_sentencepiece(
 @pytest.mark.parametrize("architecture", ["llama", "mistral"])
 @pytest.mark.parametrize("dummy_prefix", [True, False])
 def test_a_tokenizer_model_alone_is_read_as_sentencepiece_reads_it(
-    architecture: str, dummy_prefix: bool, tmp_path: Path
-) -> None:
+    architecture, dummy_prefix, tmp_path
+):
     from sentencepiece import SentencePieceProcessor
 
     folder = make_sentencepiece(tmp_path, architecture, dummy_prefix)
@@ -66,9 +65,7 @@ ALPHABET += ["\r\n", "\r"]
 @pytest.mark.parametrize("rule", ["identity", "nfkc", "nmt_nfkc", "nmt_nfkc_cf"])
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 @pytest.mark.parametrize("removed", [True, False])
-def test_a_normaliser_of_its_own_is_read_as_sentencepiece_reads_it(
-    rule: str, kind: str, removed: bool, tmp_path: Path
-) -> None:
+def test_a_normaliser_of_its_own_is_read_as_sentencepiece_reads_it(rule, kind, removed, tmp_path):
     from sentencepiece import SentencePieceProcessor
 
     folder = make_sentencepiece(
@@ -103,9 +100,7 @@ def test_a_normaliser_of_its_own_is_read_as_sentencepiece_reads_it(
         {"model_type": "char", "byte_fallback": False, "vocab_size": 20},
     ],
 )
-def test_a_tokenizer_that_libraries_read_otherwise_is_refused(
-    settings: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_tokenizer_that_libraries_read_otherwise_is_refused(settings, tmp_path):
     folder = make_sentencepiece(tmp_path, "llama", **settings)
     with pytest.raises(TokenmartError) as caught:
         tokenizer_of(folder)
@@ -113,7 +108,7 @@ def test_a_tokenizer_that_libraries_read_otherwise_is_refused(
 
 
 @pytest.mark.parametrize("dummy_prefix", [True, False])
-def test_a_tokenizer_json_is_read_unchanged(dummy_prefix: bool, tmp_path: Path) -> None:
+def test_a_tokenizer_json_is_read_unchanged(dummy_prefix, tmp_path):
     folder = make_sentencepiece(tmp_path, "llama", dummy_prefix)
     wanted = tokenizer_of(folder)
     llama_tokenizer_json(folder, dummy_prefix, adds_bos=True)
@@ -126,9 +121,7 @@ def test_a_tokenizer_json_is_read_unchanged(dummy_prefix: bool, tmp_path: Path) 
     assert tokenizer.bos == 1
 
 
-def test_a_file_that_says_to_truncate_cuts_no_text(
-    tmp_path: Path, tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_a_file_that_says_to_truncate_cuts_no_text(tmp_path, tiny_checkpoint):
     """tokenizer.json may keep the length that its model was trained with."""
     folder = shutil.copytree(tiny_checkpoint(), tmp_path / "m")
     path = folder / "tokenizer.json"
@@ -142,7 +135,7 @@ def test_a_file_that_says_to_truncate_cuts_no_text(
     assert tokens.ids.tolist() == whole.encode(TEXTS[0]).ids.tolist()
 
 
-def test_spans_without_length_are_refused() -> None:
+def test_spans_without_length_are_refused():
     """tokenizers 1553, 1688: Llama 3 gave (0, 0), (6, 6)."""
 
     class Library:

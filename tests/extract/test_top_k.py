@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -18,16 +16,13 @@ from tiny_runs import ok, run
 from extract.planning.cost import work_of
 from extract.scoring.engine import Engine
 from warehouse.maintenance.garbage import find_garbage
-from warehouse.paths import Workspace
 from warehouse.probes.context import FullProbe
 from warehouse.probes.planned import planned_document
 from warehouse.sql.views import create_views
 
 
 @pytest.mark.parametrize("tile", [37, 49_152])
-def test_choices_are_those_of_the_plain_logits(
-    tile: int, tiny_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_choices_are_those_of_the_plain_logits(tile, tiny_checkpoint, monkeypatch):
     monkeypatch.setattr("extract.scoring.head.CPU_TILE", tile)
     monkeypatch.setattr("extract.scoring.head.ALIGNMENT", 1)
     folder = tiny_checkpoint("gemma2")
@@ -53,9 +48,7 @@ def test_choices_are_those_of_the_plain_logits(
         assert (scores.choices[first, 0] == request.targets[first]).all()
 
 
-def test_more_choices_than_the_vocabulary_has_are_all_of_it(
-    tiny_checkpoint: Callable[..., Path],
-) -> None:
+def test_more_choices_than_the_vocabulary_has_are_all_of_it(tiny_checkpoint):
     engine = Engine(load(tiny_checkpoint("llama")), top_k=1000)
     (scored,) = engine.score(requests_of(0)[:1])
     assert scored.scores.choice_logprobs is not None
@@ -64,9 +57,7 @@ def test_more_choices_than_the_vocabulary_has_are_all_of_it(
     np.testing.assert_allclose(total, 1, atol=1e-5)
 
 
-def test_choices_are_stored_with_their_units(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_choices_are_stored_with_their_units(workspace, tiny_problem):
     path = tiny_problem(texts=2, probes=PROBES[:2])
     model = ("--model", "tiny/one")
     assert "extracted 4 units" in ok(run(path, *model))
@@ -104,16 +95,14 @@ def test_choices_are_stored_with_their_units(
     assert not list((workspace.data / "top_tokens").rglob("*window_24/*.parquet"))
 
 
-def test_the_problem_file_may_ask_for_choices(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_the_problem_file_may_ask_for_choices(workspace, tiny_problem):
     path = tiny_problem(texts=1, probes=[{"kind": "full", "top_k": 2}, PROBES[1]])
     ok(run(path, "--model", "tiny/one"))
     files = [file.parent.name for file in (workspace.data / "top_tokens").rglob("*.parquet")]
     assert files == ["condition=full"]
 
 
-def test_the_plan_counts_choices() -> None:
+def test_the_plan_counts_choices():
     full = FullProbe(kind="full", top_k=7).conditions()
     assert len(full[0].build(planned_document(100))[0].targets) == 99
     assert work_of([100, 50], full).choices == 7 * (99 + 49)

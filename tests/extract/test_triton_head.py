@@ -32,7 +32,7 @@ def moments(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Ten
 
 
 @pytest.mark.parametrize(("rows", "width", "scale"), SHAPES)
-def test_sums_of_a_tile(rows: int, width: int, scale: float) -> None:
+def test_sums_of_a_tile(rows, width, scale):
     logits = logits_of(rows, width, scale)
     kept = logits.clone()
     own = logits[torch.arange(rows), torch.arange(rows)].clone()
@@ -47,7 +47,7 @@ def test_sums_of_a_tile(rows: int, width: int, scale: float) -> None:
 
 
 @pytest.mark.parametrize(("rows", "width", "scale"), SHAPES)
-def test_sums_of_two_models(rows: int, width: int, scale: float) -> None:
+def test_sums_of_two_models(rows, width, scale):
     reference, own = logits_of(rows, width, scale), logits_of(rows, width + 3, scale, seed=1)
     sums = triton_head.pair_sums(reference, own)
     difference = reference.double() - own[:, :width].double()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import time
-from pathlib import Path
 
 import psutil
 import pytest
@@ -15,7 +14,7 @@ from extract.work_claims import claim
 from warehouse.store import claims
 
 
-def test_a_claim_is_exclusive_and_released(tmp_path: Path) -> None:
+def test_a_claim_is_exclusive_and_released(tmp_path):
     path = tmp_path / "deep" / "doc.claim"
     with claim(path) as ours:
         assert ours
@@ -25,7 +24,7 @@ def test_a_claim_is_exclusive_and_released(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_dead_owner_on_this_machine_loses_its_claim_immediately(tmp_path: Path) -> None:
+def test_a_dead_owner_on_this_machine_loses_its_claim_immediately(tmp_path):
     path = tmp_path / "doc.claim"
     child = os.fork()
     if child == 0:
@@ -37,7 +36,7 @@ def test_a_dead_owner_on_this_machine_loses_its_claim_immediately(tmp_path: Path
 
 
 @pytest.mark.parametrize(("age", "taken"), [(10.0, False), (1000.0, True)])
-def test_another_machines_claim_expires(age: float, taken: bool, tmp_path: Path) -> None:
+def test_another_machines_claim_expires(age, taken, tmp_path):
     path = tmp_path / "doc.claim"
     path.write_text("elsewhere 1 1.0")
     os.utime(path, (time.time() - age, time.time() - age))
@@ -45,7 +44,7 @@ def test_another_machines_claim_expires(age: float, taken: bool, tmp_path: Path)
         assert ours == taken
 
 
-def test_a_jumping_clock_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jumping_clock_changes_nothing(tmp_path, monkeypatch):
     path = tmp_path / "doc.claim"
     path.write_text("elsewhere 1 1.0")
     for jump in (-1e6, 1e6):
@@ -54,9 +53,7 @@ def test_a_jumping_clock_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mon
             assert not ours
 
 
-def test_a_clock_that_is_set_meanwhile_keeps_a_claim(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clock_that_is_set_meanwhile_keeps_a_claim(tmp_path, monkeypatch):
     """psutil's start time of a process follows it: the claim is touched and released even so."""
     path = tmp_path / "doc.claim"
     monkeypatch.setattr(work_claims, "HEARTBEAT_SECONDS", 0.01)
@@ -72,7 +69,7 @@ def test_a_clock_that_is_set_meanwhile_keeps_a_claim(
 
 
 @pytest.mark.parametrize(("seconds", "dead"), [(0.0, False), (10.0, False), (1000.0, True)])
-def test_an_owner_is_known_by_when_it_started(seconds: float, dead: bool) -> None:
+def test_an_owner_is_known_by_when_it_started(seconds, dead):
     """A process id may be another's by now."""
     started = psutil.Process().create_time() - seconds
     assert claims.died(f"{socket.gethostname()} {os.getpid()} {started:.2f}") is dead

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -49,9 +49,7 @@ GIB = 2**30
         ([], [16 * GIB], 1),
     ],
 )
-def test_a_worker_per_gpu_where_each_model_fits_on_one(
-    gpus: list[int], needed: list[int | None], expected: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_per_gpu_where_each_model_fits_on_one(gpus, needed, expected, monkeypatch):
     monkeypatch.setattr(workers, "free_gpus", lambda device: gpus)
     models = [
         SimpleNamespace(left=1.0, memory=size and Footprint(size, 0, 0, 0)) for size in needed
@@ -75,9 +73,7 @@ def test_a_worker_per_gpu_where_each_model_fits_on_one(
         ),
     ],
 )
-def test_each_worker_has_one_gpu(
-    hip: str | None, visible: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_worker_has_one_gpu(hip, visible, expected, monkeypatch):
     import torch
 
     monkeypatch.setattr(torch.version, "hip", hip)
@@ -91,19 +87,13 @@ def test_each_worker_has_one_gpu(
     assert workers.worker_environments(2, "cuda:1") == [{}, {}]
 
 
-def test_processors_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processors_are_divided(monkeypatch):
     monkeypatch.setattr(psutil, "cpu_count", lambda logical: 8)
     assert workers.worker_environments(3, "cpu") == [{"OMP_NUM_THREADS": "2"}] * 3
 
 
 @pytest.mark.parametrize(("as_worker", "shared"), [(None, 1), ("2026-01-02T03:04:05", 0)])
-def test_a_worker_starts_no_workers(
-    as_worker: str | None,
-    shared: int,
-    workspace: Workspace,
-    tiny_problem: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_worker_starts_no_workers(as_worker, shared, workspace, tiny_problem, monkeypatch):
     teams: list[list[workers.Worker]] = []
     monkeypatch.setattr(
         "extract.workers.run_workers", lambda team, *rest: teams.append(team) or [0, 0]
@@ -166,9 +156,7 @@ def no_unit_twice(workspace: Workspace) -> int:
     return len(units)
 
 
-def test_workers_leave_the_table_of_one_process(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_workers_leave_the_table_of_one_process(workspace, tiny_problem):
     path = tiny_problem(texts=6)
     ok(run(path))
     expected = published(workspace)
@@ -181,9 +169,7 @@ def test_workers_leave_the_table_of_one_process(
         assert_same(table, expected[name])
 
 
-def test_what_a_killed_worker_had_is_done(
-    workspace: Workspace, tiny_problem: Callable[..., Path], held: Path
-) -> None:
+def test_what_a_killed_worker_had_is_done(workspace, tiny_problem, held):
     process = start(tiny_problem(texts=6), 2)
     victim, _ = waiting_workers(process, held, 2)
     victim.send_signal(signal.SIGKILL)
@@ -199,9 +185,7 @@ def test_what_a_killed_worker_had_is_done(
     ("how", "background"),
     [(signal.SIGTERM, False), (signal.SIGINT, False), (signal.SIGTERM, True)],
 )
-def test_stopping_the_parent_stops_the_workers(
-    how: signal.Signals, background: bool, tiny_problem: Callable[..., Path], held: Path
-) -> None:
+def test_stopping_the_parent_stops_the_workers(how, background, tiny_problem, held):
     """Also of a run that a script has started with `&`, which ignores SIGINT."""
     path = tiny_problem(texts=6)
     previous = signal.signal(
@@ -219,9 +203,7 @@ def test_stopping_the_parent_stops_the_workers(
 
 
 @pytest.mark.parametrize("script", ["exec sleep 60", "trap '' TERM; exec sleep 60"])
-def test_a_damaged_ledger_leaves_no_worker_behind(
-    script: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_ledger_leaves_no_worker_behind(script, workspace, monkeypatch):
     """Nor one that does not listen."""
     program = workspace.root / "worker"
     program.write_text(f"#!/bin/sh\n{script}\n")
@@ -244,9 +226,7 @@ def test_a_damaged_ledger_leaves_no_worker_behind(
 @pytest.mark.parametrize(
     ("arguments", "code"), [(["extract", "--problem", "nowhere.yml"], 1), (["--help"], 0)]
 )
-def test_a_worker_s_errors_are_in_its_log(
-    arguments: list[str], code: int, workspace: Workspace
-) -> None:
+def test_a_worker_s_errors_are_in_its_log(arguments, code, workspace):
     worker = workers.Worker(arguments, {}, workspace.root / "logs" / "1.log", "worker 1")
     assert workers.run_workers([worker], lambda: 0, lambda what, units: None) == [code]
     line = worker.outcome(code)
@@ -254,14 +234,12 @@ def test_a_worker_s_errors_are_in_its_log(
     assert (str(worker.log) in line and "nowhere.yml" in line) == bool(code)
 
 
-def test_more_workers_than_fit_are_refused(
-    workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_more_workers_than_fit_are_refused(workspace, tiny_problem):
     refused = run(tiny_problem(texts=1), "--workers", "100000")
     assert refused.exit_code == 1 and not workspace.pending.exists()
 
 
-def test_storing_raises_in_the_working_thread_and_keeps_order() -> None:
+def test_storing_raises_in_the_working_thread_and_keeps_order():
     done: list[int] = []
 
     def fail() -> None:
@@ -282,7 +260,7 @@ def test_storing_raises_in_the_working_thread_and_keeps_order() -> None:
     assert done[-1] == 9, "what was computed is stored before an interrupt gets through"
 
 
-def test_the_next_result_may_be_computed_early_and_each_only_once() -> None:
+def test_the_next_result_may_be_computed_early_and_each_only_once():
     calls: list[int] = []
     begun = threading.Event()
 
@@ -305,7 +283,7 @@ def test_the_next_result_may_be_computed_early_and_each_only_once() -> None:
 
 
 @pytest.mark.parametrize("in_main", [True, False])
-def test_a_sigterm_is_an_interrupt_for_as_long_as_it_lasts(in_main: bool) -> None:
+def test_a_sigterm_is_an_interrupt_for_as_long_as_it_lasts(in_main):
     """Other threads may not set handlers."""
     before = signal.getsignal(signal.SIGTERM)
     if in_main:
@@ -327,9 +305,7 @@ def test_a_sigterm_is_an_interrupt_for_as_long_as_it_lasts(in_main: bool) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("gap", [0.0, 0.05, 0.5])
-def test_two_quick_interrupts_leave_no_traceback(
-    gap: float, workspace: Workspace, tiny_problem: Callable[..., Path]
-) -> None:
+def test_two_quick_interrupts_leave_no_traceback(gap, workspace, tiny_problem):
     command = [*python_module("tokenmart"), "extract", "--device", "cpu", "--problem"]
     child = subprocess.Popen(
         [*command, str(tiny_problem(texts=60))],

@@ -128,17 +128,17 @@ def extracted(fetched: Stage) -> Stage:
     return fetched
 
 
-def test_the_look_alikes_are_the_locked_models(stage: Stage) -> None:
+def test_the_look_alikes_are_the_locked_models(stage):
     models = {spec.full_id for spec in stage.scratch.problem.models if not spec.on_request}
     assert models == {model.full_id for model in LOOK_ALIKES} and len(models) == 17
 
 
-def test_of_two_copies_of_the_weights_one_is_downloaded(fetched: Stage) -> None:
+def test_of_two_copies_of_the_weights_one_is_downloaded(fetched):
     for model in LOOK_ALIKES:
         assert bool(fetched.hub.downloads(model.full_id, ".bin")) == (model.weights == "bin")
 
 
-def test_every_unit_is_done(extracted: Stage) -> None:
+def test_every_unit_is_done(extracted):
     for model in LOOK_ALIKES:
         units = extracted.units(model.full_id)
         assert len(units) == DOCUMENTS * len(extracted.conditions)
@@ -170,12 +170,12 @@ def difference(
 
 
 @pytest.mark.parametrize("model", LOOK_ALIKES, ids=lambda model: model.full_id)
-def test_logprobs_are_those_of_plain_forwards(extracted: Stage, model: LookAlike) -> None:
+def test_logprobs_are_those_of_plain_forwards(extracted, model):
     folder = repository_folder(extracted.folder, model.full_id)
     assert difference(extracted, model, as_trained(model, folder)) < TOLERANCE
 
 
-def test_an_ntk_model_as_stock_code_reads_it(extracted: Stage) -> None:
+def test_an_ntk_model_as_stock_code_reads_it(extracted):
     """The variant on request: each input has the base of its own length."""
     model = next(model for model in LOOK_ALIKES if "NTK_64k" in model.full_id)
     variant = f"{model.full_id}-stock-dynamic"
@@ -187,7 +187,7 @@ def test_an_ntk_model_as_stock_code_reads_it(extracted: Stage) -> None:
     assert difference(extracted, model, plain, full_only=True) > 100 * TOLERANCE
 
 
-def test_from_tokens_to_a_reproduced_submission(extracted: Stage) -> None:
+def test_from_tokens_to_a_reproduced_submission(extracted):
     scratch = extracted.scratch
     scratch.run("data", "fetch", "--problem", PROBLEM, "--offline")
     scratch.run("data", "check", "--problem", PROBLEM)

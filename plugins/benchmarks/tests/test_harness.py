@@ -89,9 +89,7 @@ def harness_results(
     return dict(found)
 
 
-def test_metrics_and_answers_are_the_harness_s_own(
-    two_models: Path, tasks: Path, workspace: Workspace, tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_metrics_and_answers_are_the_harness_s_own(two_models, tasks, workspace, tiny_checkpoint):
     """Run here, and brought in from the harness's own samples."""
     theirs = {
         "tiny--one": harness_results(harness_class(tiny_checkpoint(), None), tasks),
@@ -176,9 +174,7 @@ def write_samples(folder: Path, found: dict[str, Any]) -> list[Path]:
     return sorted(folder.rglob("samples_*.jsonl"))
 
 
-def test_a_killed_run_goes_on_inside_its_task(
-    two_models: Path, tasks: Path, workspace: Workspace
-) -> None:
+def test_a_killed_run_goes_on_inside_its_task(two_models, tasks, workspace):
     """Killed before its third unit is stored, in the middle of made_two's two."""
     options = ["--tasks", "made_counting,made_two", "--model", "tiny/one"]
     ok(evaluate(two_models, tasks, *options))
@@ -205,7 +201,7 @@ def stored(workspace: Workspace) -> dict[str, pa.Table]:
     }
 
 
-def test_rows_say_what_was_asked(two_models: Path, tasks: Path, workspace: Workspace) -> None:
+def test_rows_say_what_was_asked(two_models, tasks, workspace):
     ok(evaluate(two_models, tasks, "--tasks", "made_variable,made_two", "--model", "tiny/one"))
     words = ["--tasks", "made_four", "--num-fewshot", "1", "--subject", "subject"]
     ok(evaluate(two_models, tasks, *words, "--model", "tiny/one"))
@@ -235,9 +231,7 @@ def read(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, .
     return connection.execute(query).fetchall()
 
 
-def test_what_is_wrong_costs_nothing_else(
-    two_models: Path, tasks: Path, workspace: Workspace, tmp_path: Path
-) -> None:
+def test_what_is_wrong_costs_nothing_else(two_models, tasks, workspace, tmp_path):
     with pytest.raises(TokenmartError) as caught:
         load_tasks(["made_two", "nowhere.yaml"], [tasks])
     assert (caught.value.code, caught.value.where) == ("unusable-task", "--tasks nowhere.yaml")
@@ -266,13 +260,8 @@ CHAT = """{{ bos_token }}{% for message in messages %}\
 
 @pytest.mark.parametrize("refuses", [False, True])
 def test_chats_are_the_harness_s_own(
-    refuses: bool,
-    two_models: Path,
-    tasks: Path,
-    workspace: Workspace,
-    tiny_checkpoint: Callable[..., Path],
-    tmp_path: Path,
-) -> None:
+    refuses, two_models, tasks, workspace, tiny_checkpoint, tmp_path
+):
     """Worked examples as turns, a description as system turn, a BOS in the template."""
     folder = shutil.copytree(tiny_checkpoint(), tmp_path / "talks")
     (folder / "chat_template.jinja").write_text(CHAT.replace("REFUSES", str(refuses).lower()))
@@ -323,8 +312,8 @@ def test_chats_are_the_harness_s_own(
 
 
 def test_an_edited_task_leaves_units_that_are_counted_and_replaced(
-    two_models: Path, tasks: Path, workspace: Workspace, tmp_path: Path
-) -> None:
+    two_models, tasks, workspace, tmp_path
+):
     """The mart eval_coverage on two units of each of two models."""
     built = Warehouse(workspace.data, workspace.root / "t.duckdb")
 
@@ -368,12 +357,7 @@ class KeepsBos:
         return whole[:, kept], mask[:, kept]
 
 
-def test_a_cut_prompt_keeps_its_bos_and_is_counted(
-    tiny_problem: Callable[..., Path],
-    tiny_checkpoint: Callable[..., Path],
-    tasks: Path,
-    workspace: Workspace,
-) -> None:
+def test_a_cut_prompt_keeps_its_bos_and_is_counted(tiny_problem, tiny_checkpoint, tasks, workspace):
     """Against the harness's class, mended to keep BOS."""
     from lm_eval.models.huggingface import HFLM
 

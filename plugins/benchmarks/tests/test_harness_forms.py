@@ -7,7 +7,6 @@ differs.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from harness_forms import FORMS, GROUP, results_of_harness, write_forms
 
 from plugins.benchmarks.cli.eval import eval_command
 from tokenmart import cli
-from warehouse.paths import Workspace
 
 pytest.importorskip("lm_eval")
 pytestmark = pytest.mark.slow
@@ -33,11 +31,8 @@ REFUSED = ("form_gold_out_of_range", "form_winogrande", "form_wsc273")
 
 
 def test_every_number_under_the_harness_s_names_is_the_harness_s(
-    tiny_problem: Callable[..., Path],
-    tiny_checkpoint: Callable[..., Path],
-    workspace: Workspace,
-    tmp_path: Path,
-) -> None:
+    tiny_problem, tiny_checkpoint, workspace, tmp_path
+):
     from lm_eval.models.huggingface import HFLM
 
     forms = write_forms(tmp_path / "forms")
@@ -129,11 +124,8 @@ def test_every_number_under_the_harness_s_names_is_the_harness_s(
 
 
 def test_what_cannot_be_counted_has_a_reason_and_costs_nothing_else(
-    tiny_problem: Callable[..., Path],
-    tiny_checkpoint: Callable[..., Path],
-    workspace: Workspace,
-    tmp_path: Path,
-) -> None:
+    tiny_problem, tiny_checkpoint, workspace, tmp_path
+):
     """Two items that are too long, a failing process_results, generated code, an empty text."""
     forms = tmp_path / "forms"
     forms.mkdir()

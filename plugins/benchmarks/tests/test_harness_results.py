@@ -50,7 +50,7 @@ def collect(*words: object) -> Result:
     return CliRunner().invoke(cli, ["e2lm", "collect", *map(str, words)])
 
 
-def test_a_folder_of_checkpoints_becomes_a_table(tmp_path: Path) -> None:
+def test_a_folder_of_checkpoints_becomes_a_table(tmp_path):
     values = {"acc,none": 0.5, "acc_stderr,none": 0.1, "exact_match,strict-match": 1}
     losses = {"perplexity,none": 8.5, "perplexity_stderr,none": "N/A"}
     results = tmp_path / "results"
@@ -91,14 +91,12 @@ def test_a_folder_of_checkpoints_becomes_a_table(tmp_path: Path) -> None:
         ("org/m,revision=main", "org/m", None, None),
     ],
 )
-def test_a_literal_step_is_filled_in(
-    name: str, model: str, step: int | None, tokens: float | None
-) -> None:
+def test_a_literal_step_is_filled_in(name, model, step, tokens):
     found = stated(name)
     assert (found.model, found.step, found.tokens) == (model, step, tokens)
 
 
-def test_what_the_user_writes_into_the_table_of_checkpoints_counts(tmp_path: Path) -> None:
+def test_what_the_user_writes_into_the_table_of_checkpoints_counts(tmp_path):
     for number, (revision, size) in enumerate((("240b_tokens", 7), ("main", -1))):
         config = {
             "model_args": f"pretrained=org/m,revision={revision},dtype=float16",
@@ -156,7 +154,7 @@ def test_what_the_user_writes_into_the_table_of_checkpoints_counts(tmp_path: Pat
         ('{"results": {"t": {"acc,none": NaN}}, "config": {}, "model_name": "m"}', "no-score"),
     ],
 )  # fmt: skip
-def test_other_files_are_refused(tmp_path: Path, text: str, code: str) -> None:
+def test_other_files_are_refused(tmp_path, text, code):
     path = tmp_path / "results_x.json"
     path.write_text(text)
     assert refused(path) == (code, str(path))
@@ -167,7 +165,7 @@ def test_other_files_are_refused(tmp_path: Path, text: str, code: str) -> None:
     assert refused(samples) == ("no-results", str(samples))
 
 
-def test_the_latest_counts_and_a_part_of_the_items_never_does(tmp_path: Path) -> None:
+def test_the_latest_counts_and_a_part_of_the_items_never_does(tmp_path):
     part = {"model_args": {"pretrained": "m"}, "limit": 9.0}
     whole = written(tmp_path, "m", {"acc,none": 0.5})
     some = written(tmp_path, "m", {"acc,none": 0.75}, date=2.0, config=part)
@@ -184,7 +182,7 @@ def test_the_latest_counts_and_a_part_of_the_items_never_does(tmp_path: Path) ->
     assert [row["score"] for row in rows(some, fewer, same)] == [0.25]
 
 
-def test_versions_and_commits_of_one_name_are_not_mixed(tmp_path: Path) -> None:
+def test_versions_and_commits_of_one_name_are_not_mixed(tmp_path):
     one = written(tmp_path, "m", {"acc,none": 0.5}, versions={"arc_easy": 1})
     later = written(tmp_path, "m/step9", {"acc,none": 0.25}, versions={"arc_easy": 2})
     (note,) = read_results([one, later])[1]
@@ -201,7 +199,7 @@ def test_versions_and_commits_of_one_name_are_not_mixed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "setting", [{"model": "vllm"}, {"gen_kwargs": "temperature=1"}, {"fewshot_seed": 7}]
 )
-def test_backends_and_seeds_are_runs(tmp_path: Path, setting: dict[str, Any]) -> None:
+def test_backends_and_seeds_are_runs(tmp_path, setting):
     config = {"model": "hf", "model_args": {"pretrained": "m"}, "fewshot_seed": 1234}
     one = written(tmp_path, "m", {"acc,none": 0.5}, config=config)
     other = written(tmp_path, "m", {"acc,none": 0.25}, config={**config, **setting}, date=2.0)
@@ -211,7 +209,7 @@ def test_backends_and_seeds_are_runs(tmp_path: Path, setting: dict[str, Any]) ->
     }
 
 
-def test_results_in_a_chat_are_of_another_benchmark(tmp_path: Path) -> None:
+def test_results_in_a_chat_are_of_another_benchmark(tmp_path):
     plain = written(tmp_path, "m", {"acc,none": 0.5})
     chat = written(tmp_path, "m", {"acc,none": 0.25}, date=2.0, chat_template_sha="ab" * 32)
     found = {row["benchmark"]: row["score"] for row in rows(plain, chat)}
@@ -219,7 +217,7 @@ def test_results_in_a_chat_are_of_another_benchmark(tmp_path: Path) -> None:
     assert len(found) == 1 and str(next(iter(found))).startswith("arc_easy-0shot-chat")
 
 
-def test_directions_are_those_of_the_files(tmp_path: Path) -> None:
+def test_directions_are_those_of_the_files(tmp_path):
     old = written(tmp_path, "m", {"acc,none": 1.5, "ter,none": 1.5}, higher_is_better={})
     new = written(tmp_path, "n", {"acc,none": 1.5}, higher_is_better={"arc_easy": {"acc": False}})
     found = {(row["model"], row["metric"]): row["direction"] for row in rows(old, new)}
@@ -233,7 +231,7 @@ def test_directions_are_those_of_the_files(tmp_path: Path) -> None:
     assert caught.value.code == "contradiction"
 
 
-def test_directions_are_the_harness_s_own() -> None:
+def test_directions_are_the_harness_s_own():
     pytest.importorskip("lm_eval.api.metrics")
     from lm_eval.api.registry import is_higher_better
 
@@ -245,7 +243,7 @@ def test_directions_are_the_harness_s_own() -> None:
         assert (direction_of(name) == "higher") is bool(is_higher_better(name)), name
 
 
-def test_what_is_no_finite_number_or_no_metric_is_left_out_and_named(tmp_path: Path) -> None:
+def test_what_is_no_finite_number_or_no_metric_is_left_out_and_named(tmp_path):
     """Other programs write into this form without answer filters."""
     values = {"acc,none": 0.5, "perplexity,none": float("inf"), "bleu,none": "N/A", "mean": 0.25}
     path = written(tmp_path, "m", values)

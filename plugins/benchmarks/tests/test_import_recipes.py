@@ -102,14 +102,12 @@ FILES: dict[str, tuple[Callable[[Path], None], list[str]]] = {
 }
 
 
-def test_every_query_of_the_page_has_files_here() -> None:
+def test_every_query_of_the_page_has_files_here():
     assert QUERIES.keys() == FILES.keys()
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_query_writes_items_that_are_read(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_query_writes_items_that_are_read(name, tmp_path, monkeypatch):
     make, tasks = FILES[name]
     make(tmp_path)
     monkeypatch.chdir(tmp_path)

@@ -11,7 +11,7 @@ from warehouse.errors import TokenmartError
 @pytest.mark.parametrize(
     ("named", "found"), [(None, "a passage"), ("section", "7"), ("empty", None)]
 )
-def test_clusters_of_a_named_field(named: str | None, found: str | None) -> None:
+def test_clusters_of_a_named_field(named, found):
     """`eval --cluster FIELD`: by default the first of the usual names."""
     doc = {"question": "?", "section": 7, "passage": "a passage", "story": "another", "empty": ""}
     assert _field(doc, named, CLUSTER_FIELDS, "--cluster") == found

@@ -28,5 +28,5 @@ from plugins.benchmarks.scores.mixed_scales import mixed_scales
         ([], ()),
     ],
 )
-def test_names_on_the_rarer_scale(values: list[tuple[str, float]], names: tuple[str, ...]) -> None:
+def test_names_on_the_rarer_scale(values, names):
     assert mixed_scales(values) == names

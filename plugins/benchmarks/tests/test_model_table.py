@@ -56,7 +56,7 @@ def brought(workspace: Workspace, problem: str = PROBLEM, lines: list[str] | Non
     store_scores(read_table(found, workspace), workspace, found)
 
 
-def test_models_are_read_and_what_is_predicted_is_no_metric(workspace: Workspace) -> None:
+def test_models_are_read_and_what_is_predicted_is_no_metric(workspace):
     name = write(workspace)
     done = CliRunner().invoke(cli, ["data", "fetch", "--problem", name])
     assert done.exit_code == 0, done.output
@@ -73,9 +73,7 @@ def test_models_are_read_and_what_is_predicted_is_no_metric(workspace: Workspace
     assert set(table["benchmark"].to_pylist()) == {"r"} and len(table) == MODELS
 
 
-def test_a_problem_that_no_longer_ranks_runs_leaves_none_of_their_scores(
-    workspace: Workspace,
-) -> None:
+def test_a_problem_that_no_longer_ranks_runs_leaves_none_of_their_scores(workspace):
     shares = PROBLEM.replace("{metrics: [bits_per_byte], each_document: true}", "{shares: [0.5]}")
     plain = [row.replace(",document", "").replace(",,", ",") for row in rows() if "web" not in row]
     shares = shares.replace("baseline: bits_per_byte/web\n", "")
@@ -96,7 +94,7 @@ def test_a_problem_that_no_longer_ranks_runs_leaves_none_of_their_scores(
         ("acc, benchmarks: [q]", "acc, benchmarks: [s]", "no-target"),
     ],
 )
-def test_mistakes_in_the_problem(workspace: Workspace, old: str, new: str, code: str) -> None:
+def test_mistakes_in_the_problem(workspace, old, new, code):
     assert old in PROBLEM
     with pytest.raises(TokenmartError) as caught:
         brought(workspace, PROBLEM.replace(old, new))
@@ -113,14 +111,14 @@ def test_mistakes_in_the_problem(workspace: Workspace, old: str, new: str, code:
         ("lab0/m0,lab0,1000,s,acc,,lower,1", "contradiction"),
     ],
 )
-def test_mistakes_in_the_table(workspace: Workspace, line: str, code: str) -> None:
+def test_mistakes_in_the_table(workspace, line, code):
     with pytest.raises(TokenmartError) as caught:
         brought(workspace, lines=[*rows(), line])
     assert caught.value.code == code
     assert caught.value.where == f"{workspace.root / 'papers.csv'}: row {len(rows())}"
 
 
-def test_a_metric_with_the_name_of_a_family_of_ours_is_refused(workspace: Workspace) -> None:
+def test_a_metric_with_the_name_of_a_family_of_ours_is_refused(workspace):
     root = Path(__file__).parents[3]
     (workspace.dbt_project / "models").symlink_to(root / "dbt_project" / "models")
     lines = [row.replace("bits_per_byte", "perplexity") for row in rows()]
@@ -129,21 +127,19 @@ def test_a_metric_with_the_name_of_a_family_of_ours_is_refused(workspace: Worksp
     assert caught.value.code == "own-metric"
 
 
-def test_commands_about_training_refuse_models(workspace: Workspace) -> None:
+def test_commands_about_training_refuse_models(workspace):
     write(workspace)
     with pytest.raises(TokenmartError) as caught:
         compare_scoring_methods("papers", workspace, 10)
     assert caught.value.code == "other-problem"
 
 
-def test_columns_of_the_store(workspace: Workspace) -> None:
+def test_columns_of_the_store(workspace):
     write(workspace)
     assert read_model_scores(workspace.root / "papers.csv").schema.equals(MODEL_SCORES)
 
 
-def test_documents_are_metrics_and_parts_of_the_mean(
-    tmp_path: Path,
-) -> None:
+def test_documents_are_metrics_and_parts_of_the_mean(tmp_path):
     """From the plain table through dbt to `select`, in a warehouse without tokens."""
     (tmp_path / "papers.csv").write_text("\n".join(rows()))
     (tmp_path / "papers.yml").write_text(PROBLEM)

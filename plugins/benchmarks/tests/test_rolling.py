@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -28,9 +27,7 @@ def encoder_of(folder: Path, longest: int = 500, too_long: TooLong = "cut") -> P
 
 
 @pytest.mark.parametrize("has_bos", [True, False])
-def test_a_text_has_the_log_probability_of_the_plain_forward(
-    has_bos: bool, tiny_checkpoint: Callable[..., Path]
-) -> None:
+def test_a_text_has_the_log_probability_of_the_plain_forward(has_bos, tiny_checkpoint):
     folder = tiny_checkpoint("llama", has_bos)
     encoder = encoder_of(folder)
     model = load(folder)
@@ -44,7 +41,7 @@ def test_a_text_has_the_log_probability_of_the_plain_forward(
     np.testing.assert_allclose(scored.scores.logprob, expected, atol=1e-4)
 
 
-def test_bos_behind_bos_is_the_harness_s_alone(tiny_checkpoint: Callable[..., Path]) -> None:
+def test_bos_behind_bos_is_the_harness_s_alone(tiny_checkpoint):
     encoder = encoder_of(tiny_checkpoint("llama"), too_long="harness")
     (pair,) = encoder.rolling(TEXT)
     bos = encoder.tokenizer.bos
@@ -55,8 +52,8 @@ def test_bos_behind_bos_is_the_harness_s_alone(tiny_checkpoint: Callable[..., Pa
 @pytest.mark.parametrize("too_long", ["cut", "harness"])
 @pytest.mark.parametrize("has_bos", [True, False])
 def test_windows_score_every_token_once_within_the_context(
-    longest: int, too_long: TooLong, has_bos: bool, tiny_checkpoint: Callable[..., Path]
-) -> None:
+    longest, too_long, has_bos, tiny_checkpoint
+):
     encoder = encoder_of(tiny_checkpoint("llama", has_bos), longest, too_long)
     ids = encoder.tokenizer.encode(TEXT).ids
     doubled = has_bos and too_long == "harness"
@@ -72,9 +69,7 @@ def test_windows_score_every_token_once_within_the_context(
     assert encoder.rolling("") == ([] if not doubled else encoder.rolling(""))
 
 
-def test_a_text_of_the_context_s_length_is_one_window(
-    tiny_checkpoint: Callable[..., Path],
-) -> None:
+def test_a_text_of_the_context_s_length_is_one_window(tiny_checkpoint):
     folder = tiny_checkpoint("llama")
     count = len(encoder_of(folder).tokenizer.encode(TEXT).ids)
     assert len(encoder_of(folder, count).rolling(TEXT)) == 1

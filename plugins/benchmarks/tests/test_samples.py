@@ -115,7 +115,7 @@ GOLD: dict[str, tuple[list[dict[str, Any]], list[int]]] = {
 
 
 @pytest.mark.parametrize("name", GOLD)
-def test_the_right_choice(tmp_path: Path, name: str) -> None:
+def test_the_right_choice(tmp_path, name):
     samples, golds = GOLD[name]
     assert right(write(tmp_path, *samples)) == golds
 
@@ -140,15 +140,13 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "line", "code"), WRONG)
-def test_a_wrong_line_is_refused_by_its_place(
-    workspace: Workspace, tmp_path: Path, name: str, line: dict[str, Any], code: str
-) -> None:
+def test_a_wrong_line_is_refused_by_its_place(workspace, tmp_path, name, line, code):
     path = write(tmp_path, sample(0, "0", [-1, -2, -3], NLI, acc=1.0), line)
     assert refused(workspace, path) == (code, f"{path}:2")
     assert not (workspace.store / "eval_items").exists()
 
 
-def test_a_task_that_counts_shares_states_no_right_choice(tmp_path: Path) -> None:
+def test_a_task_that_counts_shares_states_no_right_choice(tmp_path):
     """Of several true answers acc is their share of probability: the file's metrics are taken."""
     path = write(tmp_path, sample(0, "0", [-1, -2], NLI[:2], acc=0.73))
     found = [(each["is_gold"], each["options"]) for each in requests(path)]
@@ -157,9 +155,7 @@ def test_a_task_that_counts_shares_states_no_right_choice(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("keeps_delimiter", [True, False])
 @pytest.mark.parametrize("logged", [("acc",), ("acc_mutual_info",), ()])
-def test_mutual_information_of_every_version(
-    tmp_path: Path, keeps_delimiter: bool, logged: tuple[str, ...]
-) -> None:
+def test_mutual_information_of_every_version(tmp_path, keeps_delimiter, logged):
     """Up to 0.4.8 the requests without a prompt have no delimiter: they are no further choices."""
     generator = np.random.default_rng(0)
     texts = ["red", " a dark green", "blue"]  # the second has a space of its own
@@ -190,7 +186,7 @@ def test_mutual_information_of_every_version(
         assert [each["reference"] for each in of_item if not each["unconditional"]] == kept
 
 
-def test_filters_of_an_answer(tmp_path: Path) -> None:
+def test_filters_of_an_answer(tmp_path):
     answers = [("none", "7 apples"), ("strict", None), ("loose", "7")]
     lines = [generation(0, text, filter=name) for name, text in answers]
     (found,) = requests(write(tmp_path, *lines))
@@ -200,14 +196,14 @@ def test_filters_of_an_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", [f"results_{DATE}.json", f"samples_qa_{DATE}.jsonl.gz", "pretrained__a_qa.jsonl"]
 )
-def test_other_file_names_are_refused(tmp_path: Path, name: str) -> None:
+def test_other_file_names_are_refused(tmp_path, name):
     (tmp_path / name).write_text("{}")
     with pytest.raises(TokenmartError) as caught:
         right(tmp_path / name)
     assert caught.value.where == str(tmp_path / name)
 
 
-def test_words_and_bytes_are_the_task_s(tmp_path: Path) -> None:
+def test_words_and_bytes_are_the_task_s(tmp_path):
     """A page is scored detokenized and counted as it was before."""
     line = sample(
         0, "page", [-40.0], ["x"], word_perplexity=[-40.0, 12], byte_perplexity=[-40.0, 61]
@@ -217,12 +213,12 @@ def test_words_and_bytes_are_the_task_s(tmp_path: Path) -> None:
     assert (found["words"], found["bytes"]) == (12, 61)
 
 
-def test_an_impossible_choice_is_read(workspace: Workspace, tmp_path: Path) -> None:
+def test_an_impossible_choice_is_read(workspace, tmp_path):
     bring(workspace, write(tmp_path, sample(0, "1", ["-inf", -3.5], NLI[:2], acc=1.0)))
     assert answers_of(workspace) == [("a", 2, -3.5)]
 
 
-def test_few_shot_examples_and_chat_separate_runs(workspace: Workspace, tmp_path: Path) -> None:
+def test_few_shot_examples_and_chat_separate_runs(workspace, tmp_path):
     """They are in the file of results next to the samples."""
     for shots, sha in ((0, None), (5, None), (5, "abc")):
         line = sample(0, "1", [-1, -2], [(f"{shots}{sha}", " a"), " b"], acc=0.0)
@@ -256,9 +252,7 @@ def of_items(folder: Path, items: int, best: float = -1, version: float = 1.0) -
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_no_import_replaces_or_joins_what_differs_in_other_models(
-    workspace: Workspace, tmp_path: Path, force: bool
-) -> None:
+def test_no_import_replaces_or_joins_what_differs_in_other_models(workspace, tmp_path, force):
     """The requests are the same for all models: other requests would orphan their answers."""
     condition = "qa-0shot-samples"
     bring(workspace, of_items(tmp_path / "a", 40))
@@ -271,7 +265,7 @@ def test_no_import_replaces_or_joins_what_differs_in_other_models(
     assert answers_of(workspace) == [("a", 80, -1.0), ("b", 80, -1.0)]
 
 
-def test_a_model_s_own_result_is_replaced_with_force(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_model_s_own_result_is_replaced_with_force(workspace, tmp_path):
     for _ in range(2):  # the same files change nothing
         bring(workspace, of_items(tmp_path, 2))
     path = of_items(tmp_path, 2, best=-0.5)
@@ -281,9 +275,7 @@ def test_a_model_s_own_result_is_replaced_with_force(workspace: Workspace, tmp_p
     assert answers_of(workspace) == [("a", 4, -0.5)]
 
 
-def test_files_of_two_models_or_twice_one_task_are_refused(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+def test_files_of_two_models_or_twice_one_task_are_refused(workspace, tmp_path):
     line = sample(0, "0", [-1, -2], NLI[:2], acc=1.0)
     one = write(tmp_path / "m", line, model_name="m", config={"model_sha": "1"})
     for name, sha in (("n", "1"), ("m", "2")):
@@ -315,9 +307,7 @@ def own_scores(
     }  # fmt: skip
 
 
-def test_generations_keep_the_metrics_that_they_were_logged_with(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+def test_generations_keep_the_metrics_that_they_were_logged_with(workspace, tmp_path):
     """How texts are compared only the task knows: `$7.` may be 7."""
     lines = [
         generation(number, answer, filter=name, metrics=["exact_match"], exact_match=value)
@@ -331,7 +321,7 @@ def test_generations_keep_the_metrics_that_they_were_logged_with(
     }
 
 
-def test_a_task_s_value_is_that_of_its_results(workspace: Workspace, tmp_path: Path) -> None:
+def test_a_task_s_value_is_that_of_its_results(workspace, tmp_path):
     lines = [
         sample(0, "0", [-1, -2], NLI[:2], acc=1.0, bleu=["a", "b"], loss=2.0, perplexity=-3.0),
         sample(1, "0", [-2, -1], NLI[:2], acc=0.0, bleu=["a", "c"], loss=4.0, perplexity=-5.0),
@@ -348,7 +338,7 @@ def test_a_task_s_value_is_that_of_its_results(workspace: Workspace, tmp_path: P
     assert found["acc", "none", 0] == (1.0, 1.0, "mean", None, None)
 
 
-def test_infinite_and_missing_values_have_a_reason(workspace: Workspace, tmp_path: Path) -> None:
+def test_infinite_and_missing_values_have_a_reason(workspace, tmp_path):
     lines = sample(0, "0", ["-inf", "-inf"], NLI[:2], acc=1.0, perplexity=-math.inf, loss=2.0)
     given = {"acc,none": 1.0, "perplexity,none": math.inf}
     found = own_scores(workspace, write(tmp_path, lines, results={"qa": given}))
@@ -357,7 +347,7 @@ def test_infinite_and_missing_values_have_a_reason(workspace: Workspace, tmp_pat
         assert row[0] == value and (row[-1] is None) == (value is not None)
 
 
-def test_results_of_another_run_are_refused(workspace: Workspace, tmp_path: Path) -> None:
+def test_results_of_another_run_are_refused(workspace, tmp_path):
     line = sample(0, "0", [-1, -2], NLI[:2], acc=1.0)
     path = write(tmp_path, line, results={"qa": {"acc,none": 0.25}})
     assert refused(workspace, path) == ("other-run", f"{path}:1")

@@ -23,7 +23,7 @@ def written(tmp_path: Path, *lines: str, name: str = "t.csv") -> Path:
     return path
 
 
-def test_a_good_table(tmp_path: Path) -> None:
+def test_a_good_table(tmp_path):
     table = read_scores(written(tmp_path, *GOOD))
     assert table.schema.equals(BENCHMARK_SCORES)
     first = table.to_pylist()[1]
@@ -32,7 +32,7 @@ def test_a_good_table(tmp_path: Path) -> None:
     assert (first["architecture"], first["step"], first["stderr"]) == ("a", None, None)
 
 
-def test_a_missing_direction_comes_from_the_names(tmp_path: Path) -> None:
+def test_a_missing_direction_comes_from_the_names(tmp_path):
     header = "model,benchmark,metric,score"
     rows = ["m,wiki,word_perplexity,9", "m,qa,acc_norm,0.5", "m,qa,bpb,1.5"]
     table = read_scores(written(tmp_path, header, *rows))
@@ -42,7 +42,7 @@ def test_a_missing_direction_comes_from_the_names(tmp_path: Path) -> None:
     assert set(losses["direction"].to_pylist()) == {"lower"}
 
 
-def test_json_lines_and_parquet_read_alike(tmp_path: Path) -> None:
+def test_json_lines_and_parquet_read_alike(tmp_path):
     names = HEADER.split(",")
     rows = [dict(zip(names, line.split(","), strict=True)) for line in GOOD[1:]]
     lines = written(tmp_path, *(json.dumps(row) for row in rows), name="t.jsonl")
@@ -58,7 +58,7 @@ def test_json_lines_and_parquet_read_alike(tmp_path: Path) -> None:
     assert read_scores(parquet).equals(expected)
 
 
-def test_names_of_folders_are_no_columns(tmp_path: Path) -> None:
+def test_names_of_folders_are_no_columns(tmp_path):
     (tmp_path / "score=9").mkdir()
     expected = read_scores(written(tmp_path, *GOOD))
     assert read_scores(written(tmp_path / "score=9", *GOOD)).equals(expected)
@@ -99,7 +99,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("lines", "code", "row"), MISTAKES)
-def test_mistakes(tmp_path: Path, lines: list[str], code: str, row: int) -> None:
+def test_mistakes(tmp_path, lines, code, row):
     path = written(tmp_path, *lines)
     with pytest.raises(TokenmartError) as caught:
         read_scores(path)
@@ -110,7 +110,7 @@ def test_mistakes(tmp_path: Path, lines: list[str], code: str, row: int) -> None
         assert (caught.value.code, caught.value.where) == (code, where)
 
 
-def test_a_model_has_one_score_or_one_for_each_document(tmp_path: Path) -> None:
+def test_a_model_has_one_score_or_one_for_each_document(tmp_path):
     rows = ["model,benchmark,metric,document,score", "m,q,acc,a,1", "m,q,acc,b,0", "n,q,acc,,1"]
     path = written(tmp_path, *rows)
     with pytest.raises(TokenmartError) as caught:
@@ -124,7 +124,7 @@ def test_a_model_has_one_score_or_one_for_each_document(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["none.csv", ".", "empty.csv", "t.xlsx", "t.parquet"])
-def test_files_that_are_no_table_are_refused(tmp_path: Path, name: str) -> None:
+def test_files_that_are_no_table_are_refused(tmp_path, name):
     if name not in ("none.csv", "."):
         (tmp_path / name).write_text("" if name == "empty.csv" else "no table")
     with pytest.raises(TokenmartError):
@@ -134,7 +134,7 @@ def test_files_that_are_no_table_are_refused(tmp_path: Path, name: str) -> None:
     assert caught.value.code == "no-row"
 
 
-def test_the_query_on_measured_scores_writes_a_table(tmp_path: Path) -> None:
+def test_the_query_on_measured_scores_writes_a_table(tmp_path):
     """The query of the tutorial, on rows as `eval_metrics` has them."""
     page = Path(__file__).parents[3] / "docs/tutorials/benchmarks_over_training.md"
     (query,) = re.findall(r'--out eval_scores\.csv "(.*?)"', page.read_text("utf-8"), re.DOTALL)

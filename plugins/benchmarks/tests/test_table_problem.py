@@ -67,7 +67,7 @@ def targets(workspace: Workspace) -> dict[str, list[tuple[str, float]]]:
     }
 
 
-def test_a_table_is_imported_with_its_target(workspace: Workspace) -> None:
+def test_a_table_is_imported_with_its_target(workspace):
     alone = "w-large,large,w,4,q,acc,0.9"  # a recipe without a small run
     name = write(workspace, rows=[*ROWS, alone, alone.replace(",q,", ",r,")])
     with pytest.raises(TokenmartError) as caught:
@@ -85,7 +85,7 @@ def test_a_table_is_imported_with_its_target(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize("ranks_models", [False, True])
-def test_directions_taken_from_names_are_noted(workspace: Workspace, ranks_models: bool) -> None:
+def test_directions_taken_from_names_are_noted(workspace, ranks_models):
     text, rows = PROBLEM, [*ROWS, *(f"{r}-large,large,{r},4,q,bpb,0.5" for r in "xyz")]
     if ranks_models:
         text = PROBLEM.replace("{sizes: [small]}", "{metrics: [bpb]}").replace(", size: large", "")
@@ -108,7 +108,7 @@ def test_directions_taken_from_names_are_noted(workspace: Workspace, ranks_model
         assert directions["direction"] == ("lower" if directions["metric"] == "bpb" else "higher")
 
 
-def test_runs_are_ranked_where_shares_predict(workspace: Workspace) -> None:
+def test_runs_are_ranked_where_shares_predict(workspace):
     problem = find_own(write(workspace, BY_SHARE), workspace)
     store_scores(read_table(problem, workspace), workspace, problem)
     models = load_ranked("runs", workspace).ranked_models
@@ -124,8 +124,8 @@ def test_runs_are_ranked_where_shares_predict(workspace: Workspace) -> None:
     ],
 )
 def test_scores_later_than_those_that_predict_are_not_in_any_table(
-    workspace: Workspace, predict: str, target: str, earlier: set[float]
-) -> None:
+    workspace, predict, target, earlier
+):
     text = PROBLEM.replace("{sizes: [small]}", predict)
     text = text.replace("{kind: table, metric: acc, size: large}", target)
     problem = find_table(write(workspace, text), workspace)
@@ -136,7 +136,7 @@ def test_scores_later_than_those_that_predict_are_not_in_any_table(
     assert {row["score"] for row in rows} - {None} == earlier
 
 
-def test_a_metric_has_one_direction_in_all_tables(workspace: Workspace) -> None:
+def test_a_metric_has_one_direction_in_all_tables(workspace):
     """The catalogue has no problem: the sign of one of the two would be wrong."""
     rows = [*over_training(), "m0,1,q,tastiness,0.5", "m0,8,q,tastiness,0.5"]
     header = rows[0] + ",direction"
@@ -153,7 +153,7 @@ def test_a_metric_has_one_direction_in_all_tables(workspace: Workspace) -> None:
         assert not (workspace.store / "benchmark_scores" / f"problem={name}").exists()
 
 
-def test_a_narrower_target_leaves_nothing_of_the_earlier_one(workspace: Workspace) -> None:
+def test_a_narrower_target_leaves_nothing_of_the_earlier_one(workspace):
     for text, left in (
         (PROBLEM, 3),
         (PROBLEM.replace("acc, size", "acc, benchmarks: [s], size"), 1),
@@ -179,7 +179,7 @@ def test_a_narrower_target_leaves_nothing_of_the_earlier_one(workspace: Workspac
         ("until_share: 0.5, ", "", "value-error"),
     ],
 )
-def test_mistakes(workspace: Workspace, old: str, new: str, code: str) -> None:
+def test_mistakes(workspace, old, new, code):
     name = write(workspace, PROBLEM.replace(old, new, 1))
     assert refused(workspace, name) == code
 
@@ -193,9 +193,7 @@ def refused(workspace: Workspace, name: str) -> str:
 
 @pytest.mark.parametrize("ranked", ["recipes", "runs"])
 @pytest.mark.parametrize("name", ["lr=1e-4", "a%20b", "a?", "a\\b"])
-def test_a_name_that_cant_be_a_folder_is_refused(
-    workspace: Workspace, name: str, ranked: str
-) -> None:
+def test_a_name_that_cant_be_a_folder_is_refused(workspace, name, ranked):
     text = PROBLEM if ranked == "recipes" else BY_SHARE
     assert refused(workspace, write(workspace, text, renamed("y", name))) == "no-folder"
     # no folder is made of a name that isn't ranked
@@ -203,7 +201,7 @@ def test_a_name_that_cant_be_a_folder_is_refused(
     assert read_table(problem, workspace).target.keys() == {"x", "y", "z"}
 
 
-def test_an_early_window_up_to_the_end_decides_nothing(workspace: Workspace) -> None:
+def test_an_early_window_up_to_the_end_decides_nothing(workspace):
     """Sizes of one pair of recipes don't take its place; stages keep their decisions."""
     text = BY_SHARE.replace("{until_share: 0.5, checkpoints: 2}", "{until_share: 1.0}")
     problem = find_own(write(workspace, text), workspace)
@@ -238,7 +236,7 @@ def over_training(first: int = 1) -> list[str]:
     ]
 
 
-def test_runs_without_size_have_a_line_each(workspace: Workspace) -> None:
+def test_runs_without_size_have_a_line_each(workspace):
     data = gather_page(write(workspace, RUNS, over_training()), None, None, workspace)
     assert data.runs == ["m0", "m1", "m2", "m3"]
 
@@ -255,7 +253,7 @@ def noted(workspace: Workspace, rows: list[str]) -> list[str]:
     return list(notes[1:])
 
 
-def test_a_run_that_ends_early_is_noted(workspace: Workspace) -> None:
+def test_a_run_that_ends_early_is_noted(workspace):
     """Of one benchmark or of all."""
     assert noted(workspace, over_training()) == []
     rows = [row for row in over_training() if not row.startswith("m2,8,")]
@@ -264,7 +262,7 @@ def test_a_run_that_ends_early_is_noted(workspace: Workspace) -> None:
         assert note.startswith("m2: ") and "7 billion" in note and "8 billion" in note
 
 
-def test_fractions_beside_percent_are_noted(workspace: Workspace) -> None:
+def test_fractions_beside_percent_are_noted(workspace):
     header, *rows = over_training(first=3)
     percent = [f"{row.rpartition(',')[0]},{100 * float(row.rpartition(',')[2]):g}" for row in rows]
     assert noted(workspace, [header, *percent]) == []
@@ -283,7 +281,7 @@ def compared(workspace: Workspace, rows: list[str]) -> tuple[dict[str, Any], dic
     return stage, stage["scoring_methods"][0]
 
 
-def test_an_interval_needs_six_runs_and_two_orders(workspace: Workspace) -> None:
+def test_an_interval_needs_six_runs_and_two_orders(workspace):
     """Resamples of decisions that are all right are all equal."""
     without = [row for row in over_training() if not row.startswith("m1,1,")]
     five = [*over_training(), "m4,1,q,acc,0.0", "m4,8,q,acc,0.99"]
@@ -302,9 +300,7 @@ def test_an_interval_needs_six_runs_and_two_orders(workspace: Workspace) -> None
         assert found == intervals
 
 
-def test_a_stage_without_the_target_s_scoring_method_has_no_difference(
-    workspace: Workspace,
-) -> None:
+def test_a_stage_without_the_target_s_scoring_method_has_no_difference(workspace):
     """bpb on three benchmarks, acc on one of them: no difference from acc, and no traceback."""
     lines = ["model,tokens_bt,benchmark,metric,score"]
     for run in range(6):
@@ -320,7 +316,7 @@ def test_a_stage_without_the_target_s_scoring_method_has_no_difference(
     assert CliRunner().invoke(cli, words).exit_code == 0
 
 
-def test_what_no_pair_has_is_null(workspace: Workspace) -> None:
+def test_what_no_pair_has_is_null(workspace):
     """The runs of the one family have no parameters; acc is on another benchmark than bpb."""
     lines = ["model,family,parameters,tokens_bt,benchmark,metric,score"]
     for run in range(6):
@@ -338,7 +334,7 @@ def test_what_no_pair_has_is_null(workspace: Workspace) -> None:
     assert within["parameters"] is None and within["bpb"] is not None
 
 
-def test_runs_with_steps_only_have_no_planned_tokens(workspace: Workspace) -> None:
+def test_runs_with_steps_only_have_no_planned_tokens(workspace):
     """Steps of different batch sizes: parameters × steps would put the runs in the wrong order."""
     for column, metrics in (("step", {"parameters"}), ("tokens", {"parameters", PLANNED})):
         rows = [f"model,{column},benchmark,metric,score,parameters"]
@@ -354,14 +350,14 @@ def test_runs_with_steps_only_have_no_planned_tokens(workspace: Workspace) -> No
         assert {metric for (metric,) in found} == metrics
 
 
-def test_a_stage_before_the_first_checkpoint_is_named(workspace: Workspace) -> None:
+def test_a_stage_before_the_first_checkpoint_is_named(workspace):
     write(workspace, RUNS, over_training(first=2))
     with pytest.raises(TokenmartError) as caught:
         compare_scoring_methods("runs", workspace, 100)
     assert (caught.value.code, caught.value.where) == ("too-few-runs", "15%")
 
 
-def test_other_names_are_read_back_as_they_are(workspace: Workspace) -> None:
+def test_other_names_are_read_back_as_they_are(workspace):
     names = {"x": "org/OLMo 2 (7B)", "y": "µ[1]*", "z": "it's 100 #1: ~"}
     rows = ROWS
     for old, new in names.items():
@@ -373,12 +369,12 @@ def test_other_names_are_read_back_as_they_are(workspace: Workspace) -> None:
     assert {name for (name,) in found} == {each.replace("/", "--") for each in names.values()}
 
 
-def test_a_target_of_which_lower_is_better_is_refused(workspace: Workspace) -> None:
+def test_a_target_of_which_lower_is_better_is_refused(workspace):
     rows = [f"{row},{'lower' if at else 'direction'}" for at, row in enumerate(ROWS)]
     assert refused(workspace, write(workspace, PROBLEM, rows)) == "lower-target"
 
 
-def test_commands_about_models_refuse_a_table(workspace: Workspace) -> None:
+def test_commands_about_models_refuse_a_table(workspace):
     name = write(workspace)
     with pytest.raises(OtherKindError):
         load_problem(name, workspace)
@@ -388,7 +384,7 @@ def test_commands_about_models_refuse_a_table(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize("name", ["ladder", "pythia", "dclm", "models90", "scaling148"])
-def test_the_shipped_tables_are_what_their_record_says(name: str) -> None:
+def test_the_shipped_tables_are_what_their_record_says(name):
     problem = find_table(name, SHIPPED)
     assert problem is not None
     path = SHIPPED.root / problem.table.path
@@ -401,8 +397,8 @@ def test_the_shipped_tables_are_what_their_record_says(name: str) -> None:
 
 
 def test_the_table_of_a_problem_elsewhere_is_in_its_folder_and_selected_by_path(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    workspace, monkeypatch
+):
     folder = workspace.root / "my tables"
     folder.mkdir()
     monkeypatch.chdir(workspace.root)

@@ -57,7 +57,7 @@ def judge(folder: Path, sections: dict[str, Any]) -> list[Finding]:
     return judge_experts(load_merge_problem(str(path), WORKSPACE), WORKSPACE)[0]
 
 
-def test_what_is_allowed_shows_its_evidence(tmp_path: Path) -> None:
+def test_what_is_allowed_shows_its_evidence(tmp_path):
     found = judge(tmp_path, lay_out(tmp_path))
     assert [each for each in found if not each.allowed] == []
     evidence = {(each.expert, each.rule): each.evidence for each in found}
@@ -69,7 +69,7 @@ def test_what_is_allowed_shows_its_evidence(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_headers_count_what_a_library_loads(tmp_path: Path) -> None:
+def test_headers_count_what_a_library_loads(tmp_path):
     from safetensors.numpy import load_file
 
     folder = make_expert(tmp_path / "one")
@@ -156,7 +156,7 @@ def check(path: Path, *more: str) -> Result:
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_an_expert_is_refused_by_one_rule(tmp_path: Path, case: str) -> None:
+def test_an_expert_is_refused_by_one_rule(tmp_path, case):
     change, rule = REFUSED[case]
     sections = lay_out(tmp_path)
     change(tmp_path, sections)
@@ -169,14 +169,14 @@ def test_an_expert_is_refused_by_one_rule(tmp_path: Path, case: str) -> None:
     ("change", "code"),
     [(_cut, "damaged-weights"), (_no_header, "damaged-weights"), (_quantised, "quantised-weights")],
 )
-def test_damaged_headers(tmp_path: Path, change: Change, code: str) -> None:
+def test_damaged_headers(tmp_path, change, code):
     change(tmp_path, lay_out(tmp_path))
     with pytest.raises(TokenmartError) as refused:
         read_headers(tmp_path / "tuned")
     assert refused.value.code == code and str(tmp_path / "tuned") in refused.value.where
 
 
-def test_a_mask_is_no_weight(tmp_path: Path) -> None:
+def test_a_mask_is_no_weight(tmp_path):
     """GPT-NeoX has a BOOL `attention.bias` and a `masked_bias` beside the weights of each layer."""
     sections = lay_out(tmp_path)
     tensors: dict[str, Any] = {name: np.zeros(shape, np.float32) for name, shape in SHAPES.items()}
@@ -218,7 +218,7 @@ WRONG_FILES: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG_FILES)
-def test_a_wrong_file_is_refused_at_its_line(tmp_path: Path, case: str) -> None:
+def test_a_wrong_file_is_refused_at_its_line(tmp_path, case):
     sections, code, line = WRONG_FILES[case]
     path = write_problem(tmp_path / "made.yml", **{**lay_out(tmp_path), **sections})
     with pytest.raises(ProblemFileError) as refused:
@@ -227,7 +227,7 @@ def test_a_wrong_file_is_refused_at_its_line(tmp_path: Path, case: str) -> None:
     assert (refused.value.code, refused.value.where) == (code, f"{path}:{1 + lines.index(line)}")
 
 
-def test_the_tutorial_s_problem_with_local_checkpoints_is_valid(tmp_path: Path) -> None:
+def test_the_tutorial_s_problem_with_local_checkpoints_is_valid(tmp_path):
     """Relative paths start at the folder of the file."""
     tutorial = WORKSPACE.root / "docs" / "tutorials" / "ranking_merged_models.md"
     (example,) = (
@@ -243,7 +243,7 @@ def test_the_tutorial_s_problem_with_local_checkpoints_is_valid(tmp_path: Path) 
     assert str(tmp_path / "checkpoints" / "west") in done.stdout
 
 
-def test_the_command_exits_with_1_if_an_expert_is_refused(tmp_path: Path) -> None:
+def test_the_command_exits_with_1_if_an_expert_is_refused(tmp_path):
     sections = lay_out(tmp_path)
     path = write_problem(tmp_path / "made.yml", **sections)
     assert check(path).exit_code == 0

@@ -28,7 +28,7 @@ def kit(path: Path, rows: list[tuple[str, ...]]) -> Path:
     return path
 
 
-def test_rows_become_two_tasks(tmp_path: Path) -> None:
+def test_rows_become_two_tasks(tmp_path):
     pytest.importorskip("lm_eval")
     from plugins.benchmarks.harness.tasks import load_tasks
 
@@ -55,7 +55,7 @@ def test_rows_become_two_tasks(tmp_path: Path) -> None:
         (1, 4, "", "missing"),
     ],
 )
-def test_wrong_rows_of_a_kit(tmp_path: Path, row: int, column: int, value: str, code: str) -> None:
+def test_wrong_rows_of_a_kit(tmp_path, row, column, value, code):
     rows = [list(each) for each in ROWS]
     rows[row][column] = value
     path = kit(tmp_path / "k.csv", [tuple(each) for each in rows])
@@ -74,7 +74,7 @@ def test_wrong_rows_of_a_kit(tmp_path: Path, row: int, column: int, value: str, 
         ("id,input,eval_type,answer_choices\n", "no-rows"),
     ],
 )
-def test_wrong_files_of_a_kit(tmp_path: Path, text: str, code: str) -> None:
+def test_wrong_files_of_a_kit(tmp_path, text, code):
     path = tmp_path / "k.csv"
     path.write_text(text)
     with pytest.raises(TokenmartError) as refused:
@@ -82,7 +82,7 @@ def test_wrong_files_of_a_kit(tmp_path: Path, text: str, code: str) -> None:
     assert refused.value.code == code and refused.value.where.startswith(str(path))
 
 
-def test_the_tutorial_s_kit_is_read(tmp_path: Path) -> None:
+def test_the_tutorial_s_kit_is_read(tmp_path):
     page = (PROJECT.parent / "docs/tutorials/ranking_merged_models.md").read_text()
     (example,) = re.findall(r"```csv\n(id,input,.*?)```", page, re.DOTALL)
     (tmp_path / "k.csv").write_text(example)

@@ -61,7 +61,7 @@ def problem_of(folder: Path, merges: list[dict[str, Any]], **sections: Any) -> s
 
 
 @pytest.mark.timeout(900)
-def test_from_experts_to_a_ranking_and_back(tmp_path: Path, warehouse: Warehouse) -> None:
+def test_from_experts_to_a_ranking_and_back(tmp_path, warehouse):
     merges = [merge_of("one-alone", one=1), merge_of("half", one=1, two=1)]
     limits = {"seconds": 500, "memory_gb": 100, "disk_gb": 10}
     path = problem_of(tmp_path, merges, limits=limits)
@@ -110,9 +110,7 @@ def test_from_experts_to_a_ranking_and_back(tmp_path: Path, warehouse: Warehouse
 
 
 @pytest.mark.timeout(600)
-def test_prompts_that_were_cut_are_printed_and_recorded(
-    tmp_path: Path, warehouse: Warehouse
-) -> None:
+def test_prompts_that_were_cut_are_printed_and_recorded(tmp_path, warehouse):
     path = problem_of(tmp_path, [merge_of("half", one=1, two=1)])
     for name in ("one", "two"):
         config = tmp_path / name / "config.json"
@@ -131,9 +129,7 @@ def test_prompts_that_were_cut_are_printed_and_recorded(
 
 
 @pytest.mark.timeout(600)
-def test_a_stored_evaluation_is_checked_against_stricter_limits(
-    tmp_path: Path, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stored_evaluation_is_checked_against_stricter_limits(tmp_path, warehouse, monkeypatch):
     """A second run finds all units stored and takes less time; the first one's cost counts."""
     merges = [merge_of("alone", one=1)]
     path = problem_of(tmp_path, merges)
@@ -149,7 +145,7 @@ def test_a_stored_evaluation_is_checked_against_stricter_limits(
     assert done.exit_code == 1 and "2e+03 seconds" in done.stderr, done.output
 
 
-def test_tasks_that_leave_a_round_are_named(tmp_path: Path, warehouse: Warehouse) -> None:
+def test_tasks_that_leave_a_round_are_named(tmp_path, warehouse):
     write_made_up_tasks(tmp_path, "mini", 3)
     workspace = Workspace(PROJECT.parent, warehouse.data, warehouse.database)
     for tasks, left in (
@@ -161,9 +157,7 @@ def test_tasks_that_leave_a_round_are_named(tmp_path: Path, warehouse: Warehouse
         assert store_columns(round_, "made", workspace) == left
 
 
-def test_a_task_without_the_metric_of_a_round_is_refused(
-    tmp_path: Path, warehouse: Warehouse
-) -> None:
+def test_a_task_without_the_metric_of_a_round_is_refused(tmp_path, warehouse):
     """Every entry would be without a value, and all alike."""
     kit = tmp_path / "kit.csv"
     kit.write_text("id,input,eval_type,answer_choices,target\n1,Say it:,generation,,it\n")

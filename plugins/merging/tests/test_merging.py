@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -153,9 +152,7 @@ def ties(base: Any, one: Any, two: Any) -> Any:
     [(LINEAR, linear), (ARITHMETIC, task_arithmetic), (TIES, ties)],
     ids=["linear", "task_arithmetic", "ties"],
 )
-def test_mergekit_s_result_is_the_merge_written_out(
-    experts: Path, workspace: Workspace, recipe: dict[str, Any], expected: Callable[..., Any]
-) -> None:
+def test_mergekit_s_result_is_the_merge_written_out(experts, workspace, recipe, expected):
     """float32 against float64: a few roundings of numbers as large as the largest weight."""
     path = problem_of(experts, workspace, {"name": "m", "recipe": recipe})
     found = weights(made(path, workspace, "m"))
@@ -168,7 +165,7 @@ def test_mergekit_s_result_is_the_merge_written_out(
         np.testing.assert_allclose(value, exact, rtol=0, atol=tolerance, err_msg=name)
 
 
-def test_an_adapter_is_merged_into_its_base_first(experts: Path, workspace: Workspace) -> None:
+def test_an_adapter_is_merged_into_its_base_first(experts, workspace):
     recipe = {"merge_method": "linear", "dtype": "float32", "models": models(lora={"weight": 1.0})}
     path = problem_of(experts, workspace, {"name": "m", "recipe": recipe})
     found, base = weights(made(path, workspace, "m")), weights(experts / "base")
@@ -186,9 +183,7 @@ def test_an_adapter_is_merged_into_its_base_first(experts: Path, workspace: Work
 
 
 @pytest.mark.parametrize("name", ["one", "adapter"])
-def test_an_expert_that_lacks_tensors_is_not_merged(
-    name: str, experts: Path, workspace: Workspace, tmp_path: Path
-) -> None:
+def test_an_expert_that_lacks_tensors_is_not_merged(name, experts, workspace, tmp_path):
     there = shutil.copytree(experts, tmp_path / "experts")
     # of whole models all lack it: one that others have is missed before
     for each in NAMES if name == "one" else [name]:
@@ -206,9 +201,7 @@ def test_an_expert_that_lacks_tensors_is_not_merged(
     assert no_merge(workspace)
 
 
-def test_layers_of_two_models_and_slerp_and_a_seeded_draw(
-    experts: Path, workspace: Workspace
-) -> None:
+def test_layers_of_two_models_and_slerp_and_a_seeded_draw(experts, workspace):
     pieces = [("one", [0, 2]), ("two", [2, 3])]
     layers = {
         "merge_method": "passthrough",
@@ -250,9 +243,7 @@ def test_layers_of_two_models_and_slerp_and_a_seeded_draw(
     assert again["seconds"] > 0 and again["peak_bytes"] > 10**7 and again["disk_bytes"] > 10**4
 
 
-def test_a_merge_is_made_once_and_named_by_what_it_depends_on(
-    experts: Path, workspace: Workspace
-) -> None:
+def test_a_merge_is_made_once_and_named_by_what_it_depends_on(experts, workspace):
     path = problem_of(experts, workspace, {"name": "m", "recipe": LINEAR})
     folder = made(path, workspace, "m")
     stamp = (folder / "merge.json").stat().st_mtime_ns
@@ -265,7 +256,7 @@ def test_a_merge_is_made_once_and_named_by_what_it_depends_on(
     assert plan_merge(problem, problem.merge("m"), workspace).folder != folder
 
 
-def test_a_refused_expert_is_no_part_of_a_merge(experts: Path, workspace: Workspace) -> None:
+def test_a_refused_expert_is_no_part_of_a_merge(experts, workspace):
     from plugins.merging.make import plan_merge
 
     path = problem_of(
@@ -309,9 +300,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_recipe_that_cannot_work_is_refused_before_weights(
-    experts: Path, workspace: Workspace, case: str
-) -> None:
+def test_a_recipe_that_cannot_work_is_refused_before_weights(experts, workspace, case):
     from plugins.merging.make import plan_merge
 
     recipe, code = REFUSED[case]
@@ -345,16 +334,14 @@ ZERO = [
     ids=["slices", "modules", "not-finite", "not-finite-float16"],
 )
 def test_layers_that_are_not_there_and_weights_that_are_not_finite_are_no_merge(
-    experts: Path, workspace: Workspace, recipe: dict[str, Any]
-) -> None:
+    experts, workspace, recipe
+):
     done = invoke(problem_of(experts, workspace, {"name": "m", "recipe": recipe}))
     assert done.exit_code == 1 and len(refusals(done.stderr)) == 1, done.output
     assert no_merge(workspace)
 
 
-def test_weights_that_add_up_to_0_are_merged_without_their_sum(
-    experts: Path, workspace: Workspace
-) -> None:
+def test_weights_that_add_up_to_0_are_merged_without_their_sum(experts, workspace):
     given = models(one={"weight": 1.0}, two={"weight": -1.0})
     recipe = {**LINEAR, "models": given, "parameters": {"normalize": False}}
     path = problem_of(experts, workspace, {"name": "m", "recipe": recipe})
@@ -363,7 +350,7 @@ def test_weights_that_add_up_to_0_are_merged_without_their_sum(
         np.testing.assert_array_equal(value, one[name] - two[name])
 
 
-def test_a_wrong_merge_does_not_stop_the_others(experts: Path, workspace: Workspace) -> None:
+def test_a_wrong_merge_does_not_stop_the_others(experts, workspace):
     recipes = {"mistyped": {**LINEAR, "parameters": {"densety": 1}}, "right": LINEAR}
     merges = [{"name": name, "recipe": recipe} for name, recipe in recipes.items()]
     done = invoke(problem_of(experts, workspace, *merges))
@@ -373,9 +360,7 @@ def test_a_wrong_merge_does_not_stop_the_others(experts: Path, workspace: Worksp
     assert len(refusals(done.stderr)) == 1
 
 
-def test_a_merge_in_the_cache_is_checked_against_the_limits(
-    experts: Path, workspace: Workspace
-) -> None:
+def test_a_merge_in_the_cache_is_checked_against_the_limits(experts, workspace):
     """They may be stricter than those that it was merged within."""
     merge = {"name": "m", "recipe": LINEAR}
     assert invoke(problem_of(experts, workspace, merge)).exit_code == 0
@@ -399,16 +384,14 @@ def test_a_merge_in_the_cache_is_checked_against_the_limits(
     [({"seconds": 0.3}, "seconds"), ({"memory_gb": 0.02}, "peak_bytes"),
      ({"disk_gb": 0.00001}, "disk_bytes")],
 )  # fmt: skip
-def test_over_a_limit_it_is_ended_and_leaves_nothing(
-    experts: Path, workspace: Workspace, limits: dict[str, float], cost: str
-) -> None:
+def test_over_a_limit_it_is_ended_and_leaves_nothing(experts, workspace, limits, cost):
     path = problem_of(experts, workspace, {"name": "m", "recipe": LINEAR}, limits=limits)
     assert invoke(path).exit_code == 1 and no_merge(workspace)
     row = runs(workspace)
     assert row["stage"] == "merge" and row["ended"] and row[cost] > row[f"limit_{cost}"] > 0
 
 
-def test_every_limit_is_one_and_at_it_is_not_over_it() -> None:
+def test_every_limit_is_one_and_at_it_is_not_over_it():
     from plugins.merging.problem import Limits
     from plugins.merging.watchdog import Cost, over_limit
 
@@ -424,7 +407,7 @@ def test_every_limit_is_one_and_at_it_is_not_over_it() -> None:
         assert str(over_limit(over, limits)).startswith(said)
 
 
-def test_an_evaluation_in_two_runs_costs_both(experts: Path, workspace: Workspace) -> None:
+def test_an_evaluation_in_two_runs_costs_both(experts, workspace):
     """The first was ended over its limit; a third, which finds all done, changes nothing."""
     from plugins.merging.evaluate import store_run
     from plugins.merging.make import plan_merge
@@ -452,9 +435,7 @@ def test_an_evaluation_in_two_runs_costs_both(experts: Path, workspace: Workspac
     ]
 
 
-def test_a_folder_that_vanishes_during_the_walk_counts_as_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_vanishes_during_the_walk_counts_as_nothing(tmp_path, monkeypatch):
     """Libraries clear their scratch folders while they run."""
     (tmp_path / "kept").write_bytes(b"12345")
     (tmp_path / "scratch").mkdir()

@@ -30,7 +30,7 @@ def script() -> ModuleType:
 
 
 @pytest.mark.parametrize("skill", ["reading", "maths", "code"])
-def test_parts_never_overlap_whatever_the_seed(script: ModuleType, skill: str) -> None:
+def test_parts_never_overlap_whatever_the_seed(script, skill):
     drawn = {
         part: {
             item.prompt
@@ -44,7 +44,7 @@ def test_parts_never_overlap_whatever_the_seed(script: ModuleType, skill: str) -
     assert len(drawn["hidden"]) > 400
 
 
-def test_answers_are_right(script: ModuleType) -> None:
+def test_answers_are_right(script):
     for item in islice(script.draw_items("maths", "hidden", "0"), 300):
         a, b = (int(word) for word in item.prompt.split() if word.isdigit())
         assert int(item.answer) in (a + b, a - b, a * b, a // b)
@@ -54,14 +54,14 @@ def test_answers_are_right(script: ModuleType) -> None:
         assert item.answer in item.choices == ("no", "yes")
 
 
-def test_the_rate_rises_and_falls(script: ModuleType) -> None:
+def test_the_rate_rises_and_falls(script):
     rates = [script.learning_rate(step) for step in range(script.STEPS)]
     assert rates.index(max(rates)) == 19 and rates[0] == pytest.approx(max(rates) / 18.3, rel=0.01)
     assert rates[-1] == pytest.approx(script.RATE * 0.1, rel=0.05)
 
 
 @pytest.mark.slow
-def test_two_steps_of_a_tiny_model(script: ModuleType, tmp_path: Path) -> None:
+def test_two_steps_of_a_tiny_model(script, tmp_path):
     pytest.importorskip("peft")
     make_checkpoint(tmp_path / "base")
     for name in ("one", "again"):
@@ -72,7 +72,7 @@ def test_two_steps_of_a_tiny_model(script: ModuleType, tmp_path: Path) -> None:
     assert (config["peft_type"], config["r"], config["lora_alpha"]) == ("LORA", 16, 32)
 
 
-def test_tasks_are_those_of_the_harness(script: ModuleType, tmp_path: Path) -> None:
+def test_tasks_are_those_of_the_harness(script, tmp_path):
     pytest.importorskip("lm_eval")
     from plugins.benchmarks.harness.tasks import load_tasks
 
@@ -87,9 +87,7 @@ def test_tasks_are_those_of_the_harness(script: ModuleType, tmp_path: Path) -> N
     assert loaded[1].units[0].requests[0].arguments == (first.prompt, f" {first.answer}")
 
 
-def test_there_are_no_commands_without_the_plugin_of_benchmarks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_there_are_no_commands_without_the_plugin_of_benchmarks(monkeypatch):
     assert merging.tokenmart_commands().keys() == {"merge", "rank"}
     monkeypatch.setattr(merging, "find_spec", lambda name: None)
     assert merging.tokenmart_commands() == {}

@@ -77,7 +77,7 @@ def rows(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_sets_become_tasks_and_are_downloaded_once(asked: list[str], tmp_path: Path) -> None:
+def test_sets_become_tasks_and_are_downloaded_once(asked, tmp_path):
     done = write(tmp_path / "few", "--count", "8")
     assert done.exit_code == 0, done.output
     commit = real_sets.COMMIT
@@ -100,7 +100,7 @@ def test_sets_become_tasks_and_are_downloaded_once(asked: list[str], tmp_path: P
     assert other.exit_code == 0 and rows(tmp_path / "other" / "real_boolq.jsonl") != few
 
 
-def test_the_harness_asks_them(asked: list[str], tmp_path: Path) -> None:
+def test_the_harness_asks_them(asked, tmp_path):
     pytest.importorskip("lm_eval")
     from plugins.benchmarks.harness.tasks import load_tasks
 
@@ -111,9 +111,7 @@ def test_the_harness_asks_them(asked: list[str], tmp_path: Path) -> None:
     assert maths.units[0].requests[0].kind == "loglikelihood"
 
 
-def test_another_file_is_refused(
-    asked: list[str], workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_file_is_refused(asked, workspace, tmp_path, monkeypatch):
     assert write(tmp_path / "a").exit_code == 0
     (kept,) = workspace.cache.rglob("mawps.json")
     kept.write_text(kept.read_text().replace("pears", "plums"))

@@ -18,7 +18,7 @@ from plugins.merging.watchdog import Cost, OverLimitError, run_within
 from warehouse.errors import TokenmartError
 
 
-def test_a_terminated_run_ends_the_process_that_it_watches(tmp_path: Path) -> None:
+def test_a_terminated_run_ends_the_process_that_it_watches(tmp_path):
     code = (
         "import os, sys\n"
         "from pathlib import Path\n"
@@ -58,17 +58,17 @@ def growing(folder: Path, limits: Limits) -> Cost:
     return run_within([sys.executable, "-c", code], folder, limits, "it", dict(os.environ))
 
 
-def test_gpu_memory_is_what_the_devices_have_grown_by(nvidia_smi: Path) -> None:
+def test_gpu_memory_is_what_the_devices_have_grown_by(nvidia_smi):
     assert growing(nvidia_smi, Limits(gpu_memory_gb=4)).gpu_bytes == 3012 << 20
 
 
-def test_a_run_over_its_gpu_memory_is_ended(nvidia_smi: Path) -> None:
+def test_a_run_over_its_gpu_memory_is_ended(nvidia_smi):
     with pytest.raises(OverLimitError) as ended:
         growing(nvidia_smi, Limits(gpu_memory_gb=2))
     assert ended.value.cost.gpu_bytes == 3012 << 20 and ended.value.code == "over-limit"
 
 
-def test_a_limit_that_cannot_be_measured_is_refused(nvidia_smi: Path) -> None:
+def test_a_limit_that_cannot_be_measured_is_refused(nvidia_smi):
     def run(limits: Limits) -> Cost:
         return run_within([sys.executable, "-c", ""], nvidia_smi, limits, "it", dict(os.environ))
 

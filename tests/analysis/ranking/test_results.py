@@ -63,7 +63,7 @@ def test_developers_are_read_from_the_ids():
     assert replace(made, models=alone).developers == ("f0", "f1", "f2")
 
 
-def test_rows_of_too_few_models_come_last() -> None:
+def test_rows_of_too_few_models_come_last():
     """Their correlation isn't shown: four models in the target's order are no evidence."""
     target = np.arange(9.0)
     few = np.where(target < 4, target, np.nan)
@@ -71,7 +71,7 @@ def test_rows_of_too_few_models_come_last() -> None:
     assert [row.column.variant for row in ranking.rows] == ["v2", "v1", "v0"]
 
 
-def test_a_baseline_that_lacks_a_model_is_named() -> None:
+def test_a_baseline_that_lacks_a_model_is_named():
     target = np.arange(9.0)
     made = table(np.stack([target, np.where(target < 8, target, np.nan)]), target)
     named = replace(made, baseline="made_up/v1")

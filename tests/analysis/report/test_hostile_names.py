@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import html
-from pathlib import Path
 
 import pytest
 from browser import evaluate
 from click.testing import CliRunner
-from made_up_marts import Marts
 
 from analysis.report import cli
 
@@ -16,7 +14,7 @@ pytestmark = [pytest.mark.hostile, pytest.mark.slow]
 EVIL = "<img src=x onerror='window.owned=1'>\"'</script><script>window.owned=1</script>{{7*7}}"
 
 
-def test_names_of_metrics_and_interventions_stay_text(minilong: Marts, tmp_path: Path) -> None:
+def test_names_of_metrics_and_interventions_stay_text(minilong, tmp_path):
     models = minilong.models("minilong")
     values: dict[str, float | None] = {model: float(n) for n, model in enumerate(models)}
     minilong.metric("minilong", EVIL, EVIL, values, family=EVIL)

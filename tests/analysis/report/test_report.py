@@ -94,7 +94,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield out
 
 
-def test_it_is_read_from_the_top(page: Path) -> None:
+def test_it_is_read_from_the_top(page):
     """Verdict, the two scatters, metrics, values, profiles, cost; with the numbers of `select`."""
     text = page.read_text().replace("<wbr>", "")
     assert 'data-answer="tracks"' in text
@@ -120,7 +120,7 @@ def test_it_is_read_from_the_top(page: Path) -> None:
     assert len(models) == 23 and scores == sorted(scores, reverse=True)
 
 
-def test_it_needs_no_network_and_follows_the_theme(page: Path) -> None:
+def test_it_needs_no_network_and_follows_the_theme(page):
     text = page.read_text()
     outline = Outline(text)
     assert outline.found["href"] == [] and outline.found["src"] == []
@@ -133,7 +133,7 @@ def test_it_needs_no_network_and_follows_the_theme(page: Path) -> None:
     assert 'fill="var(--c0)"' in text and "prefers-color-scheme:dark" in text
 
 
-def test_both_themes_have_readable_contrast() -> None:
+def test_both_themes_have_readable_contrast():
     """WCAG AA: text 4.5 to 1 against the surface, in light and dark."""
 
     def luminance(colour: str) -> float:
@@ -149,7 +149,7 @@ def test_both_themes_have_readable_contrast() -> None:
                 assert (high + 0.05) / (low + 0.05) >= 4.5, (theme, name)
 
 
-def test_a_bare_warehouse_still_gives_a_sound_page(marts: Marts, tmp_path: Path) -> None:
+def test_a_bare_warehouse_still_gives_a_sound_page(marts, tmp_path):
     """No perplexity, no profile, no coverage, six models: less to say, nothing broken."""
     models = marts.models("minilong")[:6]
     marts.target("minilong", {m: float(i) for i, m in enumerate(models)})
@@ -161,7 +161,7 @@ def test_a_bare_warehouse_still_gives_a_sound_page(marts: Marts, tmp_path: Path)
     assert text.count('<div class="figure"') == 1
 
 
-def test_scored_models_without_any_value(marts: Marts, tmp_path: Path) -> None:
+def test_scored_models_without_any_value(marts, tmp_path):
     """The target is measured, and so far another model was extracted."""
     models = marts.models("minilong")
     marts.target("minilong", {m: float(i) for i, m in enumerate(models[:3])})
@@ -171,7 +171,7 @@ def test_scored_models_without_any_value(marts: Marts, tmp_path: Path) -> None:
     assert len(rows(text, "values")) == 1
 
 
-def test_among_noise_the_page_says_so(marts: Marts, tmp_path: Path) -> None:
+def test_among_noise_the_page_says_so(marts, tmp_path):
     generator = np.random.default_rng(1)
     models = marts.models("minilong")
     marts.target("minilong", {m: float(generator.normal()) for m in models})
@@ -182,9 +182,7 @@ def test_among_noise_the_page_says_so(marts: Marts, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scored", [0, 2])
-def test_a_target_without_scores_is_said_truly(
-    minilong: Marts, tmp_path: Path, scored: int
-) -> None:
+def test_a_target_without_scores_is_said_truly(minilong, tmp_path, scored):
     minilong.target(
         "minilong", {m: 1.0 * i for i, m in enumerate(minilong.models("minilong")[:scored])}
     )
@@ -194,7 +192,7 @@ def test_a_target_without_scores_is_said_truly(
     assert len(rows(text, "values")) == 23
 
 
-def test_a_problem_that_names_no_target(minilong: Marts, tmp_path: Path) -> None:
+def test_a_problem_that_names_no_target(minilong, tmp_path):
     path = minilong.workspace.problems / "minilong.yml"
     content = yaml.safe_load(path.read_text())
     del content["target"]
@@ -203,7 +201,7 @@ def test_a_problem_that_names_no_target(minilong: Marts, tmp_path: Path) -> None
     assert 'data-answer="no-target"' in text and "of 23 models have a score" not in text
 
 
-def test_what_changes_a_conclusion_is_at_the_top(minilong: Marts, tmp_path: Path) -> None:
+def test_what_changes_a_conclusion_is_at_the_top(minilong, tmp_path):
     def printed() -> str:
         text = report(tmp_path)
         return " ".join(text[: text.index("<main>")].split())
@@ -219,14 +217,14 @@ def test_what_changes_a_conclusion_is_at_the_top(minilong: Marts, tmp_path: Path
     assert "changed after" in printed()
 
 
-def test_fewer_documents_are_in_the_table(minilong: Marts, tmp_path: Path) -> None:
+def test_fewer_documents_are_in_the_table(minilong, tmp_path):
     with minilong.write() as connection:
         connection.execute("update metric_values set documents = 3 where model_id = 'gemma3-270m'")
     text = report(tmp_path)
     assert text.count("<small>3 of 50 documents</small>") == 5
 
 
-def test_out_never_replace_what_the_project_keeps(minilong: Marts, tmp_path: Path) -> None:
+def test_out_never_replace_what_the_project_keeps(minilong, tmp_path):
     workspace = minilong.workspace
     (workspace.lock_files).mkdir(parents=True)
     kept = (
@@ -244,19 +242,19 @@ def test_out_never_replace_what_the_project_keeps(minilong: Marts, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["x" * 300 + ".html", "checkout", "/dev/full"])
-def test_an_out_that_cannot_be_written(minilong: Marts, tmp_path: Path, name: str) -> None:
+def test_an_out_that_cannot_be_written(minilong, tmp_path, name):
     result = run("--out", tmp_path / name)
     assert result.exit_code == 4 and result.stdout == ""
     assert result.stderr.splitlines()[-1].startswith("error: ")
 
 
-def test_a_closed_pipe(minilong: Marts, closed_pipe: Path) -> None:
+def test_a_closed_pipe(minilong, closed_pipe):
     result = run("--out", closed_pipe)
     assert result.exit_code == 4 and result.stdout == ""
 
 
 @pytest.mark.slow
-def test_in_a_browser(page: Path, tmp_path: Path) -> None:
+def test_in_a_browser(page, tmp_path):
     """Both themes, nothing sticks out sideways, a click sorts, a point has its numbers."""
     script = """
       const table = [...document.querySelectorAll('table')].at(-2), body = table.tBodies[0];

@@ -6,7 +6,6 @@ import html
 import re
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -19,7 +18,7 @@ from made_up_warehouse import Shape, Window, write_warehouse
 import tokenmart as tm
 from analysis.report import cli
 from analysis.report.notebook import OpenedWorkspace
-from analysis.report.shading import Measure, intensity, view_page
+from analysis.report.shading import intensity, view_page
 from analysis.report.viewer import ScoredText, Segment, View, load_view, merge
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
@@ -49,7 +48,7 @@ def view() -> View:
     return View("p", 0, "doc <0>", 0, TEXT, scored)
 
 
-def test_bytes_of_one_character_become_one_segment_that_adds_up() -> None:
+def test_bytes_of_one_character_become_one_segment_that_adds_up():
     tokens = [
         (0, 2, -1.0, 0.1, 1, None, 1, 0), (2, 3, -2.0, 0.2, 5, 1.0, 1, 1),
         (2, 3, -3.0, 0.3, 2, 0.5, 1, 2), (3, 3, -0.5, 0.1, 1, None, 1, 3),
@@ -65,19 +64,19 @@ def test_bytes_of_one_character_become_one_segment_that_adds_up() -> None:
     ("measure", "strengths"),
     [("logprob", [0.125, 0.0625, 0.5]), ("rank", [0.0, 0.0, 0.826]), ("gain", [None, -1.0, 0.333])],
 )
-def test_shading(view: View, measure: Measure, strengths: list[float | None]) -> None:
+def test_shading(view, measure, strengths):
     for part, strength in zip(view.scored[0].segments[:3], strengths, strict=True):
         assert intensity(part, measure) == pytest.approx(strength, abs=1e-3)
 
 
-def test_key_tokens_are_longppls() -> None:
+def test_key_tokens_are_longppls():
     assert segment(0, 1, logprob=-1.9, gain=2.1).is_key
     assert not segment(0, 1, logprob=-2.1, gain=2.1).is_key
     assert not segment(0, 1, logprob=-1.9, gain=1.9).is_key
     assert not segment(0, 1, logprob=-1.9).is_key
 
 
-def test_the_page_has_every_character_once_as_text(view: View) -> None:
+def test_the_page_has_every_character_once_as_text(view):
     page = view_page(view, "gain")
     columns = re.findall(r"(?s)<pre>(.*?)</pre>", page)
     for column in columns:
@@ -93,7 +92,7 @@ def test_the_page_has_every_character_once_as_text(view: View) -> None:
 
 
 @pytest.mark.slow
-def test_in_a_browser(view: View, tmp_path: Path) -> None:
+def test_in_a_browser(view, tmp_path):
     """Two columns whose lines are level; the measure changes the shading without a reload."""
     path = tmp_path / "show.html"
     path.write_text(view_page(view, "gain"))
@@ -139,7 +138,7 @@ def synthetic(marts: Marts) -> tuple[Problem, Workspace]:
     return load_problem("synthetic", workspace), workspace
 
 
-def test_a_view_from_the_warehouse(synthetic: tuple[Problem, Workspace]) -> None:
+def test_a_view_from_the_warehouse(synthetic):
     problem, workspace = synthetic
     view = load_view(problem, workspace, "1", ["lab/model-0", "model-1"])
     assert [scores.model for scores in view.scored] == ["lab/model-0", "lab/model-1"]
@@ -163,13 +162,13 @@ def test_a_view_from_the_warehouse(synthetic: tuple[Problem, Workspace]) -> None
         (("0", ["model-0", "model-1", "model-0"]), "too-many-models", "--model"),
     ],
 )
-def test_what_is_not_there(synthetic, arguments, code: str, where: str) -> None:  # type: ignore[no-untyped-def]
+def test_what_is_not_there(synthetic, arguments, code, where):  # type: ignore[no-untyped-def]
     with pytest.raises(TokenmartError) as found:
         load_view(*synthetic, *arguments)
     assert (found.value.code, found.value.where) == (code, where)
 
 
-def test_nothing_was_read_from_a_character_on(synthetic: tuple[Problem, Workspace]) -> None:
+def test_nothing_was_read_from_a_character_on(synthetic):
     """Where the last token ends there is none to show, though it touches that character."""
     problem, workspace = synthetic
     table = table_path(workspace, "documents", "synthetic")
@@ -189,7 +188,7 @@ def show(*arguments: object) -> Result:
     return CliRunner().invoke(cli.show, [*base, *map(str, arguments)])
 
 
-def test_the_command_writes(synthetic: tuple[Problem, Workspace], tmp_path: Path) -> None:
+def test_the_command_writes(synthetic, tmp_path):
     out = tmp_path / "pages" / "show.html"
     assert show("--measure", "gain", "--out", out).exit_code == 0
     assert out.read_text().startswith("<!doctype html>")
@@ -198,7 +197,7 @@ def test_the_command_writes(synthetic: tuple[Problem, Workspace], tmp_path: Path
     assert show("--out", kept).exit_code == 1 and kept.read_bytes() == before
 
 
-def test_a_notebook(synthetic: tuple[Problem, Workspace]) -> None:
+def test_a_notebook(synthetic):
     problem, workspace = synthetic
     opened = tm.open(workspace.root)
     count = tm.query("select count(*) as n from tokens")["n"][0].as_py()
@@ -213,7 +212,7 @@ def test_a_notebook(synthetic: tuple[Problem, Workspace]) -> None:
     assert found.value.code == "unknown-measure"
 
 
-def test_a_model_id_with_two_dashes_keeps_its_name(synthetic: tuple[Problem, Workspace]) -> None:
+def test_a_model_id_with_two_dashes_keeps_its_name(synthetic):
     """The slug of lab/a--b could be read as lab/a/b; only the problem file knows."""
     _, workspace = synthetic
     folder = workspace.data / "tokens" / "problem=synthetic"
@@ -232,7 +231,7 @@ def test_a_model_id_with_two_dashes_keeps_its_name(synthetic: tuple[Problem, Wor
         assert load_view(problem, workspace, "0", [name]).scored[0].model == "lab/a--b"
 
 
-def test_how_much_each_model_read_is_shown(view: View) -> None:
+def test_how_much_each_model_read_is_shown(view):
     one, two = view.scored
     one = replace(one, tokens_read=4, tokens_whole=9, read_to=36)
     two = replace(two, tokens_read=3, tokens_whole=9, read_to=31)

@@ -120,16 +120,16 @@ def test_equal_means_tie_whatever_the_order_of_addition():
     ("value", "shown"),
     [(1.0, "+1.00"), (0.9994, "+0.99"), (0.994, "+0.99"), (-0.996, "-0.99"), (-1.0, "-1.00")],
 )
-def test_only_a_perfect_correlation_is_shown_as_one(value: float, shown: str) -> None:
+def test_only_a_perfect_correlation_is_shown_as_one(value, shown):
     assert signed(value) == shown
 
 
-def test_an_interval_contains_its_estimate_as_shown() -> None:
+def test_an_interval_contains_its_estimate_as_shown():
     assert signed(0.999) == "+0.99"
     assert span(Interval(0.9982, 0.9998, "")) == "+0.99 to +1.00"
     assert span(Interval(-0.9998, -0.9982, "")) == "-1.00 to -0.99"
     assert span(Interval(-0.5, 0.994, "")) == "-0.50 to +0.99"
 
 
-def test_what_is_no_correlation_is_rounded() -> None:
+def test_what_is_no_correlation_is_rounded():
     assert (unsigned(0.99997, 4), unsigned(math.nan, 2)) == ("1.0000", "–")

@@ -23,7 +23,7 @@ def nested(generator: np.random.Generator) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_shares_are_those_of_a_mixed_model_where_groups_are_balanced() -> None:
+def test_shares_are_those_of_a_mixed_model_where_groups_are_balanced():
     import pandas as pd
     from statsmodels.regression.mixed_linear_model import MixedLM
 
@@ -40,7 +40,7 @@ def test_shares_are_those_of_a_mixed_model_where_groups_are_balanced() -> None:
     )
 
 
-def test_shares_are_those_drawn_from_where_groups_are_uneven() -> None:
+def test_shares_are_those_drawn_from_where_groups_are_uneven():
     """Groups of the locked problem's sizes, a hundred times over: the shares are known."""
     family = np.array([0] * 9 + [1] * 5 + [2] * 2 + [3])
     kind = np.array([0, 0, 0, 1, 1, 2, 3, 3, 4, 5, 5, 5, 6, 7, 8, 9, 10])
@@ -52,7 +52,7 @@ def test_shares_are_those_drawn_from_where_groups_are_uneven() -> None:
     assert variance_shares(values, families, kinds) == pytest.approx((9 / 14, 4 / 14), abs=0.05)
 
 
-def test_weights_minimise_the_variance_of_the_mean() -> None:
+def test_weights_minimise_the_variance_of_the_mean():
     metric, target = (0.4, 0.3), (0.5, 0.2)
     families, kinds = np.array([0, 0, 0, 0, 1, 1, 2]), np.array([0, 0, 1, 2, 3, 3, 4])
     weights, worth = pooled_weights(metric, target, families, kinds)
@@ -72,7 +72,7 @@ def test_weights_minimise_the_variance_of_the_mean() -> None:
 
 
 @pytest.mark.parametrize(("share", "worth"), [(0.0, 12.0), (1.0, 3.0), (0.5, 12 / (1 + 3 * 0.25))])
-def test_worth_goes_from_models_to_families(share: float, worth: float) -> None:
+def test_worth_goes_from_models_to_families(share, worth):
     """Balanced groups: n / (1 + (size − 1) × product of the intraclass correlations), Kish."""
     families, kinds = np.repeat(np.arange(3), 4), np.arange(12)
     alike = 1.0 if share == 1.0 else share
@@ -81,14 +81,14 @@ def test_worth_goes_from_models_to_families(share: float, worth: float) -> None:
     assert found[0] == pytest.approx(np.full(12, 1 / 12))
 
 
-def test_without_near_copies_it_is_plain_spearman() -> None:
+def test_without_near_copies_it_is_plain_spearman():
     x, y = np.random.default_rng(2).normal(size=(2, 17))
     found = new_family(x, y, OWN, OWN)
     assert found.value == pytest.approx(spearman(x, y))
     assert found.worth == pytest.approx(17.0)
 
 
-def test_copies_of_one_model_count_as_one() -> None:
+def test_copies_of_one_model_count_as_one():
     """Eight exact copies of one model: the answer is that without seven of them."""
     x, y = np.random.default_rng(3).normal(size=(2, 9))
     many = [0] * 8 + list(range(1, 9))
@@ -98,7 +98,7 @@ def test_copies_of_one_model_count_as_one() -> None:
     assert found.worth == pytest.approx(9.0, abs=1e-4)
 
 
-def test_too_few_families_get_no_interval() -> None:
+def test_too_few_families_get_no_interval():
     x, y = np.random.default_rng(5).normal(size=(2, 12))
     one = new_family(x, y, ["a"] * 12, OWN[:12])
     two = new_family(x, y, ["a"] * 6 + ["b"] * 6, OWN[:12])
@@ -107,7 +107,7 @@ def test_too_few_families_get_no_interval() -> None:
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9])
-def test_the_interval_covers_models_of_other_families(share: float) -> None:
+def test_the_interval_covers_models_of_other_families(share):
     """Families of 9, 5, 2 and 1 share much of the variance; the truth is that of lone models."""
     labels = np.unique(UNEVEN, return_inverse=True)[1]
     truth = 6 / math.pi * math.asin(0.6 / 2)
@@ -123,7 +123,7 @@ def test_the_interval_covers_models_of_other_families(share: float) -> None:
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_equal_orders_leave_no_residuals_whose_rounding_could_decide(sign: int) -> None:
+def test_equal_orders_leave_no_residuals_whose_rounding_could_decide(sign):
     generator = np.random.default_rng(2)
     for _ in range(50):
         x = nested(generator)

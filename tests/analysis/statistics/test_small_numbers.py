@@ -49,9 +49,7 @@ def exact_p(metric: list[float], target: list[float]) -> float:
         ([0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1, 1]),
     ],
 )
-def test_up_to_seven_models_p_is_that_of_all_orders(
-    metric: list[float], target: list[float]
-) -> None:
+def test_up_to_seven_models_p_is_that_of_all_orders(metric, target):
     found = decide(np.array([metric], float), np.array(target, float), range(len(target)))
     exact = exact_p(metric, target)
     assert found.p(0) == pytest.approx(exact, abs=1.5e-3)
@@ -77,9 +75,7 @@ def test_up_to_seven_models_p_is_that_of_all_orders(
         ([1, 2, 3, 4, 5, 6, 7, 8], "tracks"),
     ],
 )
-def test_what_is_concluded_where_a_claim_is_hardly_possible(
-    metric: list[float], verdict: str
-) -> None:
+def test_what_is_concluded_where_a_claim_is_hardly_possible(metric, verdict):
     target = np.arange(len(metric), dtype=float)
     if metric[:1] == [0]:
         target = np.array(metric, float)  # of 8 orders, one has this correlation
@@ -88,7 +84,7 @@ def test_what_is_concluded_where_a_claim_is_hardly_possible(
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 7])
-def test_no_interval_below_the_least_number(count: int) -> None:
+def test_no_interval_below_the_least_number(count):
     x = np.arange(count, dtype=float)
     found = bootstrap(1.0, spearman_rows, x, x, 0, 100)
     assert count < LEAST_DRAWN and math.isnan(found.percentile.low) and math.isnan(found.bca.high)

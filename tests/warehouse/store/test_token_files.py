@@ -112,9 +112,7 @@ def test_merging_holds_a_part_of_the_rows_in_memory(workspace, monkeypatch):
 
 
 @pytest.mark.parametrize("fingerprint", ["f" * 16, "0" * 16])
-def test_a_unit_written_while_another_publishes_is_not_removed(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, fingerprint: str
-) -> None:
+def test_a_unit_written_while_another_publishes_is_not_removed(workspace, monkeypatch, fingerprint):
     """Neither one of other settings nor one that failed and was computed again."""
     old, new = TOKENS.empty_table(), make_rows(0, 20)
     write_unit(workspace, replace(make_unit(0, old), status="failed"), old)

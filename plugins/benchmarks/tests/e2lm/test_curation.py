@@ -25,7 +25,7 @@ from plugins.benchmarks.items.curation import curate as choose
 from plugins.benchmarks.items.item_scores import ItemScores, read_items
 from tokenmart import cli
 from warehouse.errors import TokenmartError
-from warehouse.paths import Workspace, find_workspace
+from warehouse.paths import find_workspace
 from warehouse.problem.spec import load_problem
 
 WORKSPACE = find_workspace(Path(__file__))
@@ -63,7 +63,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return curate(read_items(path, None), fewest=40, most=200)
 
 
-def test_what_rises_is_chosen(found: dict[str, Any]) -> None:
+def test_what_rises_is_chosen(found):
     chosen = {int(name[1:]) for name in found["items"]}
     assert len(chosen & set(range(RISING))) == RISING
     assert len(chosen) < RISING + 15
@@ -71,14 +71,14 @@ def test_what_rises_is_chosen(found: dict[str, Any]) -> None:
     assert [row["group"] for row in found["by_length"]] == ["0 to 9", "40 to 79"]
 
 
-def test_it_is_worth_more_on_models_that_had_no_part(found: dict[str, Any]) -> None:
+def test_it_is_worth_more_on_models_that_had_no_part(found):
     sq = found["held_out"]["sq"]
     assert sq["chosen"] > sq["all"] > sq["random"]
     assert (sq["better"], sq["compared"]) == (4, 4)
     assert abs(sq["optimism"]) < 0.05
 
 
-def test_rise_and_noise_are_those_of_numpy(found: dict[str, Any]) -> None:
+def test_rise_and_noise_are_those_of_numpy(found):
     by_item: dict[str, list[np.ndarray[Any, Any]]] = {}
     rows = simulate(RISING, 240)
     for start in range(0, len(rows), 14):
@@ -92,7 +92,7 @@ def test_rise_and_noise_are_those_of_numpy(found: dict[str, Any]) -> None:
         assert row["noise_variance"] == pytest.approx(np.mean(variances), abs=1e-12)
 
 
-def test_no_other_threshold_has_a_better_ratio(found: dict[str, Any]) -> None:
+def test_no_other_threshold_has_a_better_ratio(found):
     """The oracle of the choice: every set above a threshold of rise over noise."""
     rise = np.array([row["rise"] for row in found["signal"]])
     variance = np.array([row["noise_variance"] for row in found["signal"]])
@@ -104,20 +104,20 @@ def test_no_other_threshold_has_a_better_ratio(found: dict[str, Any]) -> None:
     assert len(found["items"]) == sizes[allowed][np.argmax(ratio[allowed])]
 
 
-def test_of_pure_noise_the_choice_is_optimism(tmp_path: Path) -> None:
+def test_of_pure_noise_the_choice_is_optimism(tmp_path):
     path = write(tmp_path / "noise.csv", simulate(0, 200))
     sq = curate(read_items(path, None), 40, 100)["held_out"]["sq"]
     assert sq["optimism"] > 0.3
     assert sq["in_sample"] > 0.7 > sq["chosen"]
 
 
-def test_the_competitions_name_of_an_architecture_is_read(tmp_path: Path) -> None:
+def test_the_competitions_name_of_an_architecture_is_read(tmp_path):
     path = tmp_path / "items.csv"
     path.write_text("model,step,item,score,size,arch\nm,1,0,0.5,1b,arch1\n")
     assert read_items(path, None).shapes == {"m": "1b arch1"}
 
 
-def test_one_long_run_is_tried_on_its_other_checkpoints(tmp_path: Path) -> None:
+def test_one_long_run_is_tried_on_its_other_checkpoints(tmp_path):
     path = write(tmp_path / "one.csv", simulate(30, 90, models=1, checkpoints=20))
     found = curate(read_items(path, None), 20, 100)
     assert found["folds"] == ["odd checkpoints", "even checkpoints"]
@@ -128,7 +128,7 @@ def test_one_long_run_is_tried_on_its_other_checkpoints(tmp_path: Path) -> None:
     assert caught.value.code == "too-few-models"
 
 
-def test_constant_items_and_missing_scores(tmp_path: Path) -> None:
+def test_constant_items_and_missing_scores(tmp_path):
     rows = simulate(20, 30) + [
         [f"m{model}", (at + 1) * 1e9, "always", 1, "physics", 5]
         for model in range(4)
@@ -155,7 +155,7 @@ def test_constant_items_and_missing_scores(tmp_path: Path) -> None:
         (("model", "step", "item", "score"), ["", 1, "q", 1]),
     ],
 )
-def test_wrong_rows(tmp_path: Path, header: tuple[str, ...], row: list[Any]) -> None:
+def test_wrong_rows(tmp_path, header, row):
     path = write(tmp_path / "items.csv", [row], header)
     assert code_of(path)[1].startswith(f"{path}: row 1: ")
 
@@ -166,7 +166,7 @@ def code_of(path: Path, metric: str | None = None) -> tuple[str, str]:
     return caught.value.code, caught.value.where
 
 
-def test_duplicates_several_scoring_methods_and_too_few(tmp_path: Path) -> None:
+def test_duplicates_several_scoring_methods_and_too_few(tmp_path):
     rows = [["m", 1, "q", 1], ["m", 1, "q", 0]]
     path = write(tmp_path / "items.csv", rows, ("model", "step", "item", "score"))
     assert code_of(path) == ("repeated", f"{path}: row 2")
@@ -225,9 +225,7 @@ def kinds_of(found: dict[str, Any]) -> set[str]:
         ((0.5, 0.1, 0.4), {"rising", "science"}),
     ],
 )
-def test_items_are_chosen_for_a_rise_for_the_recipes_or_both(
-    recipes: Path, weights: tuple[float, float, float], kinds: set[str]
-) -> None:
+def test_items_are_chosen_for_a_rise_for_the_recipes_or_both(recipes, weights, kinds):
     found = curate(read_items(recipes, None), 30, 100, weights=weights)
     assert kinds_of(found) == kinds
     assert found["folds"] == ["1b", "2b", "3b"]  # whole shapes
@@ -238,7 +236,7 @@ def test_items_are_chosen_for_a_rise_for_the_recipes_or_both(
         assert both["chosen"] > both["all"] and found["weights"] == {"sq": 0.5, "cs": 0.4}
 
 
-def test_gaps_and_decisions_are_those_of_numpy(recipes: Path) -> None:
+def test_gaps_and_decisions_are_those_of_numpy(recipes):
     rows = with_recipes()
     scores: dict[tuple[str, str, str], list[float]] = {}
     for model, _, item, score, _, _, recipe, size in rows:
@@ -264,12 +262,12 @@ def test_gaps_and_decisions_are_those_of_numpy(recipes: Path) -> None:
     assert found["held_out"]["decision_accuracy"]["all"] == pytest.approx(np.mean(agreed))
 
 
-def test_items_of_a_subject_are_chosen(recipes: Path) -> None:
+def test_items_of_a_subject_are_chosen(recipes):
     science = curate(read_items(recipes, None), 10, 39, subjects=("science",))
     assert kinds_of(science) == {"science"} and science["of"] == 40
 
 
-def test_what_is_chosen_without_limits_is_counted(tmp_path: Path) -> None:
+def test_what_is_chosen_without_limits_is_counted(tmp_path):
     """40 items rise, 80 are noise: at least 100 items take 60 without signal."""
     scores = read_items(write(tmp_path / "items.csv", simulate(40, 80)), None)
     found = curate(scores, 10, 110)
@@ -281,7 +279,7 @@ def test_what_is_chosen_without_limits_is_counted(tmp_path: Path) -> None:
         assert (bound["unconstrained"], len(bound["items"])) == (best, count)
 
 
-def test_what_is_missing_or_contradicts_itself_is_refused(recipes: Path, tmp_path: Path) -> None:
+def test_what_is_missing_or_contradicts_itself_is_refused(recipes, tmp_path):
     with pytest.raises(TokenmartError) as caught:
         curate(read_items(recipes, None), 10, 40, subjects=("scienc",))
     assert caught.value.where == "--subject"
@@ -291,7 +289,7 @@ def test_what_is_missing_or_contradicts_itself_is_refused(recipes: Path, tmp_pat
         read_items(write(tmp_path / "two.csv", rows, COLUMNS), None)
 
 
-def test_the_command_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_of_the_guide(tmp_path, monkeypatch):
     tutorials = WORKSPACE.root / "docs" / "tutorials"
     guide = (tutorials / "benchmarks_over_training.md").read_text("utf-8")
     line, *_ = re.findall(r"^\$ tokenmart (e2lm curate .*)$", guide, re.MULTILINE)
@@ -304,7 +302,7 @@ def test_the_command_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert len(json.loads(Path("chosen.json").read_text())["items"]) == 100
 
 
-def test_scores_of_which_lower_is_better_are_not_chosen_from(tmp_path: Path) -> None:
+def test_scores_of_which_lower_is_better_are_not_chosen_from(tmp_path):
     rows = [["m", at, f"q{item}", 2.5, "nll"] for at in range(3) for item in range(4)]
     path = write(tmp_path / "x.csv", rows, ("model", "tokens", "item", "score", "metric"))
     with pytest.raises(TokenmartError) as caught:
@@ -312,13 +310,13 @@ def test_scores_of_which_lower_is_better_are_not_chosen_from(tmp_path: Path) -> 
     assert caught.value.code == "lower-metric"
 
 
-def test_steps_and_tokens_have_one_order(tmp_path: Path) -> None:
+def test_steps_and_tokens_have_one_order(tmp_path):
     rows = [["m", 10 - at, at, f"q{item}", 1] for at in range(3) for item in range(4)]
     path = write(tmp_path / "x.csv", rows, ("model", "tokens", "step", "item", "score"))
     assert code_of(path) == ("order", f"{path}: row 5")
 
 
-def test_chosen_items_keep_their_lines_and_order(tmp_path: Path) -> None:
+def test_chosen_items_keep_their_lines_and_order(tmp_path):
     path = tmp_path / "items.jsonl"
     path.write_bytes("\ufeff".encode() + b'{"q": "a\\u2028"}\r\n\n{"q": "b"}\r\n{"q":  "c"}')
     assert chosen_lines(path, ["2", "0"]) == '{"q": "a\\u2028"}\n{"q":  "c"}\n'
@@ -328,7 +326,7 @@ def test_chosen_items_keep_their_lines_and_order(tmp_path: Path) -> None:
         assert (caught.value.code, caught.value.where) == ("no-line", str(path))
 
 
-def test_the_program_of_the_guide_lists_enough_checkpoints(workspace: Workspace) -> None:
+def test_the_program_of_the_guide_lists_enough_checkpoints(workspace):
     page = (WORKSPACE.root / "docs/tutorials/benchmarks_over_training.md").read_text("utf-8")
     (program,) = re.findall(r"```python\n(# runs\.py.*?)```", page, re.DOTALL)
     folder = workspace.root

@@ -116,9 +116,7 @@ def own_run(clone: Path, names: list[str], out: Path) -> tuple[dict[str, Any], d
     return json.loads(results.read_text("utf-8"))["results"], samples
 
 
-def test_all_kinds_are_packaged_and_run_by_the_harness_itself(
-    source: Path, mine: Path, tmp_path: Path, token: str
-) -> None:
+def test_all_kinds_are_packaged_and_run_by_the_harness_itself(source, mine, tmp_path, token):
     official = cloned(source, tmp_path / "official")
     for kind in KINDS:
         name, out = name_of(kind), tmp_path / f"{kind}.zip"
@@ -159,8 +157,8 @@ def test_all_kinds_are_packaged_and_run_by_the_harness_itself(
 
 
 def test_the_same_task_gives_the_same_patch_in_a_shallow_clone_and_with_a_metric_of_its_own(
-    source: Path, mine: Path, tmp_path: Path, token: str
-) -> None:
+    source, mine, tmp_path, token
+):
     task = scaffold("cloze", tmp_path)
     git(tmp_path, "clone", "--quiet", "--depth", "1", source.as_uri(), "shallow")
     outs = {name: tmp_path / f"{name}.zip" for name in ("whole", "shallow", "own")}
@@ -179,7 +177,7 @@ def test_the_same_task_gives_the_same_patch_in_a_shallow_clone_and_with_a_metric
         assert archive.read("evaluation.patch").count(b"diff --git") == 4
 
 
-def test_other_kinds_run_and_broken_tasks_are_named(mine: Path, tmp_path: Path) -> None:
+def test_other_kinds_run_and_broken_tasks_are_named(mine, tmp_path):
     """In one process of the harness, as `package` runs it: what is found, and what fails how."""
     tasks = tmp_path / "tasks"
     for kind in KINDS:
@@ -232,7 +230,7 @@ def test_other_kinds_run_and_broken_tasks_are_named(mine: Path, tmp_path: Path) 
         assert found[name]["failed"] == "load" and f"line {line}" in found[name]["error"]
 
 
-def test_the_hint_of_a_new_task_is_a_command_that_runs(source: Path, tmp_path: Path) -> None:
+def test_the_hint_of_a_new_task_is_a_command_that_runs(source, tmp_path):
     folder = tmp_path / "my tasks"
     done = CliRunner().invoke(cli, ["e2lm", "new", "hinted", "--folder", str(folder)])
     words = shlex.split(done.output.splitlines()[-1].removeprefix("try it: tokenmart "))

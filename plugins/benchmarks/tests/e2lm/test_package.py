@@ -83,21 +83,19 @@ def refused(task: Path, harness: Path, out: Path, **more: Any) -> tuple[str, str
         ("task: a\n  b: : c\n", ":2"),
     ],
 )
-def test_hostile_yaml_has_a_place(task: Path, text: str, line: str) -> None:
+def test_hostile_yaml_has_a_place(task, text, line):
     (task / "two.yaml").write_text(text)
     with pytest.raises(TokenmartError) as caught:
         task_names(task)
     assert (caught.value.code, caught.value.where) == ("no-yaml", f"{task / 'two.yaml'}{line}")
 
 
-def test_a_byte_order_mark_before_yaml_is_left_out(task: Path) -> None:
+def test_a_byte_order_mark_before_yaml_is_left_out(task):
     (task / "two.yaml").write_bytes(b"\xef\xbb\xbftask: two\n")
     assert task_names(task) == ["elements", "two"]
 
 
-def test_a_folder_that_no_patch_can_carry_is_refused_before_it_is_read(
-    clone: Path, task: Path, tmp_path: Path
-) -> None:
+def test_a_folder_that_no_patch_can_carry_is_refused_before_it_is_read(clone, task, tmp_path):
     with (task / "cache.bin").open("wb") as file:
         file.truncate(60_000_000)
     with pytest.raises(TokenmartError) as caught:
@@ -105,9 +103,7 @@ def test_a_folder_that_no_patch_can_carry_is_refused_before_it_is_read(
     assert (caught.value.code, caught.value.where) == ("too-large", str(task))
 
 
-def test_a_patch_adds_the_task_and_the_changes_of_the_clone(
-    clone: Path, task: Path, tmp_path: Path
-) -> None:
+def test_a_patch_adds_the_task_and_the_changes_of_the_clone(clone, task, tmp_path):
     (clone / "lm_eval/metrics.py").write_text("A = 2\n")
     (clone / "lm_eval/notes.py").write_text("mine\n")
     (task / "__pycache__").mkdir()
@@ -130,9 +126,7 @@ def test_a_patch_adds_the_task_and_the_changes_of_the_clone(
     ]  # fmt: skip
 
 
-def test_a_patch_does_not_depend_on_git_settings(
-    clone: Path, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_patch_does_not_depend_on_git_settings(clone, task, tmp_path, monkeypatch):
     (clone / "lm_eval/metrics.py").write_text("A = 2  \n")
     base = find_base(clone)
     patches = []
@@ -151,7 +145,7 @@ def test_a_patch_does_not_depend_on_git_settings(
     assert patches[0] == patches[1] and b"+++ b/lm_eval/metrics.py" in patches[0].text
 
 
-def test_a_task_inside_the_clone_is_not_moved(clone: Path, tmp_path: Path) -> None:
+def test_a_task_inside_the_clone_is_not_moved(clone, tmp_path):
     new_task("elements", "cloze", clone / "lm_eval/tasks/group")
     patch = make_patch(clone / "lm_eval/tasks/group/elements", clone, find_base(clone), tmp_path)
     assert {Path(name).parent.as_posix() for name in patch.files} == {
@@ -170,7 +164,7 @@ def test_a_task_inside_the_clone_is_not_moved(clone: Path, tmp_path: Path) -> No
         "AKIAABCDEFGHIJKLMNOP",
     ],
 )
-def test_no_secret_leaves(clone: Path, task: Path, tmp_path: Path, token: str, line: str) -> None:
+def test_no_secret_leaves(clone, task, tmp_path, token, line):
     (task / "extra.py").write_text(f"# first\n{line}\n")
     found = refused(task, clone, tmp_path / "s.zip")
     assert found == ("secret", "lm_eval/tasks/elements/extra.py:2")
@@ -187,9 +181,7 @@ def test_no_secret_leaves(clone: Path, task: Path, tmp_path: Path, token: str, l
     ],
     ids=["binary", "like a header", "like a hunk", "form feed", "utf-16"],
 )
-def test_no_token_leaves_in_a_file_of_any_form(
-    clone: Path, task: Path, tmp_path: Path, token: str, content: bytes
-) -> None:
+def test_no_token_leaves_in_a_file_of_any_form(clone, task, tmp_path, token, content):
     (task / "extra.bin").write_bytes(content)
     patch = make_patch(task, clone, find_base(clone), tmp_path)
     with pytest.raises(TokenmartError) as caught:
@@ -199,9 +191,7 @@ def test_no_token_leaves_in_a_file_of_any_form(
     assert token not in caught.value.message
 
 
-def test_a_secret_that_the_harness_has_already_is_not_the_patch_s(
-    clone: Path, task: Path, tmp_path: Path, token: str
-) -> None:
+def test_a_secret_that_the_harness_has_already_is_not_the_patch_s(clone, task, tmp_path, token):
     (clone / "lm_eval/api.py").write_text(f"a = 1\nb = '{token}'\n")
     git(clone, "add", "-A")
     git(clone, *COMMIT)
@@ -210,9 +200,7 @@ def test_a_secret_that_the_harness_has_already_is_not_the_patch_s(
     refuse_secrets(patch, apply_cleanly(patch, clone, tmp_path), token)
 
 
-def test_broken_folders_and_clones(
-    clone: Path, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broken_folders_and_clones(clone, task, tmp_path, monkeypatch):
     out = tmp_path / "s.zip"
     monkeypatch.delenv("HF_TOKEN", raising=False)
     assert refused(task, clone, out) == ("no-token", "$HF_TOKEN")
@@ -232,7 +220,7 @@ def test_broken_folders_and_clones(
     assert refused(taken, clone, out) == ("taken", str(clone))
 
 
-def test_names_of_tasks(tmp_path: Path) -> None:
+def test_names_of_tasks(tmp_path):
     for name in ("../x", "A", "a-b", "", "1a"):
         with pytest.raises(TokenmartError) as caught:
             new_task(name, "cloze", tmp_path)
@@ -260,18 +248,18 @@ def test_names_of_tasks(tmp_path: Path) -> None:
         ("C++", "Is C++ hard?", True),
     ],
 )
-def test_a_leak_is_whole_words(answer: str, prompt: str, found: bool) -> None:
+def test_a_leak_is_whole_words(answer, prompt, found):
     assert stands_in(answer, prompt) == found
 
 
-def test_a_prompt_that_lists_all_choices_is_no_leak() -> None:
+def test_a_prompt_that_lists_all_choices_is_no_leak():
     listed = PromptedItem("A sheep or a goat?", ("goat",), ("sheep", "goat"))
     given = PromptedItem("The goat is a", ("goat",), ("sheep", "goat"))
     assert leaking([listed, given, PromptedItem(None, ("goat",)), listed]) == [1]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_items_of_a_new_task(tmp_path: Path, kind: Any) -> None:
+def test_items_of_a_new_task(tmp_path, kind):
     files = new_task("elements", kind, tmp_path)
     rows = [json.loads(line) for line in files[-1].read_text().splitlines()]
     assert len(rows) == 118 == len({row["question"] for row in rows})
@@ -285,7 +273,7 @@ def test_items_of_a_new_task(tmp_path: Path, kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_worked_examples_of_a_new_task(tmp_path: Path, kind: Any) -> None:
+def test_worked_examples_of_a_new_task(tmp_path, kind):
     """No example is an item, and prompts have the first ones."""
     pytest.importorskip("lm_eval")
     from plugins.benchmarks.harness.tasks import load_tasks_and_groups
@@ -322,15 +310,13 @@ def ran(count: int = 100, **results: Any) -> dict[str, Any]:
         (ran(**{"acc_stderr,none": 0.1}), None, "no-metric"),
     ],
 )
-def test_what_ran_and_is_no_submission(
-    found: dict[str, Any], metric: str | None, code: str
-) -> None:
+def test_what_ran_and_is_no_submission(found, metric, code):
     with pytest.raises(TokenmartError) as caught:
         judge("t", metric, found)
     assert caught.value.code == code
 
 
-def test_a_leak_is_refused() -> None:
+def test_a_leak_is_refused():
     found = ran()
     leak = {"prompt": "Take this one:", "answers": ["this"], "choices": ["this", "that"]}
     found["items"][3] = leak
@@ -340,7 +326,7 @@ def test_a_leak_is_refused() -> None:
     assert judge("t", None, ran())[0] == "acc"
 
 
-def test_without_a_harness_the_check_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_harness_the_check_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "lm_eval", None)
     found = check("any", 1)
     assert found["failed"] == "import" and "lm_eval" in found["error"]

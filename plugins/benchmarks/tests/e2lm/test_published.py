@@ -29,7 +29,7 @@ def problem(name: str) -> TableProblem:
 
 
 @pytest.mark.slow
-def test_signal_quality_on_the_ladder() -> None:
+def test_signal_quality_on_the_ladder():
     """Mean SQ over 14 early checkpoints of 25 runs, as computed elsewhere to two digits."""
     with open_problem("ladder", read_table(problem("ladder"), SHIPPED)) as database:
         order = ModelSql(database, SHIPPED).build("int_series_order")
@@ -47,7 +47,7 @@ def test_signal_quality_on_the_ladder() -> None:
     assert {row[2:] for row in rows} == {(25, 14, 14)}
 
 
-def test_sampling_error_of_lambada_on_pythia() -> None:
+def test_sampling_error_of_lambada_on_pythia():
     """.0053 for 70m and .0065 for 6.9b: the deduplicated models, their last three checkpoints."""
     table = pq.read_table(SHIPPED.root / problem("pythia").table.path).to_pylist()
     for model, expected in (("pythia-70m-deduped", 0.0053), ("pythia-6.9b-deduped", 0.0065)):
@@ -60,7 +60,7 @@ def test_sampling_error_of_lambada_on_pythia() -> None:
         assert round(float(np.mean(last)), 4) == expected
 
 
-def test_decision_accuracy_of_dclm() -> None:
+def test_decision_accuracy_of_dclm():
     """400M to 7B, 12 recipes, the last evaluation of each: as published, but for how ties count."""
     published = {
         "arc_easy": 0.89, "lambada_openai": 0.86, "arc_challenge": 0.82, "hellaswag": 0.67,
@@ -83,7 +83,7 @@ def test_decision_accuracy_of_dclm() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["dclm", "pythia"])
-def test_early_scores_need_no_final_score(tmp_path: Path, name: str) -> None:
+def test_early_scores_need_no_final_score(tmp_path, name):
     """dbt, which has no later scores, builds what the whole table gives."""
     warehouse = Warehouse(tmp_path / "data", tmp_path / "t.duckdb")
     table = problem(name)
@@ -122,7 +122,7 @@ DECISIONS = {
 
 
 @pytest.mark.parametrize("name", DECISIONS)
-def test_decision_accuracies_are_those_of_the_study(name: str) -> None:
+def test_decision_accuracies_are_those_of_the_study(name):
     found = compare_scoring_methods(name, SHIPPED, resamples=500)
     ours = {}
     for stage in found["stages"]:
@@ -138,7 +138,7 @@ def test_decision_accuracies_are_those_of_the_study(name: str) -> None:
         assert ours[key] == pytest.approx(expected, abs=1e-6), key
 
 
-def test_ranking_consistency_of_logiqa_on_pythia_is_that_of_exact_numbers() -> None:
+def test_ranking_consistency_of_logiqa_on_pythia_is_that_of_exact_numbers():
     """LogiQA has 651 items, so scores are whole numbers of right answers.
 
     The early means of pythia-1.4b and pythia-12b-deduped are equal, which counts one half: 0.5222.

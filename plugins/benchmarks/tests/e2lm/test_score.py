@@ -58,7 +58,7 @@ def made_up(models: int = 4) -> Table:
     return table
 
 
-def test_statistics_of_a_run_are_those_of_brute_force(write: Write) -> None:
+def test_statistics_of_a_run_are_those_of_brute_force(write):
     table = made_up()
     found = score_table(write(table, EARLY + LATER), WORKSPACE)
     assert len(found.notes) == 1  # the direction
@@ -77,7 +77,7 @@ def test_statistics_of_a_run_are_those_of_brute_force(write: Write) -> None:
             assert entry[name] == pytest.approx(value, rel=1e-9, abs=1e-12), (benchmark, name)
 
 
-def test_statistics_of_all_runs_are_those_of_brute_force(write: Write) -> None:
+def test_statistics_of_all_runs_are_those_of_brute_force(write):
     table = made_up()
     found = score_table(write(table, EARLY + LATER), WORKSPACE)
     for benchmark in ("smooth", "noise", "ties"):
@@ -109,7 +109,7 @@ def every_order(scores: list[float]) -> list[float]:
     return [(value + autocorrelation(scores)) / 2 for value in found]
 
 
-def test_the_range_of_sq_is_that_of_all_orders_of_equal_scores(write: Write) -> None:
+def test_the_range_of_sq_is_that_of_all_orders_of_equal_scores(write):
     draw = np.random.default_rng(0)
     series = {f"b{number}": list(map(float, draw.integers(0, 4, 9))) for number in range(6)}
     series["distinct"] = [float(value) for value in draw.permutation(9)]
@@ -125,9 +125,7 @@ def test_the_range_of_sq_is_that_of_all_orders_of_equal_scores(write: Write) -> 
 @pytest.mark.parametrize(
     "missing", [(0, 1, 2), (13,), (12, 13), (0, 13, 15), (15,), (3, 14), tuple(range(13))]
 )
-def test_runs_are_ranked_at_checkpoints_that_both_have(
-    write: Write, missing: tuple[int, ...]
-) -> None:
+def test_runs_are_ranked_at_checkpoints_that_both_have(write, missing):
     """Three parallel runs: without some checkpoints of one, the ranking is the same one.
 
     From one checkpoint to the next, a run rises more than it leads.
@@ -141,7 +139,7 @@ def test_runs_are_ranked_at_checkpoints_that_both_have(
         assert score_table(path, WORKSPACE).entries[run]["q"]["rc"] == 1
 
 
-def test_the_number_of_pairs_of_a_decision_accuracy(write: Write) -> None:
+def test_the_number_of_pairs_of_a_decision_accuracy(write):
     table = made_up()
     for pairs in (6, 3):
         found = score_table(write(table, EARLY + LATER), WORKSPACE).entries
@@ -149,7 +147,7 @@ def test_the_number_of_pairs_of_a_decision_accuracy(write: Write) -> None:
         table.pop(("m0", "noise"), None)
 
 
-def test_a_table_without_tokens_is_refused(tmp_path: Path) -> None:
+def test_a_table_without_tokens_is_refused(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("model,step,tokens,benchmark,metric,direction,score\nm,1,,q,acc,higher,0.5\n")
     assert refused(path) == ("no-tokens", f"{path}: tokens")
@@ -163,7 +161,7 @@ def test_a_table_without_tokens_is_refused(tmp_path: Path) -> None:
         ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7], "few_early_checkpoints"),
     ],
 )
-def test_undefined_is_null_with_a_reason(write: Write, scores: list[float], reason: str) -> None:
+def test_undefined_is_null_with_a_reason(write, scores, reason):
     entry = score_table(write({("m", "q"): scores}, EARLY + LATER), WORKSPACE).entries["m"]["q"]
     assert entry["sq"] is None and entry["autocorrelation"] is None
     assert entry["reason"] == entry["reasons"]["autocorrelation"] == reason
@@ -171,7 +169,7 @@ def test_undefined_is_null_with_a_reason(write: Write, scores: list[float], reas
     assert entry["weighted_score"] is None and entry["reasons"]["weighted_score"] == "no_sq"
 
 
-def test_a_missing_checkpoint_and_another_schedule(write: Write) -> None:
+def test_a_missing_checkpoint_and_another_schedule(write):
     path = write(made_up(1), EARLY + LATER)
     lines = path.read_text().splitlines()
     missing = f",{EARLY[5]},noise,"
@@ -184,7 +182,7 @@ def test_a_missing_checkpoint_and_another_schedule(write: Write) -> None:
     assert len(found.notes) == 2
 
 
-def test_the_query_of_the_tutorial_computes_tokens_on_the_schedule() -> None:
+def test_the_query_of_the_tutorial_computes_tokens_on_the_schedule():
     page = (ROOT / "docs/tutorials/benchmarks_over_training.md").read_text()
     (formula,) = re.findall(r"4096 \* greatest\(.*\)", page)
     rows = duckdb.sql(
@@ -195,7 +193,7 @@ def test_the_query_of_the_tutorial_computes_tokens_on_the_schedule() -> None:
     )
 
 
-def test_two_scales_are_noted(write: Write) -> None:
+def test_two_scales_are_noted(write):
     scores = {(f"m{n}", "q"): [0.1 + 0.02 * k + 0.01 * n for k in range(16)] for n in range(3)}
     assert len(score_table(write(scores, EARLY + LATER), WORKSPACE).notes) == 1
     scores["m1", "q"] = [100 * score for score in scores["m1", "q"]]
@@ -203,7 +201,7 @@ def test_two_scales_are_noted(write: Write) -> None:
     assert "m1" in note
 
 
-def test_the_direction_of_a_loss_follows_from_its_name(write: Write) -> None:
+def test_the_direction_of_a_loss_follows_from_its_name(write):
     falling = {
         (f"m{n}", "lambada_perplexity"): [40.0 / (k + n + 2) for k in range(16)] for n in (0, 1)
     }
@@ -222,7 +220,7 @@ def test_the_direction_of_a_loss_follows_from_its_name(write: Write) -> None:
         score_table(write(mixed, EARLY + LATER), WORKSPACE)
 
 
-def test_cs_separates_science_from_web_and_enters_the_weighted_score(tmp_path: Path) -> None:
+def test_cs_separates_science_from_web_and_enters_the_weighted_score(tmp_path):
     path = tmp_path / "recipes.csv"
     rows = [f"{','.join(COLUMNS)},recipe"]
     for recipe, lead in (("science", 0.2), ("web", 0.0)):
@@ -237,7 +235,7 @@ def test_cs_separates_science_from_web_and_enters_the_weighted_score(tmp_path: P
 
 
 @pytest.mark.parametrize("recipe", ["Web", "books"])
-def test_cs_needs_both_recipes(tmp_path: Path, recipe: str) -> None:
+def test_cs_needs_both_recipes(tmp_path, recipe):
     path = tmp_path / "recipes.csv"
     rows = [f"{','.join(COLUMNS)},recipe"]
     for run in ("science", recipe):
@@ -247,7 +245,7 @@ def test_cs_needs_both_recipes(tmp_path: Path, recipe: str) -> None:
     assert entry["cs"] is None and entry["reasons"]["cs"] == "no_pair_of_recipes"
 
 
-def test_the_command_prints_a_table_or_json(write: Write) -> None:
+def test_the_command_prints_a_table_or_json(write):
     path = write(made_up(2), EARLY + LATER)
     arguments = ["e2lm", "score", "--scores", str(path), "--weights", "1", "0", "0"]
     printed = CliRunner().invoke(cli, [*arguments, "--model", "m1", "--json"])
@@ -261,7 +259,7 @@ def test_the_command_prints_a_table_or_json(write: Write) -> None:
         assert f"{entries['m1']['smooth']['sq']:.3f}" in shown.stdout
 
 
-def test_every_reason_code_has_words() -> None:
+def test_every_reason_code_has_words():
     models = ROOT / "plugins" / "benchmarks" / "dbt" / "analyses"
     names = ("benchmark_signal", "int_series_order")
     sql = " ".join((models / f"{name}.sql").read_text() for name in names)
@@ -280,16 +278,14 @@ def test_every_reason_code_has_words() -> None:
         (EARLY[:6], "weighted_score", "no_sq"),
     ],
 )
-def test_a_value_that_is_undefined_has_a_code(
-    write: Write, tokens: list[float], statistic: str, reason: str
-) -> None:
+def test_a_value_that_is_undefined_has_a_code(write, tokens, statistic, reason):
     rows = {(f"m{n}", "q"): [0.1 + 0.01 * k * (n + 1) for k in range(len(tokens))] for n in (0, 1)}
     entry = score_table(write(rows, tokens), WORKSPACE).entries["m0"]["q"]
     assert entry[statistic] is None and entry["reasons"][statistic] == reason
 
 
 @pytest.mark.parametrize("weights", ["1 2", "a b c", "1 -1 0", "nan 0 1", "1 0 inf"])
-def test_wrong_weights(write: Write, weights: str) -> None:
+def test_wrong_weights(write, weights):
     path = str(write(made_up(1), EARLY))
     done = CliRunner().invoke(
         cli, ["e2lm", "score", "--scores", path, "--weights", *weights.split()]
@@ -297,15 +293,13 @@ def test_wrong_weights(write: Write, weights: str) -> None:
     assert done.exit_code == 2
 
 
-def test_an_unknown_model_names_the_closest(write: Write) -> None:
+def test_an_unknown_model_names_the_closest(write):
     with pytest.raises(TokenmartError) as caught:
         score_table(write(made_up(1), EARLY), WORKSPACE, model="mo0")
     assert caught.value.code == "unknown-model"
 
 
-def test_the_query_of_the_tutorial_converts_the_json_of_the_site(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_query_of_the_tutorial_converts_the_json_of_the_site(write, tmp_path, monkeypatch):
     table = {(f"dense-{size}-arch1", "q"): [0.1 + 0.01 * k for k in range(14)] for size in "13"}
     columns: dict[str, dict[str, list[Any]]] = {
         model: {"iteration": list(range(14)), "gtokens": EARLY, benchmark: scores, "r": [None] * 14}
@@ -328,7 +322,7 @@ def refused(path: Path) -> tuple[str, str]:
     return caught.value.code, caught.value.where
 
 
-def test_of_a_file_with_two_metrics_one_is_scored(tmp_path: Path) -> None:
+def test_of_a_file_with_two_metrics_one_is_scored(tmp_path):
     path, out = tmp_path / "x.csv", tmp_path / "x.html"
     scores = {
         "acc": [0.3, 0.35, 0.32, 0.4, 0.5, 0.45, 0.5, 0.6, 0.7],

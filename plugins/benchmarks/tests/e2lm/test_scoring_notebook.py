@@ -87,7 +87,7 @@ def ours(table: Path) -> SignalScores:
     return score_table(table, WORKSPACE)
 
 
-def test_the_early_windows_are_the_notebooks(official: Windows, table: Path) -> None:
+def test_the_early_windows_are_the_notebooks(official, table):
     with open_table(table)[0] as database:
         series = ModelSql(database, WORKSPACE).build("int_benchmark_series")
         rows = database.execute(
@@ -98,9 +98,7 @@ def test_the_early_windows_are_the_notebooks(official: Windows, table: Path) -> 
     assert len(official) == 144
 
 
-def test_with_stable_ties_every_score_is_the_notebooks(
-    official: Windows, ours: SignalScores
-) -> None:
+def test_with_stable_ties_every_score_is_the_notebooks(official, ours):
     score = functions(stable_numpy())["signal_quality_score"]
     for (model, benchmark), window in official.items():
         monotonicity, autocorrelation, quality = score(np.array(window))
@@ -110,7 +108,7 @@ def test_with_stable_ties_every_score_is_the_notebooks(
         assert entry["sq"] == pytest.approx(quality, abs=1e-9), (model, benchmark)
 
 
-def test_the_notebooks_score_is_in_our_range(official: Windows, ours: SignalScores) -> None:
+def test_the_notebooks_score_is_in_our_range(official, ours):
     """numpy's order of equal scores depends on the machine; the range covers every order."""
     score = functions()["signal_quality_score"]
     for (model, benchmark), window in official.items():
@@ -119,7 +117,7 @@ def test_the_notebooks_score_is_in_our_range(official: Windows, ours: SignalScor
         assert entry["sq_low"] - 1e-9 <= quality <= entry["sq"] + 1e-9, (model, benchmark)
 
 
-def test_the_published_figures_to_four_digits(ours: SignalScores) -> None:
+def test_the_published_figures_to_four_digits(ours):
     entries = ours.entries
     dense = entries["dense-1b-arch1"]
 

@@ -29,7 +29,7 @@ class OnGivenInputs(ModelSql):
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_signal_by_hand(case: dict[str, Any]) -> None:
+def test_signal_by_hand(case):
     with duckdb.connect() as connection:
         for given in case["given"]:
             rows = given["rows"]

@@ -55,7 +55,7 @@ def page(scores: Path) -> Path:
     return out
 
 
-def test_data_of_the_page(scores: Path) -> None:
+def test_data_of_the_page(scores):
     data = data_of(scores)
     assert (data.all_runs, data.unit) == (6, "tokens")
     assert data.runs == [f"m{number}" for number in range(6)]
@@ -75,7 +75,7 @@ def test_data_of_the_page(scores: Path) -> None:
     assert constant["sq"] is None and data.reasons["sq"] == [REASONS["constant_scores"]]
 
 
-def test_the_page_needs_no_network_and_escapes_names(page: Path) -> None:
+def test_the_page_needs_no_network_and_escapes_names(page):
     text = page.read_text()
     assert text.count('<div class="figure"') == 3 + 1
     assert "rises<b>" not in text
@@ -85,7 +85,7 @@ def test_the_page_needs_no_network_and_escapes_names(page: Path) -> None:
     assert not re.findall(r"#0[12]0[12]0\d", text), "a placeholder of a colour was left"
 
 
-def test_another_page_may_be_replaced_and_nothing_else(scores: Path, tmp_path: Path) -> None:
+def test_another_page_may_be_replaced_and_nothing_else(scores, tmp_path):
     mine = tmp_path / "mine.html"
     mine.write_text("mine")
     assert invoke(scores, mine).exit_code == 1 and mine.read_text() == "mine"
@@ -96,7 +96,7 @@ def test_another_page_may_be_replaced_and_nothing_else(scores: Path, tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_browser_lays_it_out_on_a_phone_and_shows_a_point(page: Path, tmp_path: Path) -> None:
+def test_a_browser_lays_it_out_on_a_phone_and_shows_a_point(page, tmp_path):
     script = """
       const panels = document.querySelectorAll('.panels > div');
       const point = document.querySelector('.panels [aria-roledescription="point"] title');
@@ -117,7 +117,7 @@ def table(path: Path, header: str, rows: list[str]) -> Path:
     return path
 
 
-def test_a_decision_accuracy_on_few_pairs_is_not_shown(scores: Path, tmp_path: Path) -> None:
+def test_a_decision_accuracy_on_few_pairs_is_not_shown(scores, tmp_path):
     header, *lines = scores.read_text().splitlines()
     kept = [line for line in lines if not re.match("m[45]", line)]
     data = data_of(table(tmp_path / "few.csv", header, kept))
@@ -127,7 +127,7 @@ def test_a_decision_accuracy_on_few_pairs_is_not_shown(scores: Path, tmp_path: P
     assert [row["benchmark"] for row in data.signal] == ["constant", "rises<b>", "wavers"]
 
 
-def test_runs_with_lines_are_one_of_each_size_architecture_and_recipe(tmp_path: Path) -> None:
+def test_runs_with_lines_are_one_of_each_size_architecture_and_recipe(tmp_path):
     rows = [
         f"{recipe}-{name},1b,a,{recipe},{at},q,0.{at}"
         for recipe in ("web", "science")
@@ -140,7 +140,7 @@ def test_runs_with_lines_are_one_of_each_size_architecture_and_recipe(tmp_path: 
 
 
 @pytest.mark.parametrize("places", [(4, 8), (8,)])
-def test_short_runs_have_a_page(tmp_path: Path, places: tuple[int, ...]) -> None:
+def test_short_runs_have_a_page(tmp_path, places):
     header = "model,size,arch,tokens_bt,benchmark,score"
     rows = [f"m{n},1b,a,{tokens},only,0.{n}{tokens}" for n in (1, 2) for tokens in places]
     data = data_of(table(tmp_path / "short.csv", header, rows))

@@ -27,7 +27,7 @@ def ranked(folder: Path, rows: list[dict[str, Any]]) -> tuple[dict[str, Any], di
 
 @settings(max_examples=5, deadline=None, derandomize=True)
 @given(table=tables, seed=st.randoms(use_true_random=False))
-def test_order_names_and_copies(table: Any, seed: Any, tmp_path_factory: Any) -> None:
+def test_order_names_and_copies(table, seed, tmp_path_factory):
     folder = tmp_path_factory.mktemp("rankings")
     rows = [
         row

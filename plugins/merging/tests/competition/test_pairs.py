@@ -31,7 +31,7 @@ def one_pair(found: Standings) -> tuple[str, float | None]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_one_to_five_items_are_too_few(tmp_path: Path, count: int) -> None:
+def test_one_to_five_items_are_too_few(tmp_path, count):
     """Five of five won have an exact p of 2 / 2^5 = 0.06."""
     found = ranked(tmp_path, {"qa": {"a": [1.0] * count, "b": [0.0] * count}})
     assert one_pair(found) == ("too-few", None)
@@ -40,14 +40,14 @@ def test_one_to_five_items_are_too_few(tmp_path: Path, count: int) -> None:
         assert row["first_share"] is None and row["draws"] == 0
 
 
-def test_six_items_won_are_enough(tmp_path: Path) -> None:
+def test_six_items_won_are_enough(tmp_path):
     found = ranked(tmp_path, {"qa": {"a": [1.0] * 6, "b": [0.0] * 6}})
     assert one_pair(found) == ("distinguishable", pytest.approx(2 / 2**6))
     ranks = {r["entry"]: (r["rank_low"], r["rank_high"]) for r in found.marts["rankings"]}
     assert ranks == {"a": (1, 1), "b": (2, 2)}
 
 
-def test_rivals_of_entries_that_share_rank_1(tmp_path: Path) -> None:
+def test_rivals_of_entries_that_share_rank_1(tmp_path):
     alike = ([1.0] * 5 + [0.0]) * 2
     worse, worst = [*alike[:-2], 0.0, 0.0], [0.0] * 12
     found = ranked(tmp_path, {"qa": {"a": alike, "b": alike, "c": worse, "d": worst}})
@@ -55,9 +55,7 @@ def test_rivals_of_entries_that_share_rank_1(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("won", "lost"), [(5, 1), (7, 1), (8, 2), (14, 5), (20, 7)])
-def test_below_30_items_the_exact_test_has_the_last_word(
-    tmp_path: Path, won: int, lost: int
-) -> None:
+def test_below_30_items_the_exact_test_has_the_last_word(tmp_path, won, lost):
     a, b = [1.0] * won + [0.0] * lost, [0.0] * won + [1.0] * lost
     verdict, p = one_pair(found := ranked(tmp_path, {"qa": {"a": a, "b": b}}))
     exact = binomtest(won, won + lost).pvalue
@@ -70,7 +68,7 @@ def test_below_30_items_the_exact_test_has_the_last_word(
         assert exact >= 0.05 or pair["above_share"] < 0.975
 
 
-def test_a_task_with_few_items_leaves_no_interval(tmp_path: Path) -> None:
+def test_a_task_with_few_items_leaves_no_interval(tmp_path):
     """Resampling three items would call their mean certain; groups are resampled, here two."""
     many, few = [1.0] * 50, [1.0] * 3
     answers = {
@@ -82,13 +80,13 @@ def test_a_task_with_few_items_leaves_no_interval(tmp_path: Path) -> None:
     assert {row["resampled"] for row in found.marts["rankings"]} == {"tasks"}
 
 
-def test_items_of_one_text_are_one(tmp_path: Path) -> None:
+def test_items_of_one_text_are_one(tmp_path):
     rows = items({"a": [1.0] * 50, "b": [0.0] * 50})
     rows = [row | {"cluster": row["item"] // 10} for row in rows]
     assert one_pair(rank_file(write(tmp_path / "r.csv", rows), WORKSPACE, 100)) == ("too-few", None)
 
 
-def test_ties_never_give_a_rank_of_its_own(tmp_path: Path) -> None:
+def test_ties_never_give_a_rank_of_its_own(tmp_path):
     """Two entries with the same answers: both may be first or second."""
     answers = [1.0, 0.0] * 20
     found = ranked(tmp_path, {"qa": {"a": answers, "b": answers, "c": [0.0] * 40}})
@@ -97,7 +95,7 @@ def test_ties_never_give_a_rank_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_rank_of_1_to_1_is_distinguishable_from_all(tmp_path: Path, seed: int) -> None:
+def test_a_rank_of_1_to_1_is_distinguishable_from_all(tmp_path, seed):
     draw = np.random.default_rng(seed)
     count = int(draw.integers(6, 60))
     chances = np.sort(draw.random(5))
@@ -138,14 +136,14 @@ def of_tasks(rates: dict[str, list[float]]) -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize(("groups", "verdict"), [(5, "too-few"), (6, "distinguishable")])
-def test_two_entries_take_six_groups_of_tasks(groups: int, verdict: str) -> None:
+def test_two_entries_take_six_groups_of_tasks(groups, verdict):
     marts = of_tasks({"a": [0.9] * groups, "b": [0.1] * groups})
     (pair,) = pairs_of_entries.tested_pairs(marts)
     assert pair["verdict"] == verdict
     assert pair["p"] == (None if groups == 5 else 2 / 2**6)
 
 
-def test_pairs_over_groups_are_adjusted_for_their_number(tmp_path: Path) -> None:
+def test_pairs_over_groups_are_adjusted_for_their_number(tmp_path):
     """Ten groups: `best` is ahead in each; `a` and `b` change places."""
     table = {
         f"task{place}": {"best": 9, "a": 2 + place % 2, "b": 3 - place % 2, "c": 1}
@@ -160,7 +158,7 @@ def test_pairs_over_groups_are_adjusted_for_their_number(tmp_path: Path) -> None
     assert ranks == {"best": (1, 1), "a": (2, 3), "b": (2, 3), "c": (4, 4)}
 
 
-def test_a_rank_is_among_those_left_open_whatever_the_tests_say() -> None:
+def test_a_rank_is_among_those_left_open_whatever_the_tests_say():
     """A test over groups compares mean win rates, and may contradict the geometric means."""
     rows = [{"round": "r", "entry": e, "rank": k} for k, e in enumerate("ab", start=1)]
     pair = {"round": "r", "entry": "a", "other_entry": "b", "measured_above": 0.0}

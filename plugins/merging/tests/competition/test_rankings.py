@@ -21,7 +21,7 @@ from win_rate_oracle import geometric_mean, rank_of, win_rates
 from plugins.merging.competition.standings import rank_file, stored_standings
 from tokenmart import cli
 from warehouse.errors import TokenmartError
-from warehouse.paths import Workspace, find_workspace
+from warehouse.paths import find_workspace
 
 ROOT = Path(__file__).parents[4]
 WORKSPACE = find_workspace(ROOT)
@@ -30,7 +30,7 @@ PUBLISHED = Path(os.environ.get("EFFICIENCY_CHALLENGE_RESULTS", ""))
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_tables_with_ties_and_gaps_equal_brute_force(tmp_path: Path, seed: int) -> None:
+def test_random_tables_with_ties_and_gaps_equal_brute_force(tmp_path, seed):
     draw = np.random.default_rng(seed)
     entries = [f"e{k}" for k in range(int(draw.integers(2, 9)))]
     rows: Rows = []
@@ -73,7 +73,7 @@ def test_random_tables_with_ties_and_gaps_equal_brute_force(tmp_path: Path, seed
         assert row["rank"] == rank_of(expected_scores, row["entry"])
 
 
-def test_intervals_are_those_of_a_bootstrap_over_items(tmp_path: Path) -> None:
+def test_intervals_are_those_of_a_bootstrap_over_items(tmp_path):
     draw = np.random.default_rng(1)
     answers = {
         name: [float(x) for x in draw.random(120) < chance]
@@ -99,14 +99,14 @@ def test_intervals_are_those_of_a_bootstrap_over_items(tmp_path: Path) -> None:
     assert rows["good"]["resampled"] == "items" and rows["good"]["draws"] == 1500
 
 
-def test_draws_are_the_same_each_time(tmp_path: Path) -> None:
+def test_draws_are_the_same_each_time(tmp_path):
     draw = np.random.default_rng(3)
     answers = {name: [float(x) for x in draw.random(30) < 0.5] for name in "abcd"}
     path = write(tmp_path / "r.csv", items(answers))
     assert rank_file(path, WORKSPACE, 60) == rank_file(path, WORKSPACE, 60)
 
 
-def test_an_entry_that_left_items_out_has_no_score(tmp_path: Path) -> None:
+def test_an_entry_that_left_items_out_has_no_score(tmp_path):
     rows = items({"whole": [0, 1, 1], "other": [1, 1, 0], "partly": [1, 1]})
     found = rank_file(write(tmp_path / "r.csv", rows), WORKSPACE, draws=20)
     partly = next(row for row in found.marts["rankings"] if row["entry"] == "partly")
@@ -128,16 +128,14 @@ def test_an_entry_that_left_items_out_has_no_score(tmp_path: Path) -> None:
         ("latency", "higher", {"a": 2, "b": 1}, None),
     ],
 )
-def test_directions_are_those_of_the_file_or_of_names(
-    tmp_path: Path, metric: str, direction: str, ranks: dict[str, int], noted: str | None
-) -> None:
+def test_directions_are_those_of_the_file_or_of_names(tmp_path, metric, direction, ranks, noted):
     rows = plain({"qa": {"a": 1, "b": 2}}, metric=metric, direction=direction)
     found = rank_file(write(tmp_path / "r.csv", rows), WORKSPACE, draws=0)
     assert column_of(found, "results", "rank") == ranks
     assert [noted in note for note in found.notes if noted] == ([True] if noted else [])
 
 
-def test_causes_of_a_missing_score_are_codes(tmp_path: Path) -> None:
+def test_causes_of_a_missing_score_are_codes(tmp_path):
     scores: dict[str, dict[str, float]] = {"qa": {"Bob": 1, "ann": 2}, "sum": {"bob": 1, "ann": 2}}
     rows = [*plain(scores), {"entry": "carl", "task": "qa", "value": ""}]
     found = rank_file(write(tmp_path / "r.csv", rows), WORKSPACE, draws=0)
@@ -153,7 +151,7 @@ def test_causes_of_a_missing_score_are_codes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("groups", [5, 6])
-def test_fewer_than_six_groups_of_tasks_give_no_interval(tmp_path: Path, groups: int) -> None:
+def test_fewer_than_six_groups_of_tasks_give_no_interval(tmp_path, groups):
     table: dict[str, dict[str, float]] = {
         f"t{place}": {"a": place % 2, "b": 0.5, "c": 0.2} for place in range(groups)
     }
@@ -166,7 +164,7 @@ def test_fewer_than_six_groups_of_tasks_give_no_interval(tmp_path: Path, groups:
     }
 
 
-def test_two_tasks_whose_mean_win_rates_are_equal(tmp_path: Path) -> None:
+def test_two_tasks_whose_mean_win_rates_are_equal(tmp_path):
     """The geometric mean puts the even entry first; the arithmetic one is the same for all."""
     table = {"x": {"even": 2.0, "one": 3.0, "other": 1.0}, "y": {"even": 2, "one": 1, "other": 3}}
     found = rank_file(write(tmp_path / "r.csv", plain(table)), WORKSPACE, draws=0)
@@ -174,7 +172,7 @@ def test_two_tasks_whose_mean_win_rates_are_equal(tmp_path: Path) -> None:
     assert column_of(found, "results", "rank") == {"even": 1, "one": 2, "other": 2}
 
 
-def test_rounds_are_weighted_and_the_product_can_order_otherwise(tmp_path: Path) -> None:
+def test_rounds_are_weighted_and_the_product_can_order_otherwise(tmp_path):
     rates = {"a": (0.5, 0.5, 0.25), "b": (0.25, 0.25, 0.5)}
     rows: Rows = [
         {"entry": entry, "task": task, "round": round_, "round_weight": weight, "value": rate}
@@ -237,7 +235,7 @@ WRONG: dict[str, tuple[Rows, str, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_table_is_refused(tmp_path: Path, case: str) -> None:
+def test_a_wrong_table_is_refused(tmp_path, case):
     rows, code, place = WRONG[case]
     path = write(tmp_path / "r.csv", rows)
     with pytest.raises(TokenmartError) as refused:
@@ -246,7 +244,7 @@ def test_a_wrong_table_is_refused(tmp_path: Path, case: str) -> None:
     assert refused.value.where.startswith(": ".join(filter(None, [str(path), place])))
 
 
-def test_the_command_shows_and_writes(tmp_path: Path) -> None:
+def test_the_command_shows_and_writes(tmp_path):
     path = write(tmp_path / "r.csv", items({"a": [1, 1, 0], "b": [0, 1, 0]}))
     page, words = tmp_path / "standings.html", ["--results", str(path)]
     for _ in range(2):  # its own file is replaced
@@ -264,7 +262,7 @@ def test_the_command_shows_and_writes(tmp_path: Path) -> None:
         assert done.exit_code > 0 and page.read_text() == "mine"
 
 
-def test_no_ranking_is_built(workspace: Workspace) -> None:
+def test_no_ranking_is_built(workspace):
     """Neither before the first build, nor for another name."""
     with pytest.raises(TokenmartError) as refused:
         stored_standings("challenge", workspace)
@@ -299,7 +297,7 @@ def as_win_rates(found: dict[tuple[str, str], dict[str, float | None]], rounds: 
     return rows
 
 
-def test_the_published_scores_of_2023_follow_from_its_win_rates(tmp_path: Path) -> None:
+def test_the_published_scores_of_2023_follow_from_its_win_rates(tmp_path):
     found = published()
     rows = as_win_rates(found, {"open", "hidden"})
     separate = rank_file(write(tmp_path / "rounds.csv", rows), WORKSPACE, draws=0)
@@ -320,7 +318,7 @@ def test_the_published_scores_of_2023_follow_from_its_win_rates(tmp_path: Path) 
     assert compared + len(column_of(final, "overall")) == 107
 
 
-def test_how_stable_the_ranking_of_2023_was(tmp_path: Path) -> None:
+def test_how_stable_the_ranking_of_2023_was(tmp_path):
     found = published()
     rows = as_win_rates(found, {"open", "hidden"})
     standings = rank_file(write(tmp_path / "rounds.csv", rows), WORKSPACE, draws=400)
@@ -335,9 +333,7 @@ def test_how_stable_the_ranking_of_2023_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_marts_that_dbt_builds_are_those_of_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_marts_that_dbt_builds_are_those_of_the_command(tmp_path, monkeypatch):
     """Import, build with all tests (unit tests, too), and show from the warehouse."""
     draw = np.random.default_rng(4)
     rows: Rows = []

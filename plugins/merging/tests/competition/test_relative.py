@@ -92,9 +92,7 @@ def answers() -> dict[str, dict[str, np.ndarray[Any, Any]]]:
     return {"qa": right, "loss": loss}
 
 
-def test_differences_and_intervals_equal_brute_force(
-    tmp_path: Path, answers: dict[str, dict[str, np.ndarray[Any, Any]]]
-) -> None:
+def test_differences_and_intervals_equal_brute_force(tmp_path, answers):
     rows: Rows = []
     for task, direction in (("qa", "higher"), ("loss", "lower")):
         given = {name: each.tolist() for name, each in answers[task].items()}
@@ -123,7 +121,7 @@ def test_differences_and_intervals_equal_brute_force(
     assert by_key["loss", "pair"]["missing"] == []
 
 
-def test_the_interval_covers_the_difference_to_the_best_of_equal_experts() -> None:
+def test_the_interval_covers_the_difference_to_the_best_of_equal_experts():
     """A bootstrap of the least difference covers it in 84% of these samples."""
     draw = np.random.default_rng(2)
     samples, count, experts = 400, 50, 3
@@ -140,7 +138,7 @@ def test_the_interval_covers_the_difference_to_the_best_of_equal_experts() -> No
     assert covered / samples >= 0.94 > bootstrap / samples
 
 
-def test_without_items_or_with_few_there_is_no_interval(tmp_path: Path) -> None:
+def test_without_items_or_with_few_there_is_no_interval(tmp_path):
     table = {"qa": {"plain": 0.25, "one": 0.5, "two": 0.75, "all": 0.5, "three": 0.5}}
     few = items({name: [value] * 29 for name, value in table["qa"].items()})
     for rows, count in ((plain(table), None), (few, 29)):
@@ -153,7 +151,7 @@ def test_without_items_or_with_few_there_is_no_interval(tmp_path: Path) -> None:
         } == {None}
 
 
-def test_an_entry_without_a_recipe_is_refused(tmp_path: Path) -> None:
+def test_an_entry_without_a_recipe_is_refused(tmp_path):
     path = write(tmp_path / "r.csv", plain({"qa": {"all": 1, "stranger": 2}}))
     with pytest.raises(TokenmartError) as refused:
         rank_file(path, WORKSPACE, 0, recipes=problem_of(tmp_path))
@@ -180,16 +178,14 @@ def test_an_entry_without_a_recipe_is_refused(tmp_path: Path) -> None:
         (merge_of("m", "x", "y"), None, None, ["x", "y"]),
     ],
 )
-def test_base_and_experts_of_a_recipe(
-    tmp_path: Path, merge: dict[str, Any], alone: str | None, base: str | None, experts: list[str]
-) -> None:
+def test_base_and_experts_of_a_recipe(tmp_path, merge, alone, base, experts):
     problem = problem_of(tmp_path, [merge])
     assert expert_alone(problem.merges[0]) == alone
     found_base, found = base_and_experts(problem.merges[0], problem)
     assert (found_base, sorted(found)) == (base, sorted(experts))
 
 
-def test_the_command_writes_the_rows(tmp_path: Path) -> None:
+def test_the_command_writes_the_rows(tmp_path):
     problem_of(tmp_path)
     path = write(tmp_path / "r.csv", plain({"qa": {"all": 1, "plain": 0.5, "one": 2}}))
     words = ["rank", "show", "--results", str(path), "--relative", str(tmp_path / "made.yml")]

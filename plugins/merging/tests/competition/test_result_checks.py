@@ -37,14 +37,14 @@ def shown(results: Path, *more: str) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def test_percent_beside_fractions(results: Path) -> None:
+def test_percent_beside_fractions(results):
     """Not of a loss: where lower is better, any size may be right."""
     column = {"task": "qa", "metric": "score", "entries": ["anna"], "scale": "percent"}
     found = [{"round": name, **column} for name in ("open", "trial")]
     assert shown(results)["mixed_scales"] == found
 
 
-def test_a_single_fraction_beside_percent_is_the_one_named(tmp_path: Path) -> None:
+def test_a_single_fraction_beside_percent_is_the_one_named(tmp_path):
     """With items, the value of an entry is its mean: 0.5 beside 50."""
     scores = {entry: [0, scale] * 4 for entry, scale in (("a", 100), ("b", 1), ("c", 100))}
     (found,) = shown(write(tmp_path / "r.csv", items(scores)))["mixed_scales"]
@@ -56,8 +56,8 @@ def test_a_single_fraction_beside_percent_is_the_one_named(tmp_path: Path) -> No
     [("overall", ["open"], ["open"]), ("hidden", [], []), ("trial", ["trial"], ["trial"])],
 )
 def test_a_round_has_its_checks_and_overall_those_of_its_rounds(
-    results: Path, round_name: str, lacking: list[str], mixed: list[str]
-) -> None:
+    results, round_name, lacking, mixed
+):
     """Trial has no weight, so it is no part of the overall ranking."""
     found = shown(results, "--round", round_name)
     missing = [(row["round"], row["entry"], row["task"]) for row in found["ranking_missing"]]
@@ -66,13 +66,13 @@ def test_a_round_has_its_checks_and_overall_those_of_its_rounds(
     assert {row["round"] for row in found["rankings"]} == {round_name}
 
 
-def test_a_result_without_another_to_compare_with(tmp_path: Path) -> None:
+def test_a_result_without_another_to_compare_with(tmp_path):
     table = {"x": {"a": 1, "b": 2}, "y": {"a": 1, "b": 2}, "z": {"a": 9}}
     (row,) = shown(write(tmp_path / "r.csv", plain(table, task_group="all")))["ranking_missing"]
     assert (row["entry"], row["task"], row["code"]) == ("a", "z", "alone")
 
 
-def test_entries_without_an_overall_score_name_their_rounds(tmp_path: Path) -> None:
+def test_entries_without_an_overall_score_name_their_rounds(tmp_path):
     rows = plain({"t": {"a": 1, "b": 2, "Bob": 3, "c": 9}}, round="open", round_weight=1)
     rows += plain({"t": {"a": 1, "b": 2, "bob": 3, "c": ""}}, round="hidden", round_weight=2)
     rows += plain({"t": {"a": 1, "d": 2}}, round="trial", round_weight=0)
@@ -84,7 +84,7 @@ def test_entries_without_an_overall_score_name_their_rounds(tmp_path: Path) -> N
     }  # fmt: skip
 
 
-def test_a_round_of_weight_0_is_no_part_of_the_overall_intervals_and_pairs(tmp_path: Path) -> None:
+def test_a_round_of_weight_0_is_no_part_of_the_overall_intervals_and_pairs(tmp_path):
     """Its results have no items: items of the two others are resampled, and compare the pairs."""
     scores = {entry: [int(item % 4 >= n) for item in range(40)] for n, entry in enumerate("ab")}
     rows = items(scores, round="open") + items(scores, round="hidden")
@@ -103,7 +103,7 @@ def test_a_round_of_weight_0_is_no_part_of_the_overall_intervals_and_pairs(tmp_p
 
 
 @pytest.mark.parametrize("how", ["json", "text", "page"])
-def test_one_round_shows_nothing_of_another(tmp_path: Path, how: str) -> None:
+def test_one_round_shows_nothing_of_another(tmp_path, how):
     """Organisers publish the open round while the other one is secret, directions included."""
     rows: Rows = []
     for name in ("open", "secret"):
@@ -120,9 +120,7 @@ def test_one_round_shows_nothing_of_another(tmp_path: Path, how: str) -> None:
     assert "open_qa" in text and "open_perplexity" in text and "secret" not in text
 
 
-def test_imported_results_are_replaced_on_request_only(
-    tmp_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_imported_results_are_replaced_on_request_only(tmp_path, results, monkeypatch):
     (tmp_path / "data").mkdir()
     monkeypatch.setenv("TOKENMART_DATA", str(tmp_path / "data"))
     words = ["rank", "import", "--problem"]

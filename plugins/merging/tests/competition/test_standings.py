@@ -18,7 +18,7 @@ from warehouse.paths import find_workspace
 WORKSPACE = find_workspace(Path(__file__))
 
 
-def test_the_page_has_every_number_and_needs_no_network(tmp_path: Path) -> None:
+def test_the_page_has_every_number_and_needs_no_network(tmp_path):
     draw = np.random.default_rng(0)
     rows: Rows = []
     for name, weight in (("open", 1), ("hidden", 2)):
