@@ -125,7 +125,7 @@ def tokenmart(*words: str) -> None:
 def compare(model: str, folder: Path, pairs: int, scratch: Path) -> dict[str, Any]:
     """Results of the harness, and seconds of both; both sides' answers are stored."""
     from eval_tasks import TASKS
-    from harness_forms import FORMS, GROUP, results_of_harness
+    from harness_forms import FORMS, GROUP, imported_samples, results_of_harness
     from lm_eval.models.huggingface import HFLM
 
     from extract.planning.plan import plan_model
@@ -165,9 +165,8 @@ def compare(model: str, folder: Path, pairs: int, scratch: Path) -> dict[str, An
     del run.__dict__["scorer"]
     gc.collect()
     theirs = results_of_harness(harness, folder, names, scratch)
-    files = sorted(map(str, scratch.rglob("samples_*.jsonl")))
     words = ("--problem", run.problem.name, "--model", run.plan.spec.full_id)
-    tokenmart("data", "import", *words, "--format", "samples", *files)
+    tokenmart("data", "import", *words, "--format", "samples", *imported_samples(scratch))
     return {
         "model": model,
         "model_id": run.plan.spec.model_id,
@@ -256,7 +255,7 @@ def numbers(model: dict[str, Any], theirs: dict[str, Any], database: Path) -> li
             "harness": value,
             "tokenmart": found[task, key, False][0],
             "reason": found[task, key, False][1],
-            "imported": found[task, key, True][0],
+            "imported": found.get((task, key, True), (None, None))[0],
         }
         for task, values in theirs.items()
         for key, value in values.items()
@@ -267,6 +266,9 @@ def section(record: dict[str, Any]) -> str:
     """Numbers and times, with the markers of RESULTS.md."""
     models = record["models"]
     forms = sorted({each["task"] for model in models for each in model["numbers"]})
+    absent = sorted(
+        {each["task"] for model in models for each in model["numbers"] if each["imported"] is None}
+    )
     lines = [
         f"`python benchmarks/eval_harness.py --measure --write` (lm_eval {record['lm_eval']}, "
         f"{record['processor']}, float32, one thread, {sum(m['minutes'] for m in models):.0f} min "
@@ -281,12 +283,16 @@ def section(record: dict[str, Any]) -> str:
                 "empty, with a reason:": "{empty}",
                 "largest difference, accuracies (goal ≤ 1e-6):": "{alike:.1e}",
                 "largest relative difference, other metrics (goal ≤ 1e-4):": "{relative:.1e}",
-                "numbers equal after import:": "{imported}",
+                "numbers equal after import:": "{equal} of {imported}",
             },
             map(equality, models),
         ),
         "",
         f"Tasks: {', '.join(f'`{name}`' for name in forms)}.",
+        "",
+        f"An import has no values of {', '.join(f'`{name}`' for name in absent)}: samples whose "
+        "target is none of the choices, or that have several contexts, are refused, and samples "
+        "have no values of a group.",
         "",
         "The next table has the time of all requests of some tasks, without loading the models. "
         "The ratio is the median over repetitions of Tokenmart's time divided by the harness's, in "
@@ -310,10 +316,12 @@ def section(record: dict[str, Any]) -> str:
 
 def equality(model: dict[str, Any]) -> dict[str, Any]:
     """How far a model's numbers are from the harness's."""
-    alike, relative, imported, empty = [0.0], [0.0], 0, 0
+    alike, relative, equal, imported, empty = [0.0], [0.0], 0, 0, 0
     for each in model["numbers"]:
         theirs, ours = each["harness"], each["tokenmart"]
-        imported += is_equal(each["imported"], theirs)
+        if each["imported"] is not None:
+            imported += 1
+            equal += is_equal(each["imported"], theirs)
         if ours is None:
             empty += bool(each["reason"])
         elif is_accuracy_like(each["metric"]):
@@ -326,13 +334,14 @@ def equality(model: dict[str, Any]) -> dict[str, Any]:
         "empty": empty,
         "alike": max(alike),
         "relative": max(relative),
+        "equal": equal,
         "imported": imported,
     }
 
 
-def is_equal(one: float | None, other: float) -> bool:
+def is_equal(one: float, other: float) -> bool:
     """Whether two numbers differ in the last digits at most."""
-    return one is not None and abs(one - other) <= 1e-12 * max(1, abs(other))
+    return abs(one - other) <= 1e-12 * max(1, abs(other))
 
 
 def is_accuracy_like(metric: str) -> bool:

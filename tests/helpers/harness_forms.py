@@ -270,6 +270,17 @@ def results_of_harness(model: Any, forms: Path, names: list[str], logged: Path) 
     return found
 
 
+NOT_IMPORTED = ("form_gold_out_of_range", "form_winogrande", "form_wsc273")
+"""Their samples are refused: a target that is none of the choices, or several texts before it."""
+
+
+def imported_samples(logged: Path) -> list[str]:
+    """The harness's files of samples below a folder that an import accepts, in order."""
+    refused = tuple(f"samples_{name}_" for name in NOT_IMPORTED)
+    files = sorted(logged.rglob("samples_*.jsonl"))
+    return [str(file) for file in files if not file.name.startswith(refused)]
+
+
 def write_forms(folder: Path) -> Path:
     """Write data and YAML of all forms and the group; returns the folder for `--include-path`."""
     folder.mkdir(parents=True)

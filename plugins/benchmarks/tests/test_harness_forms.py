@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from dbt_harness import Warehouse
-from harness_forms import FORMS, GROUP, results_of_harness, write_forms
+from harness_forms import (
+    FORMS,
+    GROUP,
+    NOT_IMPORTED,
+    imported_samples,
+    results_of_harness,
+    write_forms,
+)
 
 from plugins.benchmarks.cli.eval import eval_command
 from tokenmart import cli
@@ -25,9 +32,6 @@ OWN = {"truthfulqa_mc2", "winogrande", "wsc273", "wikitext", "drop", "crows_pair
 """Tasks of whose metrics none is ours under the harness's name."""
 
 MODELS = {"tiny--bos": ("llama", True, 0), "tiny--plain": ("gemma3_text", False, 1)}
-
-REFUSED = ("form_gold_out_of_range", "form_winogrande", "form_wsc273")
-"""Their samples are not imported: a target that is none of the choices, or several."""
 
 
 def test_every_number_under_the_harness_s_names_is_the_harness_s(
@@ -64,8 +68,7 @@ def test_every_number_under_the_harness_s_names_is_the_harness_s(
         for model, folder in folders.items()
     }
     for model in folders:
-        files = sorted(map(str, (tmp_path / model).rglob("samples_*.jsonl")))
-        files = [file for file in files if not any(f"samples_{name}_" in file for name in REFUSED)]
+        files = imported_samples(tmp_path / model)
         words = ["--problem", str(problem), "--model", model.replace("--", "/")]
         done = CliRunner().invoke(cli, ["data", "import", *words, "--format", "samples", *files])
         assert done.exit_code == 0, done.output
@@ -81,7 +84,7 @@ def test_every_number_under_the_harness_s_names_is_the_harness_s(
     catalogued = built.rows("select metric from eval_metric_catalog where origin = 'harness'")
     harness_s = {name for (name,) in catalogued}
     sampled = {task for _, task, _ in imported}
-    assert {*names} - sampled == {*REFUSED, GROUP[0]}  # samples have no values of groups
+    assert {*names} - sampled == {*NOT_IMPORTED, GROUP[0]}  # samples have no values of groups
     lines: dict[str, tuple[str, str, str]] = {}
     for model, theirs in every.items():
         assert theirs.keys() == {*names, *GROUP[1]}
@@ -91,7 +94,7 @@ def test_every_number_under_the_harness_s_names_is_the_harness_s(
                 mine, reason, _ = ours[model, task, key]
                 assert reason is None, (task, key, reason)
                 assert mine == pytest.approx(value, rel=1e-4, abs=1e-6), (model, task, key)
-                if task in REFUSED or task not in sampled:
+                if task in NOT_IMPORTED or task not in sampled:
                     continue
                 assert imported[model, task, key][:2] == (
                     pytest.approx(value, rel=1e-12),
