@@ -4,7 +4,8 @@ Runs task forms on real checkpoints of minilong, on our engine and on the harnes
 transformers models, in one process, float32, one thread. The forms are task files that the harness
 ships, on documents made in tests/helpers/harness_forms.py, and the tasks of
 tests/helpers/eval_tasks.py. Each number of the harness is compared with that of the table
-eval_metrics and with the one that an import of the harness's own files gives.
+eval_metrics and with the one that an import of the harness's own files gives. Items are cut, and
+BOS is scored behind BOS, as the harness does (`tokenmart eval --too-long harness`).
 
 Time is that of all requests of some tasks, models loaded: ours with rows written and read back. The
 two take turns, the harness in batches of 8, which is faster than 1; each turn of ours begins with
@@ -140,7 +141,7 @@ def compare(model: str, folder: Path, pairs: int, scratch: Path) -> dict[str, An
     started = time.process_time()
     workspace, problem, selection = selected("minilong", (model,), "cpu", "float32")
     plan = plan_model(selection, selection.models[0], [])
-    run = EvalRun(problem, selection, plan, workspace, no_progress)
+    run = EvalRun(problem, selection, plan, workspace, no_progress, too_long="harness")
     names = [*TASKS, *(f"form_{name}" for name in FORMS), GROUP[0]]
     tasks, groups = load_tasks_and_groups(names, [folder])
     keys = run.workspace, run.problem.name
