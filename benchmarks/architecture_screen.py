@@ -291,7 +291,8 @@ def screened(name: str) -> Iterator[Verdict]:
         apart = _largest(first, exact)
         if found.verdict == "works" and not apart <= accepted:
             found.verdict, found.reason = "WRONG", f"{apart:.2g} nats from sdpa"
-        with_sdpa = with_sdpa or exact
+        if found.verdict == "works":
+            with_sdpa = with_sdpa or exact
         yield found
 
 

@@ -118,9 +118,12 @@ def load_model(loading: Loading) -> Any:
             unasked.
     """
     from extract.models import interventions
+    from extract.scoring.architectures import caps_attention
 
     spec, device = loading.spec, loading.device
     attention = "sdpa" if interventions.needs_masks(spec) else loading.attention
+    if attention is None and caps_attention(load_config(loading.checkpoint, spec)):
+        attention = "eager"
     options: dict[str, Any] = {}
     if device == "auto-map":
         from accelerate.utils import get_max_memory

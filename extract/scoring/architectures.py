@@ -66,13 +66,29 @@ def reason_for_separate_prefixes(model: Any) -> str:
     return ""
 
 
+def caps_attention(config: Any) -> bool:
+    """Whether attention scores are capped, as in Gemma 2: only eager attention computes that.
+
+    transformers 5.20 and before chooses SDPA all the same, which leaves the cap out.
+    """
+    return getattr(config.get_text_config(), "attn_logit_softcapping", None) is not None
+
+
 def refuse_unsupported(model: Any) -> None:
     """Stop at what transformers computes otherwise than the architecture was trained.
 
     Raises:
-        TokenmartError: Falcon with ALiBi and eager attention, where the bias is added twice.
+        TokenmartError: Falcon with ALiBi and eager attention, where the bias is added twice;
+            attention whose scores are capped, without the cap.
     """
     config = model.config.get_text_config()
+    if caps_attention(config) and config._attn_implementation != "eager":
+        raise TokenmartError(
+            f"{config.model_type}: {config._attn_implementation} attention leaves out the cap of "
+            "its scores; use --attention eager",
+            code="wrong-attention",
+            where=config.model_type,
+        )
     if (
         config.model_type == "falcon"
         and getattr(config, "alibi", False)

@@ -15,6 +15,7 @@ from reference import assert_scored, references
 from tiny_models import make_tokenizer
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from extract.scoring.budgets import Budgets
 from extract.scoring.engine import Engine
 from extract.tokenization import DocumentTokenizer
 from warehouse.probes.context import full_requests, window_requests
@@ -105,13 +106,12 @@ def requests(draw: st.DrawFn, vocabulary: int) -> list[Request]:
 def test_every_score_is_that_of_a_plain_softmax(data):
     model = data.draw(models())
     asked = data.draw(requests(model.config.vocab_size))
-    budgets = {
-        "batch_tokens": data.draw(st.sampled_from([None, 40, 300])),
-        "suffix_tokens": data.draw(st.sampled_from([20, 1024])),
-        "prefix_tokens": data.draw(st.sampled_from([None, 40])),
-    }
+    batch_tokens = data.draw(st.sampled_from([40, 300, 8192]))
+    suffix_tokens = data.draw(st.sampled_from([20, 1024]))
+    pieces = data.draw(st.sampled_from([None, 40]))
+    budgets = Budgets(batch_tokens, suffix_tokens, 64, prefix_tokens=pieces)
     plain = references(model, asked)
-    assert_scored(Engine(model, **budgets), asked, plain)
+    assert_scored(Engine(model, budgets=budgets), asked, plain)
 
 
 @pytest.fixture(scope="module")
