@@ -147,4 +147,5 @@ def _path(path: Path, out: Path) -> str:
     """A path as written in a problem file."""
     if not path.expanduser().exists():
         raise TokenmartError(f"{path}: no such file or folder", code="no-file", where=path)
-    return os.path.relpath(path.expanduser(), out.absolute().parent)
+    # where `paths_start` begins: `..` of a link to a folder is another place than of the folder
+    return os.path.relpath(path.expanduser(), out.parent.resolve())

@@ -73,6 +73,17 @@ def test_the_file_is_right_and_relative_to_itself(own, workspace):
     )
 
 
+def test_the_file_is_right_behind_a_link_to_its_folder(own, workspace):
+    """`../texts` of the link is the user's folder; of the folder it leads to, another one."""
+    (own / "there" / "deep").mkdir(parents=True)
+    (own / "link").symlink_to(own / "there" / "deep")
+    done = new("mine", "--texts", "texts", "--model", "my model", "--out", "link/mine.yml")
+    assert done.exit_code == 0, done.output
+    problem = load_problem("link/mine.yml", workspace)
+    assert problem.documents.path.resolve() == own / "texts"
+    assert problem.models[0].source.path.resolve() == own / "my model"
+
+
 def test_a_model_in_a_package_is_taken_from_the_problem_that_has_it(own, workspace):
     new("other", "--texts", "texts", "--model", "smollm2-135m")
     assert load_problem("other.yml", workspace).models[0].source.kind == "hub"
