@@ -316,7 +316,9 @@ class TableDocuments(DocumentSource):
         pattern = folders.resolve(Path(self.path))
         if pattern.is_file():
             return [str(pattern)]
-        found = Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))
+        # a folder that is there is no pattern, whatever its name
+        top = next(folder for folder in pattern.parents if folder.is_dir())
+        found = top.glob(str(pattern.relative_to(top)))
         return sorted(str(path) for path in found if path.is_file())
 
 

@@ -207,10 +207,12 @@ def test_every_table_gives_the_same_documents(tmp_path, workspace, name):
     assert source.model_copy(update={"text": "source"}).source_sha256(folders) != before
 
 
-def test_a_pattern_reads_files_in_the_order_of_their_names(tmp_path, workspace):
+@pytest.mark.parametrize("folder", ["texts", "texts [2024]"])
+def test_a_pattern_reads_files_in_the_order_of_their_names(tmp_path, workspace, folder):
+    (tmp_path / folder).mkdir()
     for name, text in (("b.jsonl", "two"), ("a.jsonl", "one"), ("c.txt", "three")):
-        (tmp_path / name).write_text(json.dumps({"text": text}))
-    source = TableDocuments(kind="table", path=str(tmp_path / "*.jsonl"))
+        (tmp_path / folder / name).write_text(json.dumps({"text": text}))
+    source = TableDocuments(kind="table", path=str(tmp_path / folder / "*.jsonl"))
     texts = [(each.name, each.text) for each in source.read(ProblemFolders(workspace, "mine"))]
     assert texts == [("0", "one"), ("1", "two")]
 
