@@ -48,6 +48,7 @@ RULE = (
     "for the problem"
 )
 _MAXIMUM_BYTES = 4 << 20
+LOCK_SECONDS = 30.0
 
 
 class RegisteredModel(Fixed):
@@ -156,7 +157,7 @@ def register(
     Raises:
         TokenmartError: labels are known and `labels_known` is false, a metric isn't there or is
             registered already, the problem has the name of another one, or the file was edited.
-        StorageError: it can't be written.
+        StorageError: it can't be written, or another process registers.
     """
     own = namesake(problem, workspace)
     if own is not None:  # a copy would write into the record of the problem it was copied from
@@ -176,9 +177,8 @@ def register(
             where=known,
         )
     path = record_path(workspace, problem.name)
-    with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{path}.lock", timeout=30):
+    # another process may have the lock while it waits for an answer
+    with storage_errors(path), FileLock(f"{path}.lock", timeout=LOCK_SECONDS):
         before = entries(workspace, problem.name)
         models = registered_models(problem)
         # an unchanged metric twice would only make the test stricter

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
+from filelock import FileLock
 
 from analysis.preregistration.cli import preregister
 from analysis.preregistration.entries import entries, known_labels, preregistered_metrics
@@ -190,6 +191,15 @@ def test_nothing_is_registered_without_a_yes(checkout):
     assert not (checkout.preregistered / "no4k.json").exists()
     assert CliRunner().invoke(preregister, [*words, "--yes"]).exit_code == 0
     assert (checkout.preregistered / "no4k.json").exists()
+
+
+def test_an_entry_waits_for_another_that_is_being_confirmed(checkout, monkeypatch):
+    monkeypatch.setattr("analysis.preregistration.entries.LOCK_SECONDS", 0.1)
+    arguments = ("--problem", "no4k", "--metric", VALID)
+    path = checkout.preregistered / "no4k.json"
+    with FileLock(f"{path}.lock"):
+        assert refused(register(*arguments)) == ("storage", str(path))
+    assert register(*arguments).exit_code == 0
 
 
 def test_an_entry_that_could_not_be_read_again_is_not_written(checkout):
