@@ -20,7 +20,7 @@ from analysis.statistics.decisions import decide
 from analysis.submission import verifier as locked
 from analysis.templates import environment
 from warehouse.metrics.manifest import Lineage
-from warehouse.metrics.tested_metrics import recorded_metrics
+from warehouse.metrics.tested_metrics import tested_besides
 from warehouse.store.provenance import code_revision, versions
 
 if TYPE_CHECKING:
@@ -134,21 +134,25 @@ def claims_record(subject: Subject, as_of: str) -> dict[str, Any]:
     """
     table, column = subject.table, subject.column
     moment = as_of or datetime.now(timezone.utc).isoformat(timespec="microseconds")
-    tried = [
+    name = column.metric, column.variant
+    own = [record for record in table.present if (record.metric, record.variant) == name]
+    others = [
         entry
-        for entry in recorded_metrics(subject.workspace, table.problem)
+        for entry in tested_besides(subject.workspace, table.problem, own)
         if entry.first_seen <= moment
     ]
     lower = {(c.metric, c.variant) for c in table.everything if c.direction == "lower"}
     rows = [column.oriented]
-    for entry in tried:
+    for entry in others:
         values = [entry.values.get(model.model_id, np.nan) for model in table.models]
-        sign = -1.0 if (entry.metric, entry.variant) in lower else 1.0
+        # an idea may have been tested in both directions
+        direction = entry.direction or ("lower" if (entry.metric, entry.variant) in lower else "")
+        sign = -1.0 if direction == "lower" else 1.0
         rows.append(without_rounding(sign * np.array(values)))
     found = decide(np.stack(rows), table.target, table.families, table.groupings)
     return {
         "as_of": moment,
-        "tried": len(tried),
+        "tried": len(rows),
         "verdict": found.verdict(0),
         "p_adjusted": number(float(found.overall.p[0])),
         "p_adjusted_within_families": number(float(found.within.p[0])),

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
+from analysis.ranking.cli import correlate, select
 from analysis.submission import cli
 from analysis.submission.bundle import bundle_page, compute_budget
 from analysis.submission.reproduce import differences
@@ -62,6 +63,25 @@ def test_a_bundle_holds_what_the_contract_lists(written, verify_schema):
     page = (written / "README.md").read_text()
     for words in ("Spearman", "55,200 tokens processed", "abc123", "tokenmart reproduce ."):
         assert words in page
+
+
+def test_a_bundle_claims_what_correlate_states(submit, minilong, tmp_path):
+    """Each metric and idea counts once, and an idea in both directions it was tested in."""
+    values = tmp_path / "values.csv"
+    models = enumerate(minilong.scores("minilong"))
+    values.write_text("model_id,value\n" + "".join(f"{m},{n * 7 % 5}\n" for n, m in models))
+    for better in ("higher", "lower"):
+        idea = ["--values", str(values), "--better", better]
+        done = CliRunner().invoke(correlate, ["--problem", "minilong", *idea])
+        assert done.exit_code == 0, done.stderr
+    assert submit().exit_code == 0
+    claims = json.loads((tmp_path / "out" / "bundle.json").read_text())["claims"]
+    done = CliRunner().invoke(select, ["--problem", "minilong", "--json", "--metric", "good"])
+    stated = json.loads(done.stdout)
+    (row,) = stated["rows"]
+    assert claims["tried"] == stated["tested"] == 10
+    names = ("p_adjusted", "p_adjusted_within_families", "spearman_ci95_after_choice")
+    assert {name: claims[name] for name in names} == {name: row[name] for name in names}
 
 
 def test_what_is_better_when_lower_is_negated(submit, minilong, written, tmp_path):
