@@ -170,8 +170,9 @@ def _measure(
         added = score_items(scorer, encoded, target)
         answers = pa.concat_tables([answers.replace_schema_metadata(None), added])
         marks = {FINGERPRINT_KEY: own, WEIGHTS_KEY: scorer.weights.encode()}
+        if number == done:  # before the answers: what isn't described counts, controls too
+            _describe(target, target.contexts, plan, texts)
         write_table(path, answers.cast(DOWNSTREAM).replace_schema_metadata(marks))
-    _describe(target, target.contexts, plan, texts)
     return True
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from checkpoint_samples import loaded, tokenizer_of
@@ -42,6 +43,7 @@ from warehouse.probes.request import Request
 from warehouse.problem.spec import RecallTarget, RecallTask, load_problem
 from warehouse.progress import no_progress
 from warehouse.sources.packages import PinnedArchive
+from warehouse.sql.views import connect_to_targets
 from warehouse.store.schema import DOWNSTREAM
 
 FILLER = [
@@ -349,6 +351,30 @@ def test_a_stopped_run_resumes_after_its_last_context(tiny_problem, workspace, m
     assert pq.read_table(path, partitioning=None).equals(pieces)
     assert measure_recall(fewer, replace(chosen, force=True), no_progress).units == 1
     assert pq.read_table(path, partitioning=None).num_rows < pieces.num_rows
+
+
+def test_controls_do_not_count_where_a_run_was_stopped(tiny_problem, workspace, monkeypatch):
+    problem = load_problem(str(tiny_problem()), workspace)
+    monkeypatch.setattr(PinnedArchive, "texts", lambda *_: LONG)
+    spec, target = problem.models[0], TARGET.model_copy(update={"control_keys": 2})
+    chosen = select(problem, workspace, models=[spec.full_id], device="cpu", dtype="float32")
+
+    def scored(scorer, items, asked):
+        if items[0].item.context == 1:
+            raise KeyboardInterrupt
+        rows = [
+            {"task": i.task, "item": i.number, "cluster": 0, "score": float(i.question.control)}
+            for i in (each.item for each in items)
+        ]
+        return pa.Table.from_pylist(rows, schema=DOWNSTREAM)
+
+    monkeypatch.setattr(run_module, "score_items", scored)
+    with pytest.raises(KeyboardInterrupt):
+        measure_recall(target, chosen, no_progress)
+    with connect_to_targets(workspace) as connection:
+        rows = connection.execute("select task, score from downstream_scores").fetchall()
+    recall = {"recall_128": 0.0, "recall_256": 0.0}
+    assert dict(rows) == recall | {"no_key_128": 1.0, "no_key_256": 1.0, "overall": 0.0}
 
 
 def test_a_model_too_large_for_the_target_s_lengths_is_refused_before_it_is_loaded(
