@@ -133,7 +133,7 @@ def pair_sums(reference: Tensor, own: Tensor) -> Tensor:
     common = min(reference.shape[1], own.shape[1])
     # Apple's GPUs have no float64
     exact = torch.float32 if own.device.type == "mps" else torch.float64
-    both = [each[:, :common].to(exact) for each in (reference, own)]
+    both = [each[:, :common].to(exact, copy=True) for each in (reference, own)]
     difference = both[0] - both[1]
     sums = []
     for logits in both:

@@ -32,7 +32,7 @@ from extract.planning.plan import plan_model
 from extract.planning.selection import Selection, select
 from extract.planning.status import status_rows
 from extract.planning.tables import make_plan
-from extract.scoring.divergence import Comparer, states_of
+from extract.scoring.divergence import Comparer, pair_sums, states_of
 from extract.scoring.engine import Engine
 from extract.tokenization import refuse_other_vocabularies
 from warehouse.errors import ProblemFileError
@@ -92,6 +92,16 @@ def test_divergences_are_those_of_both_plain_models(
     np.testing.assert_array_equal(scored.scores.entropy, alone.scores.entropy)
     spread = plain[1].exp() * (plain[1] - (plain[1].exp() * plain[1]).sum(-1, keepdim=True)) ** 2
     np.testing.assert_allclose(scored.scores.varentropy, spread.sum(-1), rtol=1e-4)
+
+
+def test_logits_stay_where_they_have_the_exact_dtype_already():
+    """Float32 on Apple's GPUs: the head reads the same tile afterwards."""
+    torch.manual_seed(0)
+    reference, own = torch.randn(2, 3, 7, dtype=torch.float64)
+    before = reference.clone(), own.clone()
+    sums = pair_sums(reference, own)
+    assert torch.equal(reference, before[0]) and torch.equal(own, before[1])
+    torch.testing.assert_close(sums[:, 0], torch.stack(before).logsumexp(-1))
 
 
 @pytest.mark.parametrize("bits", ["Q8_0", "Q4_0"])
