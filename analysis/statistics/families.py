@@ -204,8 +204,9 @@ def pooled_weights(
     """
     same_family = families[:, None] == families
     same_kind = kinds[:, None] == kinds
-    alike = np.where(same_family, metric[0] * target[0], 0.0)
-    alike[same_kind] = min(sum(metric) * sum(target), 1.0 - 1e-9)  # exact copies: still invertible
+    of_family, of_kind = metric[0] * target[0], sum(metric) * sum(target)
+    alike = np.where(same_kind, of_kind, np.where(same_family, of_family, 0.0))
+    alike = np.minimum(alike, 1.0 - 1e-9)  # exact copies: still invertible
     np.fill_diagonal(alike, 1.0)
     raw = np.linalg.solve(alike, np.ones(families.size))
     return raw / raw.sum(), float(raw.sum())

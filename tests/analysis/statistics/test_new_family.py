@@ -75,8 +75,7 @@ def test_weights_minimise_the_variance_of_the_mean():
 def test_worth_goes_from_models_to_families(share, worth):
     """Balanced groups: n / (1 + (size − 1) × product of the intraclass correlations), Kish."""
     families, kinds = np.repeat(np.arange(3), 4), np.arange(12)
-    alike = 1.0 if share == 1.0 else share
-    found = pooled_weights((alike, 0.0), (alike, 0.0), families, families if share == 1 else kinds)
+    found = pooled_weights((share, 0.0), (share, 0.0), families, kinds)
     assert found[1] == pytest.approx(worth, rel=1e-6)
     assert found[0] == pytest.approx(np.full(12, 1 / 12))
 
@@ -88,12 +87,13 @@ def test_without_near_copies_it_is_plain_spearman():
     assert found.worth == pytest.approx(17.0)
 
 
-def test_copies_of_one_model_count_as_one():
+@pytest.mark.parametrize("kinds", [["one"] * 16, range(16)], ids=["of one kind", "of several"])
+def test_copies_of_one_model_count_as_one(kinds):
     """Eight exact copies of one model: the answer is that without seven of them."""
     x, y = np.random.default_rng(3).normal(size=(2, 9))
     many = [0] * 8 + list(range(1, 9))
     families = [str(model) for model in many]
-    found = new_family(x[many], y[many], families, ["one"] * 16)
+    found = new_family(x[many], y[many], families, kinds)
     assert found.value == pytest.approx(spearman(x, y), abs=1e-6)
     assert found.worth == pytest.approx(9.0, abs=1e-4)
 
