@@ -76,6 +76,15 @@ _LENGTHS = """
     )
 """
 
+_MIXED = """
+    select condition
+    from units
+    where problem = ? and model_id in ? and status = 'done'
+    group by condition
+    having count(distinct probe_params) > 1
+    order by condition
+"""
+
 
 def load_table(
     problem: Ranked,
@@ -105,6 +114,8 @@ def load_table(
             [problem.name],
         ).fetchall()
         lengths = connection.execute(_LENGTHS, [problem.name]).fetchall()
+        ids = [model.model_id for model in problem.ranked_models]
+        mixed = connection.execute(_MIXED, [problem.name, ids]).fetchall()
     outdated = changed_since_build(workspace, problem.name, problem.marts)
     if outdated:
         click.echo(
@@ -168,6 +179,7 @@ def load_table(
         target_source=source,
         dtypes=_models_by(formats, models),
         lengths=_models_by(lengths, models),
+        mixed=tuple(condition for (condition,) in mixed),
         outdated=outdated,
         tried=tuple(
             _column_of_record(entry, models, of_metric.get(entry.metric)) for entry in besides

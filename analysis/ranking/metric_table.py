@@ -89,6 +89,7 @@ class MetricTable:
     dtypes: number formats the models were run in, each with the full ids of its models.
     lengths: numbers of tokens read of the first document that was cut at different lengths, each
         with the full ids of its models; empty if there is none.
+    mixed: conditions of which stored units have different settings of the probe.
     outdated: whether files of the problem changed after the database was built.
     """
 
@@ -100,6 +101,7 @@ class MetricTable:
     target_source: dict[str, Any]
     dtypes: dict[str, tuple[str, ...]]
     lengths: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    mixed: tuple[str, ...] = ()
     outdated: bool = False
     present: tuple[MetricRecord, ...] = ()
     tried: tuple[MetricColumn, ...] = ()

@@ -149,10 +149,11 @@ def _listed(rows: Sequence[RankedMetric]) -> str:
 def notes(ranking: Ranking, rows: Sequence[RankedMetric]) -> dict[str, str]:
     """What changes the conclusion that a reader draws from these rows, by code, the gravest first.
 
-    different-lengths: of documents that were cut. uneven-documents: a value rests on fewer than
-    that of another model. missing-models: a metric that would track the target lacks a model.
-    few-tokens: fewer than `FEW_TOKENS`. different-dtypes: number formats. `alike METRIC`: the
-    variants that rank the models most like an idea.
+    different-lengths: of documents that were cut. different-probes: units from before a change of
+    the problem file. uneven-documents: a value rests on fewer than that of another model.
+    missing-models: a metric that would track the target lacks a model. few-tokens: fewer than
+    `FEW_TOKENS`. different-dtypes: number formats. `alike METRIC`: the variants that rank the
+    models most like an idea.
     """
     table = ranking.table
     shown = {id(row.column) for row in rows}
@@ -165,6 +166,11 @@ def notes(ranking: Ranking, rows: Sequence[RankedMetric]) -> dict[str, str]:
         found["different-lengths"] = (
             f"documents were cut at different lengths (of one, the tokens read are "
             f"{', '.join(parts)}): run `tokenmart extract` with one --max-tokens for all"
+        )
+    if table.mixed:
+        found["different-probes"] = (
+            f"units of {listed(table.mixed)} were computed with different settings of the probe: "
+            "run `tokenmart extract` for all models and documents"
         )
     if uneven:
         fewer = [f"{full_id} {count}" for full_id, count in uneven[0].fewer.items()]
