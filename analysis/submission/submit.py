@@ -32,6 +32,7 @@ from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import refuse_protected, storage_errors
 from warehouse.metrics.manifest import manifest_path, read_lineage
 from warehouse.problem.spec import load_problem
+from warehouse.problem.unit_states import needed_units, unit_states
 from warehouse.sql.connection import connect_read_only
 from warehouse.terminal import listed
 
@@ -134,7 +135,8 @@ def _fill(folder: Path, subject: Subject, request: SubmissionRequest) -> dict[st
 def _refusals(subject: Subject, request: SubmissionRequest) -> Iterator[tuple[str, str, str]]:
     """Code, place and reason of what breaks a rule.
 
-    Every model needs a target, a value, and every document under the conditions it rests on.
+    Every model needs a target, a value, and every document under the conditions it rests on, as
+    the problem file has them now.
     """
     problem, table, column = subject.problem, subject.table, subject.column
     if foreign := subject.lineage.foreign:
@@ -167,6 +169,16 @@ def _refusals(subject: Subject, request: SubmissionRequest) -> Iterator[tuple[st
     remedy = f"run `tokenmart extract --problem {problem.argument}` and `tokenmart dbt build`"
     if gaps:
         yield "gaps", gaps[0], f"coverage is incomplete: {listed(gaps, NAMED)}; {remedy}"
+    conditions = {row[1] for row in needed}
+    old = [
+        f"{unit.model_id} under {unit.condition} (document {unit.doc_id}: {unit.why})"
+        for unit in unit_states(
+            subject.workspace, needed_units(problem, subject.workspace, problem.ranked_models)
+        )
+        if unit.state == "outdated" and unit.condition in conditions
+    ]
+    if old:
+        yield "outdated-units", old[0], f"not of this problem file: {listed(old, NAMED)}; {remedy}"
     absent = list(compress((model.full_id for model in table.models), ~column.present))
     if absent:
         yield "missing-models", absent[0], f"no value for {listed(absent, NAMED)}; {remedy}"

@@ -8,6 +8,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 from click.testing import CliRunner
+from unit_records import unit_record
+from warehouse_samples import make_rows
 
 from analysis.ranking.cli import correlate, select
 from analysis.submission import cli
@@ -15,6 +17,7 @@ from analysis.submission.bundle import bundle_page, compute_budget
 from analysis.submission.reproduce import differences
 from warehouse.files import sha256_file
 from warehouse.metrics.manifest import manifest_path
+from warehouse.store.token_files import write_unit
 
 
 @pytest.fixture
@@ -82,6 +85,16 @@ def test_a_bundle_claims_what_correlate_states(submit, minilong, tmp_path):
     assert claims["tried"] == stated["tested"] == 10
     names = ("p_adjusted", "p_adjusted_within_families", "spearman_ci95_after_choice")
     assert {name: claims[name] for name in names} == {name: row[name] for name in names}
+
+
+def test_units_from_before_a_change_of_the_problem_file_are_refused(submit, minilong, tmp_path):
+    rows = make_rows(0, 50)
+    keys = ("minilong", "gemma3-270m", "full")
+    for params in ('{"context": 8}', "{}"):
+        write_unit(minilong.workspace, unit_record(keys, 50, 50, probe_params=params), rows)
+        done = submit()
+        assert done.exit_code == (params != "{}"), done.stderr
+        assert ("gemma3-270m under full" in done.stderr) == (params != "{}")
 
 
 def test_what_is_better_when_lower_is_negated(submit, minilong, written, tmp_path):
