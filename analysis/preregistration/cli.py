@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     "--level",
     default=0.05,
     show_default=True,
-    type=FiniteRange(0.0, 0.5, min_open=True),
+    # the draws of the test, 20 / level, are made by every later command, and an entry stays
+    type=FiniteRange(0.001, 0.5),
     help="Significance level of the test.",
 )
 @SEED

@@ -202,10 +202,12 @@ def test_an_entry_waits_for_another_that_is_being_confirmed(checkout, monkeypatc
     assert register(*arguments).exit_code == 0
 
 
-def test_an_entry_that_could_not_be_read_again_is_not_written(checkout):
-    """JSON has no NaN: with one in it, every later command would refuse the file."""
-    nan = register("--problem", "no4k", "--metric", VALID, "--level", "nan")
-    assert isinstance(nan.exception, click.BadParameter)
+@pytest.mark.parametrize("level", ["nan", "0.000001"])
+def test_an_entry_that_could_not_be_read_again_is_not_written(checkout, level):
+    """JSON has no NaN: with one in it, every later command would refuse the file. A level of one in
+    a million takes gigabytes of draws: no later command would end."""
+    wrong = register("--problem", "no4k", "--metric", VALID, "--level", level)
+    assert isinstance(wrong.exception, click.BadParameter)
     assert not checkout.preregistered.exists()
 
 
