@@ -99,6 +99,13 @@ class RecallTarget(AnyTarget):
     overall: Overall = "all"
     control_keys: int = Field(default=4, ge=0)
 
+    @field_validator("key_every")
+    @classmethod
+    def _lengths_are_whole_blocks(cls, every: int, info: ValidationInfo) -> int:
+        if parts := [length for length in info.data.get("lengths", ()) if length % every]:
+            raise ValueError(f"lengths must be multiples of key_every, {parts[0]} is none")
+        return every
+
     @property
     def measured(self) -> dict[str, Any]:
         """Everything that the measured rows depend on, as plain values.

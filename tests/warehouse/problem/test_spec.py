@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 from click.testing import CliRunner
 from problem_samples import GOOD
+from pydantic import ValidationError
 from refusal import refuses
 
 from analysis.submission import verifier as locked
@@ -92,6 +93,15 @@ def test_the_target_of_minilong_weighs_tasks_alike_without_the_shortest_length()
     # every length is whole blocks, and the longest has room for a question
     assert all(length % target.key_every == 0 for length in target.lengths)
     assert 8192 - 128 <= target.lengths[-1] < 8192 - 60
+
+
+@pytest.mark.parametrize(("lengths", "every"), [([128, 250], 64), ([64, 256], 128)])
+def test_a_length_that_is_not_whole_blocks_is_refused(lengths, every):
+    """A text ends with its last block: it would be shorter than such a length."""
+    target = load_problem("minilong", SHIPPED).target.model_dump()
+    with pytest.raises(ValidationError) as refused:
+        RecallTarget.model_validate(target | {"lengths": lengths, "key_every": every})
+    assert [error["loc"] for error in refused.value.errors()] == [("key_every",)]
 
 
 def test_one_length_alone_always_counts():
