@@ -150,7 +150,7 @@ def _opening(path: Path) -> Iterator[None]:
         yield
     except duckdb.Error as error:
         message = first_line(error, 300)
-        if "lock" in message:
+        if "Could not set lock" in message:  # a path may have the word
             raise DatabaseBusyError(
                 f"{path}: open in another program ({message})", where=path
             ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import duckdb
 import pytest
@@ -37,9 +38,12 @@ def test_reading_marts(workspace):
         assert connection.execute("select count(*) from stg_values").fetchall() == [(2,)]
         with pytest.raises(duckdb.Error, match="read-only"):
             connection.execute("create table x as select 1")
-    workspace.database.write_bytes(b"not a database" * 1000)
+    # "lock" in a path is no lock
+    other = replace(workspace, database=workspace.root / "blocks" / "a.duckdb")
+    other.database.parent.mkdir()
+    other.database.write_bytes(b"not a database" * 1000)
     with pytest.raises(StorageError, match=r"can't be opened .* delete it and run"):
-        connect_read_only(workspace)
+        connect_read_only(other)
 
 
 def test_a_writer_is_named_and_tokens_are_read_meanwhile(filled):
