@@ -14,6 +14,8 @@ from warehouse.plugins import folders
 if TYPE_CHECKING:
     from warehouse.sql.session import Session, Value
 
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]*)")
+_NUMBER = re.compile(r"-?([0-9]*\.[0-9]+([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)")
 _PARAMETER = re.compile(r"-- param (\w+)(?: = (.*?))?(?:  -- (.*))?")
 
 # The whole documents first: they are what the other conditions are compared with.
@@ -86,15 +88,15 @@ class Query:
 
 
 def parse_value(name: str, text: str) -> Value:
-    """A parameter's value: a whole number, a number, or text; names are text, also `2024`."""
+    """A parameter's value: a whole number, a number, or text; names are text, also `2024`.
+
+    What Python takes for a number besides (`2024_01`, `007`, `nan`) is text.
+    """
     if name in (*CHOICES, "metric", "variant"):
         return text
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    return float(text) if _NUMBER.fullmatch(text) else text
 
 
 def list_queries() -> list[Query]:

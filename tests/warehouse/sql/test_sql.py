@@ -94,6 +94,11 @@ def test_a_mistake_has_a_code_and_a_place(workspace, query_, code, where):
 def test_a_problem_named_like_a_number_stays_text(filled):
     assert ask("select typeof($problem) as t, typeof($n) as n", "--param", "problem=2024",
                "--param", "n=3") == [{"t": "VARCHAR", "n": "INTEGER"}]  # fmt: skip
+    for text, value in (("-3", -3), ("0.5", 0.5), ("-2e-1", -0.2), ("0", 0)):
+        assert ask("select $x as x", "--param", f"x={text}") == [{"x": value}]
+    # Python's numbers, and names of documents
+    for text in ("2024_01", "007", "nan", "1e", "٣"):
+        assert ask("select $x as x", "--param", f"x={text}") == [{"x": text}]
 
 
 def test_hours_are_of_no_place(filled):
