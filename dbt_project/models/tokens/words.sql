@@ -21,15 +21,16 @@ documents as (
     {%- endif %}
 ),
 
--- A piece is a run of letters, digits and underscores, with the characters before it; a Chinese
--- character, which no space separates from the next word, is a piece of its own.
+-- A piece is a run of letters, their marks (accents, vowels of Hindi), digits and underscores, with
+-- the characters before it; a Chinese character, which no space separates from the next word, is a
+-- piece of its own.
 cut as (
     select
         problem,
         doc_id,
         corpus_id,
         flatten(list_transform(
-            regexp_extract_all(text, '[^\p{L}\p{N}_]*[\p{L}\p{N}_]+'),
+            regexp_extract_all(text, '[^\p{L}\p{N}_]*[\p{L}\p{N}_][\p{L}\p{M}\p{N}_]*'),
             lambda run: regexp_extract_all(run, '\p{Han}|\P{Han}+')
         )) as pieces
     from documents
