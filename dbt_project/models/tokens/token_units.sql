@@ -87,17 +87,17 @@ spans as (
     inner join contexts using (problem, model_id, condition, doc_id)
 ),
 
--- Characters that the tokens of every tokenizer reach: a part of the text is the same text for all
+-- Characters that the tokens of every model reach: a part of the text is the same text for all
 -- models, also where documents are cut after a number of tokens.
 text_ends as (
     select
-        tokenizations.problem,
-        tokenizations.doc_id,
+        contexts.problem,
+        contexts.doc_id,
         min(spans.last_character) as text_characters
-    from tokenizations
-    inner join contexts using (problem, model_id, condition, doc_id)
+    from contexts
     inner join spans using (context_id)
-    group by tokenizations.problem, tokenizations.doc_id
+    where contexts.condition_kind = 'full'
+    group by contexts.problem, contexts.doc_id
 ),
 
 pairs as (
