@@ -99,6 +99,8 @@ def exact_skipped(x: Floats, y: Floats) -> Skipped | None:
 
 def flag_stability(x: Floats, y: Floats, seed: int, seeds: int = 200) -> FlagStability:
     """Repeat the MCD filter over random states 0 … seeds − 1 and compare with `seed`'s flags."""
+    if x.size > MOST_POINTS:  # undefined under every seed, as in `mcd_skipped`
+        return FlagStability(seeds, np.zeros(x.size), 1.0, math.nan, math.nan)
     chosen = mcd_flags(x[None, :], y[None, :], seed, CUTOFF).keep[0]
     many_x, many_y = (np.broadcast_to(column, (seeds, x.size)) for column in (x, y))
     flags = mcd_flags(many_x, many_y, range(seeds), CUTOFF)

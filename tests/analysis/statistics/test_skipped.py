@@ -81,6 +81,16 @@ def test_stability_counts_what_each_seed_drops():
     assert stability.value_low <= mcd_skipped(x, y, 0).value <= stability.value_high
 
 
+def test_too_many_points_are_undefined_under_every_seed():
+    x, y = np.random.default_rng(11).normal(size=(2, 501))
+    stability = flag_stability(x, y, seed=0)
+    assert mcd_skipped(x, y, 0).note == "undefined: more than 500 points"
+    assert math.isnan(stability.value_low)
+    assert stability.agreement == 1
+    assert not stability.drop_share.any()
+    assert flag_stability(x[:500], y[:500], seed=0, seeds=2).value_low > -1
+
+
 def test_the_exact_filter_is_what_some_seeds_find_and_knows_no_units():
     """Thirty random halves miss the best of 19,448 in about a third of clean data sets."""
     agreed = 0
