@@ -16,7 +16,7 @@ import numpy as np
 from analysis.preregistration.entries import preregistered_metrics
 from analysis.ranking.metric_table import Direction, MetricColumn, MetricTable, Model
 from analysis.statistics.correlations import without_rounding
-from analysis.statistics.resampling import Aggregation, DocumentParts
+from analysis.statistics.document_noise import Aggregation, DocumentParts
 from warehouse.errors import TokenmartError
 from warehouse.metrics.tested_metrics import built_metrics, record_metrics, tested_besides
 from warehouse.problem.models import series_of

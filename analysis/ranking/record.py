@@ -11,13 +11,8 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from analysis.statistics.correlations import kendall, number, pearson
-from analysis.statistics.resampling import (
-    DEFAULT_RESAMPLES,
-    DocumentParts,
-    document_noise,
-    skipped_estimate,
-    spearman_estimate,
-)
+from analysis.statistics.document_noise import DocumentParts, document_noise
+from analysis.statistics.resampling import DEFAULT_RESAMPLES, skipped_estimate, spearman_estimate
 from analysis.statistics.skipped import projection_skipped
 from warehouse.progress import Progress, no_progress
 
@@ -163,10 +158,12 @@ def _details(
     if math.isnan(row.rho):
         return {}
     record: dict[str, Any] = {}
-    if parts and (noise := document_noise(parts, column.oriented, target, seed)):
+    series = ranking.table.series
+    if parts and (noise := document_noise(parts, column.oriented, target, series, seed)):
         record = {
             "documents": noise.documents,
             "spearman_ci95_new_documents": noise.interval.record,
+            "spearman_ci95_new_documents_and_models": noise.of_both.record,
             "reliability_over_documents": number(noise.reliability),
         }
     x, y = column.oriented[column.present], target[column.present]

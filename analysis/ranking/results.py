@@ -30,12 +30,9 @@ from analysis.statistics.correlations import (
     without_rounding,
 )
 from analysis.statistics.decisions import Decisions, Verdict, decide
+from analysis.statistics.document_noise import noise_ceiling
 from analysis.statistics.families import MINIMUM_MODELS, NewFamily, new_family
-from analysis.statistics.resampling import (
-    ChoiceProcedure,
-    choice_procedure,
-    noise_ceiling,
-)
+from analysis.statistics.resampling import ChoiceProcedure, choice_procedure
 from analysis.statistics.simultaneous import indistinguishable, joint_errors, p_above
 
 if TYPE_CHECKING:

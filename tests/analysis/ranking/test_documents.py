@@ -10,7 +10,7 @@ import pytest
 from analysis.ranking.loading import document_parts
 from analysis.ranking.metric_table import MetricColumn, MetricTable, Model
 from analysis.statistics.correlations import spearman
-from analysis.statistics.resampling import Aggregation
+from analysis.statistics.document_noise import Aggregation
 
 MODELS, DOCUMENTS = 9, 12
 

@@ -1,4 +1,4 @@
-"""Resampling of documents; noise ceiling."""
+"""Resampling of documents and models; noise ceiling."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 from analysis.statistics.correlations import spearman
-from analysis.statistics.resampling import (
+from analysis.statistics.document_noise import (
     DocumentParts,
     document_noise,
     noise_ceiling,
@@ -45,7 +45,10 @@ def test_documents_that_disagree_widen_the_interval():
     target = np.arange(12.0)
     agree = np.repeat(target[:, None], 10, axis=1)
     disagree = agree + generator.normal(scale=25, size=agree.shape)
-    quiet, loud = (document_noise(parts_of(p), target, target, 0) for p in (agree, disagree))
+    quiet, loud = (
+        document_noise(parts_of(p), target, target, list("abcdefghijkl"), 0)
+        for p in (agree, disagree)
+    )
     assert quiet.interval.low == pytest.approx(1) and quiet.interval.high == pytest.approx(1)
     assert quiet.reliability == pytest.approx(1) and loud.reliability < 0.9
     assert loud.interval.low < spearman(disagree.mean(axis=1), target) - 0.1
@@ -79,8 +82,32 @@ def test_the_ceiling_is_the_root_of_the_reliability():
     assert math.isnan(noise_ceiling(np.arange(3.0), np.array([1.0, np.nan, 1])))
 
 
-@pytest.mark.parametrize(("documents", "known"), [(2, False), (7, False), (8, True)])
-def test_few_documents_have_no_interval(documents, known):
+@pytest.mark.parametrize("sizes", [(1,) * 12, (3, 1, 1, 1, 1, 1, 2, 1, 1)])
+def test_documents_and_models_are_drawn_together_and_series_as_wholes(sizes):
+    """Against a plain loop; 2,000 draws: the ends vary by some hundredths."""
+    generator = np.random.default_rng(5)
+    target = np.arange(12.0)
+    values = target[:, None] + generator.normal(scale=12, size=(12, 9))
+    members = np.split(np.arange(12), np.cumsum(sizes)[:-1])
+    series = [str(group) for group, size in enumerate(sizes) for _ in range(size)]
+    found = document_noise(parts_of(values), values.mean(axis=1), target, series, 0)
+    plain = []
+    for _ in range(2000):
+        models = np.concatenate([members[k] for k in generator.integers(0, len(sizes), len(sizes))])
+        means = values[:, generator.integers(0, 9, 9)].mean(axis=1)
+        plain.append(scipy.stats.spearmanr(means[models], target[models])[0])
+    ends = (found.of_both.low, found.of_both.high)
+    assert ends == pytest.approx(np.nanquantile(plain, [0.025, 0.975]), abs=0.08)
+    assert found.of_both.high - found.of_both.low > found.interval.high - found.interval.low
+
+
+@pytest.mark.parametrize(
+    ("documents", "series", "known", "of_both"),
+    [(2, 9, False, False), (7, 9, False, False), (8, 9, True, True), (8, 7, True, False)],
+)
+def test_few_documents_or_series_have_no_interval(documents, series, known, of_both):
     values = np.random.default_rng(0).normal(size=(9, documents))
-    found = document_noise(parts_of(values), values.mean(axis=1), np.arange(9.0), 0)
-    assert found is not None and math.isnan(found.interval.low) != known
+    names = [str(model % series) for model in range(9)]
+    found = document_noise(parts_of(values), values.mean(axis=1), np.arange(9.0), names, 0)
+    assert math.isnan(found.interval.low) != known
+    assert math.isnan(found.of_both.low) != of_both
