@@ -118,11 +118,12 @@ def load_model(loading: Loading) -> Any:
             unasked.
     """
     from extract.models import interventions
-    from extract.scoring.architectures import caps_attention
+    from extract.scoring.attention import caps_attention
 
     spec, device = loading.spec, loading.device
-    attention = "sdpa" if interventions.needs_masks(spec) else loading.attention
-    if attention is None and caps_attention(load_config(loading.checkpoint, spec)):
+    needs_masks = interventions.needs_masks(spec)
+    attention = "sdpa" if needs_masks else loading.attention
+    if (needs_masks or attention is None) and caps_attention(load_config(loading.checkpoint, spec)):
         attention = "eager"
     options: dict[str, Any] = {}
     if device == "auto-map":

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from extract.scoring.attention import SDPA, caps_attention
 from extract.scoring.layers import has_length_dependent_rope
 from warehouse.errors import TokenmartError
 
@@ -66,14 +67,6 @@ def reason_for_separate_prefixes(model: Any) -> str:
     return ""
 
 
-def caps_attention(config: Any) -> bool:
-    """Whether attention scores are capped, as in Gemma 2: only eager attention computes that.
-
-    transformers 5.20 and before chooses SDPA all the same, which leaves the cap out.
-    """
-    return getattr(config.get_text_config(), "attn_logit_softcapping", None) is not None
-
-
 def refuse_unsupported(model: Any) -> None:
     """Stop at what transformers computes otherwise than the architecture was trained.
 
@@ -82,7 +75,7 @@ def refuse_unsupported(model: Any) -> None:
             attention whose scores are capped, without the cap.
     """
     config = model.config.get_text_config()
-    if caps_attention(config) and config._attn_implementation != "eager":
+    if caps_attention(config) and config._attn_implementation in SDPA:
         raise TokenmartError(
             f"{config.model_type}: {config._attn_implementation} attention leaves out the cap of "
             "its scores; use --attention eager",

@@ -28,6 +28,7 @@ HOPPER = (9, 0)
 Kernels = tuple[SDPBackend, ...]
 
 REPEATED_HEADS = "sdpa_repeated_heads"
+SDPA = ("sdpa", REPEATED_HEADS)
 
 
 def _with_repeated_heads(
@@ -51,6 +52,14 @@ def _with_repeated_heads(
 
 AttentionInterface.register(REPEATED_HEADS, _with_repeated_heads)
 AttentionMaskInterface.register(REPEATED_HEADS, sdpa_mask)
+
+
+def caps_attention(config: Any) -> bool:
+    """Whether attention scores are capped, as in Gemma 2: SDPA doesn't compute that.
+
+    transformers 5.20 and before chooses SDPA all the same, which leaves the cap out.
+    """
+    return getattr(config.get_text_config(), "attn_logit_softcapping", None) is not None
 
 
 def repeat_heads_where_needed(config: Any, device: torch.device, dtype: torch.dtype) -> None:
@@ -113,10 +122,13 @@ def fused_kernels(device: torch.device, kernels: Kernels = FUSED) -> Iterator[No
 
 @contextmanager
 def with_masks(config: Any) -> Iterator[None]:
-    """SDPA while suffixes run: FlashAttention, good for whole texts, supports no masks."""
+    """SDPA while suffixes run: FlashAttention, good for whole texts, supports no masks.
+
+    Eager attention where scores are capped.
+    """
     chosen = config._attn_implementation
-    if chosen not in ("sdpa", REPEATED_HEADS, "eager"):
-        config._attn_implementation = "sdpa"
+    if chosen not in (*SDPA, "eager"):
+        config._attn_implementation = "eager" if caps_attention(config) else "sdpa"
     try:
         yield
     finally:
@@ -135,11 +147,7 @@ def describe(
     """
     chosen = str(getattr(config, "_attn_implementation", "unknown"))
     heads = getattr(config, "num_attention_heads", None)
-    if (
-        heads is None
-        or chosen not in ("sdpa", REPEATED_HEADS)
-        or device.type not in ("cpu", "cuda")
-    ):
+    if heads is None or chosen not in SDPA or device.type not in ("cpu", "cuda"):
         return chosen
     shared = (getattr(config, "num_key_value_heads", None) or heads) if chosen == "sdpa" else heads
     width = getattr(config, "head_dim", None) or config.hidden_size // heads

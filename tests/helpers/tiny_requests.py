@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 from readings import reading_of
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
+from extract.scoring.attention import caps_attention
 from warehouse.probes.context import full_requests, window_requests
 from warehouse.probes.lookup import (
     WITH_DOCUMENT,
@@ -29,7 +30,9 @@ DEVICE = os.environ.get("TOKENMART_TEST_DEVICE", "cpu")
 
 
 def load(folder: Path, dtype: str = "float32") -> Any:
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval().to(DEVICE)
+    capped = caps_attention(AutoConfig.from_pretrained(folder))
+    options = {"attn_implementation": "eager"} if capped else {}
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, **options).eval().to(DEVICE)
 
 
 def requests_of(bos: int | None) -> list[Request]:
