@@ -26,7 +26,13 @@ from warehouse.problem.spec import load_problem
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("plugins/*/README.md")])
 LINKED = [*PAGES, *ROOT.glob("studies/*/README.md"), ROOT / "benchmarks" / "RESULTS.md"]
-OF_PLUGINS = {"e2lm": "benchmarks", "eval": "benchmarks", "merge": "merging", "rank": "merging"}
+OF_PLUGINS = {
+    "e2lm": "benchmarks",
+    "eval": "benchmarks",
+    "extract-on-ray": "cluster",
+    "merge": "merging",
+    "rank": "merging",
+}
 ABSENT = {name for name, plugin in OF_PLUGINS.items() if not (ROOT / "plugins" / plugin).is_dir()}
 """Commands that pages show and that a removed plugin had."""
 with_plugins = pytest.mark.skipif(bool(ABSENT), reason="pages name what removed plugins had")
