@@ -55,7 +55,7 @@ LONGEST_CPU_HOURS = 12.0
     "--workers",
     type=click.IntRange(1),
     help="Number of processes, each on one GPU or on a part of the CPU cores. Default: "
-    "one per GPU if each model fits on one GPU, else one.",
+    "one per GPU if models fit on one GPU, else one; larger ones follow, over all GPUs.",
 )
 @click.option(
     "--top-k",
@@ -100,9 +100,11 @@ def extract(
     if dry_run:
         refuse_other_vocabularies(selection, fetch=False)
     plan = make_plan(selection, here)
-    if where != "cpu":
-        from extract.workers import gpu_workers
+    if where.startswith(("cuda", "auto-map")):
+        from extract.workers import fitting_models, gpu_workers
 
+        if as_worker is not None:
+            selection = replace(selection, models=fitting_models(plan, where))
         workers = workers or (gpu_workers(plan, where) if device == "auto" else 1)
         plan = replace(plan, workers=workers)
     if dry_run:

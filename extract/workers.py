@@ -32,6 +32,7 @@ from extract.planning.status import count_finished
 from extract.planning.tables import Plan
 from warehouse.child_process import inherited, python_module
 from warehouse.files import storage_errors
+from warehouse.problem.models import ModelSpec
 from warehouse.progress import Progress, progress_bar
 
 POLL_SECONDS = 1.0
@@ -40,16 +41,22 @@ GRACE_SECONDS = 60.0
 """Seconds that a stopped worker has for storing what it computed."""
 
 
-def gpu_workers(plan: Plan, device: str) -> int:
-    """One worker per GPU where each model with work left fits on every GPU, else one.
+def fitting_models(plan: Plan, device: str) -> tuple[ModelSpec, ...]:
+    """Models with work left that fit on every GPU of a device; not one of unknown size."""
+    least = min(free_gpus(device), default=0)
+    return tuple(
+        model.spec
+        for model in plan.models
+        if model.left > 0 and model.memory and model.memory.reserved <= least
+    )
 
-    A single one spreads its models over all GPUs of the device; a model of unknown size counts as
-    too large for one.
+
+def gpu_workers(plan: Plan, device: str) -> int:
+    """One worker per GPU where models fit on every GPU, else one.
+
+    Workers leave the other models to their parent, which spreads them over all GPUs.
     """
-    gpus = free_gpus(device)
-    needed = [model.memory for model in plan.models if model.left > 0]
-    fits = all(memory and memory.reserved <= min(gpus, default=0) for memory in needed)
-    return len(gpus) if needed and fits else 1
+    return len(free_gpus(device)) if fitting_models(plan, device) else 1
 
 
 def worker_environments(workers: int, device: str) -> list[dict[str, str]]:

@@ -40,22 +40,57 @@ GIB = 2**30
         ([80 * GIB] * 8, [16 * GIB, 20 * GIB], 8),
         # what fits on the smallest GPU, to the byte
         ([80 * GIB, 20 * GIB], [16 * GIB, 20 * GIB], 2),
-        ([80 * GIB, 20 * GIB - 1], [16 * GIB, 20 * GIB], 1),
+        ([80 * GIB, 20 * GIB - 1], [16 * GIB, 20 * GIB], 2),
+        ([80 * GIB, 16 * GIB - 1], [16 * GIB, 20 * GIB], 1),
         # unknown counts as too large
-        ([80 * GIB] * 2, [16 * GIB, None], 1),
+        ([80 * GIB] * 2, [16 * GIB, None], 2),
+        ([80 * GIB] * 2, [None], 1),
         # nothing to do, one GPU, none that torch counts
         ([80 * GIB] * 4, [], 1),
         ([80 * GIB], [16 * GIB], 1),
         ([], [16 * GIB], 1),
     ],
 )
-def test_a_worker_per_gpu_where_each_model_fits_on_one(gpus, needed, expected, monkeypatch):
+def test_a_worker_per_gpu_where_models_fit_on_one(gpus, needed, expected, monkeypatch):
     monkeypatch.setattr(workers, "free_gpus", lambda device: gpus)
     models = [
-        SimpleNamespace(left=1.0, memory=size and Footprint(size, 0, 0, 0)) for size in needed
+        SimpleNamespace(left=1.0, memory=size and Footprint(size, 0, 0, 0), spec=size)
+        for size in needed
     ]
-    done = SimpleNamespace(left=0.0, memory=None)
-    assert workers.gpu_workers(Plan("", (*models, done), ()), "auto-map") == expected  # type: ignore[arg-type]
+    done = SimpleNamespace(left=0.0, memory=Footprint(1, 0, 0, 0), spec=1)
+    plan = Plan("", (*models, done), ())
+    assert workers.gpu_workers(plan, "auto-map") == expected
+    fitting = tuple(size for size in needed if size and size <= min(gpus, default=0))
+    assert workers.fitting_models(plan, "auto-map") == fitting
+
+
+@pytest.mark.parametrize(
+    ("device", "options", "models"),
+    [
+        ("cuda", ["--as-worker", "2026-01-02T03:04:05"], ["tiny/two"]),
+        # the parent runs what its workers leave; of other makers' GPUs nobody asks for memory
+        ("cuda", [], ["tiny/one", "tiny/two"]),
+        ("mps", [], ["tiny/one", "tiny/two"]),
+    ],
+)
+def test_a_worker_leaves_models_larger_than_its_gpu(
+    device, options, models, workspace, tiny_problem, monkeypatch
+):
+    def free(device):
+        assert device == "cuda"
+        return [80 * GIB]
+
+    monkeypatch.setattr("extract.devices.resolve_device", lambda asked: device)
+    for module in ("workers", "planning.cost"):
+        monkeypatch.setattr(f"extract.{module}.free_gpus", free)
+    monkeypatch.setattr(
+        workers, "fitting_models", lambda plan, device: tuple(m.spec for m in plan.models[1:])
+    )
+    done = []
+    monkeypatch.setattr("extract.run.extract_here", lambda chosen, *rest: done.append(chosen))
+    given = ["--problem", str(tiny_problem(texts=1)), *options]
+    assert CliRunner().invoke(cli.extract, given).exit_code == 0
+    assert [spec.full_id for spec in done[0].models] == models
 
 
 @pytest.mark.parametrize(
