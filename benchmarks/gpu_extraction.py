@@ -53,7 +53,7 @@ def extraction(bench: Bench, *subjects: Subject) -> None:
             finally:
                 spans.append((job.plan.spec.full_id, began, time.perf_counter()))
 
-    def told(what: str, units: int, computed: bool = True) -> None:
+    def record_step(what: str, units: int, computed: bool = True) -> None:
         steps.append((time.perf_counter(), what))
 
     count = bench.lengths[-1]
@@ -67,7 +67,7 @@ def extraction(bench: Bench, *subjects: Subject) -> None:
         documents = documents_of(ensure_documents(problem, workspace), None)
         before = bench.give_back()
         started = time.perf_counter()
-        outcome = Timed(selection, documents, told).run()
+        outcome = Timed(selection, documents, record_step).run()
         seconds = time.perf_counter() - started
         after = bench.give_back()
     bench.must(not outcome.failures, "; ".join(map(str, outcome.failures)))

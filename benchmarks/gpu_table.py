@@ -123,8 +123,8 @@ class Bench:
         try:
             work(self, *asked)
         except Exception as error:
-            told = self.skipped if is_out_of_memory(error) else self.wrong
-            told.append(f"{what} ended with {type(error).__name__}: {first_line(error, 200)}")
+            record = self.skipped if is_out_of_memory(error) else self.wrong
+            record.append(f"{what} ended with {type(error).__name__}: {first_line(error, 200)}")
         self.give_back()
 
     def must(self, holds: bool, what: str) -> None:

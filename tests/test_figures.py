@@ -108,3 +108,35 @@ def test_hours_of_no4k_are_those_measured(script):
     of_model = {row["model"]: row["share"] for row in gpu_results.hours(record)}
     smaller, middle, larger = (of_model[f"Qwen/Qwen2.5-{n}B-Instruct"] for n in ("0.5", "1.5", "7"))
     assert smaller < middle < larger == of_model["Qwen/Qwen2.5-14B-Instruct"]
+
+
+def test_a_gpu_takes_no_more_memory_than_predicted(script):
+    record = committed("benchmarks/bench_gpu.json")
+    rows = script("gpu_results").timed(record["rows"])
+    whole = [row for row in rows if row["what"] in ("ours: full", "ours: retrieval")]
+    assert whole and all(row["peak_bytes"] <= row["predicted_bytes"] for row in whole)
+
+
+def test_scores_are_those_of_the_harness(script):
+    eval_harness, found = script("eval_harness"), committed("benchmarks/eval_harness.json")
+    for model in found["models"]:
+        row = eval_harness.equality(model)
+        assert row["alike"] < eval_harness.ALIKE and row["relative"] < eval_harness.RELATIVE, row
+        assert (row["numbers"], row["equal"], row["imported"]) == (71, 66, 66)
+        assert all(n["tokenmart"] is not None or n["reason"] for n in model["numbers"])
+    for row in eval_harness.timings(found["models"]):
+        assert row["ratio_processor"] <= row["goal"], row
+
+
+def test_at_most_5_percent_of_claims_are_false():
+    """With right labels, and every distribution but outlying models."""
+    for row in committed("benchmarks/inference_simulation.json")["cells"]:
+        assert row["contradiction"][0] == 0.0
+        if row["labels"] != "right" or row["values"] == "outliers":
+            continue
+        for name in {"false_claim", "confirmed_null"} & row.keys():
+            rate, _, studies = row[name]
+            assert rate <= 0.05 + 2 * (0.05 * 0.95 / studies) ** 0.5, (name, row)
+        if "covers" in row:
+            rate, _, studies = row["covers"]
+            assert rate >= 0.95 - 2 * (0.05 * 0.95 / studies) ** 0.5, row
