@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
-.PHONY: help setup demo study extract dbt correlate report sql verify test test-slow test-scale rehearse lint bench docs docs-serve dbt-docs clean
+.PHONY: help setup demo study extract dbt correlate report sql verify test test-slow test-scale rehearse lint bench docs docs-serve dbt-docs release clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -109,6 +109,9 @@ docs-serve: $(READY)  ## serve the documentation site at http://127.0.0.1:8000 (
 dbt-docs: $(READY)  ## dbt's own documentation in one HTML file: models, columns, formulas, lineage
 	$(TOKENMART) dbt docs generate --static
 	@echo "open dbt_project/target/static_index.html"
+
+release: $(READY)  ## check version, changelog, clean tree and .ci/run; then make an annotated tag
+	$(BIN)/python scripts/release.py
 
 clean:  ## remove what can be rebuilt in seconds; extracted tokens, weights and .venv stay
 	rm -rf dbt_project/target dbt_project/logs logs build .pytest_cache .mypy_cache .ruff_cache .hypothesis
