@@ -56,7 +56,7 @@
     {%- set nothing = {'variant': '', 'given': 'false', 'numerator': 'null', 'denominator': 'null',
         'tokens': '0', 'min_document_tokens': 1} -%}
     {%- set scans = [] -%}
-    {%- for given, same_filter in (rows or [nothing]) | groupby('given') -%}
+    {%- for given, same_filter in (rows or [nothing]) | groupby('given', case_sensitive=true) -%}
         {%- set code = local_md5(tojson([filter, same_filter], sort_keys=true)) -%}
         {%- do scans.append({'given': given, 'rows': same_filter, 'code': code}) -%}
     {%- endfor -%}

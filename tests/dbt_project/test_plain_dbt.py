@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from dbt_harness import NO_UNIT_TESTS, NewWarehouse, Warehouse, assert_same_values
+from dbt_harness import (
+    NO_UNIT_TESTS,
+    NewWarehouse,
+    Warehouse,
+    add_variant,
+    assert_same_values,
+)
 from made_up_warehouse import Shape, Window
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -112,6 +118,32 @@ def test_a_wrong_setting_is_named(whole, tmp_path, old, new, said):
     path.write_text(path.read_text().replace(old, new, 1))
     done = wrong.dbt("parse")
     assert done.returncode != 0 and said in done.stdout and "rank.sql" in done.stdout
+
+
+METRICS_OF_FILTERS = ("perplexity", "longppl", "longppl_external")
+
+
+def test_filters_that_differ_in_case_are_two_filters(whole, tmp_path):
+    """Each selects the tokens that its own text names, at even or at odd positions."""
+    own = whole.copied(tmp_path)
+    letter = "not shares_character and chr(65 + 32 * (position % 2)) = $$"
+    filters = {
+        "upper": f"{letter}A$$",
+        "lower": f"{letter}a$$",
+        "even": "not shares_character and position % 2 = 0",
+        "odd": "not shares_character and position % 2 = 1",
+    }
+    for metric in METRICS_OF_FILTERS:
+        for name, where in filters.items():
+            add_variant(own, metric, name, where=where)
+    own.run("--select", *(f"+{metric}+" for metric in METRICS_OF_FILTERS))
+    for metric in METRICS_OF_FILTERS:
+        found: dict[str, list[float]] = {}
+        for (variant, _), value in sorted(values(own, metric).items()):
+            found.setdefault(variant.partition("@")[0], []).append(value)
+        assert found["upper"] == pytest.approx(found["even"], rel=1e-9), metric
+        assert found["lower"] == pytest.approx(found["odd"], rel=1e-9), metric
+        assert found["upper"] != pytest.approx(found["lower"], rel=1e-3), metric
 
 
 def test_a_new_metric_is_its_file_and_a_ref(whole, tmp_path):

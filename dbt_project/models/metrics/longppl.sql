@@ -17,7 +17,7 @@
     grid = thresholds,
     code = local_md5(model.raw_code),
 ) %}
-{%- set filters = variants | map(attribute = 'where') | unique | list -%}
+{%- set filters = variants | map(attribute = 'where') | unique(case_sensitive=true) | list -%}
 
 with units as (
     select * from {{ ref('token_units') }}

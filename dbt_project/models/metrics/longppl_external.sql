@@ -51,7 +51,7 @@ evaluator_tokens as (
 
 key_tokens as (
     {%- for filter, _ in variants | selectattr('over', 'eq', 'evaluator_key_tokens')
-        | groupby('where') %}
+        | groupby('where', case_sensitive=true) %}
     select
         '{{ filter }}' as key_filter,
         unit_id,
