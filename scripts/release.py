@@ -1,7 +1,8 @@
 """Check a release, and tag it: `make release`.
 
-The version of pyproject.toml is that of CITATION.cff, CHANGELOG.md has a dated section for it, git has no
-change that is not committed and no such tag, and `.ci/run` passes. The tag is annotated with the section.
+The version of pyproject.toml is that of CITATION.cff, CHANGELOG.md has a dated section for it, git
+has no change that is not committed and no such tag, and `.ci/run` passes. The tag is annotated with
+the section.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ CHANGES = "### New\n\n- # not a comment of git's"
 FILES = {
     "pyproject.toml": '[project]\nversion = "1.2.3"\n',
     "CITATION.cff": "cff-version: 1.2.0\nversion: 1.2.3\n",
-    "CHANGELOG.md": f"# Changelog\n\n## 1.2.3 (2026-12-01)\n\n{CHANGES}\n\n## 1.2.2 (2026-11-01)\n\nold\n",
+    "CHANGELOG.md": f"## 1.2.3 (2026-12-01)\n\n{CHANGES}\n\n## 1.2.2 (2026-11-01)\n\nold\n",
     ".ci/run": "#!/bin/sh\nexit 0\n",
 }
 FAULTS = {
