@@ -24,7 +24,7 @@ LEFT_OUT = shutil.ignore_patterns("target", "logs", "*.lock", ".user.yml", "__py
 
 
 class WithWorkspace(build_py):
-    """Copies what a workspace is made of into the package `warehouse`."""
+    """Copies what a workspace is made of into `warehouse`; adds the types of the module."""
 
     def run(self) -> None:
         super().run()
@@ -39,6 +39,10 @@ class WithWorkspace(build_py):
                 shutil.copytree(source, target, ignore=LEFT_OUT)
             else:
                 shutil.copyfile(source, target)
+        # a module has no py.typed: type checkers read the types of `tokenmart` from here
+        stubs = Path(self.build_lib) / "tokenmart-stubs"
+        stubs.mkdir(exist_ok=True)
+        shutil.copyfile(ROOT / "tokenmart.py", stubs / "__init__.pyi")
 
 
 setup(cmdclass={"build_py": WithWorkspace})

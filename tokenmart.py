@@ -169,12 +169,14 @@ def cli() -> None:
     """
 
 
-def __getattr__(name: str) -> Any:
-    """One of `FUNCTIONS`, imported when it is first named."""
-    if name not in FUNCTIONS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    refuse_hidden_packages([FUNCTIONS[name].split(".")[0]])
-    return getattr(importlib.import_module(FUNCTIONS[name]), name)
+if not TYPE_CHECKING:  # a type checker refuses a name that does not exist
+
+    def __getattr__(name: str) -> Any:
+        """One of `FUNCTIONS`, imported when it is first named."""
+        if name not in FUNCTIONS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        refuse_hidden_packages([FUNCTIONS[name].split(".")[0]])
+        return getattr(importlib.import_module(FUNCTIONS[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -11,7 +11,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, overload
 
 import pyarrow as pa
 from pydantic import BaseModel, BeforeValidator, FiniteFloat
@@ -32,6 +32,10 @@ from warehouse.table_file import parse_row, read_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import duckdb
+    import pandas as pd
+    import polars as pl
 
     from warehouse.problem.problem_files import Ranked
 
@@ -99,9 +103,7 @@ def idea_from_file(path: Path, problem: Ranked, name: str) -> list[MetricRecord]
     return _ideas(read_rows(path, IdeaRow), str(path), problem, name, "values")
 
 
-def idea_from_values(
-    values: Mapping[str, float | None] | Any, problem: Ranked, name: str
-) -> list[MetricRecord]:
+def idea_from_values(values: Values, problem: Ranked, name: str) -> list[MetricRecord]:
     """Values in Python; NaN is a missing one, as pandas writes it.
 
     The same rows in a file are the same idea. See `idea_from_file`.
@@ -116,8 +118,34 @@ def idea_from_values(
     return _ideas(_parsed(rows, "values"), "values", problem, name, "values")
 
 
+Values: TypeAlias = Mapping[str, float | None] | Any
+"""A number per model: a mapping, or a table of `pa.table` with the columns model_id and value."""
+
+
+# fmt: off
+@overload
 def correlate(
-    values: Mapping[str, float | None] | Any = None,
+    values: Values = None, target: str | None = None, *, name: str = "idea",
+    better: Direction = "higher", seed: int = 0, into: Literal["arrow"] = "arrow",
+) -> pa.Table: ...
+@overload
+def correlate(
+    values: Values = None, target: str | None = None, *, name: str = "idea",
+    better: Direction = "higher", seed: int = 0, into: Literal["pandas"],
+) -> pd.DataFrame: ...
+@overload
+def correlate(
+    values: Values = None, target: str | None = None, *, name: str = "idea",
+    better: Direction = "higher", seed: int = 0, into: Literal["polars"],
+) -> pl.DataFrame: ...
+@overload
+def correlate(
+    values: Values = None, target: str | None = None, *, name: str = "idea",
+    better: Direction = "higher", seed: int = 0, into: Literal["relation"],
+) -> duckdb.DuckDBPyRelation: ...
+# fmt: on
+def correlate(
+    values: Values = None,
     target: str | None = None,
     *,
     name: str = "idea",

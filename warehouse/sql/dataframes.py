@@ -12,7 +12,7 @@ import importlib
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 import duckdb
 import pyarrow as pa
@@ -22,9 +22,23 @@ from warehouse.paths import find_workspace
 from warehouse.sql.queries import Query, find_query, parameters_of
 from warehouse.sql.session import Session, Value
 
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
 Kind = Literal["arrow", "pandas", "polars", "relation"]
 
 
+@overload
+def query(sql: str, /, into: Literal["arrow"] = "arrow", **parameters: Value) -> pa.Table: ...
+@overload
+def query(sql: str, /, into: Literal["pandas"], **parameters: Value) -> pd.DataFrame: ...
+@overload
+def query(sql: str, /, into: Literal["polars"], **parameters: Value) -> pl.DataFrame: ...
+@overload
+def query(
+    sql: str, /, into: Literal["relation"], **parameters: Value
+) -> duckdb.DuckDBPyRelation: ...
 def query(sql: str, /, into: Kind = "arrow", **parameters: Value) -> Any:
     """Run SQL on the warehouse of this checkout, read-only, and return the rows.
 
@@ -45,6 +59,16 @@ def query(sql: str, /, into: Kind = "arrow", **parameters: Value) -> Any:
     return _rows(sql, into, parameters)
 
 
+@overload
+def cookbook(name: str, /, into: Literal["arrow"] = "arrow", **parameters: Value) -> pa.Table: ...
+@overload
+def cookbook(name: str, /, into: Literal["pandas"], **parameters: Value) -> pd.DataFrame: ...
+@overload
+def cookbook(name: str, /, into: Literal["polars"], **parameters: Value) -> pl.DataFrame: ...
+@overload
+def cookbook(
+    name: str, /, into: Literal["relation"], **parameters: Value
+) -> duckdb.DuckDBPyRelation: ...
 def cookbook(name: str, /, into: Kind = "arrow", **parameters: Value) -> Any:
     """Run a query of the cookbook; `parameters` replace its defaults and choices. See `query`.
 
