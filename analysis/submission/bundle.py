@@ -127,7 +127,10 @@ def why_unofficial(problem: Problem, column: MetricColumn, lineage: Lineage) -> 
 
 
 def claims_record(subject: Subject, as_of: str) -> dict[str, Any]:
-    """Metrics tested until `as_of` (empty: now), and what a submission may claim among them.
+    """Metrics tested until `as_of`, and what a submission may claim among them.
+
+    Without `as_of`, until now, with all metrics of the present build: they are recorded once the
+    submission is written.
 
     p_adjusted is simultaneous for all metrics tested and widened by the design effect of
     families and series; p_adjusted_within_families is the same of the ranks less family means.
@@ -136,10 +139,11 @@ def claims_record(subject: Subject, as_of: str) -> dict[str, Any]:
     moment = as_of or datetime.now(timezone.utc).isoformat(timespec="microseconds")
     name = column.metric, column.variant
     own = [record for record in table.present if (record.metric, record.variant) == name]
+    now = () if as_of else table.present
     others = [
         entry
-        for entry in tested_besides(subject.workspace, table.problem, own)
-        if entry.first_seen <= moment
+        for entry in tested_besides(subject.workspace, table.problem, own, now)
+        if as_of == "" or entry.first_seen <= as_of
     ]
     lower = {(c.metric, c.variant) for c in table.everything if c.direction == "lower"}
     rows = [column.oriented]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from analysis.ranking.loading import record_tested
 from analysis.submission.bundle import (
     BUNDLE_FILE,
     PAGE_FILE,
@@ -88,6 +89,7 @@ def compare_with_warehouse(
         page = bundle_page(bundle, recorded) == (folder / PAGE_FILE).read_text(encoding="utf-8")
     except Exception:  # whatever an edited bundle does to the template, or the file to its reader
         page = False
+    record_tested(subject.table, workspace)
     finding = "equal to" if page else f"{PAGE_FILE} differs from"
     return [*found, Comparison("page", page, f"{finding} the page made from the bundle")]
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from analysis.ranking.loading import load_table, record_tested, remedy_without_target
+from analysis.ranking.loading import load_table, remedy_without_target
 from analysis.submission.bundle import (
     BUNDLE_FILE,
     PAGE_FILE,
@@ -31,6 +31,7 @@ from analysis.submission.verifier import verify_problem
 from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import refuse_protected, storage_errors
 from warehouse.metrics.manifest import manifest_path, read_lineage
+from warehouse.metrics.tested_metrics import record_metrics
 from warehouse.problem.spec import load_problem
 from warehouse.problem.unit_states import needed_units, unit_states
 from warehouse.sql.connection import connect_read_only
@@ -62,6 +63,8 @@ class SubmissionRequest:
 def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path) -> dict[str, Any]:
     """Write submission, verifier output and bundle into the new folder `out`.
 
+    All metrics of the problem are recorded as tested; none where it is refused.
+
     Returns:
         The verifier's document.
 
@@ -82,7 +85,9 @@ def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=".submission.") as folder:
             draft = Path(folder) / "draft"
             draft.mkdir()
-            verification = _fill(draft, subject, request)
+            verification, bundle = _fill(draft, subject, request)
+            table, moment = subject.table, bundle["claims"]["as_of"]
+            record_metrics(workspace, table.problem, table.present, moment)
             if out.exists():
                 out.rmdir()
             draft.replace(out)
@@ -90,7 +95,7 @@ def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path
 
 
 def find_subject(workspace: Workspace, request: SubmissionRequest) -> Subject:
-    """Load what is submitted; all metrics of the problem are recorded as tested.
+    """Load what is submitted.
 
     Raises:
         TokenmartError: the metric or the target is not in the warehouse.
@@ -98,7 +103,6 @@ def find_subject(workspace: Workspace, request: SubmissionRequest) -> Subject:
     problem = load_problem(request.problem, workspace)
     table = load_table(problem, workspace)
     column = table.column(request.metric)
-    record_tested(table, workspace)
     lineage = read_lineage(manifest_path(workspace), column.metric)
     return Subject(workspace, problem, table, column, lineage)
 
@@ -121,15 +125,17 @@ def build_submission(
     return verification, bundle
 
 
-def _fill(folder: Path, subject: Subject, request: SubmissionRequest) -> dict[str, Any]:
-    """Write every file of the submission into a folder; returns the verifier's document."""
+def _fill(
+    folder: Path, subject: Subject, request: SubmissionRequest
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Write every file of the submission into a folder; see `build_submission`."""
     path = folder / SUBMISSION_FILE
     _write_json(path, scores_of(subject))
     verification, bundle = build_submission(path, subject, request)
     _write_json(folder / VERIFY_FILE, verification)
     _write_json(folder / BUNDLE_FILE, bundle)
     (folder / PAGE_FILE).write_text(bundle_page(bundle, verification), encoding="utf-8")
-    return verification
+    return verification, bundle
 
 
 def _refusals(subject: Subject, request: SubmissionRequest) -> Iterator[tuple[str, str, str]]:

@@ -58,7 +58,9 @@ class MetricRecord:
     last_seen: str = ""
 
 
-def record_metrics(workspace: Workspace, problem: str, rows: Iterable[MetricRecord]) -> None:
+def record_metrics(
+    workspace: Workspace, problem: str, rows: Iterable[MetricRecord], moment: str = ""
+) -> None:
     """Record metrics tested for a problem, or update those already recorded.
 
     A metric is already recorded if one of the same kind, name and direction has the same
@@ -68,6 +70,7 @@ def record_metrics(workspace: Workspace, problem: str, rows: Iterable[MetricReco
 
     Args:
         rows: values that aren't finite are left out, and rows without any.
+        moment: when they were tested, UTC, as ISO 8601; empty for now.
 
     Raises:
         StorageError: the file can't be read or written.
@@ -75,13 +78,8 @@ def record_metrics(workspace: Workspace, problem: str, rows: Iterable[MetricReco
     from filelock import FileLock
 
     path = _path(workspace, problem)
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     with storage_errors(path), FileLock(f"{path}.lock"):
-        known = _read(path)
-        for row in rows:
-            values = {m: float(x) for m, x in row.values.items() if math.isfinite(x)}
-            if values:
-                _add(known, replace(row, values=values, first_seen=now, last_seen=now))
+        known = _with(_read(path), rows, moment)
         write_whole(path, json.dumps([asdict(row) for row in known], indent=0))
 
 
@@ -95,11 +93,15 @@ def recorded_metrics(workspace: Workspace, problem: str) -> list[MetricRecord]:
 
 
 def tested_besides(
-    workspace: Workspace, problem: str, present: Sequence[MetricRecord]
+    workspace: Workspace,
+    problem: str,
+    present: Sequence[MetricRecord],
+    tested_now: Iterable[MetricRecord] = (),
 ) -> list[MetricRecord]:
     """Metrics and ideas tested for a problem that are not among those present.
 
-    An idea tested under two names counts once. Nothing is recorded.
+    An idea tested under two names counts once. Nothing is recorded; `tested_now` count as if they
+    were.
 
     Raises:
         StorageError: the file can't be read.
@@ -109,7 +111,7 @@ def tested_besides(
     for entry in present:
         named.setdefault((entry.kind, entry.metric, entry.variant), []).append(entry)
     besides: dict[tuple[str, ...], MetricRecord] = {}
-    for entry in recorded_metrics(workspace, problem):
+    for entry in _with(recorded_metrics(workspace, problem), tested_now):
         alike = named.get((entry.kind, entry.metric, entry.variant), ())
         if _identity(entry) not in here and not any(_is_same(entry, one) for one in alike):
             besides.setdefault(_identity(entry), entry)
@@ -155,6 +157,18 @@ def _read(path: Path) -> list[MetricRecord]:
             f"{path}: can't be read ({error}); restore it from a backup: without it, metrics "
             "tested before are no longer counted. To start a new record, move it away"
         ) from error
+
+
+def _with(
+    known: list[MetricRecord], rows: Iterable[MetricRecord], moment: str = ""
+) -> list[MetricRecord]:
+    """The record with these rows added to it, or updated in it."""
+    now = moment or datetime.now(timezone.utc).isoformat(timespec="seconds")
+    for row in rows:
+        values = {m: float(x) for m, x in row.values.items() if math.isfinite(x)}
+        if values:
+            _add(known, replace(row, values=values, first_seen=now, last_seen=now))
+    return known
 
 
 def _add(known: list[MetricRecord], row: MetricRecord) -> None:

@@ -13,7 +13,9 @@ from typing import Any
 from warehouse.child_process import inherited
 
 CODE_ROOT = Path(__file__).resolve().parents[2]
-CODE_FOLDERS = ("analysis", "dbt_project", "extract", "scripts", "warehouse", ":(glob)*.py")
+CODE_FOLDERS = (
+    "analysis", "dbt_project", "extract", "plugins", "scripts", "warehouse", ":(glob)*.py",
+)  # fmt: skip
 
 
 def code_revision(root: Path = CODE_ROOT) -> dict[str, Any]:

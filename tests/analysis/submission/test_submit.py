@@ -17,6 +17,7 @@ from analysis.submission.bundle import bundle_page, compute_budget
 from analysis.submission.reproduce import differences
 from warehouse.files import sha256_file
 from warehouse.metrics.manifest import manifest_path
+from warehouse.metrics.tested_metrics import recorded_metrics
 from warehouse.store.token_files import write_unit
 
 
@@ -146,6 +147,7 @@ def test_refused_without_leaving_anything(submit, minilong, tmp_path):
         for word in words:
             assert word in result.stderr
         assert {path.name for path in tmp_path.iterdir()} == {"checkout"}
+        assert recorded_metrics(minilong.workspace, "minilong") == [], "none counts as tested"
 
     refused(submit(metric="longppl"), "not admissible", "--unofficial")
     refused(submit(metric="partly"), "no value for smollm2-135m", "tokenmart extract")
@@ -172,6 +174,7 @@ def test_a_constant_measured_target_names_what_to_do(submit, minilong):
     minilong.target("minilong", dict.fromkeys(minilong.models("minilong"), 0.0))
     result = submit()
     assert result.exit_code == 1
+    assert recorded_metrics(minilong.workspace, "minilong") == []
     assert "minilong: every model has the same target score" in result.stderr
     assert "`tokenmart recall --problem minilong`" in result.stderr
 
@@ -214,6 +217,18 @@ def test_reproduce_agrees_and_tolerates_the_last_bits(written, minilong):
         len(result.stdout.splitlines())
         == 2 + len(json.loads((written / "bundle.json").read_text())) + 1
     )
+
+
+def test_metrics_built_later_are_not_counted_by_reproduce(written, minilong):
+    """The submission recorded those it counted, as of the moment that its bundle states."""
+    as_of = json.loads((written / "bundle.json").read_text())["claims"]["as_of"]
+    recorded = recorded_metrics(minilong.workspace, "minilong")
+    assert len(recorded) == 8 and {each.first_seen for each in recorded} == {as_of}
+    models = minilong.models("minilong")
+    minilong.metric("minilong", "later", "a", {m: n % 7 for n, m in enumerate(models)})
+    result = reproduce(written)
+    assert result.exit_code == 0, result.output
+    assert len(recorded_metrics(minilong.workspace, "minilong")) == 9
 
 
 def test_reproduce_names_what_differs(written, minilong):

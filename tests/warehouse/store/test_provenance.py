@@ -38,9 +38,11 @@ def test_revision_and_changes(tmp_path):
     assert clean["revision"].startswith(last_commit_of(tmp_path, [FILE]) or "none")
     (tmp_path / "notes.txt").write_text("not code")
     assert code_revision(tmp_path)["dirty"] is False
-    (code.parent / "new.py").write_text("code")
-    assert code_revision(tmp_path)["dirty"] is True
-    (code.parent / "new.py").unlink()
+    (tmp_path / "plugins" / "mine").mkdir(parents=True)
+    for new in (code.parent / "new.py", tmp_path / "plugins" / "mine" / "__init__.py"):
+        new.write_text("code")
+        assert code_revision(tmp_path)["dirty"] is True, new
+        new.unlink()
     code.write_text("two\n")
     assert code_revision(tmp_path) == clean | {"dirty": True}
 
