@@ -75,6 +75,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     [
         *((OSError(n, os.strerror(n), "/data/tokens"), 4, 1) for n in (errno.ENOSPC, errno.EACCES)),
         (OSError(errno.EROFS, "Read-only file system", "/data/tokens"), 4, 1),
+        (FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), 1, 1),  # of os.getcwd
         (KeyboardInterrupt(), 130, 2),
         (TokenmartError("x: wrong"), 1, 1),
         (click.UsageError("bad"), 2, 4),

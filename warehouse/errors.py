@@ -99,7 +99,7 @@ def explained(error: OSError, path: Path | None = None) -> StorageError:
     Args:
         path: the file meant; by default the one that the error names.
     """
-    name = str(path or error.filename or "a file of the warehouse")[:300]
+    name = str(path or error.filename or "standard output, or a file being written")[:300]
     reason = os.strerror(error.errno) if error.errno else error
     return StorageError(f"{name}: {reason}", where=name)
 
@@ -168,6 +168,8 @@ def _explained(error: Exception) -> TokenmartError | None:
     if isinstance(error, MemoryError) or "Out of Memory Error" in str(error):
         what = f"out of memory ({first_line(error)}); finished work is kept"
         return TokenmartError(what, code="out-of-memory")
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        return TokenmartError("the current folder was deleted; change to another", code="no-folder")
     if isinstance(error, OSError):
         return explained(error) if is_explained(error) else None
     missing = re.match(r"Catalog Error: Table with name (\w+) does not exist", str(error))

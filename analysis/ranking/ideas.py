@@ -28,6 +28,7 @@ from warehouse.paths import find_workspace
 from warehouse.problem.spec import load_ranked
 from warehouse.sql.dataframes import Kind as TableKind
 from warehouse.sql.dataframes import converted, query
+from warehouse.sql.session import named_parameters, refuse_repeated_columns
 from warehouse.table_file import parse_row, read_rows
 
 if TYPE_CHECKING:
@@ -87,9 +88,10 @@ def idea_from_sql(sql: str, problem: Ranked, name: str) -> list[MetricRecord]:
             code="target-in-table",
             where="--sql",
         )
-    parameters: dict[str, Any] = {"problem": problem.name} if re.search(r"\$problem\b", sql) else {}
-    found = query(sql, **parameters).to_pylist()
-    return _ideas(_parsed(found, "--sql"), "--sql", problem, name, "sql", sql.strip())
+    wanted = named_parameters(sql) & {"problem"}
+    found = query(sql, **dict.fromkeys(wanted, problem.name))
+    refuse_repeated_columns(found.column_names)
+    return _ideas(_parsed(found.to_pylist(), "--sql"), "--sql", problem, name, "sql", sql.strip())
 
 
 def idea_from_file(path: Path, problem: Ranked, name: str) -> list[MetricRecord]:

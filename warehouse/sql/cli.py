@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import click
 
-from warehouse.errors import visible
+from warehouse.errors import TokenmartError, first_line, visible
 from warehouse.files import replacing
-from warehouse.options import FILE, FORCE
+from warehouse.options import FILE, FORCE, JSON
 from warehouse.paths import find_workspace
 from warehouse.terminal import Column, print_columns, terminal_console
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from warehouse.sql.session import Rows, Value
 
 Format = Literal["table", "csv", "json", "parquet"]
@@ -46,9 +48,9 @@ _SUFFIXES: dict[str, Format] = {".csv": "csv", ".json": "json", ".parquet": "par
     "--format",
     "format_",
     type=click.Choice(["table", "csv", "json"]),
-    default="table",
-    help="Format of standard output.",
+    help="Format of standard output; default: table.",
 )
+@JSON
 @click.option("--out", type=FILE, help="Write the rows to this .csv, .json or .parquet file.")
 @FORCE
 @click.option(
@@ -71,7 +73,8 @@ def sql(
     name: str | None,
     show: bool,
     params: tuple[str, ...],
-    format_: Format,
+    format_: Format | None,
+    as_json: bool,
     out: Path | None,
     force: bool,
     limit: int,
@@ -103,7 +106,10 @@ def sql(
         return
     if query and name:
         raise click.UsageError("give a query or --name")
-    if targets and (out or format_ != "table"):
+    if as_json and format_ not in (None, "json"):
+        raise click.UsageError(f"give --json or --format {format_}")
+    printed = "json" if as_json else format_ or "table"
+    if targets and (out or printed != "table"):
         raise click.UsageError("--targets prints a table only")
     if out is not None and out.suffix not in _SUFFIXES:
         raise click.UsageError(f"--out {out}: end it in {', '.join(_SUFFIXES)}")
@@ -128,10 +134,10 @@ def sql(
             elif out is not None:
                 _write_rows(rows, _SUFFIXES[out.suffix], out)
                 click.echo(f"written: {out}", err=True)
-            elif format_ == "table":
+            elif printed == "table":
                 _print_rows(rows, limit, wide)
             else:
-                _write_rows(rows, format_, None)
+                _write_rows(rows, printed, None)
 
 
 def _parameters(params: tuple[str, ...]) -> dict[str, Value]:
@@ -176,8 +182,15 @@ def _print_table(names: list[str], rows: list[tuple[Any, ...]], wide: bool = Fal
 
 def _tuples(rows: Rows) -> Iterator[tuple[Any, ...]]:
     for batch in rows.batches:
-        columns = (column.to_pylist(maps_as_pydicts="lossy") for column in batch.columns)
-        yield from zip(*columns, strict=True)
+        yield from zip(*map(_values, batch.columns), strict=True)
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """A column in Python; maps are objects, those with lists or structs as keys lists of pairs."""
+    try:
+        return list(column.to_pylist(maps_as_pydicts="lossy"))
+    except TypeError:
+        return list(column.to_pylist())
 
 
 def _cell(value: Any, most: int | None) -> str:
@@ -212,11 +225,24 @@ def _write_rows(rows: Rows, format_: Format, out: Path | None) -> None:
 
 
 def _parquet(rows: Rows, stream: BinaryIO) -> None:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with pq.ParquetWriter(stream, rows.schema, compression="zstd") as sink:
-        for batch in rows.batches:
-            sink.write_batch(batch)
+    from warehouse.store.parquet_files import with_statistics
+
+    statistics = with_statistics(rows.schema)
+    try:
+        with pq.ParquetWriter(
+            stream, rows.schema, compression="zstd", write_statistics=statistics
+        ) as sink:
+            for batch in rows.batches:
+                sink.write_batch(batch)
+    except pa.ArrowNotImplementedError as error:  # an interval
+        raise TokenmartError(
+            f"sql: Parquet has no such type ({first_line(error)}); cast the column, as in "
+            "`x::varchar`, or write .csv",
+            code="sql-type",
+        ) from error
 
 
 def _csv(rows: Rows, stream: BinaryIO) -> None:
@@ -230,20 +256,28 @@ def _csv(rows: Rows, stream: BinaryIO) -> None:
 
 
 def _json(rows: Rows, stream: BinaryIO) -> None:
-    """A list of objects; NaN and infinities, which JSON doesn't have, are null."""
+    """A list of objects; NaN and infinities, which JSON doesn't have, are null.
+
+    Raises:
+        TokenmartError: two columns have one name (`sql-column-twice`).
+    """
+    from warehouse.sql.session import refuse_repeated_columns
+
+    names = rows.schema.names
+    refuse_repeated_columns(names)
     before = "["
-    for batch in rows.batches:
-        for row in batch.to_pylist(maps_as_pydicts="lossy"):
-            text = json.dumps(_finite(row), ensure_ascii=False, default=str)
-            stream.write(f"{before}\n{text}".encode())
-            before = ","
+    for row in _tuples(rows):
+        named = _finite(dict(zip(names, row, strict=True)))
+        text = json.dumps(named, ensure_ascii=False, default=str)
+        stream.write(f"{before}\n{text}".encode())
+        before = ","
     stream.write(b"\n]\n" if before == "," else b"[]\n")
 
 
 def _finite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
-    if isinstance(value, list):
+        return {str(name): _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
         return [_finite(each) for each in value]
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,8 +24,10 @@ _KINDS = {"SELECT", "MULTI", "EXPLAIN", "SET", "VARIABLE_SET", "CREATE"}
 read-only. All else that a statement could reach is refused by DuckDB (`connection.lock`)."""
 
 
-_WORD = re.compile(rb'"?(\w*)')
-_HIDE_A_COPY = {b"copy", b"query", b"json_execute_serialized_sql"}
+_RUN_SQL = {"query", "json_execute_serialized_sql"}
+"""Functions that run the text of another statement."""
+_BEFORE_A_STATEMENT = {"", ";", "(", ")", "as", "explain", "analyze", "verbose", "materialized"}
+_AFTER_A_NAME = {"", ";", ")", ",", ".", "+", "-", "*", "/", "=", "<", ">", "::"}
 
 
 @dataclass(frozen=True)
@@ -104,15 +105,11 @@ def _statements(sql: str, given: Mapping[str, Value]) -> list[tuple[str, dict[st
         raise TokenmartError(f"sql: can't be run ({error})", code="sql-not-allowed") from error
     if not statements:
         raise TokenmartError("sql: no statement given", code="sql-empty")
-    # DuckDB 2 takes a COPY inside of EXPLAIN, of WITH, and in the text of a function for a SELECT
-    text = sql.encode()
-    tokens = [start for start, kind in duckdb.tokenize(sql) if kind.name != "comment"]
-    words = {found[1].lower() for start in tokens if (found := _WORD.match(text, start))}
-    for kind in [*kinds, *sorted(word.decode() for word in words & _HIDE_A_COPY)]:
+    for kind in [*kinds, *_hidden_statements(sql)]:
         if kind not in _KINDS:
             raise TokenmartError(
                 f"sql: {kind} is not allowed: the warehouse is read-only here; --out FILE saves "
-                "the rows of a select",
+                f'the rows of a select (a column of this name: "{kind}")',
                 code="sql-not-allowed",
                 where=kind,
             )
@@ -125,6 +122,49 @@ def _statements(sql: str, given: Mapping[str, Value]) -> list[tuple[str, dict[st
         (statement.query, {name: given[name] for name in statement.named_parameters} or None)
         for statement in statements
     ]
+
+
+def _hidden_statements(sql: str) -> Iterator[str]:
+    """What DuckDB 2 takes for a SELECT: a COPY inside of EXPLAIN or WITH, SQL that functions run.
+
+    A column or a table with one of these names is none of them.
+    """
+    text = sql.encode()
+    tokens = duckdb.tokenize(sql)
+    ends = [*(start for start, _ in tokens[1:]), len(text)]
+    words = [
+        text[start:end].decode(errors="replace").strip().lower()
+        for (start, kind), end in zip(tokens, ends, strict=True)
+        if kind.name != "comment"
+    ]
+    for before, word, after in zip(["", *words], words, [*words[1:], ""], strict=False):
+        if word.strip('"') in _RUN_SQL and after.startswith("("):
+            yield word.strip('"')
+        if word == "copy" and before in _BEFORE_A_STATEMENT and after not in _AFTER_A_NAME:
+            yield word
+
+
+def named_parameters(sql: str) -> set[str]:
+    """Names of the parameters in statements, `$name`; empty for what can't be parsed."""
+    try:
+        statements = duckdb.extract_statements(sql)
+    except (duckdb.Error, ValueError, TypeError):
+        return set()
+    return set[str]().union(*(statement.named_parameters for statement in statements))
+
+
+def refuse_repeated_columns(names: Sequence[str]) -> None:
+    """Stop at rows that can't be objects, which have one value of each name.
+
+    Raises:
+        TokenmartError: two columns have one name (`sql-column-twice`).
+    """
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise TokenmartError(
+            f"sql: two columns are named {twice[0]!r}; rename one with `as`",
+            code="sql-column-twice",
+            where=twice[0],
+        )
 
 
 def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from warehouse.errors import StorageError, first_line
@@ -34,7 +35,13 @@ _ENCODINGS = {"rank": "PLAIN", "token_id": "PLAIN", "choice_id": "PLAIN"}
 would save 0.2 bytes a row on ranks too, but DuckDB 1.5, the last for Python 3.10, can't read it."""
 
 _PUBLISHED_LEVEL = 15
-_WITH_STATISTICS = ("doc_id", "segment", "position")
+_INTERCHANGEABLE = (
+    pa.types.is_integer,
+    pa.types.is_floating,
+    lambda kind: kind in (pa.string(), pa.large_string(), pa.string_view()),
+    pa.types.is_timestamp,
+)
+"""Kinds of types: readers take any type of the kind that the table's column has."""
 _ZEROS = b"0" * 64
 _VALUE_FOLLOWS = CHECKSUM_KEY + b"\x18\x40"
 """The key in the footer's Thrift, then the header of a text of 64 bytes."""
@@ -83,7 +90,7 @@ def write_tables(
                 compression_level=level,
                 use_dictionary=False,
                 column_encoding=encodings,
-                write_statistics=list(_WITH_STATISTICS) if schema.equals(TOKENS) else True,
+                write_statistics=with_statistics(schema),
                 store_schema=False,
             )
             with writer:
@@ -99,6 +106,54 @@ def write_tables(
         with draft.open("rb+") as file:
             file.seek(at)
             file.write(computed)
+
+
+def with_statistics(schema: pa.Schema) -> list[str]:
+    """The columns whose least and largest value a file records; of tokens, those that sort them.
+
+    None of floats: a NaN is in no statistics, and DuckDB 2.0 answers `isnan(x)` and `x <= 1` from
+    them alone (duckdb#25521).
+    """
+    if schema.equals(TOKENS):
+        return ["doc_id", "segment", "position"]
+    return [field.name for field in schema if not pa.types.is_floating(field.type)]
+
+
+def refuse_other_types(path: Path, schema: pa.Schema) -> None:
+    """Stop at a column of another program's file that a table can't have.
+
+    It is of another type, or has NaN where statistics hide it.
+
+    Args:
+        schema: the table's; columns that a file lacks are not looked at.
+
+    Raises:
+        StorageError: names the column (`damaged-file`).
+    """
+    with pq.ParquetFile(path) as file:
+        columns = {field.name: field.type for field in file.schema_arrow}
+        for field in schema:
+            found = columns.get(field.name, field.type)
+            found = found.value_type if pa.types.is_dictionary(found) else found
+            is_alike = any(kind(found) and kind(field.type) for kind in _INTERCHANGEABLE)
+            if found != field.type and not is_alike:
+                what = f"its column {field.name} is {found}, not {field.type}"
+                raise damaged_file(path, what)
+        hidden = _floats_with_statistics(file.metadata)
+        for rows in file.iter_batches(columns=hidden) if hidden else ():
+            for name in hidden:
+                if pc.any(pc.is_nan(rows[name])).as_py():
+                    raise damaged_file(path, f"its column {name} has NaN")
+
+
+def _floats_with_statistics(metadata: pq.FileMetaData) -> list[str]:
+    columns = [
+        metadata.row_group(group).column(number)
+        for group in range(metadata.num_row_groups)
+        for number in range(metadata.num_columns)
+    ]
+    found = [c for c in columns if c.physical_type in ("FLOAT", "DOUBLE") and c.is_stats_set]
+    return sorted({column.path_in_schema for column in found})
 
 
 def _row_groups(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -26,7 +26,7 @@ from warehouse.errors import StorageError
 from warehouse.files import stamp_if_there, write_whole
 from warehouse.paths import Workspace
 from warehouse.store.ledger import read_units
-from warehouse.store.parquet_files import verified_checksum
+from warehouse.store.parquet_files import refuse_other_types, verified_checksum
 from warehouse.store.schema import SCHEMA_VERSION, Table, all_tables
 
 _AT_ONCE = 8
@@ -169,6 +169,8 @@ def _check(path: Path, table: Table) -> tuple[str, str, str]:
         needed = {each.name for each in table.schema if not each.nullable}
         if lacking := needed - set(pq.read_schema(path).names):  # written by another program
             return stamp, "", f"lacks the columns {', '.join(sorted(lacking))}"
+        if not checksum:
+            refuse_other_types(path, table.schema)
         return stamp, checksum or stamp, ""
     except FileNotFoundError:
         return "", "", ""

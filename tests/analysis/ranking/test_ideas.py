@@ -54,6 +54,14 @@ def test_an_idea_gets_the_numbers_of_a_variant_with_its_values(minilong):
     }
 
 
+def test_a_comment_is_no_parameter_and_a_column_is_there_once(minilong):
+    values = "select model_id, count(*) as value from metric_values group by all"
+    assert correlated("--sql", f"{values} -- of $problem", "--name", "mine")["rows"]
+    twice = "select model_id, 1 as value, 2 as value from metric_values group by all"
+    refused = run(cli.correlate, "--sql", twice, "--name", "other")
+    assert refused.exit_code == 1 and "value" in refused.stderr
+
+
 def test_ideas_are_counted_for_ever_and_once(minilong):
     before = correlated("--metric", "noise")
     shuffle = """

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from refusal import refuses
 from sql_samples import ask, build_mart, failure
 
 from tokenmart import cli
@@ -71,6 +72,39 @@ def test_json_keeps_numbers_numbers_and_names_as_they_are(workspace):
     (moment,) = ask("select timestamp '2026-01-02 03:04:05' as w, date '2026-01-02' as d")
     assert moment == {"w": "2026-01-02 03:04:05", "d": "2026-01-02"}
     assert ask("select 1 as x where false") == []
+    assert ask("select 1 as a, 2 as A, map(['k', 'K'], [3, 4]) as m, {'x': 5} as s") == [
+        {"a": 1, "A": 2, "m": {"k": 3, "K": 4}, "s": {"x": 5}}
+    ]
+    assert ask("select map([date '2026-01-02'], [1]) as d, map([[1], [2]], [3, 4]) as l") == [
+        {"d": {"2026-01-02": 1}, "l": [[[1], 3], [[2], 4]]}
+    ]
+    shown = CliRunner().invoke(cli, ["sql", "select 1 as a", "--json"])
+    assert json.loads(shown.stdout) == [{"a": 1}]
+
+
+def test_what_a_format_does_not_have_is_refused(workspace, tmp_path):
+    """JSON has no two values of one name, Parquet no intervals; a CSV file has both."""
+    for text, ending, code in (
+        ("select 1 as a, 2 as a", "json", "sql-column-twice"),
+        ("select interval 1 day as i", "parquet", "sql-type"),
+        ("select union_value(k := 1) as u", "parquet", "sql-type"),
+    ):
+        words = ["sql", text, "--out", str(tmp_path / f"rows.{ending}")]
+        with refuses(code):
+            cli(words, standalone_mode=False)
+        assert not (tmp_path / f"rows.{ending}").exists()
+        words[-1] = str(tmp_path / "rows.csv")
+        done = CliRunner().invoke(cli, [*words, "--force"])
+        assert done.exit_code == 0, done.output
+
+
+def test_statistics_of_an_export_hide_no_nan(workspace, tmp_path):
+    out = str(tmp_path / "rows.parquet")
+    query = "select * from (values ('nan'::float), (-1), (-2)) as t(x)"
+    assert CliRunner().invoke(cli, ["sql", query, "--out", out]).exit_code == 0
+    for where, n in (("isnan(x)", 1), ("x <= 1", 2)):
+        counted = duckdb.execute(f"select count(*) from read_parquet($1) where {where}", [out])
+        assert counted.fetchall() == [(n,)], where
 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])

@@ -135,6 +135,10 @@ WRITES = [
     "copy (select 1) to '{own}' (format parquet)",
     "with p as not materialized (/* x */ ((CoPy (select 1) to '{own}'))) select * from p",
     "prepare p as copy (select 1) to '{own}'; execute p",
+    "explain analyze/**/copy metric_values to '{own}' (format parquet)",
+    "with p as (select 1) copy p to '{own}' (format parquet)",
+    "copy from database tokenmart to tokenmart",
+    "from main.\"query\" ('copy (select 1) to '{own}'')",
     "export database '{store}/tokens/new'",
     "from query('with p as (co' || 'py (select 1) to {own}) from p')",
     "attach '{store}/tokens/new.duckdb'",
@@ -183,6 +187,8 @@ def test_memory_is_limited(workspace, monkeypatch):
         "create or replace temp macro half(x) as (x / 2); select half(2)",
         "from read_parquet('{own}') limit 1",
         "select 'copy (select 1) to x' as a -- copy",
+        'with query as (select 1 as copy) select query.copy, "copy" from query',
+        'select copy, count(copy), max(copy + 1) as "query" from (select 1 as copy) group by copy',
     ],
 )
 def test_what_is_allowed(places, statement):

@@ -133,6 +133,8 @@ def test_a_database_has_any_other_name(filled, monkeypatch, name):
         ("select 1", "--name", "cost"),
         ("select 1", "--out", "rows.xlsx"),
         ("select 1", "--limit", "-2"),
+        ("select 1", "--json", "--format", "csv"),
+        ("from downstream", "--json", "--targets"),
         ("select 1", "--format", "parquet"),
     ],
 )

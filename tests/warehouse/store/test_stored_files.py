@@ -24,6 +24,7 @@ from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_for_queries
 from warehouse.store.ledger import read_units
 from warehouse.store.parquet_files import read_table, verified_checksum, write_table
+from warehouse.store.schema import all_tables
 from warehouse.store.stored_files import (
     changed_since_build,
     find_faults,
@@ -104,6 +105,31 @@ def rewrite(store: Workspace, make: Callable[[pa.Table], pa.Table]) -> Path:
     return path
 
 
+def rewrite_as_foreign(store: Workspace, make: Callable[[pa.Table], pa.Table]) -> Path:
+    """Another program writes the table with the ledger, and without the checksum."""
+    path = file_of(store, "tokens")
+    table = pq.read_table(path, partitioning=None)
+    own = {b"tokenmart.sha256", b"tokenmart.place"}
+    kept = {key: value for key, value in table.schema.metadata.items() if key not in own}
+    pq.write_table(make(table).replace_schema_metadata(kept), path)
+    return path
+
+
+def texts(name: str) -> Callable[[pa.Table], pa.Table]:
+    return lambda table: with_column(table, name, table[name].cast(pa.string()))
+
+
+def one_nan(name: str) -> Callable[[pa.Table], pa.Table]:
+    nan = pa.scalar(float("nan"), pa.float32())
+    return lambda table: with_column(
+        table, name, pa.array([nan, *table[name].slice(1)], pa.float32())
+    )
+
+
+def with_column(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), name, column)
+
+
 def same_size_and_time(store: Workspace) -> Path:
     path = file_of(store, "downstream")
     find_faults(store)
@@ -140,6 +166,9 @@ DAMAGE: list[tuple[Any, ...]] = [
     (rewrite, lambda table: table.replace_schema_metadata(None)),
     (rewrite, lambda table: table.drop_columns(["rank"])),
     (rewrite, lambda table: table.slice(1)),
+    (rewrite_as_foreign, texts("logprob")),
+    (rewrite_as_foreign, one_nan("logprob")),
+    (rewrite_as_foreign, one_nan("entropy")),
     (same_size_and_time,),
     (move,),
     (copy_beside_the_folders,),
@@ -345,3 +374,19 @@ def test_another_programs_file_without_the_columns_is_named(filled):
     for command in (["sql", "from documents"], ["data", "check"]):
         result = CliRunner().invoke(cli, command)
         assert result.exit_code == StorageError.exit_code and str(path) in result.output
+
+
+@pytest.mark.parametrize("name", all_tables())
+def test_no_statistics_hide_a_nan(workspace, name):
+    """DuckDB 2.0 answers from a footer's least and largest value alone (duckdb#25521)."""
+    schema = all_tables()[name].schema
+    values = {each.name: pa.array([0, 1, 2]).cast(each.type) for each in schema}
+    floats = [each.name for each in schema if pa.types.is_floating(each.type)]
+    for column in floats:
+        values[column] = pa.array([-1.0, float("nan"), -2.0], schema.field(column).type)
+    path = workspace.store / name / "problem=p" / "x.parquet"
+    write_table(path, pa.table(values, schema=schema))
+    for column in floats:
+        for where in ('isnan("{}")', 'not coalesce("{}" <= 1, false)', 'not isfinite("{}")'):
+            query = f"select count(*) from read_parquet($1) where {where.format(column)}"
+            assert duckdb.execute(query, [str(path)]).fetchall() == [(1,)], (column, where)
