@@ -18,16 +18,22 @@ import click
 from filelock import FileLock
 
 from extract.failures import load_errors
+from extract.gguf_tokenizers import BEGINS_WITH_BOS, split_as_stated
 from warehouse.errors import TokenmartError, first_line
 from warehouse.files import files_sha256, storage_errors
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.sources.folders import ProblemFolders
+from warehouse.sources.tokenizer_files import read_as_published
 from warehouse.sources.weights import PICKLED, Located
 from warehouse.terminal import listed
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+CONVERSION = 2
+"""Of GGUF files; 2 splits text as the file's type of pre-tokenizer does."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +84,8 @@ def _conversion(
     """The folder that transformers loads, and what writes it where it is a conversion."""
     if found.is_gguf:
         return (
-            workspace.cache / "checkpoints" / found.revision,
-            partial(_convert_gguf, spec.full_id, found.path),
+            workspace.cache / "checkpoints" / f"{found.revision}-{CONVERSION}",
+            partial(_convert_gguf, spec.full_id, found),
         )
     if found.is_pickled:
         files = sorted(path for path in found.path.iterdir() if path.is_file())
@@ -153,11 +159,12 @@ def _refuse_unread(who: str, reader: Any, model: Any) -> None:
         )
 
 
-def _convert_gguf(who: str, gguf: Path, staging: Path) -> None:
+def _convert_gguf(who: str, found: Located, staging: Path) -> None:
     """Write a GGUF checkpoint as safetensors in float32, with its tokenizer.
 
     Raises:
-        TokenmartError: it is one part of several, has not all tensors of the model, or has others.
+        TokenmartError: it is one part of several, has not all tensors of the model, or has others;
+            or it splits text in an unknown way.
     """
     from unittest.mock import patch
 
@@ -167,6 +174,7 @@ def _convert_gguf(who: str, gguf: Path, staging: Path) -> None:
 
     from extract.models.weights import load_weights
 
+    gguf = found.path
     name = {"gguf_file": gguf.name}
     # transformers reads the file's metadata three times: minutes, with a large vocabulary
     reader = cache(GGUFReader)
@@ -174,18 +182,39 @@ def _convert_gguf(who: str, gguf: Path, staging: Path) -> None:
         # reads the file first: whatever is wrong in it becomes one error of transformers
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **name)
         _refuse_part(who, gguf, reader(str(gguf)))
+        if found.tokenizer is not None:
+            tokenizer = AutoTokenizer.from_pretrained(found.tokenizer)
+            read_as_published(tokenizer.backend_tokenizer, found.tokenizer)
+        else:
+            _tokenize_as_stated(tokenizer, reader(str(gguf)), who)
         loaded = load_weights(gguf.parent, who, dtype=torch.float32, **name)
     model = loaded.model
     _refuse_unread(who, reader(str(gguf)), model)
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     model.hf_quantizer = None
-    stated = reader(str(gguf)).get_field("tokenizer.ggml.add_bos_token")
-    begins = None if stated is None else bool(stated.contents())
-    if begins is not None:
-        begin_texts(tokenizer, with_bos=begins)
     model.save_pretrained(staging)
     tokenizer.save_pretrained(staging)
+
+
+def _tokenize_as_stated(tokenizer: Any, reader: Any, who: str) -> None:
+    """Set what transformers leaves out of a GGUF file's tokenizer: how it splits, and BOS.
+
+    Raises:
+        TokenmartError: the file names an unknown type.
+    """
+
+    def stated(key: str) -> Any:
+        field = reader.get_field(f"tokenizer.ggml.{key}")
+        return None if field is None else field.contents()
+
+    kind, begins = stated("pre"), stated("add_bos_token")
+    if stated("model") == "gpt2":
+        split_as_stated(tokenizer, kind, who)
+        if begins is None and kind in BEGINS_WITH_BOS:
+            begins = True
+    if begins is not None:
+        begin_texts(tokenizer, with_bos=bool(begins))
 
 
 def begin_texts(tokenizer: Any, *, with_bos: bool) -> None:

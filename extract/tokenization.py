@@ -251,7 +251,7 @@ def refuse_other_vocabularies(selection: Selection, *, fetch: bool) -> None:
 
 def tokenizer_fingerprint(checkpoint: Checkpoint, spec: ModelSpec, workspace: Workspace) -> str:
     """sha256 of a checkpoint's tokenizer and BOS policy, without loading it a second time."""
-    reader = f"as published, BOS of GGUF as stated|transformers={version('transformers')}"
+    reader = f"as published, GGUF as stated|transformers={version('transformers')}"
     key = f"tokenizer|{checkpoint.revision}|bos={spec.bos}|{reader}"
     return cached(key, lambda: load_tokenizer(checkpoint, spec).sha256, workspace)
 

@@ -111,6 +111,7 @@ def write_gguf(
     parts: int = 0,
     scaling: str = "",
     bos: bool | None = None,
+    pre: str | None = "gpt-2",
     config: Any = None,
     tensors: Mapping[str, tuple[NDArray[Any], Any]] | None = None,
 ) -> Path:
@@ -125,6 +126,7 @@ def write_gguf(
         parts: of how many files it says to be one; 0 for nothing.
         scaling: what it says of RoPE.
         bos: whether texts begin with BOS; None says nothing.
+        pre: type of its pre-tokenizer; None says nothing.
         config: a Llama's configuration, in place of the narrow one.
         tensors: name → its data and GGUF's number format, in place of random ones.
     """
@@ -138,7 +140,7 @@ def write_gguf(
         "feed_forward_length": inner, "head_count": heads, "head_count_kv": heads,
         "layer_norm_rms_eps": 1e-5, "tokenizer_model": "gpt2", "token_list": names,
         "token_types": [3, 3] + [1] * (words - 2), "token_merges": ["a b"],
-        "bos_token_id": 0, "eos_token_id": 1, "add_bos_token": bos,
+        "bos_token_id": 0, "eos_token_id": 1, "add_bos_token": bos, "tokenizer_pre": pre,
         **({} if config is None else {
             "block_count": config.num_hidden_layers,
             "context_length": config.max_position_embeddings,

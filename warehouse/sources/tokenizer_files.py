@@ -14,10 +14,12 @@ from typing import Any
 
 from warehouse.errors import TokenmartError
 
-# what implementations differ in: a word at the start, spaces there and inside, lines, digits, bytes
+# what implementations differ in: a word at the start, spaces there and inside, lines, digits and
+# the spaces before them, short forms, signs, bytes
 _SAMPLES = (
     "Report to  the Congress\n\n\tof 2019: §5 naïve €", " a", "\n b", "中文 12345\u00a0x",
     " two  spaces \nＦｕｌｌ e\u0301 ﬁne ½ ", "한국 \u3000①\u200b x  ", "line\r\n\r\nend",
+    "row    1   37\n  don't I'LL it's x_y (self.a1) 1234567 \n\n   end",
 )  # fmt: skip
 _TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 

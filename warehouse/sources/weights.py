@@ -25,7 +25,8 @@ PICKLED = "pytorch_model*.bin"
 """File names of the two kinds of weights; a repository may hold other `.bin` files."""
 _SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5})(\.\w+)")
 _LARGEST_CONFIG = 16 << 20
-_HASHED = (".safetensors", ".json", ".model", ".txt", ".tiktoken")
+_TOKENIZER = (".json", ".model", ".txt", ".tiktoken")
+_HASHED = (".safetensors", *_TOKENIZER)
 """Of files that rows depend on: weights, configuration, tokenizer (`vocab.txt`, `merges.txt`)."""
 _WANTED = ("*.json", "*.model", "*.txt", "*.jinja", "*.tiktoken")
 
@@ -36,13 +37,14 @@ class Located:
 
     `path` is a folder that transformers can load, or one GGUF file; `revision` identifies its
     content: a commit (with the subfolder, if there is one), or a sha256. The weights of a folder
-    that `is_pickled` are `.bin` files.
+    that `is_pickled` are `.bin` files. `tokenizer` is a folder that replaces a GGUF file's own.
     """
 
     path: Path
     revision: str
     is_gguf: bool = False
     is_pickled: bool = False
+    tokenizer: Path | None = None
 
 
 class WeightSource(FileModel, ABC):
@@ -116,13 +118,17 @@ class LocalSource(_PlacedSource):
 
 
 class GgufSource(_PlacedSource):
-    """One GGUF file; weights are dequantised once into the cache."""
+    """One GGUF file; weights are dequantised once into the cache.
+
+    `tokenizer` is a folder with a tokenizer.json, in place of the tokenizer in the file.
+    """
 
     kind: Literal["gguf"]
     sha256: str | None = None
+    tokenizer: Path | None = None
 
     def locate(self, full_id: str, folders: ProblemFolders) -> Located:
-        """The file; its revision is its sha256."""
+        """The file; its revision is its sha256, with that of another tokenizer's files."""
         file = folders.resolve(self.path)
         if not file.is_file():
             what = f"{full_id}: source.path {file}: no such file"
@@ -134,7 +140,18 @@ class GgufSource(_PlacedSource):
                 code="other-sha256",
                 where=file,
             )
-        return Located(file, found, is_gguf=True)
+        if self.tokenizer is None:
+            return Located(file, found, is_gguf=True)
+        folder = folders.resolve(self.tokenizer)
+        if not (folder / "tokenizer.json").is_file():
+            raise TokenmartError(
+                f"{full_id}: source.tokenizer {folder}: no folder with a tokenizer.json",
+                code="no-tokenizer",
+                where=folder,
+            )
+        files = [path for path in sorted(folder.iterdir()) if path.suffix in _TOKENIZER]
+        revision = f"{found}+{files_sha256(files, folders.workspace)}"
+        return Located(file, revision, is_gguf=True, tokenizer=folder)
 
     def present(self, full_id: str, folders: ProblemFolders) -> Path | None:
         """The file when it is there."""
