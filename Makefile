@@ -24,7 +24,7 @@ help:  ## list the targets
 
 setup: $(READY)  ## create .venv with everything, at the tested versions
 
-$(RUN): WITH := extract
+$(RUN): WITH := extract,report
 $(READY): WITH := dev,docs
 $(READY): $(RUN)
 $(RUN) $(READY): pyproject.toml requirements.lock

@@ -49,6 +49,7 @@ def refuse_hidden_packages(names: Sequence[str]) -> None:
 
 refuse_hidden_packages(OUR_PACKAGES if _IS_PROGRAM else ("plugins", "warehouse"))
 
+from warehouse.errors import missing_package  # noqa: E402
 from warehouse.plugins import added, each_of  # noqa: E402
 
 if TYPE_CHECKING:
@@ -176,7 +177,11 @@ if not TYPE_CHECKING:  # a type checker refuses a name that does not exist
         if name not in FUNCTIONS:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         refuse_hidden_packages([FUNCTIONS[name].split(".")[0]])
-        return getattr(importlib.import_module(FUNCTIONS[name]), name)
+        try:
+            module = importlib.import_module(FUNCTIONS[name])
+        except ModuleNotFoundError as error:
+            raise missing_package(error) or error from None
+        return getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -13,13 +12,20 @@ from warehouse.errors import TokenmartError
 from warehouse.options import (
     DEVICE,
     DTYPE,
-    JSON,
     LAST_PROBLEM,
     MODELS,
     PROBLEM,
+    RECORDS,
     WIDE,
 )
-from warehouse.terminal import counted, left_out_notes, print_columns, print_notes, terminal_console
+from warehouse.terminal import (
+    counted,
+    left_out_notes,
+    print_columns,
+    print_notes,
+    print_records,
+    terminal_console,
+)
 
 if TYPE_CHECKING:
     from extract.planning.tables import Plan
@@ -68,12 +74,14 @@ LONGEST_CPU_HOURS = 12.0
 )
 @click.option("--as-worker", hidden=True, help="Be a worker of the run that started at this time.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and its cost, and compute nothing.")
+@RECORDS
 def extract(
     problem_name: str,
     device: str,
     workers: int | None,
     as_worker: str | None,
     dry_run: bool,
+    as_json: bool,
     **chosen: Any,
 ) -> None:
     """Write the log-probability, entropy and rank of every token to Parquet.
@@ -93,6 +101,8 @@ def extract(
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
 
+    if as_json and not dry_run:
+        raise click.UsageError("--json prints a plan: add --dry-run")
     workspace = find_workspace()
     problem = load_problem(problem_name, workspace)
     where, here = planned_device(device) if dry_run else (resolve_device(device), True)
@@ -108,7 +118,7 @@ def extract(
         workers = workers or (gpu_workers(plan, where) if device == "auto" else 1)
         plan = replace(plan, workers=workers)
     if dry_run:
-        _print_plan(plan)
+        _print_plan(plan, as_json)
         return
     from extract.run import extract_here, prepared_documents
     from extract.workers import share_work
@@ -143,9 +153,14 @@ def _guard_processor(plan: Plan) -> None:
     )
 
 
-def _print_plan(plan: Plan) -> None:
-    from extract.planning.tables import plan_columns
+def _print_plan(plan: Plan, as_json: bool = False) -> None:
+    from extract.failures import print_lines
+    from extract.planning.tables import plan_columns, plan_records
 
+    if as_json:
+        print_records(plan_records(plan))
+        print_lines("note", plan.notes)
+        return
     console = terminal_console()
     left_out = print_columns(console, plan_columns(plan), plan.title, last_is_total=True)
     print_notes(console, left_out_notes(left_out, "in a wider terminal"), "dim")
@@ -155,7 +170,7 @@ def _print_plan(plan: Plan) -> None:
 @click.command()
 @LAST_PROBLEM
 @WIDE
-@JSON
+@RECORDS
 def status(problem: str, wide: bool, as_json: bool) -> None:
     """Show how many units of each model are done, failed or missing.
 
@@ -187,7 +202,7 @@ def status(problem: str, wide: bool, as_json: bool) -> None:
     selection = select(loaded, workspace, device=likely_device(), dtype="auto")
     rows = status_rows(selection)
     if as_json:
-        click.echo(json.dumps(rows, indent=1))
+        print_records(rows)
         return
     console = terminal_console()
     title = f"{loaded.name}: what has been extracted"
@@ -215,7 +230,10 @@ def status(problem: str, wide: bool, as_json: bool) -> None:
     help="Number of contexts per model, instead of the problem file's.",
 )
 @click.option("--force", is_flag=True, help="Replace answers to more questions than this run asks.")
-def recall(problem_name: str, device: str, contexts: int | None, **chosen: Any) -> None:
+@RECORDS
+def recall(
+    problem_name: str, device: str, contexts: int | None, as_json: bool, **chosen: Any
+) -> None:
     """Measure the recall target of a problem with tasks modelled on RULER.
 
     It does not read the problem's documents. Answers are stored context by context: interrupt at
@@ -240,7 +258,16 @@ def recall(problem_name: str, device: str, contexts: int | None, **chosen: Any) 
     with progress_bar(len(selection.models), "models") as progress:
         outcome = measure_recall(target, selection, progress)
     done = len(selection.models) - outcome.units - len(outcome.failures)
-    click.echo(f"measured {counted(outcome.units, 'model')}; {done} were done before")
+    if as_json:
+        reasons = {failure.model: failure.reason for failure in outcome.failures}
+        print_records(
+            {"model": spec.full_id, "model_id": spec.model_id, "is_measured": not reason}
+            | {"reason": reason}
+            for spec in selection.models
+            for reason in [reasons.get(spec.full_id, "")]
+        )
+    else:
+        click.echo(f"measured {counted(outcome.units, 'model')}; {done} were done before")
     if outcome.failures:
         print_lines("error", summary(outcome.failures))
         raise UnitFailedError(

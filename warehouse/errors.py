@@ -18,10 +18,14 @@ from typing import IO, Any, NoReturn
 import click
 from click.utils import PacifyFlushWrapper
 
-OF_EXTRACTION = {
-    "accelerate", "gguf", "huggingface_hub", "sentencepiece", "tokenizers", "torch", "transformers",
+_OF_EXTRAS = {
+    "extract": {
+        "accelerate", "gguf", "huggingface_hub", "sentencepiece", "tokenizers", "torch",
+        "transformers",
+    },
+    "report": {"altair", "scipy", "sklearn", "vl_convert"},
 }  # fmt: skip
-"""Packages that a light installation lacks; the extra `extract` installs them."""
+"""Extra → packages that it installs, and that a light installation lacks."""
 
 _OF_THE_MACHINE = {
     errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG,
@@ -104,6 +108,20 @@ def explained(error: OSError, path: Path | None = None) -> StorageError:
     return StorageError(f"{name}: {reason}", where=name)
 
 
+def missing_package(error: ModuleNotFoundError) -> TokenmartError | None:
+    """The error for a package of an extra, which a light installation lacks; None for others."""
+    package = (error.name or "").partition(".")[0]
+    for extra, packages in _OF_EXTRAS.items():
+        if package in packages:
+            return TokenmartError(
+                f"package {package!r} is not installed: this needs pip install "
+                f"'tokenmart[{extra}]' (in a checkout: make setup)",
+                code="missing-package",
+                where=package,
+            )
+    return None
+
+
 def is_explained(error: OSError) -> bool:
     """Whether the error has a cause that a user can correct: disk, permission, name."""
     return error.errno in _OF_THE_MACHINE
@@ -158,12 +176,7 @@ def run(command: click.Command, name: str) -> NoReturn:
 def _explained(error: Exception) -> TokenmartError | None:
     """A failure of the machine or the installation as one line; None for a fault of ours."""
     if isinstance(error, ModuleNotFoundError):
-        if (error.name or "").split(".")[0] not in OF_EXTRACTION:
-            return None
-        return TokenmartError(
-            f"package {error.name!r} is not installed: this command needs pip install "
-            "'tokenmart[extract]' (in a checkout: make setup)"
-        )
+        return missing_package(error)
     # DuckDB's errors by their texts: most commands don't import duckdb
     if isinstance(error, MemoryError) or "Out of Memory Error" in str(error):
         what = f"out of memory ({first_line(error)}); finished work is kept"

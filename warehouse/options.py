@@ -93,6 +93,10 @@ ANY_PROBLEM = click.option(
 
 MODELS = click.option("--model", "models", multiple=True, help="Use only this model; repeatable.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+RECORDS = click.option(
+    "--json", "as_json", is_flag=True, help="Print a list of records as JSON; notes go to stderr."
+)
+"""Of commands that print with `warehouse.terminal.print_records`."""
 WIDE = click.option("--wide", is_flag=True, help="Show all columns, wider than the terminal.")
 FORCE = click.option("--force", is_flag=True, help="Replace an existing result.")
 FORCE_OTHER = click.option(

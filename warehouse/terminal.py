@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from warehouse.errors import visible
 
@@ -66,6 +69,15 @@ def terminal_console() -> Console:
     # with a height, too, rich asks neither the terminal nor COLUMNS
     width = terminal_width() or PIPED_WIDTH
     return Console(markup=False, emoji=False, highlight=False, width=width, height=25)
+
+
+def print_records(records: Iterable[Mapping[str, Any]]) -> None:
+    """Print a list of records as JSON, the form of each `--json` of `warehouse.options.RECORDS`.
+
+    Records of a command have the same names. Values are texts, numbers, truth values, null, or
+    lists of these; docs/reference/records.schema.json describes them.
+    """
+    click.echo(json.dumps(list(records), indent=1, allow_nan=False))
 
 
 def print_notes(console: Console, lines: Iterable[str], style: str = "") -> None:

@@ -8,7 +8,17 @@ from typing import Any
 
 import click
 
-from warehouse.options import FILE, FORCE_OTHER, JSON, LAST_PROBLEM, PROBLEM_HELP, RESAMPLES, SEED
+from warehouse.options import (
+    FILE,
+    FORCE_OTHER,
+    JSON,
+    LAST_PROBLEM,
+    PROBLEM_HELP,
+    RECORDS,
+    RESAMPLES,
+    SEED,
+)
+from warehouse.terminal import print_records
 
 _SCORING = (
     click.option(
@@ -83,6 +93,7 @@ def verify(
 )
 @RESAMPLES
 @SEED
+@RECORDS
 def submit(
     problem: str,
     metric: str,
@@ -90,6 +101,7 @@ def submit(
     out: Path,
     resamples: int,
     seed: int,
+    as_json: bool,
 ) -> None:
     """Write a submission, the verifier's output and the reproducibility bundle.
 
@@ -101,11 +113,15 @@ def submit(
     tokenmart submit --problem minilong --metric perplexity/bits_per_byte --out results/mine
     """
     from analysis.submission.submit import SubmissionRequest, write_submission
-    from analysis.submission.verifier import result_text
+    from analysis.submission.verifier import result_record, result_text
     from warehouse.paths import find_workspace
 
     request = SubmissionRequest(problem, metric, unofficial, seed, resamples)
-    click.echo(result_text(write_submission(find_workspace(), request, out)))
+    result = write_submission(find_workspace(), request, out)
+    if as_json:
+        print_records([{"folder": str(out), "metric": metric, **result_record(result)}])
+        return
+    click.echo(result_text(result))
     click.echo(f"written            {out}")
 
 

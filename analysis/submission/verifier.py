@@ -322,6 +322,15 @@ def show_result(
     click.echo(text if as_json else result_text(result))
 
 
+def result_record(result: dict[str, Any]) -> dict[str, Any]:
+    """The document's main numbers, without nesting."""
+    record = {"problem": result["problem"], "n": result["n"], "pearson": result["pearson"]["value"]}
+    for name in ("spearman", "skipped_spearman"):
+        record[name] = result[name]["value"]
+        record |= {f"{name}_ci95_{end}": result[name]["ci95"][end] for end in ("low", "high")}
+    return record | {f"{each}_sha256": result[each]["sha256"] for each in ("submission", "target")}
+
+
 def result_text(result: dict[str, Any]) -> str:
     """The document in a few lines of plain text."""
     skipped, target = result["skipped_spearman"], result["target"]

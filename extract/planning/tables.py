@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from extract.devices import resolve_dtype
 from extract.planning.cost import (
@@ -204,6 +205,30 @@ def by_note(notes: Iterable[tuple[str, str]]) -> list[str]:
     for model, note in notes:
         models.setdefault(note, []).append(model)
     return [f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in models.items()]
+
+
+def plan_records(plan: Plan) -> list[dict[str, Any]]:
+    """A record for each model; amounts are those of all its units, the finished ones included.
+
+    `seconds`, `download_bytes` and `peak_bytes` are None where the model's size is not known.
+    """
+    return [
+        {
+            "model": model.spec.full_id,
+            "model_id": model.spec.model_id,
+            "units": model.units,
+            "units_done": model.done,
+            "tokens": model.cost.tokens,
+            "seconds": model.cost.seconds,
+            "rows": model.cost.rows,
+            "disk_bytes": model.cost.disk_bytes,
+            "download_bytes": model.download_bytes,
+            "peak_bytes": model.memory.total if model.memory else None,
+            "is_assumed": model.assumed,
+            "to_place": model.to_place,
+        }
+        for model in plan.models
+    ]
 
 
 def plan_columns(plan: Plan) -> list[Column]:

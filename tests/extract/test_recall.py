@@ -15,9 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from checkpoint_samples import loaded, tokenizer_of
+from click.testing import CliRunner
+from json_records import records
 from refusal import refuses
 
 import extract.recall.measurement as run_module
+from extract.cli import recall
 from extract.models import loading
 from extract.planning.selection import select
 from extract.recall.contexts import HOPS, RIVALS, VALUES, Context, make_contexts
@@ -351,6 +354,23 @@ def test_a_stopped_run_resumes_after_its_last_context(tiny_problem, workspace, m
     assert pq.read_table(path, partitioning=None).equals(pieces)
     assert measure_recall(fewer, replace(chosen, force=True), no_progress).units == 1
     assert pq.read_table(path, partitioning=None).num_rows < pieces.num_rows
+
+
+def test_records_of_models_of_which_one_fails(tiny_problem, tiny_checkpoint, monkeypatch):
+    monkeypatch.setattr(PinnedArchive, "texts", lambda *_: LONG)
+    source = {"kind": "local", "path": str(tiny_checkpoint())}
+    models = [
+        {"full_id": f"tiny/{context}", "family": "f", "source": source, "context": context}
+        for context in (512, 64)
+    ]
+    target = TARGET.model_dump(mode="json", exclude_defaults=True) | {"kind": "recall"}
+    path = tiny_problem(models=models, target=target)
+    done = CliRunner().invoke(
+        recall, ["--problem", str(path), "--contexts", "1", "--device", "cpu", "--json"]
+    )
+    whole, short = records(done, "model model_id is_measured reason", code=5)
+    assert (whole["is_measured"], whole["reason"]) == (True, "")
+    assert not short["is_measured"] and "64 tokens" in short["reason"]
 
 
 def test_controls_do_not_count_where_a_run_was_stopped(tiny_problem, workspace, monkeypatch):

@@ -13,10 +13,10 @@ import click
 
 from warehouse.errors import StorageError, TokenmartError, visible
 from warehouse.files import storage_errors
-from warehouse.options import ANY_PROBLEM, FILE, JSON
+from warehouse.options import ANY_PROBLEM, FILE, JSON, RECORDS
 from warehouse.paths import find_workspace
 from warehouse.problem.cli import data
-from warehouse.terminal import counted
+from warehouse.terminal import counted, print_records
 
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
@@ -82,15 +82,22 @@ def _make_workspace(folder: Path) -> list[Path]:
 
 
 @click.command()
-def doctor() -> None:
+@RECORDS
+def doctor(as_json: bool) -> None:
     """Print versions, devices, memory and disk.
 
     Exits with 1 if something required is missing.
+
+    \b
+    tokenmart doctor
+    tokenmart doctor --json
     """
     from warehouse.maintenance.doctor import examine
 
     checks = examine(find_workspace())
-    for check in checks:
+    if as_json:
+        print_records(check._asdict() for check in checks)
+    for check in () if as_json else checks:
         click.echo(f"{'missing' if check.is_missing else '':<7}  {check.name}: {check.finding}")
     if missing := [check.name for check in checks if check.is_missing]:
         raise TokenmartError(f"missing: {', '.join(missing)}", code="missing", where=missing[0])

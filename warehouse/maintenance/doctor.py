@@ -15,8 +15,12 @@ import psutil
 from warehouse.errors import first_line
 from warehouse.paths import Workspace
 
-EXTRACTION_PACKAGES = ("torch", "transformers")
-"""A light installation, which queries and builds, has none of them."""
+OPTIONAL_PACKAGES = {
+    "torch": "'tokenmart[extract]' to run models",
+    "transformers": "'tokenmart[extract]' to run models",
+    "scipy": "'tokenmart[report]' to correlate",
+}
+"""What a light installation, which queries and builds, lacks → the extra that installs it."""
 REQUIRED_PACKAGES = ("duckdb", "dbt-core", "dbt-duckdb", "pyarrow")
 LEAST_FREE_BYTES = 2_000_000_000
 
@@ -32,12 +36,12 @@ class Check(NamedTuple):
 def examine(workspace: Workspace) -> list[Check]:
     """All checks, in the order they are shown."""
     checks = [Check("Python", f"{sys.version.split()[0]} at {sys.executable}")]
-    for name in (*EXTRACTION_PACKAGES, *REQUIRED_PACKAGES):
+    for name in (*OPTIONAL_PACKAGES, *REQUIRED_PACKAGES):
         try:
             checks.append(Check(name, metadata.version(name)))
         except metadata.PackageNotFoundError:
             needed = name in REQUIRED_PACKAGES
-            hint = "" if needed else ": pip install 'tokenmart[extract]' to run models"
+            hint = "" if needed else f": pip install {OPTIONAL_PACKAGES[name]}"
             checks.append(Check(name, f"not installed{hint}", needed))
     if find_spec("torch") is not None:
         checks += devices()

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warehouse.errors import TokenmartError, did_you_mean, visible
-from warehouse.options import JSON
+from warehouse.options import JSON, RECORDS
 from warehouse.paths import Workspace, find_workspace
-from warehouse.terminal import counted
+from warehouse.terminal import counted, print_records
 
 if TYPE_CHECKING:
     from warehouse.problem.spec import Problem
@@ -61,7 +61,8 @@ def list_(metric: str | None, problem: str | None, as_json: bool) -> None:
 
 @metrics.command()
 @click.argument("metric")
-def show(metric: str) -> None:
+@RECORDS
+def show(metric: str, as_json: bool) -> None:
     """Show a metric's description, and the formula of each variant.
 
     `tokenmart sql "from metric_values where metric = 'longppl'"` shows its values, after `tokenmart
@@ -70,7 +71,11 @@ def show(metric: str) -> None:
     \b
     tokenmart metrics show longppl
     """
-    _print(_describe(entries(find_workspace(), metric)))
+    rows = entries(find_workspace(), metric)
+    if as_json:
+        print_records(rows)
+    else:
+        _print(_describe(rows))
 
 
 @click.command(

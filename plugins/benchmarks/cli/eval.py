@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import visible
-from warehouse.options import DEVICE, DTYPE, FILE, MODELS, PROBLEM
-from warehouse.terminal import counted
+from warehouse.options import DEVICE, DTYPE, FILE, MODELS, PROBLEM, RECORDS
+from warehouse.terminal import counted, print_records
 
 if TYPE_CHECKING:
     from extract.failures import Failure
@@ -78,6 +78,7 @@ if TYPE_CHECKING:
 @DEVICE
 @DTYPE
 @click.option("--dry-run", is_flag=True, help="Print the requests and units, and run nothing.")
+@RECORDS
 def eval_command(
     problem_name: str,
     names: tuple[str, ...],
@@ -92,6 +93,7 @@ def eval_command(
     device: str,
     dtype: str,
     dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Run benchmarks of lm-evaluation-harness and store every scored token.
 
@@ -120,6 +122,13 @@ def eval_command(
         progress("loading the tasks", 0)
         tasks, groups = load_tasks_and_groups(wanted, include_path, shots=shots, limit=limit)
         items = {task.condition: item_rows(task, subject, cluster) for task in tasks}
+    if dry_run and as_json:
+        print_records(
+            {"condition": task.condition, "requests": items[task.condition].num_rows}
+            | {"units": len(task.units)}
+            for task in tasks
+        )
+        return
     if dry_run:
         for task in tasks:
             requests = items[task.condition].num_rows
@@ -155,7 +164,7 @@ def eval_command(
     started = time.monotonic()
     total = len(selection.models) * sum(len(task.units) for task in tasks)
     failures: list[Failure] = []
-    units = there = tokens = 0
+    records = []
     with progress_bar(total, "units") as progress:
         for spec in selection.models:
             run, failed, notes = _run_model(
@@ -164,16 +173,30 @@ def eval_command(
             for line in notes:
                 click.echo(visible(f"note: {line}"), err=True)
             failures += failed
-            units += run.units if run else 0
-            there += run.there if run else 0
-            tokens += run.tokens if run else 0
-    seconds = time.monotonic() - started
-    click.echo(
-        f"evaluated {counted(units, 'unit')} ({tokens:,} tokens) in {seconds:.0f} s"
-        + f"; {there} of {total} were there already" * (there > 0)
-    )
-    if conditions:
-        click.echo(visible(_next_step(problem.name, conditions)))
+            records.append(
+                {
+                    "model": spec.full_id,
+                    "model_id": spec.model_id,
+                    "units": run.units if run else 0,
+                    "units_there": run.there if run else 0,
+                    "tokens": run.tokens if run else 0,
+                    "reasons": sorted({failure.reason for failure in failed}),
+                }
+            )
+    if as_json:
+        print_records(records)
+    else:
+        units, there, tokens = (
+            sum(record[name] for record in records) for name in ("units", "units_there", "tokens")
+        )
+        click.echo(
+            f"evaluated {counted(units, 'unit')} ({tokens:,} tokens) in "
+            f"{time.monotonic() - started:.0f} s"
+            + f"; {there} of {total} were there already"
+            * (there > 0)
+        )
+        if conditions:
+            click.echo(visible(_next_step(problem.name, conditions)))
     if failures:
         for line in summary(failures):
             click.echo(visible(f"error: {line}"), err=True)

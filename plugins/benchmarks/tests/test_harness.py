@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 from dbt_harness import Warehouse
 from eval_tasks import TASKS, write_tasks
 from fresh_process import eval_until_killed
+from json_records import records
 from published_tables import assert_same
 
 from plugins.benchmarks.cli.eval import eval_command
@@ -102,6 +103,9 @@ def test_metrics_and_answers_are_the_harness_s_own(two_models, tasks, workspace,
     ok(CliRunner().invoke(cli, ["data", "import", *words, *map(str, files)]))
     said = ok(evaluate(two_models, tasks, "--tasks", "made_*", "--too-long", "harness"))
     assert "evaluated 16 units" in said
+    again = evaluate(two_models, tasks, "--tasks", "made_*", "--too-long", "harness", "--json")
+    found = records(again, "model model_id units units_there tokens reasons")
+    assert {(each["units"], each["units_there"], *each["reasons"]) for each in found} == {(0, 8)}
     (following,) = [line for line in said.splitlines() if line.startswith("next: ")]
     *command, shown = shlex.split(following)
     built_by = ["tokenmart", "dbt", "run", "--select", "tag:benchmarks"]

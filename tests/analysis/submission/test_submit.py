@@ -8,6 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from click.testing import CliRunner
+from json_records import records
 from unit_records import unit_record
 from warehouse_samples import make_rows
 
@@ -67,6 +68,20 @@ def test_a_bundle_holds_what_the_contract_lists(written, verify_schema):
     page = (written / "README.md").read_text()
     for words in ("Spearman", "55,200 tokens processed", "abc123", "tokenmart reproduce ."):
         assert words in page
+
+
+def test_the_record_of_a_submission_is_its_verification(submit, tmp_path):
+    names = (
+        "folder metric problem n pearson spearman spearman_ci95_low spearman_ci95_high "
+        "skipped_spearman skipped_spearman_ci95_low skipped_spearman_ci95_high submission_sha256 "
+        "target_sha256"
+    )
+    (record,) = records(submit("--json"), names)
+    verification = json.loads((tmp_path / "out" / "verify.json").read_text())
+    assert record["folder"] == str(tmp_path / "out")
+    assert record["spearman"] == verification["spearman"]["value"]
+    assert record["spearman_ci95_low"] == verification["spearman"]["ci95"]["low"]
+    assert record["submission_sha256"] == verification["submission"]["sha256"]
 
 
 def test_a_bundle_claims_what_correlate_states(submit, minilong, tmp_path):
