@@ -11,8 +11,8 @@ age of a claim once, by the file system's own clock.
 from __future__ import annotations
 
 import os
-import socket
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,17 +25,16 @@ HEARTBEAT_SECONDS = 20.0
 
 def _take_over(path: Path, owner: str) -> bool:
     """Remove the abandoned claim of `owner`; of several processes that try, one succeeds."""
-    aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
+    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         path.rename(aside)
     except FileNotFoundError:
         return False
     try:
-        if aside.read_text() == owner:
+        if abandoned_owner(aside) == owner:
             return True
         # another process took it over in between: its claim goes back
-        with suppress(FileExistsError):
-            path.hardlink_to(aside)
+        _create(path, aside.read_text())
         return False
     finally:
         aside.unlink(missing_ok=True)
@@ -80,13 +79,16 @@ def claim(path: Path) -> Iterator[bool]:
 
 
 def _create(path: Path, owner: str) -> bool:
-    """Create the claim with its owner inside in one step, so that a kill leaves no empty one."""
-    draft = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.draft")
-    draft.write_text(owner)
+    """Create the claim, exclusively: file systems without hard links can do so, too.
+
+    A kill before the owner is in it leaves an empty one, which expires.
+    """
     try:
-        os.link(draft, path)
-        return True
+        with path.open("x") as file:
+            file.write(owner)
     except FileExistsError:
         return False
-    finally:
-        draft.unlink(missing_ok=True)
+    except OSError:  # a full disk
+        path.unlink(missing_ok=True)
+        raise
+    return True

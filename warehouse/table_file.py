@@ -6,6 +6,7 @@ value must be is said by the pydantic model that a row is parsed into.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import glob
 import gzip
@@ -43,7 +44,11 @@ def quoted(name: str) -> str:
 
 
 def load_rows(
-    connection: duckdb.DuckDBPyConnection, files: Path | Sequence[str], table: str
+    connection: duckdb.DuckDBPyConnection,
+    files: Path | Sequence[str],
+    table: str,
+    *,
+    as_json: bool = False,
 ) -> list[str]:
     """Make a table of files' rows: `row_number` from 1, then the files' own columns.
 
@@ -51,6 +56,7 @@ def load_rows(
 
     Args:
         files: one file, or paths and addresses of several in one format that DuckDB reads.
+        as_json: values of JSON files stay JSON, so that a number differs from its text.
 
     Returns:
         The files' columns.
@@ -72,7 +78,11 @@ def load_rows(
             where=shown,
         )
     reader = _READERS[suffix]
+    if as_json:
+        reader = reader.replace("columns(*) ->> '$'", "*")
     try:
+        if "json" in suffix:
+            _refuse_byte_order_marks(files)
         if suffix in _DELIMITERS:
             reader = reader.format(_csv_options(shown, _DELIMITERS[suffix]))
         # without the last setting a folder called score=9 would be a column
@@ -87,6 +97,18 @@ def load_rows(
         raise TokenmartError(f"{shown}: {reason}", code="unreadable-table", where=shown) from error
     described = connection.execute(f"describe {table}").fetchall()
     return [str(row[0]) for row in described][1:]
+
+
+def _refuse_byte_order_marks(files: Sequence[str]) -> None:
+    """Stop at a JSON file that begins with U+FEFF; those at an address are not looked at."""
+    for file in files:
+        if "://" not in file:
+            opened = gzip.open if file.lower().endswith(".gz") else open
+            with opened(file, "rb") as content:
+                if content.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8:
+                    what = f"{file}: begins with a byte-order mark, which JSON doesn't have; "
+                    what += "save it without"
+                    raise TokenmartError(what, code="unreadable-table", where=file)
 
 
 def _csv_options(file: str, delimiter: str) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
+import threading
 import time
 
 import psutil
@@ -68,8 +71,47 @@ def test_a_clock_that_is_set_meanwhile_keeps_a_claim(tmp_path, monkeypatch):
     assert not path.exists()
 
 
+def test_containers_of_one_hostname_are_two_machines(tmp_path):
+    """A process of another PID namespace, whose id is none here, isn't taken for dead."""
+    code = "from warehouse.store import claims; print(claims.identity(), end='')"
+    words = ["unshare", "--user", "--pid", "--fork", "--mount-proc", sys.executable, "-c", code]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("PID namespaces can't be made here")
+    other = done.stdout
+    assert other.split("/")[0] == socket.gethostname() and not claims.died(other)
+    path = tmp_path / "doc.claim"
+    path.write_text(other)
+    with claim(path) as ours:
+        assert not ours
+
+
+def test_a_claim_needs_no_hard_links(tmp_path, monkeypatch):
+    """exFAT and SMB have none; several threads that try at once: one has it."""
+    monkeypatch.delattr(os, "link")
+    path, taken = tmp_path / "doc.claim", []
+    path.write_text("")  # of a process that was killed between two steps
+    os.utime(path, (1.0, 1.0))
+    together = threading.Barrier(8)
+
+    def compete() -> None:
+        together.wait()
+        with claim(path) as ours:
+            taken.append(ours)
+            together.wait()
+
+    threads = [threading.Thread(target=compete) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == [False] * 7 + [True]
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(("seconds", "dead"), [(0.0, False), (10.0, False), (1000.0, True)])
 def test_an_owner_is_known_by_when_it_started(seconds, dead):
     """A process id may be another's by now."""
     started = psutil.Process().create_time() - seconds
-    assert claims.died(f"{socket.gethostname()} {os.getpid()} {started:.2f}") is dead
+    assert claims.died(f"{claims.machine()} {os.getpid()} {started:.2f}") is dead

@@ -27,6 +27,8 @@ from warehouse.plugins import kinds
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
 Location = tuple[int | str, ...]
+_MOST_BY_ALIASES = 100_000
+"""Values that the aliases of a YAML file may add; a few nested ones could stand for billions."""
 
 
 class RankedModel(Protocol):
@@ -176,6 +178,9 @@ def parse_text(content: bytes, path: Path) -> YamlTree:
         loader = _Loader(content.decode())
         root = loader.get_single_node()
         if isinstance(root, yaml.MappingNode):
+            sizes: dict[int, int] = {}
+            if _size(root, sizes) > len(sizes) + _MOST_BY_ALIASES:
+                raise yaml.YAMLError(f"its aliases repeat more than {_MOST_BY_ALIASES:,} values")
             value = loader.construct_document(root)
             json.dumps(value)  # `!!binary`, `!!timestamp` or a list in itself are no values of ours
             return YamlTree(path, value, root)
@@ -189,6 +194,23 @@ def parse_text(content: bytes, path: Path) -> YamlTree:
         what = " ".join(str(error).split())
     where = f"{path}:{line}"
     raise ProblemFileError(f"{where}: not a problem file: {what}", code="not-yaml", where=where)
+
+
+def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
+    """How many values a node has where each alias stands for all that it names.
+
+    Args:
+        sizes: of the nodes seen so far, by identity; one in itself counts as empty.
+    """
+    if id(node) not in sizes:
+        sizes[id(node)] = 0
+        below: list[yaml.Node] = []
+        if isinstance(node, yaml.MappingNode):
+            below = [part for pair in node.value for part in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            below = node.value
+        sizes[id(node)] = 1 + sum(_size(part, sizes) for part in below)
+    return sizes[id(node)]
 
 
 def check(model: type[Parsed], raw: Any, tree: YamlTree, *, folder: Path | None = None) -> Parsed:

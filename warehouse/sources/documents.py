@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -216,16 +217,16 @@ class FolderDocuments(PathDocuments):
         ]
 
     def _files(self, folders: ProblemFolders) -> list[tuple[str, Path]]:
-        """Name and path of each text file, by name; hidden ones are left out."""
+        """Name and path of each text file, by name, in linked folders too; no hidden ones."""
         top = folders.resolve(self.path)
         if top.is_file():
             return [(top.name, top)]
         found = {
             path.relative_to(top).as_posix(): path
-            for path in top.rglob("*")
+            for path in _files_below(top, set())
             if path.suffix.lower() in TEXT_ENDINGS and path.is_file()
         }
-        shown = [n for n in found if not any(part.startswith(".") for part in n.split("/"))]
+        shown = list(found)
         if not shown:
             raise TokenmartError(
                 f"documents.path {top}: no file there that ends in {' or '.join(TEXT_ENDINGS)}",
@@ -237,6 +238,25 @@ class FolderDocuments(PathDocuments):
                 what = f"{found[name]}: the file's name is not UTF-8; rename it"
                 raise TokenmartError(what, code="not-utf-8", where=found[name])
         return [(name, found[name]) for name in sorted(shown)]
+
+
+def _files_below(folder: Path, above: set[Path]) -> Iterator[Path]:
+    """Files of a folder and its subfolders, hidden ones left out; a link is followed.
+
+    Args:
+        above: the folders that it is in, as they are on disk: a link to one of them is none of its
+            subfolders.
+    """
+    place = folder.resolve()
+    if place in above or not folder.is_dir():
+        return
+    for path in folder.iterdir():
+        if path.name.startswith("."):
+            continue
+        if path.is_dir():
+            yield from _files_below(path, above | {place})
+        else:
+            yield path
 
 
 class TableDocuments(DocumentSource):
@@ -287,7 +307,7 @@ class TableDocuments(DocumentSource):
             f"documents.path {self.path}: no row there", code="no-documents", where=self.path
         )
         with duckdb.connect() as connection:
-            if not files or not (columns := load_rows(connection, files, "given")):
+            if not files or not (columns := load_rows(connection, files, "given", as_json=True)):
                 raise nothing
             for setting, column in wanted.items():
                 if column is not None and column not in columns:
@@ -297,8 +317,17 @@ class TableDocuments(DocumentSource):
                         code="no-column",
                         where=f"documents.{setting}",
                     )
+            types = {
+                name: kind for name, kind, *_ in connection.execute("describe given").fetchall()
+            }
+            self._refuse_other_than_texts(connection, types[self.text])
             values = [
-                f"cast({quoted(name)} as varchar)" if name else "null" for name in wanted.values()
+                "null"
+                if name is None
+                else f"{quoted(name)} ->> '$'"
+                if types[name] == "JSON"
+                else f"cast({quoted(name)} as varchar)"
+                for name in wanted.values()
             ]
             rows = connection.execute(
                 f"select row_number, {', '.join(values)} from given order by row_number"
@@ -309,6 +338,28 @@ class TableDocuments(DocumentSource):
             Document(name or str(number - 1), _with_text(text, f"{self.path}: row {number}"), group)
             for number, text, name, group in rows
         ]
+
+    def _refuse_other_than_texts(self, connection: duckdb.DuckDBPyConnection, kind: str) -> None:
+        """Stop at a number or an object in the texts' column of the table `given`.
+
+        Args:
+            kind: the column's type; of a JSON file, each row has its own.
+        """
+        if kind == "VARCHAR":
+            return
+        own = f"json_type({quoted(self.text)})" if kind == "JSON" else f"'{kind}'"
+        wrong = connection.execute(
+            f"select row_number, {own} as found from given"
+            " where found not in ('VARCHAR', 'NULL') order by row_number limit 1"
+        ).fetchone()
+        if wrong:
+            row, found = wrong
+            where = f"{self.path}: row {row}"
+            raise TokenmartError(
+                f"{where}: {self.text}: a text expected, found {found}",
+                code="document-format",
+                where=where,
+            )
 
     def _files(self, folders: ProblemFolders) -> list[str]:
         if "://" in self.path:

@@ -27,7 +27,7 @@ from pydantic import Field
 from warehouse.child_process import inherited, python_module
 from warehouse.errors import StorageError, TokenmartError, first_line
 from warehouse.file_model import FileModel
-from warehouse.files import cached_sha256, replacing, sha256_file, storage_errors
+from warehouse.files import TEXT_ENCODING, cached_sha256, replacing, sha256_file, storage_errors
 from warehouse.sources.documents import Document, DocumentSource
 from warehouse.sources.folders import ProblemFolders, RequiredFile
 from warehouse.sources.weights import Located, WeightSource
@@ -63,7 +63,7 @@ class PinnedArchive(FileModel):
         for name, content in contents:
             if len(content) >= min_bytes:
                 try:
-                    found.append((name, content.decode("utf-8")))
+                    found.append((name, content.decode(TEXT_ENCODING)))
                 except UnicodeDecodeError as error:
                     what = f"{path}: {name} is not UTF-8 at byte {error.start}"
                     raise TokenmartError(what, code="not-utf-8", where=name) from error

@@ -1,5 +1,8 @@
 """Claims: who owns a claim file, and whether that process is alive.
 
+A process is known by its machine, its id and when it started. Containers may have one hostname, and
+their process ids the same numbers: the boot and the PID namespace tell them apart.
+
 Age is measured by the clock of the file system. A clock that is set while a process works can cost
 it a claim: another process then computes the same unit, and the later of both is kept.
 """
@@ -8,7 +11,9 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
+import uuid
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -20,7 +25,17 @@ CLOCK_SECONDS = 60.0
 
 def identity() -> str:
     """This process: machine, process id, when it started."""
-    return f"{socket.gethostname()} {os.getpid()} {psutil.Process().create_time():.2f}"
+    return f"{machine()} {os.getpid()} {psutil.Process().create_time():.2f}"
+
+
+@cache
+def machine() -> str:
+    """Where process ids are this process's: hostname, and on Linux the boot and PID namespace."""
+    parts = [socket.gethostname()]
+    with suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+    return "/".join(parts)
 
 
 def abandoned_owner(path: Path) -> str | None:
@@ -44,7 +59,7 @@ def file_system_now(folder: Path) -> float:
     Raises:
         OSError: the folder can't be written.
     """
-    stamp = folder / f".now-{socket.gethostname()}-{os.getpid()}-{threading.get_ident()}"
+    stamp = folder / f".now-{uuid.uuid4().hex}"
     stamp.write_bytes(b"")
     try:
         return stamp.stat().st_mtime
@@ -55,8 +70,8 @@ def file_system_now(folder: Path) -> float:
 def died(owner: str) -> bool:
     """Whether the owner ran on this machine and is gone."""
     try:
-        host, pid, started = owner.split()
-        if host != socket.gethostname():
+        place, pid, started = owner.split()
+        if place != machine():
             return False
         return abs(psutil.Process(int(pid)).create_time() - float(started)) > CLOCK_SECONDS
     except (psutil.NoSuchProcess, psutil.ZombieProcess):

@@ -131,6 +131,10 @@ def test_a_model_inherits_from_its_base(workspace):
     assert base.base_id is None
 
 
+BOMB = "&l0 [0, 0, 0, 0, 0, 0, 0, 0, 0, 0], " + ", ".join(
+    f"&l{level} [{', '.join([f'*l{level - 1}'] * 10)}]" for level in range(1, 30)
+)
+"""Aliases of aliases, thirty levels: 10^30 values."""
 MISTAKES = [
     ("title: A tiny problem\n", "", "missing", 1),
     ("title:", "titel:", "missing", 1),  # and an unknown key on line 2
@@ -167,6 +171,7 @@ MISTAKES = [
     ("title: A tiny problem", "title: !!binary aGVsbG8=", "not-yaml", 1),
     ("title: A tiny problem", "title: !!timestamp 2026-01-01", "not-yaml", 1),
     ("title: A tiny problem", "title: &a [*a]", "not-yaml", 1),
+    ("title: A tiny problem", f"title: [{BOMB}]", "not-yaml", 1),
     ("theta: 5000", "theta: .inf", "finite-number", 11),
     ("title: A tiny problem", "title: " + "[" * 5000, "not-yaml", 1),
     ("stride: 4}", "stride: 4}\n---\nname: two", "not-yaml", 15),

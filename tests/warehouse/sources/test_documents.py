@@ -127,6 +127,21 @@ def test_texts_of_a_folder_are_sorted_and_kept_as_they_are(tmp_path, workspace):
     assert [each.text for each in source.placed(folders) or []] == [*texts.values()]
 
 
+def test_linked_folders_are_read_and_links_to_a_folder_above_are_not(tmp_path, workspace):
+    top, elsewhere = tmp_path / "top", tmp_path / "elsewhere"
+    for path in (top / "deep", elsewhere, tmp_path / ".hidden"):
+        path.mkdir(parents=True)
+    (elsewhere / "b.txt").write_text("two")
+    (tmp_path / ".hidden" / "c.txt").write_text("three")
+    (top / "a.txt").write_text("one")
+    for name, place in (("more", elsewhere), ("deep/up", top), (".x", elsewhere), ("gone", "none")):
+        (top / name).symlink_to(place)
+    (top / "d.txt").symlink_to(elsewhere / "b.txt")
+    texts = {"a.txt": "one", "d.txt": "two", "more/b.txt": "two"}
+    found = folder(top).read(ProblemFolders(workspace, "mine"))
+    assert {each.name: each.text for each in found} == texts
+
+
 @pytest.mark.parametrize(
     ("name", "content", "code"),
     [
@@ -205,6 +220,22 @@ def test_every_table_gives_the_same_documents(tmp_path, workspace, name):
     written(tmp_path, name, ROWS[:1])
     assert source.source_sha256(folders) != before
     assert source.model_copy(update={"text": "source"}).source_sha256(folders) != before
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "json", "parquet"])
+@pytest.mark.parametrize("other", [5, 1.5, True, {"a": 1}, ["a"]])
+def test_what_is_no_text_is_refused_with_its_row(tmp_path, workspace, ending, other):
+    path = tmp_path / f"t.{ending}"
+    rows = [{"id": 1, "text": "one"}, {"id": "b", "text": other}]
+    if ending == "parquet":
+        pq.write_table(pa.table({"text": [other, other]}), path)
+    else:
+        lines = [json.dumps(row) for row in rows]
+        path.write_text("\n".join(lines) if ending == "jsonl" else f"[{','.join(lines)}]")
+    source = TableDocuments(kind="table", path=str(path))
+    row = 1 if ending == "parquet" else 2
+    with refuses("document-format", f"{path}: row {row}"):
+        source.read(ProblemFolders(workspace, "mine"))
 
 
 @pytest.mark.parametrize("folder", ["texts", "texts [2024]"])
