@@ -158,7 +158,7 @@ class Extraction:
     def _fail(self, job: Job, reason: str) -> None:
         """Record what is missing of a document as failed."""
         with self._claim(job) as ours:
-            for condition in job.plan.recheck(job.task) if ours else ():
+            for condition in job.plan.left(job.task) if ours else ():
                 failed = ScoredUnit(condition, (), (), reason, 0, 0.0, self.memory.bytes())
                 self._store(job, failed)
         self.progress(job.label, len(job.task.missing), False)
@@ -223,7 +223,7 @@ class Extraction:
         self.progress(job.label, 0)
         with ExitStack() as held:
             ours = held.enter_context(self._claim(job))
-            todo = job.plan.recheck(job.task) if ours else ()
+            todo = job.plan.left(job.task) if ours else ()
             if ours:  # another process has done the rest since the plan was made
                 self.outcome.there += len(missing) - len(todo)
             else:

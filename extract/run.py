@@ -23,7 +23,8 @@ from extract.planning.status import (
 from extract.tokenization import refuse_other_vocabularies
 from extract.workers import sigterm_interrupts
 from warehouse.errors import UnitFailedError
-from warehouse.problem.tables import ensure_documents, store_lineup, store_pairs
+from warehouse.problem.needed import store_needed
+from warehouse.problem.tables import ensure_documents
 from warehouse.progress import Progress, no_progress, progress_bar, without_library_bars
 from warehouse.terminal import counted
 
@@ -41,8 +42,7 @@ def prepared_documents(selection: Selection) -> list[PlannedDocument]:
     refuse_other_vocabularies(selection, fetch=True)
     corpus = ensure_documents(problem, workspace, force=selection.force)
     documents = documents_of(corpus, selection.documents, selection.conditions)
-    store_pairs(problem, workspace)
-    store_lineup(problem, workspace)
+    store_needed(problem, workspace)
     return documents
 
 

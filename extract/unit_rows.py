@@ -19,7 +19,7 @@ from extract.planning.plan import ModelPlan, Task, describe_interventions
 from extract.scoring.statistics import ENGINE_VERSION, PROGRAM, Scored
 from extract.tokenization import TokenizedDocument
 from warehouse.probes.request import Condition, Request
-from warehouse.problem.unit_states import model_identity
+from warehouse.problem.needed import model_identity
 from warehouse.store.ledger import UnitRecord
 from warehouse.store.parquet_files import write_table
 from warehouse.store.provenance import code_revision
@@ -187,6 +187,7 @@ def unit_record(job: Job, scored: ScoredUnit, rows: int) -> UnitRecord:
     plan, task, tokenized, scorer = job.plan, job.task, job.tokenized, job.scorer
     condition, selection = scored.condition, plan.selection
     other = plan.references.get(condition.reference)
+    foreign = task.document.foreign if condition.kind.reads_foreign else None
     return UnitRecord(
         problem=selection.problem.name,
         model_id=plan.spec.model_id,
@@ -224,4 +225,6 @@ def unit_record(job: Job, scored: ScoredUnit, rows: int) -> UnitRecord:
         weights=scorer.weights if scorer else "",
         reserved_bytes=scored.reserved_bytes,
         reference="" if other is None else model_identity(other.spec, other.checkpoint.revision),
+        model_sha256=model_identity(plan.spec, plan.checkpoint.revision),
+        foreign_sha256=foreign.sha256 if foreign else "",
     )

@@ -15,6 +15,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import click
+import pyarrow as pa
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -25,7 +26,7 @@ from warehouse.paths import Workspace, find_workspace
 from warehouse.plugins import kinds
 from warehouse.problem.problem_files import ProblemKind
 from warehouse.problem.spec import Problem
-from warehouse.store.ledger import UNITS
+from warehouse.store.ledger import DECIDED, UNITS
 from warehouse.store.schema import Table, all_tables
 from warehouse.terminal import counted
 
@@ -201,7 +202,10 @@ def tables_page() -> str:
         "place. `units` is the ledger; it is stored in the files' footers.",
         "",
     ]
-    for name, table in {**all_tables(), "units": Table(UNITS, (), "")}.items():
+    for name, table in {
+        **all_tables(),
+        "units": Table(pa.unify_schemas([UNITS, DECIDED]), (), ""),
+    }.items():
         lines += [f"## {name}", ""]
         if table.keys:
             lines += [f"Partition keys: {', '.join(f'`{key}`' for key in table.keys)}.", ""]

@@ -96,7 +96,7 @@ def correlate(
     from analysis.ranking.loading import document_parts, load_table, record_tested
     from analysis.ranking.record import ranking_record
     from analysis.ranking.results import rank_metrics
-    from analysis.ranking.view import print_ranking
+    from analysis.ranking.view import print_ranking, warn_outdated
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
     from warehouse.progress import progress_bar
@@ -114,6 +114,7 @@ def correlate(
         elif values is not None:
             ideas = idea_from_file(values, chosen, name)
     table = load_table(chosen, workspace, ideas, better)
+    warn_outdated(table)
     table.named(metrics)
     ranking = rank_metrics(table, seed)
     rows = ranking.shown(metrics)
@@ -170,13 +171,14 @@ def select(
     from analysis.ranking.loading import load_table, record_tested
     from analysis.ranking.record import ranking_record
     from analysis.ranking.results import rank_metrics
-    from analysis.ranking.view import print_ranking
+    from analysis.ranking.view import print_ranking, warn_outdated
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_ranked
 
     workspace = find_workspace()
     ranked = load_ranked(problem, workspace)
     table = load_table(ranked, workspace)
+    warn_outdated(table)
     table.named(metrics)
     ranking = rank_metrics(table, seed, splits=splits, unofficial=unofficial)
     named = {id(row.column) for row in ranking.shown(metrics)}

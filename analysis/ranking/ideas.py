@@ -20,6 +20,7 @@ from analysis.ranking.loading import load_table, record_tested
 from analysis.ranking.metric_table import Direction
 from analysis.ranking.record import row_record
 from analysis.ranking.results import rank_metrics
+from analysis.ranking.view import warn_outdated
 from analysis.statistics.correlations import MINIMUM_POINTS, number
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.metrics.tested_metrics import Kind, MetricRecord
@@ -192,6 +193,7 @@ def correlate(
     problem = load_ranked(problem_or_newest(target, workspace), workspace)
     ideas = [] if values is None else idea_from_values(values, problem, name)
     columns = load_table(problem, workspace, ideas, better)
+    warn_outdated(columns)
     board = rank_metrics(columns, seed)
     record_tested(columns, workspace)
     rows = [

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
-import click
 import duckdb
 import numpy as np
 
@@ -20,11 +19,12 @@ from analysis.statistics.document_noise import Aggregation, DocumentParts
 from warehouse.errors import TokenmartError
 from warehouse.metrics.tested_metrics import built_metrics, record_metrics, tested_besides
 from warehouse.problem.models import series_of
+from warehouse.problem.needed import refresh_needed
 from warehouse.problem.spec import FileTarget, Problem
 from warehouse.problem.target_file import read_locked_target
 from warehouse.sql.connection import connect_read_only
+from warehouse.sql.problem_state import BuildState, read_states
 from warehouse.sql.views import connect_to_targets
-from warehouse.store.stored_files import changed_since_build
 
 if TYPE_CHECKING:
     from warehouse.metrics.tested_metrics import MetricRecord
@@ -76,15 +76,6 @@ _LENGTHS = """
     )
 """
 
-_MIXED = """
-    select condition
-    from units
-    where problem = ? and model_id in ? and status = 'done'
-    group by condition
-    having count(distinct probe_params) > 1
-    order by condition
-"""
-
 
 def load_table(
     problem: Ranked,
@@ -114,15 +105,6 @@ def load_table(
             [problem.name],
         ).fetchall()
         lengths = connection.execute(_LENGTHS, [problem.name]).fetchall()
-        ids = [model.model_id for model in problem.ranked_models]
-        mixed = connection.execute(_MIXED, [problem.name, ids]).fetchall()
-    outdated = changed_since_build(workspace, problem.name, problem.marts)
-    if outdated:
-        click.echo(
-            f"note: files of {problem.name} changed after the last build of the database; "
-            f"`{problem.build}` computes the metrics from them",
-            err=True,
-        )
     scores, source = load_target(problem, workspace)
     models = tuple(
         Model(spec.model_id, spec.full_id, spec.family, spec.parameters, series_of(spec))
@@ -179,8 +161,7 @@ def load_table(
         target_source=source,
         dtypes=_models_by(formats, models),
         lengths=_models_by(lengths, models),
-        mixed=tuple(condition for (condition,) in mixed),
-        outdated=outdated,
+        state=state_of(problem, workspace),
         tried=tuple(
             _column_of_record(entry, models, of_metric.get(entry.metric)) for entry in besides
         ),
@@ -190,6 +171,17 @@ def load_table(
         argument=problem.argument,
         build=problem.build,
     )
+
+
+def state_of(problem: Ranked, workspace: Workspace) -> BuildState:
+    """What a problem's metrics were built from, and what its file, its data and SQL are now.
+
+    Raises:
+        StorageError: a file of a table is damaged.
+    """
+    if isinstance(problem, Problem):
+        refresh_needed(problem, workspace)
+    return read_states(workspace, problem.name, problem.marts)
 
 
 def nothing_built(problem: Ranked) -> TokenmartError:

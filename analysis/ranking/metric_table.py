@@ -11,6 +11,7 @@ import numpy as np
 
 from analysis.statistics.correlations import Flags, Floats, without_rounding
 from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.sql.problem_state import UNRECORDED, BuildState
 
 if TYPE_CHECKING:
     from analysis.preregistration.entries import PreregisteredMetric
@@ -89,8 +90,7 @@ class MetricTable:
     dtypes: number formats the models were run in, each with the full ids of its models.
     lengths: numbers of tokens read of the first document that was cut at different lengths, each
         with the full ids of its models; empty if there is none.
-    mixed: conditions of which stored units have different settings of the probe.
-    outdated: whether files of the problem changed after the database was built.
+    state: what the values were made from, and what is there now.
     """
 
     problem: str
@@ -101,8 +101,7 @@ class MetricTable:
     target_source: dict[str, Any]
     dtypes: dict[str, tuple[str, ...]]
     lengths: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    mixed: tuple[str, ...] = ()
-    outdated: bool = False
+    state: BuildState = UNRECORDED
     present: tuple[MetricRecord, ...] = ()
     tried: tuple[MetricColumn, ...] = ()
     registered: tuple[PreregisteredMetric, ...] = ()
@@ -114,6 +113,11 @@ class MetricTable:
     def option(self) -> str:
         """The value of `--problem` that selects this problem, for commands in messages."""
         return self.argument or self.problem
+
+    @property
+    def outdated(self) -> bool:
+        """Whether something that the values were made from has changed since."""
+        return bool(self.state.changed)
 
     @property
     def everything(self) -> tuple[MetricColumn, ...]:

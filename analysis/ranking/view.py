@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import compress
 
-from analysis.ranking.metric_table import MetricColumn
+import click
+
+from analysis.ranking.metric_table import MetricColumn, MetricTable
 from analysis.ranking.results import LEAD_LEVEL, Code, RankedMetric, Ranking, RegisteredResult
 from analysis.statistics.correlations import signed, span, unsigned
 from analysis.statistics.families import MINIMUM_MODELS
@@ -146,11 +148,22 @@ def _listed(rows: Sequence[RankedMetric]) -> str:
     return listed(names, NAMED, "metric")
 
 
+def warn_outdated(table: MetricTable) -> None:
+    """Print that the values are not of the present files, and what of them has changed."""
+    if table.outdated:
+        what = listed(table.state.changed, NAMED)
+        click.echo(
+            f"note: {table.problem} has changed after the last build of the database ({what}); "
+            f"`{table.build}` computes the metrics again",
+            err=True,
+        )
+
+
 def notes(ranking: Ranking, rows: Sequence[RankedMetric]) -> dict[str, str]:
     """What changes the conclusion that a reader draws from these rows, by code, the gravest first.
 
-    different-lengths: of documents that were cut. different-probes: units from before a change of
-    the problem file. uneven-documents: a value rests on fewer than that of another model.
+    different-lengths: of documents that were cut. uneven-documents: a value rests on fewer than
+    that of another model.
     missing-models: a metric that would track the target lacks a model. few-tokens: fewer than
     `FEW_TOKENS`. different-dtypes: number formats. `alike METRIC`: the variants that rank the
     models most like an idea.
@@ -166,11 +179,6 @@ def notes(ranking: Ranking, rows: Sequence[RankedMetric]) -> dict[str, str]:
         found["different-lengths"] = (
             f"documents were cut at different lengths (of one, the tokens read are "
             f"{', '.join(parts)}): run `tokenmart extract` with one --max-tokens for all"
-        )
-    if table.mixed:
-        found["different-probes"] = (
-            f"units of {listed(table.mixed)} were computed with different settings of the probe: "
-            "run `tokenmart extract` for all models and documents"
         )
     if uneven:
         fewer = [f"{full_id} {count}" for full_id, count in uneven[0].fewer.items()]

@@ -11,6 +11,7 @@ from analysis.ranking.loading import (
     nothing_built,
     records,
     remedy_without_target,
+    state_of,
 )
 from analysis.ranking.results import BASELINES, Ranking, rank_metrics
 from analysis.ranking.view import FEW_TOKENS, answer_lines, full_notes, leading, notes
@@ -24,6 +25,7 @@ from warehouse.terminal import counted
 if TYPE_CHECKING:
     from warehouse.paths import Workspace
     from warehouse.problem.problem_files import Ranked, RankedModel
+    from warehouse.sql.problem_state import BuildState
 
 FIRST_METRICS = (*BASELINES, "longppl", "context_gain", "retrieval_gain")
 """First in the table of values; the others follow by name."""
@@ -113,6 +115,7 @@ class ReportData:
     cells: (metric, model id) → a row of `_CELLS`; columns: one of them for each metric.
     profiles: rows of `position_profile` with the model's family; `gain` is None in those of the
         whole document.
+    state: what the values were made from, and what is there now.
     """
 
     problem: Ranked
@@ -125,6 +128,7 @@ class ReportData:
     columns: list[dict[str, Any]]
     cells: dict[tuple[str, str], dict[str, Any]]
     profiles: list[dict[str, Any]]
+    state: BuildState
     provenance: dict[str, Any]
 
 
@@ -171,6 +175,7 @@ def gather(problem: Ranked, workspace: Workspace, seed: int) -> ReportData:
             columns=[columns[n] for n in sorted(columns, key=lambda n: (first.get(n, 99), n))],
             cells=cells,
             profiles=[row | {"family": family[row["model_id"]]} for row in profiles],
+            state=ranking.table.state if ranking else state_of(problem, workspace),
             provenance={
                 **code_revision(),
                 "versions": versions(("tokenmart", "duckdb", "numpy", "scikit-learn")),

@@ -76,6 +76,8 @@ def build_bundle(
         "unofficial_because": unofficial,
         "metric": {name: getattr(column, name) for name in _METRIC} | {"negated": subject.negated},
         "claims": claims,
+        "state": {"sha256": subject.table.state.current.sha256}
+        | {"parts": dict(sorted(subject.table.state.current.parts.items()))},
         "code": code_revision(),
         "extraction_code": sorted(
             {f"{unit['code_revision']}{'+' if unit['code_dirty'] else ''}" for unit in units}

@@ -13,6 +13,7 @@ from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import pyarrow.compute as pc
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
@@ -32,8 +33,9 @@ from warehouse.errors import StorageError, TokenmartError
 from warehouse.files import refuse_protected, storage_errors
 from warehouse.metrics.manifest import manifest_path, read_lineage
 from warehouse.metrics.tested_metrics import record_metrics
+from warehouse.problem.needed import needed_by_file
 from warehouse.problem.spec import load_problem
-from warehouse.problem.unit_states import needed_units, unit_states
+from warehouse.problem.unit_states import stored_texts, unit_states
 from warehouse.sql.connection import connect_read_only
 from warehouse.terminal import listed
 
@@ -145,6 +147,19 @@ def _refusals(subject: Subject, request: SubmissionRequest) -> Iterator[tuple[st
     the problem file has them now.
     """
     problem, table, column = subject.problem, subject.table, subject.column
+    if table.state.built is None:
+        yield (
+            "unrecorded-build",
+            problem.name,
+            f"the database does not record what it was built from; run `{problem.build}`",
+        )
+    if changed := table.state.changed:
+        yield (
+            "stale-database",
+            changed[0],
+            f"changed after the database was built: {listed(changed, NAMED)}; run "
+            f"`{problem.build}`",
+        )
     if foreign := subject.lineage.foreign:
         yield (
             *("foreign-lineage", foreign[0]),
@@ -176,11 +191,11 @@ def _refusals(subject: Subject, request: SubmissionRequest) -> Iterator[tuple[st
     if gaps:
         yield "gaps", gaps[0], f"coverage is incomplete: {listed(gaps, NAMED)}; {remedy}"
     conditions = {row[1] for row in needed}
+    ranked = needed_by_file(problem, subject.workspace)
+    ranked = ranked.filter(pc.field("is_ranked"))
     old = [
         f"{unit.model_id} under {unit.condition} (document {unit.doc_id}: {unit.why})"
-        for unit in unit_states(
-            subject.workspace, needed_units(problem, subject.workspace, problem.ranked_models)
-        )
+        for unit in unit_states(subject.workspace, ranked, stored_texts(problem, subject.workspace))
         if unit.state == "outdated" and unit.condition in conditions
     ]
     if old:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ import pyarrow as pa
 from extract.checkpoints import Checkpoint, find_checkpoint
 from extract.devices import resolve_dtype
 from extract.failures import Failure
-from extract.planning.selection import Selection, planned_units, refuse_mixing
+from extract.planning.selection import Selection, for_run, refuse_mixing, selected_units
 from extract.scoring.statistics import ENGINE_VERSION, PROGRAM
 from extract.tokenization import (
     DocumentTokenizer,
@@ -24,7 +24,7 @@ from extract.tokenization import (
 from warehouse.errors import TokenmartError
 from warehouse.probes.request import Condition, DocumentTokens
 from warehouse.problem.models import ModelSpec
-from warehouse.problem.unit_states import OTHER_TEXT, Unit
+from warehouse.problem.unit_states import Text, Unit
 from warehouse.store.ledger import UnitRecord, fingerprint, whole_tokens
 from warehouse.store.token_files import stored_top_k
 
@@ -74,11 +74,11 @@ class ModelPlan:
         tokenizer_sha256: fingerprint of tokenizer and BOS policy.
         dtype: what to compute in.
         facts: what rows of this model depend on, for any document; a part of fingerprints.
+        references: plans, without tasks, of the models that it is compared with, by full id.
+        since: units that failed after this time are not tried again; None: every failed unit is.
         tasks: what is missing.
         done: number of units that are not computed: finished, or failed in this run.
         failed: those that failed in this run, and why.
-        recheck: conditions of a task that no process has finished or tried since.
-        references: plans, without tasks, of the models that it is compared with, by full id.
     """
 
     selection: Selection
@@ -87,11 +87,11 @@ class ModelPlan:
     tokenizer_sha256: str
     dtype: str
     facts: dict[str, Any]
-    tasks: tuple[Task, ...]
-    done: int
-    failed: tuple[Failure, ...]
-    recheck: Callable[[Task], tuple[Condition, ...]]
     references: Mapping[str, ModelPlan]
+    since: str | None = None
+    tasks: tuple[Task, ...] = ()
+    done: int = 0
+    failed: tuple[Failure, ...] = ()
 
     @cached_property
     def tokenizer(self) -> DocumentTokenizer:
@@ -112,6 +112,49 @@ class ModelPlan:
             return self.spec.context
         limit = getattr(self.config.get_text_config(), "max_position_embeddings", None)
         return None if limit is None else int(limit)
+
+    def fingerprint(self, document: PlannedDocument, condition: Condition, **changed: Any) -> str:
+        """The fingerprint of a unit of this run, some facts changed."""
+        reference = self.references.get(condition.reference)
+        of_reference = None if reference is None else reference.facts
+        return unit_fingerprint({**self.facts, **changed}, document, condition, of_reference)
+
+    def accepted(
+        self, record: UnitRecord, document: PlannedDocument, condition: Condition
+    ) -> set[str]:
+        """The fingerprints that a stored unit of a document and condition may have."""
+        if record.imported:
+            return {imported_fingerprint(self.facts, document, condition)}
+        limits = {self.selection.max_tokens}
+        if record.document_tokens == whole_tokens(record, self.selection.max_tokens):
+            # no limit of these cut it
+            limits |= {self.selection.problem.documents.max_tokens, None}
+        return {self.fingerprint(document, condition, max_tokens=limit) for limit in limits}
+
+    def units(self, documents: Sequence[PlannedDocument]) -> list[Unit]:
+        """The selected units of these documents, with the states that they have for this run.
+
+        Raises:
+            StorageError: a published file is damaged.
+        """
+        by_id = {document.doc_id: document for document in documents}
+        conditions = {condition.name: condition for condition in self.selection.conditions}
+        units = []
+        for unit in selected_units(self.selection, self.spec, texts_of(documents)):
+            other = ""
+            if unit.record is not None and unit.state != "outdated":
+                keys = by_id[unit.doc_id], conditions[unit.condition]
+                is_same = unit.record.fingerprint in self.accepted(unit.record, *keys)
+                other = "" if is_same else "another fingerprint"
+            units.append(for_run(self.selection, unit, other))
+        return units
+
+    def left(self, task: Task) -> tuple[Condition, ...]:
+        """Conditions of a task that no process has finished or tried since the plan was made."""
+        missing = {
+            unit.condition for unit in self.units([task.document]) if is_missing(unit, self.since)
+        }
+        return tuple(condition for condition in task.missing if condition.name in missing)
 
     def tokenize(self, document: PlannedDocument) -> TokenizedDocument:
         """A document in the model's tokens, cut if the problem file requires it.
@@ -194,10 +237,7 @@ class ModelPlan:
 def documents_of(
     table: pa.Table, limit: int | None, conditions: Sequence[Condition] = ()
 ) -> list[PlannedDocument]:
-    """The first `limit` documents, for these conditions.
-
-    The foreign document of each is the corpus's next longer one (of the longest, the next
-    shorter), so that a control's prefix is about as long as the document.
+    """The first `limit` documents of the table `documents`, for these conditions.
 
     Raises:
         TokenmartError: a document is empty, or a condition needs another one and there is none.
@@ -217,12 +257,28 @@ def documents_of(
     documents = [
         PlannedDocument(row["doc_id"], row["name"], row["sha256"], row["text"]) for row in rows
     ]
-    by_length = sorted(documents, key=lambda each: (len(each.text), each.doc_id))
-    following = {
-        one.doc_id: other
-        for one, other in zip(by_length, [*by_length[1:], *by_length[-2:-1]], strict=False)
+    by_sha256 = {document.sha256: document for document in documents}
+    return [
+        replace(document, foreign=by_sha256.get(row["foreign_sha256"]))
+        for document, row in zip(documents[:limit], rows, strict=False)
+    ]
+
+
+def texts_of(documents: Sequence[PlannedDocument]) -> dict[int, Text]:
+    """The identities of documents' texts by number."""
+    return {
+        document.doc_id: Text(
+            document.sha256, document.foreign.sha256 if document.foreign else None
+        )
+        for document in documents
     }
-    return [replace(each, foreign=following.get(each.doc_id)) for each in documents[:limit]]
+
+
+def is_missing(unit: Unit, since: str | None) -> bool:
+    """Whether a run that began at `since` computes the unit: see `ModelPlan.since`."""
+    if unit.state == "failed" and unit.record is not None:
+        return since is None or unit.record.finished_at < since
+    return unit.state != "done"
 
 
 def describe_interventions(spec: ModelSpec) -> list[dict[str, Any]]:
@@ -274,18 +330,67 @@ def plan_model(
     Units that failed after `since` are not tried again; without it every failed unit is.
 
     Raises:
-        TokenmartError: files are missing or can't be read, or a reference has another vocabulary.
+        TokenmartError: files are missing or can't be read, a reference has another vocabulary, or
+            imported units and others would stand in one condition.
         StorageError: a published file is damaged.
     """
+    plan = _without_tasks(selection, spec, since)
+    units = plan.units(documents)
+    missing = [unit for unit in units if is_missing(unit, since)]
+    kept = [unit for unit in units if not is_missing(unit, since)]
+    refuse_mixing(spec, units, {unit.condition for unit in missing})
+    by_document: dict[int, list[Unit]] = {}
+    for unit in missing:
+        by_document.setdefault(unit.doc_id, []).append(unit)
+    by_id = {document.doc_id: document for document in documents}
+    return replace(
+        plan,
+        tasks=tuple(_task(plan, by_id[n], by_document[n]) for n in sorted(by_document)),
+        done=len(kept),
+        failed=tuple(
+            Failure(spec.full_id, unit.why, unit.doc_id) for unit in kept if unit.state == "failed"
+        ),
+    )
+
+
+def _without_tasks(selection: Selection, spec: ModelSpec, since: str | None) -> ModelPlan:
+    """A plan of the model's files and facts."""
     problem, workspace = selection.problem, selection.workspace
     checkpoint = find_checkpoint(spec, workspace, problem.name, problem.argument)
     tokenizer_sha256 = tokenizer_fingerprint(checkpoint, spec, workspace)
     dtype = resolve_dtype(spec, selection.dtype, selection.device)
-    rules = problem.documents
-    facts = {
+    plan = ModelPlan(
+        selection=selection,
+        spec=spec,
+        checkpoint=checkpoint,
+        tokenizer_sha256=tokenizer_sha256,
+        dtype=dtype,
+        facts=_facts(selection, spec, checkpoint, tokenizer_sha256, dtype),
+        references=_reference_plans(selection),
+        since=since,
+    )
+    for reference in plan.references.values():
+        if reference.tokenizer_sha256 != tokenizer_sha256:
+            refuse_other_vocabulary(spec, plan.tokenizer, reference.spec, reference.tokenizer)
+    return plan
+
+
+def _reference_plans(selection: Selection) -> dict[str, ModelPlan]:
+    """Plans, without tasks, of the models that conditions compare with, by full id."""
+    names = {each.reference for each in selection.conditions if each.reference}
+    bare = replace(selection, conditions=())
+    return {name: _without_tasks(bare, selection.problem.model(name), None) for name in names}
+
+
+def _facts(
+    selection: Selection, spec: ModelSpec, checkpoint: Checkpoint, tokenizer: str, dtype: str
+) -> dict[str, Any]:
+    """What rows of a model depend on, for any document; `tokenizer` is its fingerprint."""
+    rules = selection.problem.documents
+    return {
         "revision": checkpoint.revision,
         "interventions": describe_interventions(spec),
-        "tokenizer": tokenizer_sha256,
+        "tokenizer": tokenizer,
         "dtype": dtype,
         "backend": PROGRAM,
         "engine": ENGINE_VERSION,
@@ -298,77 +403,20 @@ def plan_model(
         **({"room": rules.room} if rules.room else {}),
         **describe_corrections(spec, rules.too_long),
     }
-    by_id = {document.doc_id: document for document in documents}
-    conditions = {condition.name: condition for condition in selection.conditions}
-    bare = replace(selection, conditions=())
-    references = {
-        name: plan_model(bare, problem.model(name), ())
-        for name in {each.reference for each in selection.conditions if each.reference}
-    }
-    for reference in references.values():
-        if reference.tokenizer_sha256 != tokenizer_sha256:
-            own = load_tokenizer(checkpoint, spec)
-            refuse_other_vocabulary(spec, own, reference.spec, reference.tokenizer)
 
-    def own_fingerprint(document: PlannedDocument, condition: Condition, **changed: Any) -> str:
-        reference = references.get(condition.reference)
-        others = None if reference is None else reference.facts
-        return unit_fingerprint({**facts, **changed}, document, condition, others)
 
-    def accepted(unit: UnitRecord) -> list[str]:
-        document, condition = by_id[unit.doc_id], conditions[unit.condition]
-        if unit.imported:
-            return [imported_fingerprint(facts, document, condition)]
-        limits = {selection.max_tokens}
-        if unit.document_tokens == whole_tokens(unit, selection.max_tokens):
-            # no limit of these cut it
-            limits |= {rules.max_tokens, None}
-        return [own_fingerprint(document, condition, max_tokens=n) for n in limits]
-
-    def states(part: Sequence[PlannedDocument]) -> list[Unit]:
-        texts = {document.doc_id: document.sha256 for document in part}
-        return planned_units(selection, spec, texts, accepted)
-
-    def is_missing(unit: Unit) -> bool:
-        if unit.state == "failed" and unit.record is not None:
-            return since is None or unit.record.finished_at < since
-        return unit.state != "done"
-
-    def recheck(task: Task) -> tuple[Condition, ...]:
-        left = {u.condition for u in states([task.document]) if is_missing(u)}
-        return tuple(condition for condition in task.missing if condition.name in left)
-
-    units = states(documents)
-    refuse_mixing(spec, units, {unit.condition for unit in filter(is_missing, units)})
-    kept = [unit for unit in units if not is_missing(unit)]
-    by_document: dict[int, list[Unit]] = {}
-    for unit in filter(is_missing, units):
-        by_document.setdefault(unit.doc_id, []).append(unit)
-    tasks = [
-        Task(
-            by_id[doc_id],
-            {name: own_fingerprint(by_id[doc_id], c) for name, c in conditions.items()},
-            tuple(conditions[unit.condition] for unit in todo),
-            {
-                unit.condition: unit.record
-                for unit in todo
-                if unit.record and unit.record.status == "done" and unit.why != OTHER_TEXT
-            },
-        )
-        for doc_id, todo in sorted(by_document.items())
-    ]
-    return ModelPlan(
-        selection=selection,
-        spec=spec,
-        checkpoint=checkpoint,
-        tokenizer_sha256=tokenizer_sha256,
-        dtype=dtype,
-        facts=facts,
-        tasks=tuple(tasks),
-        done=len(kept),
-        failed=tuple(
-            Failure(spec.full_id, unit.why, unit.doc_id) for unit in kept if unit.state == "failed"
-        ),
-        recheck=recheck,
-        references=references,
+def _task(plan: ModelPlan, document: PlannedDocument, missing: Sequence[Unit]) -> Task:
+    """The missing units of a document as one task."""
+    conditions = {condition.name: condition for condition in plan.selection.conditions}
+    return Task(
+        document=document,
+        fingerprints={name: plan.fingerprint(document, c) for name, c in conditions.items()},
+        missing=tuple(conditions[unit.condition] for unit in missing),
+        replaced={
+            unit.condition: unit.record
+            for unit in missing
+            if unit.record
+            and unit.record.status == "done"
+            and unit.record.document_sha256 == document.sha256
+        },
     )

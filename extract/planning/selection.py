@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,15 +11,10 @@ from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
 from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelSpec
+from warehouse.problem.needed import identities_here, needed_table
 from warehouse.problem.spec import Problem
 from warehouse.problem.tables import documents_path
-from warehouse.problem.unit_states import (
-    NeededUnits,
-    Unit,
-    parameters_of,
-    references_here,
-    unit_states,
-)
+from warehouse.problem.unit_states import Text, Unit, unit_states
 from warehouse.sources.documents import BYTES_PER_TOKEN, TextSize, text_size
 from warehouse.store.ledger import UnitRecord, whole_tokens
 from warehouse.store.parquet_files import read_table
@@ -49,9 +44,9 @@ class Selection:
     force: bool = False
 
     @cached_property
-    def references(self) -> dict[str, str]:
-        """Identity of each condition's reference model: see `references_here`."""
-        return references_here(self.problem, self.workspace, self.conditions)
+    def identities(self) -> dict[str, str]:
+        """Identities of models whose files are here: see `identities_here`."""
+        return identities_here(self.problem, self.workspace, self.models, self.conditions)
 
     def most_tokens(self, spec: ModelSpec) -> int | None:
         """Tokens of a document that a model reads at most.
@@ -109,47 +104,61 @@ def select(
 
 
 def planned_units(
-    selection: Selection,
-    spec: ModelSpec,
-    documents: Mapping[int, str],
-    accepted: Callable[[UnitRecord], Collection[str]] | None = None,
+    selection: Selection, spec: ModelSpec, documents: Mapping[int, Text]
 ) -> list[Unit]:
-    """The selected units of one model and their states.
+    """The selected units of one model, with the states that they have for this run.
 
-    Args:
-        selection: what is run, and how.
-        spec: the model.
-        documents: sha256 by number; empty where a text is not here yet.
-        accepted: the fingerprints that a stored unit may have. Without, where the model's files may
-            not be here, the ledger's columns decide: they show no other revision or tokenizer.
+    The model's files may not be here: the ledger's columns show what a run would compute
+    otherwise, but no other tokenizer. A plan compares fingerprints (`ModelPlan.units`).
 
     Raises:
         StorageError: a published file is damaged.
     """
-    top_k = {condition.name: condition.top_k for condition in selection.conditions}
+    return [
+        for_run(selection, unit, _other_columns(selection, spec, unit.record))
+        if unit.record is not None
+        else unit
+        for unit in selected_units(selection, spec, documents)
+    ]
 
-    def why_recomputed(unit: UnitRecord) -> str:
-        if unit.imported and selection.force:
-            return "imported, and --force recomputes"
-        if accepted is not None:
-            other = "" if unit.fingerprint in accepted(unit) else "another fingerprint"
-        else:
-            other = _other_columns(selection, spec, unit)
-        wanted = 0 if unit.imported or unit.status == "failed" else top_k[unit.condition]
-        if other or not wanted or not unit.rows:
-            return other
-        enough = stored_top_k(selection.workspace, unit) >= wanted
-        return "" if enough else f"no top-{wanted} tokens"
 
-    needed = NeededUnits(
-        selection.problem.name,
-        (spec.model_id,),
-        parameters_of(selection.conditions),
-        documents,
-        why_recomputed,
-        selection.references,
-    )
-    return unit_states(selection.workspace, needed)
+def selected_units(
+    selection: Selection, spec: ModelSpec, documents: Mapping[int, Text]
+) -> list[Unit]:
+    """The selected units of one model, whatever the settings of the run: see `unit_states`.
+
+    Raises:
+        StorageError: a published file is damaged.
+    """
+    needed = needed_table(selection.problem, [spec], selection.conditions, selection.identities)
+    return unit_states(selection.workspace, needed, documents)
+
+
+def for_run(selection: Selection, unit: Unit, other: str) -> Unit:
+    """A recorded unit as a run sees it: outdated if it computes the unit again.
+
+    Args:
+        other: what the run would compute otherwise; empty for nothing.
+
+    Raises:
+        StorageError: a file of top-k tokens is damaged.
+    """
+    if unit.record is None or unit.state not in ("done", "failed"):
+        return unit
+    if unit.record.imported and selection.force:
+        why = "imported, and --force recomputes"
+    else:
+        why = other or _lacking_top_k(selection, unit.record)
+    return replace(unit, state="outdated", why=why) if why else unit
+
+
+def _lacking_top_k(selection: Selection, record: UnitRecord) -> str:
+    """The top-k tokens that the run stores and the unit doesn't have; empty for none."""
+    wanted = {condition.name: condition.top_k for condition in selection.conditions}
+    top_k = 0 if record.imported or record.status == "failed" else wanted[record.condition]
+    if not top_k or not record.rows or stored_top_k(selection.workspace, record) >= top_k:
+        return ""
+    return f"no top-{top_k} tokens"
 
 
 def _other_columns(selection: Selection, spec: ModelSpec, unit: UnitRecord) -> str:

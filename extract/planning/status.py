@@ -9,13 +9,14 @@ import pyarrow.parquet as pq
 
 from extract.failures import Failure, summary
 from extract.planning.cost import planned_memory
-from extract.planning.plan import PlannedDocument
+from extract.planning.plan import PlannedDocument, is_missing, texts_of
 from extract.planning.selection import Selection, document_lengths, planned_units
 from extract.planning.tables import UNKNOWN, by_note
+from warehouse.problem.needed import all_conditions, identities_here, needed_table
 from warehouse.problem.required_files import notices, scored_models
 from warehouse.problem.spec import RecallTarget
 from warehouse.problem.tables import documents_path
-from warehouse.problem.unit_states import Unit, needed_units, unit_states
+from warehouse.problem.unit_states import Unit, stored_texts, unit_states
 from warehouse.store.parquet_files import read_table
 from warehouse.store.token_files import published_path
 from warehouse.terminal import Column, counted, listed
@@ -49,7 +50,10 @@ def status_rows(selection: Selection) -> list[dict[str, Any]]:
         if spec in selection.models or (tokens / f"model_id={spec.model_id}").is_dir()
     ]
     units: dict[tuple[str, str], list[Unit]] = {}
-    for unit in unit_states(workspace, needed_units(problem, workspace, models)):
+    conditions = all_conditions(problem)
+    identities = identities_here(problem, workspace, models, conditions)
+    needed = needed_table(problem, models, conditions, identities)
+    for unit in unit_states(workspace, needed, stored_texts(problem, workspace)):
         units.setdefault((unit.model_id, unit.condition), []).append(unit)
     rows = []
     for spec in models:
@@ -94,14 +98,9 @@ def count_finished(
 
     Without it, as in `plan_model`, every unit that failed is still to do.
     """
-    texts = {document.doc_id: document.sha256 for document in documents}
-
-    def is_finished(unit: Unit) -> bool:
-        failed = unit.record if unit.state == "failed" else None
-        return unit.state == "done" or bool(since and failed and failed.finished_at >= since)
-
+    texts = texts_of(documents)
     return sum(
-        is_finished(unit)
+        not is_missing(unit, since)
         for spec in selection.models
         for unit in planned_units(selection, spec, texts)
     )

@@ -25,7 +25,7 @@ from warehouse.probes.planned import too_short
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.required_files import downloads_text, notices, required_files
 from warehouse.problem.tables import documents_changed
-from warehouse.problem.unit_states import stored_documents
+from warehouse.problem.unit_states import Text, stored_texts
 from warehouse.terminal import Column, counted
 
 UNKNOWN = "unknown"
@@ -92,8 +92,8 @@ def make_plan(selection: Selection, device_here: bool = True) -> Plan:
     """
     problem, workspace, device = selection.problem, selection.workspace, selection.device
     lengths, names, origin = document_lengths(selection)
-    stored = stored_documents(problem, workspace) or dict.fromkeys(range(len(lengths)), "")
-    documents = {doc_id: sha256 for doc_id, sha256 in stored.items() if doc_id < len(lengths)}
+    stored = stored_texts(problem, workspace) or dict.fromkeys(range(len(lengths)), Text(""))
+    documents = {doc_id: text for doc_id, text in stored.items() if doc_id < len(lengths)}
     required = required_files(problem, workspace, selection.models)
     missing = {file.name: file for file in required if not file.present}
     works: dict[tuple[int, ...], Work] = {}

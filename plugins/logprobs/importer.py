@@ -34,8 +34,9 @@ from warehouse.errors import TokenmartError, did_you_mean, visible
 from warehouse.files import sha256_file
 from warehouse.probes.request import Condition, Request
 from warehouse.problem.importers import Destination, Importer
+from warehouse.problem.needed import store_needed
 from warehouse.problem.spec import Problem, load_problem
-from warehouse.problem.tables import ensure_documents, store_lineup, store_pairs
+from warehouse.problem.tables import ensure_documents
 from warehouse.store.schema import TOKENS, TOP_TOKENS
 from warehouse.store.token_files import finished_units, publish, write_top_tokens, write_unit
 
@@ -103,8 +104,7 @@ class PromptLogprobs(Importer):
         if not model_file(plan).is_file():
             size = model_size(spec, to.workspace, plan.checkpoint.folder, problem.name)
             write_model(plan, size.parameters if size else 0)
-        store_pairs(problem, to.workspace)
-        store_lineup(problem, to.workspace)
+        store_needed(problem, to.workspace)
         scored = sum(len(each.positions) for reading in readings for each in reading.requests)
         return {condition.name: scored}
 

@@ -99,7 +99,7 @@ def test_they_are_extracted_stored_and_checked(workspace, tiny_problem):
     )
     checked = check_store(workspace, "tiny")
     assert checked.defects == () and checked.rows > 0
-    assert (workspace.data / "condition_pairs" / "problem=tiny").is_dir()
+    assert (workspace.data / "needed" / "problem=tiny").is_dir()
     # another foreign document is another prefix
 
     def first_unit(condition: str) -> UnitRecord:

@@ -147,7 +147,7 @@ def test_the_problem_file_decides_for_status_and_gc_too(path, workspace):
     texts = workspace.root / "data" / "corpus.json"
     texts.write_text(json.dumps([make_text(0), make_text(7)]))
     ensure_documents(load_problem(str(path), workspace), workspace)
-    assert states() == (1, 1, {"the document has changed or is not in the corpus"})
+    assert states() == (1, 1, {"the document has changed"})
     assert done(workspace, path, max_tokens=CUT) == 1
     assert ask("select doc_id, status from units order by all") == [
         {"doc_id": 0, "status": "done"},

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warehouse.paths import Workspace
+from warehouse.sql.problem_state import read_states
 from warehouse.sql.views import connect_to_targets
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM, RECALL_ITEMS
@@ -162,12 +163,21 @@ class Marts:
         rows = [(problem, metric, variant, m, v, 1000, 50, None) for m, v in values.items()]
         self._insert("metric_values", rows)
 
-    def built_from_other_files(self) -> None:
-        """The database states that the metrics were built from other files than are there."""
+    def record_build(self, problem: str = "minilong", **changed: str) -> None:
+        """Record in the database that the metrics were built from what is there now.
+
+        Args:
+            changed: hashes by part that were others then.
+        """
+        parts = dict(read_states(self.workspace, problem, ["metric_values"]).current.parts)
         with self.write() as connection:
             connection.execute(
-                "create or replace table main.built_from as"
-                " select 'metric_values' as model, 'minilong' as problem, 'others' as state"
+                "create or replace table main.built_tables (model varchar, sources varchar[],"
+                " parents varchar[], problem varchar, parts map(varchar, varchar));"
+            )
+            connection.execute(
+                "insert into main.built_tables values ('metric_values', [], [], ?, ?)",
+                [problem, parts | changed],
             )
 
     def coverage(self, problem: str, condition: str, missing: dict[str, int] | None = None) -> None:

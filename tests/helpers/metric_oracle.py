@@ -90,6 +90,15 @@ Groups = Mapping[str, Iterable[Document]]
 """What follows a variant in its name → documents."""
 
 
+def _compared(folder: Path) -> set[tuple[str, tuple[str, ...]]]:
+    """Conditions, each with the shorter ones that the problem compares it with."""
+    return {
+        (row["condition"], tuple(row["compared_with"]))
+        for path in folder.glob("*.parquet")
+        for row in pq.ParquetFile(path).read().to_pylist()
+    }
+
+
 class Oracle:
     """The numbers of one problem, read straight from its files."""
 
@@ -102,8 +111,8 @@ class Oracle:
         )
         self.windows += [
             short if long == "full" else f"{short}_in_{long}"
-            for path in (data / "condition_pairs" / f"problem={problem}").glob("*.parquet")
-            for long, short in zip(*pq.ParquetFile(path).read().to_pydict().values(), strict=True)
+            for long, shorter in sorted(_compared(data / "needed" / f"problem={problem}"))
+            for short in shorter
         ]
         (documents,) = (data / "documents" / f"problem={problem}").glob("*.parquet")
         self.texts: list[str] = pq.read_table(documents)["text"].to_pylist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from itertools import chain
@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from warehouse.errors import OtherKindError, StorageError, TokenmartError
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace, list_problems, problem_argument
+from warehouse.problem.needed import needed_by_file
 from warehouse.problem.spec import load_problem
-from warehouse.problem.unit_states import OTHER_MODEL, NeededUnits, needed_units
+from warehouse.problem.unit_states import Text, decided, stored_texts
 from warehouse.store.claims import abandoned_owner
 from warehouse.store.ledger import UnitRecord, read_units
 from warehouse.store.schema import all_tables, store_folders
@@ -60,30 +61,36 @@ def find_garbage(
         except TokenmartError:
             notes.append(f"{name}: no readable problem file; its units are left alone")
         else:
-            needed = needed_units(file, workspace)
-            found += _units(workspace, needed)
-            found += _other_files(workspace, needed)
+            models = {model.model_id for model in file.models}
+            needed = needed_by_file(file, workspace)
+            found += _units(workspace, needed, stored_texts(file, workspace))
+            found += _other_files(workspace, name, models)
         found += _leftovers(workspace, name)
     return found, notes
 
 
-def _units(workspace: Workspace, needed: NeededUnits) -> Iterator[Garbage]:
-    """Units that aren't needed, published or pending; damaged files are for `data check`."""
+def _units(
+    workspace: Workspace, needed: pa.Table, texts: Mapping[int, Text] | None
+) -> list[Garbage]:
+    """Outdated units, published or pending; damaged files are for `data check`."""
+    problem = needed["problem"][0].as_py()
     tops = (workspace.tokens, workspace.pending)
     files = chain.from_iterable(
-        top.glob(f"problem={needed.problem}/model_id=*/condition=*/*.parquet") for top in tops
+        top.glob(f"problem={problem}/model_id=*/condition=*/*.parquet") for top in tops
     )
+    recorded: list[tuple[Path, UnitRecord]] = []
     for path in sorted(files):
-        by_reason: dict[str, list[UnitRecord]] = {}
         with suppress(StorageError):
-            for unit in read_units(path):
-                by_reason.setdefault(needed.why_outdated(unit), []).append(unit)
-        by_reason.pop("", None)
-        for why, units in by_reason.items():
-            yield Garbage(path, why, frozenset(map(_name, units)))
+            recorded += [(path, unit) for unit in read_units(path)]
+    units = decided(needed, texts, [record for _, record in recorded])
+    found: dict[tuple[Path, str], set[UnitName]] = {}
+    for (path, record), unit in zip(recorded, units, strict=False):
+        if unit.state == "outdated":
+            found.setdefault((path, unit.why), set()).add(_name(record))
+    return [Garbage(path, why, frozenset(names)) for (path, why), names in found.items()]
 
 
-def _other_files(workspace: Workspace, needed: NeededUnits) -> Iterator[Garbage]:
+def _other_files(workspace: Workspace, problem: str, models: Collection[str]) -> Iterator[Garbage]:
     """Files of models that left the problem file, and top-k tokens or divergences without unit.
 
     Those are written before their unit, which may follow within the hour.
@@ -96,10 +103,10 @@ def _other_files(workspace: Workspace, needed: NeededUnits) -> Iterator[Garbage]
     for name, table in all_tables().items():
         for path in table_files(workspace, name) if "model_id" in table.keys else ():
             keys = dict(part.split("=", 1) for part in path.parts if "=" in part)
-            if keys["problem"] != needed.problem or name == "tokens":
+            if keys["problem"] != problem or name == "tokens":
                 continue
-            if keys["model_id"] not in needed.models:
-                yield Garbage(path, OTHER_MODEL)
+            if keys["model_id"] not in models:
+                yield Garbage(path, "the model is not in the problem file")
             elif name in ("top_tokens", "divergences") and _is_old(path):
                 _, doc_id, fingerprint = path.stem.split("-")
                 with suppress(StorageError):

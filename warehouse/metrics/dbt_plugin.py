@@ -11,10 +11,10 @@ from dbt.adapters.duckdb.plugins import BasePlugin
 from dbt_common.exceptions import DbtRuntimeError
 
 from warehouse.errors import StorageError, TokenmartError, first_line, visible
-from warehouse.paths import Workspace, find_workspace
+from warehouse.paths import Workspace, find_workspace, problem_argument
 from warehouse.sql.connection import lock
+from warehouse.sql.problem_state import write_states
 from warehouse.sql.views import create_views
-from warehouse.store.stored_files import write_states
 from warehouse.store.token_files import publish_all
 
 STORAGE_VERSION = "v1.4.0"
@@ -59,6 +59,7 @@ class Plugin(BasePlugin):
         _publish_finished(workspace)
         try:
             _refuse_missing_data(conn, workspace)
+            _refresh_needed(workspace)
             create_views(conn, workspace)
             write_states(conn, workspace)
             conn.execute("set global parquet_metadata_cache = true")
@@ -73,6 +74,25 @@ def _publish_finished(workspace: Workspace) -> None:
         try:
             publish_all(store)
         except StorageError as error:  # another's folder: what is published can be read
+            click.echo(visible(f"warning: {error.format_message()}"), err=True)
+
+
+def _refresh_needed(workspace: Workspace) -> None:
+    """Write what the problem files ask for now, of problems that have stored units.
+
+    A file that can't be read leaves what was written before, with a warning.
+    """
+    from warehouse.problem.needed import store_needed
+    from warehouse.problem.spec import load_problem
+
+    names = {path.name.partition("=")[2] for path in workspace.tokens.glob("problem=*")}
+    for name in sorted(names):
+        argument = problem_argument(name, workspace)
+        if argument is None:
+            continue
+        try:
+            store_needed(load_problem(argument, workspace), workspace)
+        except TokenmartError as error:
             click.echo(visible(f"warning: {error.format_message()}"), err=True)
 
 

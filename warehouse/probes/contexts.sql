@@ -10,6 +10,7 @@ with conditions as (
         condition_kind,
         probe
     from main.units
+    where is_needed
 ),
 
 conditions_with_choices as (
@@ -17,6 +18,14 @@ conditions_with_choices as (
         problem,
         condition
     from main.top_tokens
+),
+
+declared as (
+    select distinct
+        problem,
+        condition,
+        unnest(compared_with) as short_condition
+    from main.needed
 ),
 
 -- Every window is compared with the whole document, and whatever the problem file declares.
@@ -32,7 +41,7 @@ pairs as (
         short.condition as short_condition
     from conditions as long
     inner join conditions as short using (problem)
-    left join main.condition_pairs as declared
+    left join declared
         on long.problem = declared.problem
         and long.condition = declared.condition
         and short.condition = declared.short_condition

@@ -104,19 +104,23 @@ def contexts(
     """
     import duckdb
 
-    of_probes = [(each.name, each.kind.name, each.probe) for each in conditions]
-    with_choices = [(each.name,) for each in conditions if each.top_k]
+    shorter: dict[str, list[str]] = {}
+    for long, short in compare:
+        shorter.setdefault(long, []).append(short)
+    units = [("", each.name, each.kind.name, each.probe, True) for each in conditions]
+    needed = [("", each.name, shorter.get(each.name, [])) for each in conditions]
+    top_tokens = [("", each.name) for each in conditions if each.top_k]
     with duckdb.connect() as connection:
-        for table, columns, rows in (
-            ("units", ("condition", "condition_kind", "probe"), of_probes),
-            ("condition_pairs", ("condition", "short_condition"), list(compare)),
-            ("top_tokens", ("condition",), with_choices),
-        ):
-            types = ", ".join(f"{name} varchar" for name in columns)
-            connection.execute(f"create table {table} ({types}, problem varchar default '')")
+        connection.execute(
+            "create table units (problem varchar, condition varchar, condition_kind varchar, "
+            "probe varchar, is_needed boolean);"
+            "create table needed (problem varchar, condition varchar, compared_with varchar[]);"
+            "create table top_tokens (problem varchar, condition varchar)"
+        )
+        for table, rows in (("units", units), ("needed", needed), ("top_tokens", top_tokens)):
             for row in rows:
                 marks = ", ".join("?" * len(row))
-                connection.execute(f"insert into {table} by position values ({marks}, '')", row)
+                connection.execute(f"insert into {table} values ({marks})", row)
         found = connection.execute(
             "select needs, coalesce(context, '') as suffix, "
             "array_agg(condition) || coalesce(array_agg(short_condition), []) "

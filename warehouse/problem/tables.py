@@ -1,23 +1,21 @@
-"""Tables that a problem file defines: documents, lineup of checkpoints, pairs of conditions."""
+"""The table of a problem's documents."""
 
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warehouse.errors import StorageError, TokenmartError
-from warehouse.files import storage_errors
 from warehouse.paths import Workspace
 from warehouse.problem.problem_files import record_file
 from warehouse.problem.spec import Problem
 from warehouse.sources.documents import documents_table
 from warehouse.sources.folders import ProblemFolders
 from warehouse.store.parquet_files import read_table, write_table
-from warehouse.store.schema import CONDITION_PAIRS, LINEUP, table_path
+from warehouse.store.schema import DOCUMENTS
 from warehouse.terminal import counted
 
 SOURCE_KEY = b"tokenmart.source"
@@ -45,7 +43,7 @@ def ensure_documents(
     path = folders.documents_table
     limit = problem.documents.max_characters
     origin = _origin(problem, folders)
-    if not _made_from(path, origin):
+    if not _made_from(path, origin) or _of_earlier_version(path):
         documents = problem.documents.grouped(problem.documents.read(folders))
         table = documents_table(documents, limit)
         if not force:
@@ -90,6 +88,11 @@ def _origin(problem: Problem, folders: ProblemFolders) -> str:
     return origin
 
 
+def _of_earlier_version(path: Path) -> bool:
+    """Whether the table lacks a column that was added since."""
+    return not set(DOCUMENTS.names) <= set(pq.read_schema(path).names)
+
+
 def documents_changed(problem: Problem, workspace: Workspace) -> bool:
     """Whether the user's texts are others than those of the documents table; nothing is written.
 
@@ -111,40 +114,3 @@ def _made_from(path: Path, origin: str) -> bool:
     except (OSError, pa.ArrowException):
         return False
     return metadata.get(SOURCE_KEY) == origin.encode()
-
-
-def store_lineup(problem: Problem, workspace: Workspace) -> None:
-    """Write the table of a problem's checkpoints, whether they were extracted or not.
-
-    What is done to a checkpoint has its size and is left out.
-
-    Raises:
-        StorageError: the disk is full or the folder can't be written.
-    """
-    rows = [
-        {"model_id": model.model_id, "parameters": model.parameters}
-        for model in problem.ranked_models
-        if model.base is None
-    ]
-    path = table_path(workspace, "lineup", problem.name)
-    table = pa.Table.from_pylist(rows, schema=LINEUP)
-    # where nothing changed nothing is written: the folder may be read-only
-    with suppress(FileNotFoundError, StorageError):
-        if read_table(path).equals(table):
-            return
-    write_table(path, table)
-
-
-def store_pairs(problem: Problem, workspace: Workspace) -> None:
-    """Write the table of a problem's declared pairs; without any there is no table.
-
-    Raises:
-        StorageError: the disk is full or the folder can't be written.
-    """
-    path = table_path(workspace, "condition_pairs", problem.name)
-    if not problem.compare:
-        with storage_errors(path):
-            path.unlink(missing_ok=True)
-        return
-    rows = [{"condition": long, "short_condition": short} for long, short in problem.compare]
-    write_table(path, pa.Table.from_pylist(rows, schema=CONDITION_PAIRS))

@@ -1,86 +1,74 @@
-"""Which units of a problem are current: one rule, over the ledger and the problem file.
+"""States of units, as `unit_status.sql` decides them, for commands in Python.
 
-A plan, an extraction, `status` and `data gc` all read the states that are computed here.
+The views of SQL and dbt read the same file over published units; here units that are not
+published yet count, too.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 
-from warehouse.errors import StorageError, TokenmartError
+import duckdb
+import pyarrow as pa
+
+from warehouse.errors import StorageError
 from warehouse.paths import Workspace
-from warehouse.probes.request import Condition
-from warehouse.problem.models import ModelSpec
 from warehouse.problem.spec import Problem
 from warehouse.problem.tables import documents_path
-from warehouse.store.ledger import UnitRecord, fingerprint
+from warehouse.store.ledger import UnitRecord
 from warehouse.store.parquet_files import read_table
+from warehouse.store.schema import DOCUMENTS
 from warehouse.store.token_files import finished_units
 
 State = Literal["done", "failed", "outdated", "missing"]
 
-OTHER_MODEL = "the model is not in the problem file"
-OTHER_PROBE = "the probe is not in the problem file"
-OTHER_PARAMETERS = "the probe's parameters have changed"
-OTHER_REFERENCE = "the reference model has changed"
-OTHER_TEXT = "the document has changed or is not in the corpus"
+UNIT_STATUS = (Path(__file__).parent / "unit_status.sql").read_text(encoding="utf-8")
 
-
-def _kept(unit: UnitRecord) -> str:
-    return ""
+_KEYS = {"problem": "varchar", "model_id": "varchar", "condition": "varchar", "doc_id": "integer"}
+_LEDGER = _KEYS | {
+    "fingerprint": "varchar",
+    "status": "varchar",
+    "reason": "varchar",
+    "probe_params": "varchar",
+    "reference": "varchar",
+    "model_sha256": "varchar",
+    "document_sha256": "varchar",
+    "foreign_sha256": "varchar",
+}
+_NEEDED = {
+    "problem": "varchar",
+    "model_id": "varchar",
+    "condition": "varchar",
+    "is_ranked": "boolean",
+    "probe_params": "varchar",
+    "reference_sha256": "varchar",
+    "model_sha256": "varchar",
+    "reads_foreign": "boolean",
+}
+_DOCUMENTS = {
+    "problem": "varchar",
+    "doc_id": "integer",
+    "sha256": "varchar",
+    "foreign_sha256": "varchar",
+}
 
 
 @dataclass(frozen=True)
-class NeededUnits:
-    """The units that a problem, or a run of a part of it, needs.
+class Text:
+    """What identifies a document's text: its sha256, empty for a text that is not here yet, and
+    that of the document that controls read."""
 
-    Attributes:
-        problem: its name.
-        models: ids.
-        conditions: their parameters by name, as in the ledger.
-        documents: sha256 of each text by number, empty for a text that is not here yet; None
-            where no text is here, and any will do.
-        why_recomputed: why a run computes a stored unit again; empty for one that it keeps.
-        references: `model_identity` of each condition's reference, where its files are here.
-    """
-
-    problem: str
-    models: tuple[str, ...]
-    conditions: Mapping[str, str]
-    documents: Mapping[int, str] | None
-    why_recomputed: Callable[[UnitRecord], str] = _kept
-    references: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def only_document(self) -> int | None:
-        """The one document, where it is one."""
-        documents = self.documents or ()
-        return next(iter(documents)) if len(documents) == 1 else None
-
-    def why_outdated(self, unit: UnitRecord) -> str:
-        """Why a stored unit is none of these; empty for a current one."""
-        if unit.model_id not in self.models:
-            return OTHER_MODEL
-        if unit.condition not in self.conditions:
-            return OTHER_PROBE
-        if unit.probe_params != self.conditions[unit.condition]:
-            return OTHER_PARAMETERS
-        if unit.reference != self.references.get(unit.condition, unit.reference):
-            return OTHER_REFERENCE
-        if self.documents is not None:
-            sha256 = self.documents.get(unit.doc_id)
-            if sha256 is None or sha256 not in ("", unit.document_sha256):
-                return OTHER_TEXT
-        return self.why_recomputed(unit)
+    sha256: str
+    foreign_sha256: str | None = None
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A needed unit: its state, and its record if it is done, failed or outdated."""
+    """A unit that is needed or recorded: its state, and its record if there is one."""
 
     model_id: str
     condition: str
@@ -91,72 +79,89 @@ class Unit:
     """Why it failed, or is outdated."""
 
 
-def unit_states(workspace: Workspace, needed: NeededUnits) -> list[Unit]:
+def unit_states(
+    workspace: Workspace, needed: pa.Table, documents: Mapping[int, Text] | None
+) -> list[Unit]:
     """Every needed unit, by model, condition and document.
+
+    Args:
+        needed: from `needed_table`, of one problem.
+        documents: texts by number; None where no text is here, and any will do.
 
     Raises:
         StorageError: a published file is damaged.
     """
-    found = []
-    for model_id in needed.models:
-        for condition in needed.conditions:
-            keys = needed.problem, model_id, condition
-            ledger = finished_units(workspace, *keys, needed.only_document)
-            for doc_id in ledger if needed.documents is None else needed.documents:
-                record = ledger.get(doc_id)
-                state: State = "missing"
-                why = ""
-                if record is not None:
-                    why = needed.why_outdated(record)
-                    state = "outdated" if why else record.status
-                    why = why or record.reason
-                found.append(Unit(model_id, condition, doc_id, state, record, why))
-    return found
+    only = next(iter(documents)) if documents is not None and len(documents) == 1 else None
+    order: dict[tuple[str, str], int] = {}
+    records: list[UnitRecord] = []
+    for row in needed.select(["problem", "model_id", "condition"]).to_pylist():
+        model_id, condition = row["model_id"], row["condition"]
+        order[model_id, condition] = len(order)
+        ledger = finished_units(workspace, row["problem"], model_id, condition, only)
+        records += [ledger[n] for n in ledger if documents is None or n in documents]
+    units = decided(needed, documents, records)
+    return sorted(units, key=lambda unit: (order[unit.model_id, unit.condition], unit.doc_id))
 
 
-def parameters_of(conditions: Sequence[Condition]) -> dict[str, str]:
-    """Parameters of conditions by name, as they are in the ledger."""
-    return {each.name: json.dumps(each.params, sort_keys=True) for each in conditions}
+def decided(
+    needed: pa.Table, documents: Mapping[int, Text] | None, records: Sequence[UnitRecord]
+) -> list[Unit]:
+    """The units of these records, in their order, then the needed ones without a record.
+
+    Args:
+        needed, documents: see `unit_states`.
+        records: of the problem, and of any model and condition.
+    """
+    if not needed.num_rows:
+        return []
+    problem = needed["problem"][0].as_py()
+    texts = [
+        {"problem": problem, "doc_id": doc_id, **vars(text)}
+        for doc_id, text in (documents or {}).items()
+    ]
+    with duckdb.connect() as connection:
+        _create(connection, "ledger", _LEDGER, [vars(record) for record in records])
+        _create(connection, "needed", _NEEDED, needed.to_pylist())
+        _create(connection, "documents", _DOCUMENTS, texts)
+        rows = connection.execute(
+            "select model_id, condition, doc_id, fingerprint, status, why "
+            f"from ({UNIT_STATUS}) order by all"
+        ).fetchall()
+    stored: dict[tuple[str, str, int, str], tuple[State, str]] = {
+        (model_id, condition, doc_id, fingerprint): (state, why)
+        for model_id, condition, doc_id, fingerprint, state, why in rows
+        if state != "missing"
+    }
+    units = []
+    for record in records:
+        key = record.model_id, record.condition, record.doc_id
+        state, why = stored[(*key, record.fingerprint)]
+        units.append(Unit(*key, state, record, why))
+    missing = [
+        Unit(model_id, condition, doc_id, "missing")
+        for model_id, condition, doc_id, _, state, _ in rows
+        if state == "missing"
+    ]
+    return units + missing
 
 
-def needed_units(
-    problem: Problem, workspace: Workspace, models: Sequence[ModelSpec] | None = None
-) -> NeededUnits:
-    """The units of a problem file, of all its models or some, whatever the settings of a run."""
-    conditions = [each for probe in problem.probes for each in probe.conditions()]
-    return NeededUnits(
-        problem.name,
-        tuple(model.model_id for model in (problem.models if models is None else models)),
-        parameters_of(conditions),
-        stored_documents(problem, workspace),
-        references=references_here(problem, workspace, conditions),
-    )
+def _create(
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    columns: Mapping[str, str],
+    rows: Sequence[Mapping[str, Any]],
+) -> None:
+    """A table of these rows; DuckDB's own reading of Arrow would load pandas."""
+    values = [f'unnest(${column}::{kind}[]) as "{column}"' for column, kind in columns.items()]
+    lists = {column: [row[column] for row in rows] for column in columns}
+    connection.execute(f"create table {name} as select {', '.join(values)}", lists)
 
 
-def model_identity(spec: ModelSpec, revision: str) -> str:
-    """Hash of a model's weights and of what the problem file changes in them."""
-    changes = spec.model_dump(mode="json", include={"interventions", "rope", "bos"})
-    return fingerprint({"revision": revision, **changes})
-
-
-def references_here(
-    problem: Problem, workspace: Workspace, conditions: Sequence[Condition]
-) -> dict[str, str]:
-    """`model_identity` of each condition's reference; of those whose files are here."""
-    folders = problem.folders(workspace, offline=True)
-    found = {}
-    for condition in conditions:
-        # what is wrong with its files stops an extraction
-        with suppress(TokenmartError, OSError):
-            spec = problem.model(condition.reference) if condition.reference else None
-            if spec is not None and spec.present(folders) is not None:
-                found[condition.name] = model_identity(spec, spec.locate(folders).revision)
-    return found
-
-
-def stored_documents(problem: Problem, workspace: Workspace) -> dict[int, str] | None:
-    """SHA-256 of a problem's documents by number; None where they are not here or damaged."""
+def stored_texts(problem: Problem, workspace: Workspace) -> dict[int, Text] | None:
+    """Texts of a problem's stored documents by number; None where they are not here or damaged."""
     with suppress(FileNotFoundError, StorageError):
-        table = read_table(documents_path(problem, workspace), ["doc_id", "sha256"])
-        return dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        path = documents_path(problem, workspace)
+        table = read_table(path, ["doc_id", "sha256", "foreign_sha256"], DOCUMENTS)
+        columns = (column.to_pylist() for column in table.columns)
+        return {doc_id: Text(*hashes) for doc_id, *hashes in zip(*columns, strict=True)}
     return None

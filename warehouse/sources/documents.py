@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -164,8 +164,12 @@ def cut_text(text: str, characters: int | None) -> str:
 
 
 def documents_table(documents: list[Document], max_characters: int | None = None) -> pa.Table:
-    """The `documents` table of the warehouse, in the order given, each cut by `cut_text`."""
-    rows = []
+    """The `documents` table of the warehouse, in the order given, each cut by `cut_text`.
+
+    Controls read the corpus's next longer document in place of each (of the longest, the next
+    shorter), so that their prefix is about as long as the document.
+    """
+    rows: list[dict[str, Any]] = []
     for number, document in enumerate(documents):
         text = cut_text(document.text, max_characters)
         encoded = text.encode("utf-8")
@@ -180,6 +184,9 @@ def documents_table(documents: list[Document], max_characters: int | None = None
                 "document_group": document.group,
             }
         )
+    by_length = sorted(rows, key=lambda row: (row["characters"], row["doc_id"]))
+    for row, foreign in zip(by_length, [*by_length[1:], *by_length[-2:-1]], strict=False):
+        row["foreign_sha256"] = foreign["sha256"]
     return pa.Table.from_pylist(rows, schema=DOCUMENTS)
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 from warehouse.paths import Workspace
 from warehouse.plugins import folders
 from warehouse.probes.probe import CONTEXTS
+from warehouse.problem.unit_states import UNIT_STATUS
 from warehouse.store.ledger import UNITS
 from warehouse.store.schema import TOKENS, UNITS_KEY, Table, all_tables
 from warehouse.store.stored_files import refuse_faults, table_source
@@ -32,21 +33,12 @@ _SQL_TYPES = {
     pa.float32(): "FLOAT",
     pa.float64(): "DOUBLE",
     pa.timestamp("us", "UTC"): "TIMESTAMP WITH TIME ZONE",
+    pa.list_(pa.string()): "VARCHAR[]",
 }
 """DuckDB's own reading of the types; asking it (`from_arrow`) would load pandas."""
 
 
-_CURRENT_UNITS = """
-    select units.* replace (
-        if(
-            documents.sha256 is distinct from units.document_sha256
-                and units.problem in (select problem from main.documents),
-            'outdated',
-            units.status
-        ) as status
-    )
-    from units left join main.documents using (problem, doc_id)
-"""
+VIEWS = (Path(__file__).parent / "views.sql").read_text(encoding="utf-8")
 
 _OF_UNITS = ("tokens", "top_tokens", "divergences")
 """Tables whose rows are those of the core's units."""
@@ -78,7 +70,10 @@ def create_views(connection: duckdb.DuckDBPyConnection, workspace: Workspace) ->
         create_table_view(connection, "main", name, files)
     for name, table in metric_tables().items():
         if table.ledger:
-            create_ledger_view(connection, "main", table.ledger, sources[name])
+            ledger = "ledger" if table.ledger == "units" else table.ledger
+            create_ledger_view(connection, "main", ledger, sources[name])
+    connection.execute(f"create or replace view main.unit_status as {UNIT_STATUS}")
+    connection.execute(VIEWS)
     # only where there are some: a filter reads the ledger in each query
     if connection.execute("select 1 from main.units where status = 'outdated' limit 1").fetchone():
         for name in _OF_UNITS:
@@ -153,11 +148,7 @@ def _create_over_files(
 def create_ledger_view(
     connection: duckdb.DuckDBPyConnection, place: str, ledger: str, counted: list[str]
 ) -> None:
-    """The ledger as a view, from the footers; what units have in common is stored there once.
-
-    A unit of the core's ledger whose text is no longer the problem's has the status `outdated`, as
-    in `warehouse.problem.unit_states`: nothing is computed from it.
-    """
+    """The ledger as a view, from the footers; what units have in common is stored there once."""
     types = _sql_types(UNITS)
     record = ", ".join(f'"{name}": "{kind}"' for name, kind in types.items())
     footers = "(select ''::blob as key, ''::blob as value)"
@@ -168,9 +159,8 @@ def create_ledger_view(
         f"select decode(value)::json as ledger from {footers} "
         f"where decode(key) = '{UNITS_KEY.decode()}'), records as ("
         "select json_merge_patch(ledger -> '$.common', unnest((ledger -> '$.units')::json[])) "
-        "as record from ledgers), "
-        f"units as (select unnest(from_json(record, '{{{record}}}'), recursive := true) "
-        f"from records) {_CURRENT_UNITS if ledger == 'units' else 'from units'}"
+        "as record from ledgers) "
+        f"select unnest(from_json(record, '{{{record}}}'), recursive := true) from records"
     )
 
 

@@ -38,9 +38,7 @@ class UnitRecord:
     probe_params: Annotated[str, "JSON object: the probe's parameters"]
     doc_id: Annotated[int, pa.int32(), "document in the problem's corpus"]
     fingerprint: Annotated[str, "hash of everything the rows depend on"]
-    status: Annotated[
-        Literal["done", "failed"], "done, failed, or outdated: of another text than the problem's"
-    ]
+    status: Annotated[Literal["done", "failed"], "done, failed or outdated"]
     reason: Annotated[str, "why it failed, else empty"]
     rows: Annotated[int, "rows stored for this unit"]
     tokens_processed: Annotated[int, "tokens that went through the model's layers"]
@@ -73,6 +71,10 @@ class UnitRecord:
         str, "JSON: format, files and lacking columns of log-probs of another program, else empty"
     ] = ""
     reference: Annotated[str, "hash of the model it was compared with, else empty"] = ""
+    model_sha256: Annotated[str, "hash of the model; empty: not recorded"] = ""
+    foreign_sha256: Annotated[
+        str, "sha256 of the other document that the condition read, else empty"
+    ] = ""
 
 
 _TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
@@ -87,6 +89,15 @@ UNITS = pa.schema(
     [_column(*each) for each in get_type_hints(UnitRecord, include_extras=True).items()]
 )
 """The ledger as a table: `UnitRecord`'s columns."""
+
+DECIDED = pa.schema(
+    [
+        field("why", pa.string(), "why it failed or is outdated, else empty"),
+        field("is_needed", pa.bool_(), "whether the problem file asks for model and condition"),
+        field("is_ranked", pa.bool_(), "whether the problem ranks the model"),
+    ]
+)
+"""What the view `units` adds to the ledger: see warehouse/problem/unit_status.sql."""
 
 
 def whole_tokens(unit: UnitRecord, limit: int | None) -> int:

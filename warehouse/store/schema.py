@@ -91,21 +91,27 @@ DIVERGENCES = pa.schema(
 )
 """How far predictions are from a reference model's (`divergence` probes), keyed like `tokens`."""
 
-CONDITION_PAIRS = pa.schema(
-    [
-        field("condition", pa.string(), "the condition with more context"),
-        field("short_condition", pa.string(), "the condition with less"),
-    ]
-)
-"""Pairs of conditions that a problem file asks to compare token by token."""
-
-LINEUP = pa.schema(
+NEEDED = pa.schema(
     [
         field("model_id", pa.string(), "the model's full id as one folder name"),
+        field("is_ranked", pa.bool_(), "whether the problem ranks the model: not on request"),
+        field("base_id", pa.string(), "model_id of the checkpoint an intervention acts on", True),
         field("parameters", pa.int64(), "number of parameters in the problem file", True),
+        field("model_sha256", pa.string(), "hash of the model, where its files are here", True),
+        field("condition", pa.string(), "context condition"),
+        field("condition_kind", pa.string(), "e.g. full, window, retrieval_with_document"),
+        field("probe", pa.string(), "the probe of the problem file that makes the condition"),
+        field("probe_params", pa.string(), "JSON object: the probe's parameters"),
+        field("reference_sha256", pa.string(), "hash of the model it is compared with", True),
+        field("reads_foreign", pa.bool_(), "whether the condition reads another document, too"),
+        field(
+            "compared_with",
+            pa.list_(pa.string()),
+            "shorter conditions that the problem file compares it with",
+        ),
     ]
 )
-"""The models that a problem ranks, extracted or not."""
+"""What a problem file asks for, extracted or not: one row per model and condition."""
 
 DOCUMENTS = pa.schema(
     [
@@ -118,6 +124,7 @@ DOCUMENTS = pa.schema(
         field("bytes", pa.int64(), "length in UTF-8 bytes"),
         field("text", pa.string(), "the text itself"),
         field("document_group", pa.string(), "source or domain that the problem file gives", True),
+        field("foreign_sha256", pa.string(), "sha256 of the document that controls read", True),
     ]
 )
 
@@ -204,8 +211,7 @@ TABLES = {
     "divergences": Table(DIVERGENCES, PARTITION_KEYS, "doc-*.parquet"),
     "documents": Table(DOCUMENTS, ("problem",), "documents.parquet"),
     "key_intervals": Table(KEY_INTERVALS, ("problem", "evaluator"), "intervals.parquet"),
-    "condition_pairs": Table(CONDITION_PAIRS, ("problem",), "condition_pairs.parquet"),
-    "lineup": Table(LINEUP, ("problem",), "lineup.parquet"),
+    "needed": Table(NEEDED, ("problem",), "needed.parquet"),
     "models": Table(MODELS, ("problem", "model_id"), "model.parquet"),
     "downstream": Table(DOWNSTREAM, ("problem", "model_id"), "items.parquet", is_target=True),
     "recall_items": Table(RECALL_ITEMS, ("problem", "model_id"), "items.parquet"),

@@ -2,10 +2,6 @@
 
 A file is read whole once: while its size, times and inode stay the same, its checksum isn't
 computed again, but by `tokenmart data check`, which also compares the rows with the ledger.
-
-Which files the tables of the database were built from is recorded there, no time stamp is compared:
-the dbt plugin writes the state of each problem's files to `main.store_states` when a run begins; at
-its end, the macro `record_build` copies them to `main.built_from` for each model that was built.
 """
 
 from __future__ import annotations
@@ -13,13 +9,11 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-import duckdb
 import pyarrow.parquet as pq
 
 from warehouse.errors import StorageError
@@ -77,16 +71,12 @@ def find_faults(workspace: Workspace, *, every_byte: bool = False) -> list[Fault
     return _look(workspace, every_byte)[0]
 
 
-def state_of(workspace: Workspace, problem: str) -> str:
-    """A hash of a problem's files: it changes when one is added, replaced, altered or removed.
+def files_sha256(workspace: Workspace) -> dict[str, str]:
+    """A hash of each problem's files whose rows have no hash of their own.
 
-    Target scores are left out: nothing is built from them.
+    Those are all but documents, tokens of the core's units, what the problem file asks for, and
+    target scores, from which nothing is built.
     """
-    return states(workspace).get(problem, "")
-
-
-def states(workspace: Workspace) -> dict[str, str]:
-    """`state_of` each problem that has files."""
     tables = all_tables()
     faults, intact = _look(workspace, every_byte=False)
     versions = {path: checksum for path, (_, checksum) in intact.items()}
@@ -94,37 +84,13 @@ def states(workspace: Workspace) -> dict[str, str]:
     digests: dict[str, hashlib._Hash] = {}
     for path in sorted(versions):
         place = Path(path).relative_to(workspace.store).as_posix()
-        if tables[place.partition("/")[0]].is_target:
+        table = place.partition("/")[0]
+        if tables[table].is_target or table in ("documents", "tokens", "needed"):
             continue
         problem = place.split("/")[1].partition("=")[2]
         digest = digests.setdefault(problem, hashlib.sha256())
         digest.update(f"{place} {versions[path]}\n".encode())
     return {problem: digest.hexdigest() for problem, digest in digests.items()}
-
-
-def write_states(connection: duckdb.DuckDBPyConnection, workspace: Workspace) -> None:
-    """Write the present state of every problem's files."""
-    connection.execute("create or replace table main.store_states (problem varchar, state varchar)")
-    if rows := sorted(states(workspace).items()):
-        connection.executemany("insert into main.store_states values (?, ?)", rows)
-
-
-def changed_since_build(workspace: Workspace, problem: str, models: Sequence[str]) -> bool:
-    """Whether files of a problem changed after one of these dbt models was built.
-
-    False where the build isn't recorded, or can't be read because another program writes.
-    """
-    try:
-        with duckdb.connect(str(workspace.database), read_only=True) as connection:
-            rows = connection.execute(
-                "select model, any_value(state) filter (where problem = $1) from main.built_from"
-                " where list_contains($2, model) group by model",
-                [problem, list(models)],
-            ).fetchall()
-    except duckdb.Error:
-        return False
-    now = state_of(workspace, problem)
-    return any((state or "") != now for _, state in rows)
 
 
 def _look(workspace: Workspace, every_byte: bool) -> tuple[list[Fault], Intact]:

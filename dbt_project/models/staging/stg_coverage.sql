@@ -1,9 +1,14 @@
 with units as (
     select * from {{ source('extract', 'units') }}
+    where is_needed
 ),
 
 models as (
     select * from {{ source('extract', 'models') }}
+),
+
+needed as (
+    select * from {{ source('extract', 'needed') }}
 ),
 
 documents as (
@@ -27,6 +32,8 @@ known_models as (
         problem,
         model_id
     from models
+    where problem not in (select needed.problem from needed)
+        or (problem, model_id) in (select (needed.problem, needed.model_id) from needed)
     union
     select
         problem,

@@ -10,8 +10,14 @@ models as (
     select * from {{ source('extract', 'models') }}
 ),
 
-lineup as (
-    select * from {{ source('extract', 'lineup') }}
+needed as (
+    select distinct
+        problem,
+        model_id,
+        base_id,
+        parameters,
+        is_ranked
+    from {{ source('extract', 'needed') }}
 ),
 
 compared as (
@@ -88,7 +94,7 @@ spans as (
 ),
 
 -- Characters that the tokens of every model reach: a part of the text is the same text for all
--- models, also where documents are cut after a number of tokens.
+-- ranked models, also where documents are cut after a number of tokens.
 text_ends as (
     select
         contexts.problem,
@@ -96,7 +102,7 @@ text_ends as (
         min(spans.last_character) as text_characters
     from contexts
     inner join spans using (context_id)
-    where contexts.condition_kind = 'full'
+    where contexts.condition_kind = 'full' and contexts.is_ranked
     group by contexts.problem, contexts.doc_id
 ),
 
@@ -124,7 +130,7 @@ paired as (
         and context_id not in (select pairs.context_id from pairs)
 ),
 
--- Characters that all models scored in a pair of contexts: behind the window of the tokenizer with
+-- Characters that all ranked models scored in a pair of contexts: behind the window of the tokenizer with
 -- the longest tokens, up to the end of the model that read least. Null where a model has none.
 common_text as (
     select
@@ -143,28 +149,33 @@ common_text as (
     from paired
     left join spans as long_span on paired.context_id = long_span.context_id
     left join spans as short_span on paired.short_context_id = short_span.context_id
+    where paired.is_ranked
     group by paired.problem, paired.doc_id, paired.pair
 ),
 
+-- Checkpoints that the problem ranks, extracted or not; of a problem without a file, all.
 sizes as (
     select
-        problem,
-        model_id,
-        parameters
+        models.problem,
+        models.model_id,
+        models.parameters
     from models
-    where base_id is null
+    left join needed using (problem, model_id)
+    where models.base_id is null
+        and (needed.is_ranked or models.problem not in (select needed.problem from needed))
     union all
     select
         problem,
         model_id,
         parameters
-    from lineup
-    where parameters is not null
+    from needed
+    where is_ranked
+        and base_id is null
+        and parameters is not null
 ),
 
--- The largest checkpoint of the problem finds key tokens for others (longppl_external). An
--- intervention on a checkpoint (`base_id`) makes no other evaluator, and one that isn't extracted
--- has no deputy.
+-- The largest of them finds key tokens for others (longppl_external). An intervention on a
+-- checkpoint (`base_id`) is none, and one that is not extracted has no substitute.
 evaluators as (
     select
         problem,

@@ -20,7 +20,7 @@ from plugins.merging.tables import MERGE_RUNS
 from warehouse.errors import TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_read_only
-from warehouse.store.stored_files import changed_since_build
+from warehouse.sql.problem_state import read_states
 
 MARTS = {
     "rankings": "round, rank nulls last, entry",
@@ -158,7 +158,7 @@ def stored_standings(
                 pass
             if name in known:
                 found = _read(connection, name, recipes)
-                if changed_since_build(workspace, name, ("rankings",)):
+                if read_states(workspace, name, ("rankings",)).changed:
                     note = f"warning: results of {name} are newer than this ranking; run `{BUILD}`"
                     return replace(found, notes=(note,))
                 return found

@@ -162,7 +162,7 @@ def test_files_that_changed_after_the_build_and_the_seed(minilong):
     arguments = ("--problem", "minilong", "--resamples", 100, "--metric", "good", "--json")
     first, again = (run(cli.correlate, *arguments).stdout for _ in range(2))
     assert first == again and json.loads(first)["outdated"] is False
-    minilong.built_from_other_files()
+    minilong.record_build(texts="others")
     assert json.loads(run(cli.correlate, *arguments).stdout)["outdated"] is True
 
 

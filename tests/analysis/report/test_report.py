@@ -213,7 +213,7 @@ def test_what_changes_a_conclusion_is_at_the_top(minilong, tmp_path):
         model = minilong.models("minilong")[0]
         connection.execute("update units set document_tokens = 150 where model_id = ?", [model])
     assert f"the tokens read are 150 for {model}" in printed()
-    minilong.built_from_other_files()
+    minilong.record_build(texts="others")
     assert "changed after" in printed()
 
 

@@ -73,6 +73,7 @@ class _Writer:
         pieces = [Pieces.of(vocabulary.words, kind) for kind in range(shape.tokenizers)]
         lengths = np.array([len(word) for word in vocabulary.words], dtype=np.int64)
         per_word = float((pieces[0].count * vocabulary.weights).sum())
+        self.conditions: dict[str, Rows] = {}
         self.texts: list[str] = []
         self.documents: list[list[Tokenisation]] = []
         for _ in range(shape.documents):
@@ -93,20 +94,41 @@ class _Writer:
             "bytes": [len(text.encode()) for text in self.texts],
             "text": self.texts,
             "document_group": [("prose", "code", None)[i % 3] for i in range(shape.documents)],
+            "foreign_sha256": [None] * shape.documents,
         }
         _write(self.root, "documents", keys, documents)
-        if shape.compare:
-            long, short = zip(*shape.compare, strict=True)
-            pairs = {"condition": long, "short_condition": short}
-            _write(self.root, "condition_pairs", keys, pairs)
         for number in range(shape.models):
             self.add_model(number)
+        if shape.compare:
+            self._write_needed(keys)
+
+    def _write_needed(self, keys: dict[str, str]) -> None:
+        """Write what a problem file with all models and conditions asks for."""
+        rows = [
+            {
+                "model_id": self._model_id(number),
+                "is_ranked": True,
+                "condition": condition,
+                "condition_kind": rows.kind,
+                "probe": rows.probe,
+                "probe_params": json.dumps(rows.parameters),
+                "reads_foreign": False,
+                "compared_with": [short for long, short in self.shape.compare if long == condition],
+            }
+            for number in range(self.shape.models)
+            for condition, rows in self.conditions.items()
+        ]
+        names = TABLES["needed"].schema.names
+        _write(self.root, "needed", keys, {n: [row.get(n) for row in rows] for n in names})
+
+    def _model_id(self, number: int) -> str:
+        return self.shape.model_ids[number] if self.shape.model_ids else f"lab--model-{number}"
 
     def add_model(self, number: int) -> None:
         """Write model `number`: its row, its tokens, its downstream items."""
         shape = self.shape
         rng = np.random.default_rng([shape.seed, number])
-        model_id = shape.model_ids[number] if shape.model_ids else f"lab--model-{number}"
+        model_id = self._model_id(number)
         kind = number % shape.tokenizers
         bos = number % 3 != 1
         skill = 0.5 + number / max(1, shape.models - 1)
@@ -163,6 +185,7 @@ class _Writer:
                 }
                 found.setdefault(name, []).append((rows, columns))
         for condition, parts in found.items():
+            self.conditions[condition] = parts[0][0]
             table = {
                 name: np.concatenate([columns[name] for _, columns in parts])
                 for name in TABLES["tokens"].schema.names

@@ -10,8 +10,8 @@ import pytest
 
 from warehouse.errors import ProblemFileError
 from warehouse.paths import Workspace
+from warehouse.problem.needed import store_needed
 from warehouse.problem.spec import load_problem
-from warehouse.problem.tables import store_pairs
 from warehouse.sql.views import create_views
 
 PROBLEM = """\
@@ -35,15 +35,17 @@ def load(workspace: Workspace, more: str):
 def stored(workspace: Workspace) -> list[tuple[str, ...]]:
     with duckdb.connect() as connection:
         create_views(connection, workspace)
-        return connection.execute("from condition_pairs order by all").fetchall()
+        return connection.execute(
+            "select problem, condition, unnest(compared_with) from needed order by all"
+        ).fetchall()
 
 
 def test_declared_pairs_are_a_table(workspace):
     pairs = "compare: [[full, ladder_8], [ladder_16, ladder_8]]\n"
-    store_pairs(load(workspace, pairs), workspace)
+    store_needed(load(workspace, pairs), workspace)
     assert stored(workspace) == [("tiny", "full", "ladder_8"), ("tiny", "ladder_16", "ladder_8")]
     # what is no longer declared is gone
-    store_pairs(load(workspace, ""), workspace)
+    store_needed(load(workspace, ""), workspace)
     assert stored(workspace) == []
 
 

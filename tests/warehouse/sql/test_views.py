@@ -22,7 +22,7 @@ from warehouse.paths import Workspace
 from warehouse.sources.documents import Document, documents_table
 from warehouse.sql.connection import connect_to_parquet
 from warehouse.sql.views import metric_tables
-from warehouse.store.ledger import UNITS
+from warehouse.store.ledger import DECIDED, UNITS
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import TOKENS, table_path
 from warehouse.store.token_files import publish, write_top_tokens, write_unit
@@ -55,7 +55,8 @@ def expected() -> dict[str, Columns]:
     for name, table in metric_tables().items():
         if table.ledger:
             found[name].append(("nll", dict(of_schema(TOKENS))["logprob"]))
-            found[table.ledger] = of_schema(UNITS)
+            decided = of_schema(DECIDED) if table.ledger == "units" else []
+            found[table.ledger] = of_schema(UNITS) + decided
     names = ("problem", "needs", "context", "condition", "short_condition")
     return found | {"contexts": [(name, "VARCHAR") for name in names]}
 

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from made_up_warehouse import Shape
 from refusal import refuses
 
 import tokenmart
@@ -26,11 +25,7 @@ from warehouse.store.ledger import read_units
 from warehouse.store.parquet_files import read_table, verified_checksum, write_table
 from warehouse.store.schema import all_tables
 from warehouse.store.stored_files import (
-    changed_since_build,
     find_faults,
-    state_of,
-    states,
-    write_states,
 )
 from warehouse.store.token_files import (
     pending_folder,
@@ -38,7 +33,6 @@ from warehouse.store.token_files import (
     published_path,
     read_rows,
     write_unit,
-    write_units,
 )
 
 pytestmark = pytest.mark.hostile
@@ -310,60 +304,6 @@ def test_marts_are_not_emptied_when_the_data_is_gone(filled):
     with pytest.raises(DbtRuntimeError, match=r"no token files, but .* set TOKENMART_DATA"):
         configure("select 1")
     configure("delete from metric_values")
-
-
-def record_build(workspace: Workspace, model: str = "metric_values") -> None:
-    """What a dbt run writes: the state before it, and what the model was built from."""
-    workspace.database.parent.mkdir(parents=True, exist_ok=True)
-    with duckdb.connect(str(workspace.database)) as connection:
-        write_states(connection, workspace)
-        connection.execute(
-            "create or replace table main.built_from as"
-            f" select '{model}' as model, problem, state from main.store_states"
-        )
-
-
-def test_a_later_time_of_the_database_hides_no_change(filled):
-    record_build(filled)
-    models = ("fct_tokens", "metric_values")
-    assert not changed_since_build(filled, "minilong", models)
-    path = published_path(filled, *KEYS)
-    write_units(path, read_units(path), [read_rows(path)])
-    later = path.stat().st_mtime + 3600
-    os.utime(filled.database, (later, later))
-    assert not changed_since_build(filled, "minilong", models)  # the same bytes
-    path.unlink()
-    assert changed_since_build(filled, "minilong", models)
-    assert not changed_since_build(filled, "other", models)
-    assert not changed_since_build(filled, "minilong", ["rankings"])  # was never built
-    record_build(filled)
-    assert not changed_since_build(filled, "minilong", models)
-
-
-def test_a_state_belongs_to_one_problem(filled):
-    before = state_of(filled, "minilong")
-    assert states(filled) == {"minilong": before}
-    other = filled.store / "documents" / "problem=mine" / "documents.parquet"
-    write_table(other, read_table(file_of(filled, "documents")))
-    assert state_of(filled, "minilong") == before
-    assert states(filled).keys() == {"minilong", "mine"}
-    flip(file_of(filled, "models"), 50)
-    assert state_of(filled, "minilong") != before
-
-
-@pytest.mark.slow
-def test_a_dbt_run_records_what_each_model_was_built_from(new_warehouse, workspace):
-    warehouse = new_warehouse(Shape(models=1, documents=1, tokens=300))
-    store = Workspace(workspace.root, warehouse.data, warehouse.database)
-    done = warehouse.dbt("run", "--select", "coverage")
-    assert done.returncode == 0, done.stdout
-    (problem,) = states(store)
-    assert not changed_since_build(store, problem, ["coverage"])
-    path = sorted((store.store / "documents").rglob("*.parquet"))[0]
-    write_table(path, read_table(path).slice(0, 0))
-    later = path.stat().st_mtime + 3600
-    os.utime(warehouse.database, (later, later))
-    assert changed_since_build(store, problem, ["coverage"])
 
 
 def test_another_programs_file_without_the_columns_is_named(filled):

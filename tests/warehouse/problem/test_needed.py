@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import duckdb
 
+from warehouse.problem.needed import store_needed
 from warehouse.problem.spec import load_problem
-from warehouse.problem.tables import store_lineup
 from warehouse.sql.views import create_views
 
 PROBLEM = """\
@@ -21,14 +21,23 @@ probes: [{kind: full}]
 """
 
 
-def test_the_ranked_checkpoints_of_a_problem_are_a_table(workspace):
+def test_what_a_problem_file_asks_for_is_a_table(workspace):
     (workspace.problems / "tiny.yml").write_text(PROBLEM)
-    store_lineup(load_problem("tiny", workspace), workspace)
+    store_needed(load_problem("tiny", workspace), workspace)
     with duckdb.connect() as connection:
         create_views(connection, workspace)
-        rows = connection.execute("from lineup order by all").fetchall()
-    assert rows == [("tiny", "org--base", 7), ("tiny", "org--unknown", None)]
-    path = workspace.data / "lineup" / "problem=tiny" / "lineup.parquet"
+        rows = connection.execute(
+            "select model_id, is_ranked, base_id, parameters, model_sha256, condition, probe_params"
+            " from needed order by all"
+        ).fetchall()
+    full = (None, "full", "{}")
+    assert rows == [
+        ("cut", True, "org--base", 7, *full),
+        ("org--asked-for", False, None, None, *full),
+        ("org--base", True, None, 7, *full),
+        ("org--unknown", True, None, None, *full),
+    ]
+    path = workspace.data / "needed" / "problem=tiny" / "needed.parquet"
     written = path.stat().st_mtime_ns
-    store_lineup(load_problem("tiny", workspace), workspace)
+    store_needed(load_problem("tiny", workspace), workspace)
     assert path.stat().st_mtime_ns == written
