@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from extract.planning.plan import ModelPlan, Task, describe_interventions
+from extract.planning.fingerprints import describe_interventions
+from extract.planning.plan import ModelPlan, Task
 from extract.scoring.statistics import ENGINE_VERSION, PROGRAM, Scored
 from extract.tokenization import TokenizedDocument
 from warehouse.probes.request import Condition, Request

@@ -12,8 +12,8 @@ import pyarrow as pa
 from extract.checkpoints import Checkpoint, find_checkpoint
 from extract.devices import resolve_dtype
 from extract.failures import Failure
+from extract.planning.fingerprints import imported_fingerprint, model_facts, unit_fingerprint
 from extract.planning.selection import Selection, for_run, refuse_mixing, selected_units
-from extract.scoring.statistics import ENGINE_VERSION, PROGRAM
 from extract.tokenization import (
     DocumentTokenizer,
     TokenizedDocument,
@@ -25,11 +25,8 @@ from warehouse.errors import TokenmartError
 from warehouse.probes.request import Condition, DocumentTokens
 from warehouse.problem.models import ModelSpec
 from warehouse.problem.unit_states import Text, Unit
-from warehouse.store.ledger import UnitRecord, fingerprint, whole_tokens
+from warehouse.store.ledger import UnitRecord, whole_tokens
 from warehouse.store.token_files import stored_top_k
-
-_OF_TEXTS = ("max_tokens", "too_long", "room")
-"""Facts of a model that its hidden states do not depend on: which tokens of a text it reads."""
 
 
 @dataclass(frozen=True)
@@ -281,44 +278,6 @@ def is_missing(unit: Unit, since: str | None) -> bool:
     return unit.state != "done"
 
 
-def describe_interventions(spec: ModelSpec) -> list[dict[str, Any]]:
-    """Plain values for the fingerprint and the models table."""
-    return [item.model_dump(exclude_none=True) for item in spec.interventions]
-
-
-def describe_corrections(spec: ModelSpec, too_long: str = "refuse") -> dict[str, Any]:
-    """Corrections of a configuration in the problem file, as far as rows depend on them."""
-    rope = {} if spec.rope is None else {"rope": spec.rope.model_dump(exclude_none=True)}
-    return rope | ({"context": spec.context} if spec.context and too_long == "truncate" else {})
-
-
-def imported_fingerprint(
-    facts: dict[str, Any], document: PlannedDocument, condition: Condition
-) -> str:
-    """What a unit of imported log-probs depends on: all facts but the program and its numbers."""
-    elsewhere = dict.fromkeys(("dtype", "backend", "engine", "attention"), "imported")
-    return unit_fingerprint(facts | elsewhere, document, condition, None)
-
-
-def unit_fingerprint(
-    facts: dict[str, Any],
-    document: PlannedDocument,
-    condition: Condition,
-    reference: Mapping[str, Any] | None,
-) -> str:
-    """Hash of all that a unit's rows depend on; `reference` are the facts of a condition's own."""
-    kind = condition.kind
-    parts = {**facts, "document": document.sha256, "kind": kind.name, "params": condition.params}
-    if kind.revision > 1:
-        parts["kind_revision"] = kind.revision
-    if kind.reads_foreign and document.foreign:
-        parts["foreign"] = document.foreign.sha256
-    if reference is not None:
-        own = {name: fact for name, fact in reference.items() if name not in _OF_TEXTS}
-        parts["reference"] = own
-    return fingerprint(parts)
-
-
 def plan_model(
     selection: Selection,
     spec: ModelSpec,
@@ -365,7 +324,7 @@ def _without_tasks(selection: Selection, spec: ModelSpec, since: str | None) -> 
         checkpoint=checkpoint,
         tokenizer_sha256=tokenizer_sha256,
         dtype=dtype,
-        facts=_facts(selection, spec, checkpoint, tokenizer_sha256, dtype),
+        facts=model_facts(selection, spec, checkpoint, tokenizer_sha256, dtype),
         references=_reference_plans(selection),
         since=since,
     )
@@ -380,29 +339,6 @@ def _reference_plans(selection: Selection) -> dict[str, ModelPlan]:
     names = {each.reference for each in selection.conditions if each.reference}
     bare = replace(selection, conditions=())
     return {name: _without_tasks(bare, selection.problem.model(name), None) for name in names}
-
-
-def _facts(
-    selection: Selection, spec: ModelSpec, checkpoint: Checkpoint, tokenizer: str, dtype: str
-) -> dict[str, Any]:
-    """What rows of a model depend on, for any document; `tokenizer` is its fingerprint."""
-    rules = selection.problem.documents
-    return {
-        "revision": checkpoint.revision,
-        "interventions": describe_interventions(spec),
-        "tokenizer": tokenizer,
-        "dtype": dtype,
-        "backend": PROGRAM,
-        "engine": ENGINE_VERSION,
-        # Fused kernels differ by the order of float32 sums. Eager attention also rounds its
-        # weights to the dtype, which moves log-probs as far as everything else in that dtype
-        # together: its rows are never mixed with the others'
-        "attention": "eager" if selection.attention == "eager" else "fused",
-        "max_tokens": selection.max_tokens,
-        "too_long": rules.too_long,
-        **({"room": rules.room} if rules.room else {}),
-        **describe_corrections(spec, rules.too_long),
-    }
 
 
 def _task(plan: ModelPlan, document: PlannedDocument, missing: Sequence[Unit]) -> Task:

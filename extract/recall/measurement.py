@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from extract.failures import Failure, Outcome, why_failed
 from extract.models import loading
 from extract.planning.cost import available_memory, footprint, model_size, refuse_too_large
-from extract.planning.plan import ModelPlan, describe_corrections, plan_model
+from extract.planning.fingerprints import describe_corrections
+from extract.planning.plan import ModelPlan, plan_model
 from extract.planning.selection import Selection
 from extract.recall.contexts import RECALL_VERSION, make_contexts, words_sha256
 from extract.recall.items import describe_items, encoded_items, score_items

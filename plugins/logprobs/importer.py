@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from extract.planning.cost import model_size
+from extract.planning.fingerprints import imported_fingerprint
 from extract.planning.plan import (
     ModelPlan,
     PlannedDocument,
     Task,
     documents_of,
-    imported_fingerprint,
     plan_model,
 )
 from extract.planning.selection import select

@@ -278,4 +278,5 @@ def fill_minilong(marts: Marts) -> Marts:
     marts.coverage("minilong", "full")
     marts.registry("minilong")
     marts.manifest({m: ["stg_token_stats"] for m in ("good", "longppl", "perplexity", "partly")})
+    marts.record_build("minilong")
     return marts

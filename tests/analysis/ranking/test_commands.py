@@ -147,17 +147,6 @@ def test_documents_cut_at_different_lengths(minilong, tokens, whole, differ):
     assert ("different-lengths" in noted(minilong)) == differ
 
 
-@pytest.mark.parametrize("one", ["model_id = 'gemma3-270m'", "doc_id = 0"])
-def test_units_from_before_a_change_of_the_probe_are_no_comparison(minilong, one):
-    minilong.coverage("minilong", "full")
-    with minilong.write() as connection:
-        connection.execute(f"update units set probe_params = '{{\"context\": 8}}' where {one}")
-        (stale,) = connection.execute(
-            "select count(*) from units where probe_params != '{}'"
-        ).fetchone()
-    assert stale and "different-probes" in noted(minilong)
-
-
 def test_files_that_changed_after_the_build_and_the_seed(minilong):
     arguments = ("--problem", "minilong", "--resamples", 100, "--metric", "good", "--json")
     first, again = (run(cli.correlate, *arguments).stdout for _ in range(2))

@@ -206,7 +206,7 @@ def test_what_changes_a_conclusion_is_at_the_top(minilong, tmp_path):
         text = report(tmp_path)
         return " ".join(text[: text.index("<main>")].split())
 
-    assert "were cut at different lengths" not in printed() and "changed after" not in printed()
+    assert "were cut at different lengths" not in printed() and "Changed after" not in printed()
     with minilong.write() as connection:
         connection.execute("update units set document_tokens = 200, document_tokens_total = 900")
     with minilong.write() as connection:
@@ -214,7 +214,7 @@ def test_what_changes_a_conclusion_is_at_the_top(minilong, tmp_path):
         connection.execute("update units set document_tokens = 150 where model_id = ?", [model])
     assert f"the tokens read are 150 for {model}" in printed()
     minilong.record_build(texts="others")
-    assert "changed after" in printed()
+    assert "Changed after" in printed()
 
 
 def test_fewer_documents_are_in_the_table(minilong, tmp_path):
