@@ -18,7 +18,7 @@ from gpu_table import Bench, Row
 from tiny_models import make_text, make_tokenizer
 
 from extract.extraction import Extraction
-from extract.planning.plan import documents_of
+from extract.planning.documents import documents_of
 from extract.planning.selection import select
 from warehouse.paths import Workspace
 from warehouse.problem.spec import load_problem

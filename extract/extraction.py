@@ -25,7 +25,8 @@ from extract.failures import (
 )
 from extract.models import loading
 from extract.planning.cost import available_memory, planned_memory
-from extract.planning.plan import ModelPlan, PlannedDocument, plan_model
+from extract.planning.documents import PlannedDocument
+from extract.planning.plan import ModelPlan, plan_model
 from extract.planning.selection import Selection
 from extract.references import References
 from extract.scoring.statistics import Scored

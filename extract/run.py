@@ -10,7 +10,7 @@ import click
 
 from extract.extraction import Extraction
 from extract.failures import print_lines, summary
-from extract.planning.plan import PlannedDocument, documents_of
+from extract.planning.documents import PlannedDocument, documents_of
 from extract.planning.selection import Selection
 from extract.planning.status import (
     count_finished,

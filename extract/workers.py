@@ -26,7 +26,7 @@ from extract.planning.cost import (
     planned_memory,
     refuse_too_large,
 )
-from extract.planning.plan import PlannedDocument
+from extract.planning.documents import PlannedDocument
 from extract.planning.selection import Selection, document_lengths
 from extract.planning.status import count_finished
 from extract.planning.tables import Plan

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from extract.checkpoints import Checkpoint
+from extract.planning.documents import PlannedDocument
 from extract.planning.selection import Selection
 from extract.scoring.statistics import ENGINE_VERSION, PROGRAM
 from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelSpec
 from warehouse.store.ledger import fingerprint
-
-if TYPE_CHECKING:
-    from extract.planning.plan import PlannedDocument
 
 _OF_TEXTS = ("max_tokens", "too_long", "room")
 """Facts of a model that its hidden states do not depend on: which tokens of a text it reads."""

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 
 from extract.failures import Failure, summary
 from extract.planning.cost import planned_memory
-from extract.planning.plan import PlannedDocument, is_missing, texts_of
+from extract.planning.documents import PlannedDocument, texts_of
+from extract.planning.plan import is_missing
 from extract.planning.selection import Selection, document_lengths, planned_units
 from extract.planning.tables import UNKNOWN, by_note
 from warehouse.problem.needed import all_conditions, identities_here, needed_table

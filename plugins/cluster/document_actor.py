@@ -11,7 +11,8 @@ from extract.background import Prefetch
 from extract.devices import free_unused
 from extract.extraction import Extraction
 from extract.failures import Failure, explain
-from extract.planning.plan import ModelPlan, PlannedDocument
+from extract.planning.documents import PlannedDocument
+from extract.planning.plan import ModelPlan
 from extract.planning.selection import Selection
 from extract.tokenization import TokenizedDocument
 from warehouse.errors import TokenmartError

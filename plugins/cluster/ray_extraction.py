@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from extract.failures import Failure
-from extract.planning.plan import PlannedDocument
+from extract.planning.documents import PlannedDocument
 from extract.planning.selection import Selection
 from extract.planning.tables import make_plan
 from plugins.cluster.document_actor import DocumentActor, Report

@@ -17,14 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from extract.planning.cost import model_size
+from extract.planning.documents import PlannedDocument, documents_of
 from extract.planning.fingerprints import imported_fingerprint
-from extract.planning.plan import (
-    ModelPlan,
-    PlannedDocument,
-    Task,
-    documents_of,
-    plan_model,
-)
+from extract.planning.plan import ModelPlan, Task, plan_model
 from extract.planning.selection import select
 from extract.tokenization import TokenizedDocument
 from extract.unit_rows import Job, ScoredUnit, model_file, unit_record, write_model

@@ -20,7 +20,8 @@ from tiny_runs import ok, run
 
 from extract.cli import status
 from extract.planning import selection as selection_module
-from extract.planning.plan import PlannedDocument, documents_of, plan_model
+from extract.planning.documents import PlannedDocument, documents_of
+from extract.planning.plan import plan_model
 from extract.planning.selection import Selection, select
 from extract.planning.status import count_finished, over_lines
 from extract.planning.tables import CHANGED, make_plan

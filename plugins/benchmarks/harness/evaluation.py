@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 from extract.devices import PeakMemory
 from extract.failures import DeviceLostError, Failure, explain, raise_if_lost
 from extract.models import loading
-from extract.planning.plan import ModelPlan, PlannedDocument, Task
+from extract.planning.documents import PlannedDocument
+from extract.planning.plan import ModelPlan, Task
 from extract.planning.selection import Selection
 from extract.scoring.statistics import PROGRAM
 from extract.unit_rows import Job, ScoredUnit, unit_record, write_model

@@ -17,7 +17,7 @@ from tiny_runs import ok, run
 
 from extract.models import loading
 from extract.models.loading import Loading
-from extract.planning.plan import documents_of
+from extract.planning.documents import documents_of
 from extract.planning.selection import select
 from extract.scoring.engine import Engine
 from plugins.cluster.cli import extract_on_ray
