@@ -92,10 +92,9 @@ class PromptLogprobs(Importer):
             hashes = [[file.name, sha256_file(file)] for file in files]
             lacks = _lacking(connection)
             imported = json.dumps({"format": form, "files": hashes, "lacks": lacks})
-            if _differ(plan, condition, imported, to.force):
-                for reading in readings:
-                    _store(connection, plan, condition, reading, form, imported)
-                publish(to.workspace, problem.name, to.model_id, condition.name)
+            for reading in _missing(plan, condition, readings, imported, to.force):
+                _store(connection, plan, condition, reading, form, imported)
+            publish(to.workspace, problem.name, to.model_id, condition.name)
         if not model_file(plan).is_file():
             size = model_size(spec, to.workspace, plan.checkpoint.folder, problem.name)
             write_model(plan, size.parameters if size else 0)
@@ -180,16 +179,22 @@ def _lacking(connection: duckdb.DuckDBPyConnection) -> list[str]:
     return list(lacking)
 
 
-def _differ(plan: ModelPlan, condition: Condition, imported: str, force: bool) -> bool:
-    """Whether anything but units of these files is stored, or nothing.
+def _missing(
+    plan: ModelPlan,
+    condition: Condition,
+    readings: Sequence[_Reading],
+    imported: str,
+    force: bool,
+) -> list[_Reading]:
+    """The documents without a unit of these files; all if units of others are replaced.
 
     Raises:
-        TokenmartError: something else is (`stored-already`), and `force` isn't given.
+        TokenmartError: units of others are stored (`stored-already`), and `force` isn't given.
     """
     keys = plan.selection.problem.name, plan.spec.model_id, condition.name
-    stored = finished_units(plan.selection.workspace, *keys).values()
-    done = [unit for unit in stored if unit.status == "done"]
-    others = any(unit.imported != imported for unit in done)
+    stored = finished_units(plan.selection.workspace, *keys)
+    done = {doc_id: unit for doc_id, unit in stored.items() if unit.status == "done"}
+    others = any(unit.imported != imported for unit in done.values())
     if others and not force:
         raise TokenmartError(
             f"{plan.spec.full_id}: other log-probabilities of condition {condition.name} are "
@@ -197,7 +202,14 @@ def _differ(plan: ModelPlan, condition: Condition, imported: str, force: bool) -
             code="stored-already",
             where=f"{plan.spec.full_id}: {condition.name}",
         )
-    return others or not done
+    return [
+        reading
+        for reading in readings
+        if others
+        or reading.document.doc_id not in done
+        or done[reading.document.doc_id].fingerprint
+        != imported_fingerprint(plan.facts, reading.document, condition)
+    ]
 
 
 def _store(

@@ -37,6 +37,8 @@ class Record(BaseModel):
     """What is compared of the record of a merge."""
 
     merge: str
+    recipe: dict[str, Any]
+    seed: int
     weights_sha256: dict[str, str]
     experts: dict[str, str]
     versions: dict[str, str]
@@ -49,41 +51,51 @@ class Bundle(BaseModel):
     scores: Scores
 
 
-def write_bundle(plan: Plan, workspace: Workspace, out: Path) -> None:
-    """Write the bundle of a finished merge, with the scores in the warehouse, if there are any.
+def write_bundle(plan: Plan, workspace: Workspace, out: Path) -> Scores:
+    """Write the bundle of a finished merge, with the scores of its weights in the warehouse.
+
+    Returns:
+        The scores; empty if the warehouse has none of these weights.
 
     Raises:
-        TokenmartError: the folder contains something already.
+        TokenmartError: the folder contains something already, or is a file.
         StorageError: the folder can't be written.
     """
-    if out.exists() and any(out.iterdir()):
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise TokenmartError(
-            f"--out {out}: contains something already", code="not-empty", where=out
+            f"--out {out}: contains something already; give a new folder",
+            code="not-empty",
+            where=out,
         )
     with storage_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         for name, folder in plan.folders.items():
             if plan.problem.expert(name).adapter is not None:
                 shutil.copytree(folder, out / "adapters" / name)
-    content = {
-        "record": plan.record,
-        "scores": _stored_scores(plan, workspace),
-        "code": code_revision(),
-    }
+    scores = _stored_scores(plan, workspace)
+    content = {"record": plan.record, "scores": scores, "code": code_revision()}
     write_whole(out / PROBLEM, yaml.dump(_portable(plan), sort_keys=False, Dumper=Dumper))
     write_whole(out / CONTENT, json.dumps(content, indent=2) + "\n")
+    return scores
 
 
 def _stored_scores(plan: Plan, workspace: Workspace) -> Scores:
+    """Scores of the rounds in which the ranking has these very weights."""
     try:
-        rows = stored_standings(plan.problem.name, workspace).marts["task_scores"]
+        marts = stored_standings(plan.problem.name, workspace).marts
     except TokenmartError as error:
         if error.code == "not-built":
             return {}
         raise
+    rounds = {
+        row["round"]
+        for row in marts["merge_costs"]
+        if row["stage"] == "evaluation" and row["fingerprint"] == plan.fingerprint
+    }
     found: Scores = {}
-    for row in rows:
-        if row["entry"] == plan.merge.name and row["score"] is not None:
+    for row in marts["task_scores"]:
+        is_own = row["entry"] == plan.merge.name and row["round"] in rounds
+        if is_own and row["score"] is not None:
             found.setdefault(row["round"], {})[row["task"]] = row["score"]
     return found
 
@@ -129,12 +141,22 @@ def make_again(folder: Path, workspace: Workspace) -> tuple[Plan, Bundle, list[s
         The plan, the bundle, and one sentence per package of another version.
 
     Raises:
-        TokenmartError: the folder is not a bundle, an expert has changed, or the merge exceeds the
-            limits.
+        TokenmartError: the folder is not a bundle, its record is of another recipe than its problem
+            file, an expert has changed, or the merge exceeds the limits.
     """
     bundle = read_bundle(folder)
     problem = load_merge_problem(str(folder / PROBLEM), workspace)
-    plan = plan_merge(problem, problem.merge(bundle.record.merge), workspace)
+    merge = problem.merge(bundle.record.merge)
+    for key in ("recipe", "seed"):
+        recorded, given = getattr(bundle.record, key), getattr(merge, key)
+        if recorded != given:
+            raise TokenmartError(
+                f"{folder / CONTENT}: record.{key} is {recorded}, in {PROBLEM} {given}; the bundle "
+                "was edited: ask for another one",
+                code="contradiction",
+                where=f"{folder / CONTENT}: record.{key}",
+            )
+    plan = plan_merge(problem, merge, workspace)
     for name, revision in bundle.record.experts.items():
         if plan.revisions.get(name) != revision:
             raise TokenmartError(

@@ -24,6 +24,7 @@ from warehouse.problem.problem_files import (
     paths_start,
     read_problem_file,
 )
+from warehouse.store.ledger import fingerprint
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 GIGABYTE = 10**9
@@ -96,6 +97,11 @@ class Merge(FileModel):
         for at, value in settings(self.recipe):
             if at[-1] in MODEL_KEYS and value is not None:
                 yield at, value
+
+    @property
+    def recipe_sha256(self) -> str:
+        """Hash of its recipe and seed."""
+        return fingerprint({"recipe": self.recipe, "seed": self.seed})
 
     @property
     def method(self) -> str:

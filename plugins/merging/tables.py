@@ -33,6 +33,15 @@ RANKING_RESULTS = pa.schema(
 )
 """Results of entries that were made elsewhere, one row per column or per item of it."""
 
+MERGE_ENTRIES = pa.schema(
+    [
+        field("entry", pa.string(), "a merge of the problem file"),
+        field("recipe_sha256", pa.string(), "hash of its recipe and seed"),
+        field("fingerprint", pa.string(), "hash of the weights that it makes; empty if unknown"),
+    ]
+)
+"""Merges of a problem file when it was used last: a ranking has these, with these weights."""
+
 MERGE_RUNS = pa.schema(
     [
         field("stage", pa.string(), "merge, or evaluation in a round"),
@@ -57,5 +66,6 @@ MERGE_RUNS = pa.schema(
 TABLES = {
     "ranking_columns": Table(RANKING_COLUMNS, ("problem",), "columns.parquet"),
     "ranking_results": Table(RANKING_RESULTS, ("problem",), "results.parquet"),
+    "merge_entries": Table(MERGE_ENTRIES, ("problem",), "entries.parquet"),
     "merge_runs": Table(MERGE_RUNS, ("problem", "model_id"), "runs.parquet"),
 }

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from tiny_models import make_text
 from tiny_runs import ok, run
 
+from plugins.logprobs import importer as importer_module
 from plugins.logprobs.tests.prompt_dumps import (
     ALL,
     FORMS,
@@ -145,6 +146,28 @@ def test_plan_status_and_imports_keep_whole_conditions(workspace, tiny_problem, 
     ok(run(path, "--model", "tiny/one", "--force"))
     units = read_units(published_path(workspace, "tiny", "tiny--one", "full"))
     assert [unit.imported for unit in units] == [""] * 5
+
+
+@pytest.mark.parametrize("options", [(), ("--force",)])
+def test_an_interrupted_import_is_completed_by_the_next(
+    options, workspace, tiny_problem, scored, tmp_path, monkeypatch
+):
+    path = tiny_problem(probes=[{"kind": "full"}])
+    dump = write_lines(tmp_path / "a.jsonl", [vllm(each) for each in scored[True]])
+    write, calls = importer_module.write_unit, iter(range(4))
+
+    def interrupted(*arguments: Any) -> None:
+        if next(calls) == 2:
+            raise KeyboardInterrupt
+        write(*arguments)
+
+    with monkeypatch.context() as planted:
+        planted.setattr(importer_module, "write_unit", interrupted)
+        assert take(path, dump).exit_code == 1
+    ok(take(path, dump, options=options))
+    units = read_units(published_path(workspace, "tiny", "tiny--one", "full"))
+    assert [(unit.doc_id, unit.status) for unit in units] == [(n, "done") for n in range(4)]
+    assert len(set(stored(workspace)["doc_id"].to_pylist())) == 4
 
 
 def changed(entry: dict[str, Any], step: int, value: Any) -> dict[str, Any]:

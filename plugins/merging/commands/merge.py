@@ -89,6 +89,7 @@ def run_command(problem_name: str, names: tuple[str, ...]) -> None:
     tokenmart merge run --problem minimerge
     tokenmart merge run --problem minimerge --merge ties
     """
+    from plugins.merging.entries import store_entries
     from plugins.merging.evaluate import store_run
     from plugins.merging.make import Plan, cost_of, make_merge, plan_merge, refuse_over_limits
     from plugins.merging.problem import load_merge_problem
@@ -119,6 +120,7 @@ def run_command(problem_name: str, names: tuple[str, ...]) -> None:
         )
 
     _for_each(wanted, "recipes checked", check)
+    store_entries(problem, plans.values(), workspace)
     valid = [merge_ for merge_ in wanted if merge_.name in plans]
     if _for_each(valid, "merges", run) < len(wanted):
         sys.exit(TokenmartError.exit_code)
@@ -200,6 +202,7 @@ def eval_command(
         --include-path final
     """
     from plugins.merging.competition.standings import BUILD
+    from plugins.merging.entries import store_entries
     from plugins.merging.evaluate import Round, evaluate, store_columns, store_run
     from plugins.merging.make import finished_plan
     from plugins.merging.problem import load_merge_problem
@@ -218,8 +221,11 @@ def eval_command(
             err=True,
         )
 
+    store_entries(problem, (), workspace)
+
     def score(merge_: Merge) -> None:
         plan = finished_plan(problem, merge_, workspace)
+        store_entries(problem, [plan], workspace)
         try:
             cost = evaluate(plan, round_, workspace, device)
         except OverLimitError as error:
@@ -255,8 +261,11 @@ def bundle(problem_name: str, name: str, out: Path) -> None:
 
     workspace = find_workspace()
     problem = load_merge_problem(problem_name, workspace)
-    write_bundle(finished_plan(problem, problem.merge(name), workspace), workspace, out)
-    click.echo(f"written {out}; try it: tokenmart merge reproduce {out}")
+    scores = write_bundle(finished_plan(problem, problem.merge(name), workspace), workspace, out)
+    rounds = ", ".join(scores) or "none, because the warehouse has none of these weights"
+    click.echo(
+        f"written {out} (scores of rounds: {rounds}); try it: tokenmart merge reproduce {out}"
+    )
 
 
 @merge.command(short_help="Recompute a bundle's merge and compare the results.")

@@ -1,11 +1,12 @@
 """Find the pairs of entries that are distinguishable, and the ranks that they leave open.
 
-With results of items, a pair is distinguishable if its order is the same in at least 97.5% of the
-draws and, below 30 clusters of items in a task, an exact sign test over clusters has p below 5%:
-neither is adjusted for the number of pairs. With results of tasks only, resampling a few groups
+With results of items, a pair is tested by an exact sign test over clusters of items: in how many is
+the one better, in how many the other? It must have the order of the scores, and these must have the
+same order in at least 97.5% of the draws. With results of tasks only, resampling a few groups
 would report too many equal pairs as different (16% with five groups): these pairs are tested by
-exact sign flips of their differences in mean win rate per group, adjusted for the number of pairs
-(Holm).
+exact sign flips of their differences in mean win rate per group. Both p-values are adjusted for the
+number of pairs in the round (Holm), so that the chance of any false distinguishable pair is at most
+5%.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-from scipy.stats import binomtest
 
-from plugins.merging.competition.sign_flip import LEVEL, holm, least_groups, sign_flip_p
+from plugins.merging.competition.sign_flip import (
+    LEVEL,
+    holm,
+    least_groups,
+    sign_flip_p,
+    sign_test_p,
+)
 
 SAME_ORDER = 1 - LEVEL / 2
 """Share of the draws from which a pair is distinguishable."""
-
-ENOUGH_CLUSTERS = 30
-"""As in ranking_pairs.sql."""
 
 DISTINGUISHABLE, ALIKE = "distinguishable", "not-distinguishable"
 TOO_FEW = "too-few"
@@ -34,32 +37,47 @@ def tested_pairs(marts: dict[str, list[Row]]) -> list[Row]:
     """The rows of `ranking_pairs` with `verdict` and `p`.
 
     `verdict` is distinguishable, not-distinguishable, or too-few (items, groups of tasks, or
-    draws). `p` is that of the exact test; None where there is none.
+    draws). `p` is that of the exact test, adjusted; None where there is none.
 
     Args:
         marts: `rankings`, `ranking_tasks` and `ranking_pairs` of one ranking.
     """
-    rounds = {row["round"]: row for row in marts["rankings"]}
     found = []
-    for name, first in rounds.items():
+    for name, first in {row["round"]: row for row in marts["rankings"]}.items():
         rows = [row for row in marts["ranking_pairs"] if row["round"] == name]
-        if first["resampled"] == "items":
-            found += [row | _of_items(row, first["units"]) for row in rows]
-        else:
-            found += _of_groups(rows, marts)
+        found += _of_items(rows) if first["resampled"] == "items" else _of_groups(rows, marts)
     return found
 
 
-def _of_items(row: Row, units: int) -> Row:
-    if row["above_share"] is None:
-        return {"verdict": TOO_FEW, "p": None}
-    same = max(row["above_share"], 1 - row["above_share"]) >= SAME_ORDER
-    p = None
-    if units < ENOUGH_CLUSTERS:
-        wins, decided = row["wins"] or 0, (row["wins"] or 0) + (row["losses"] or 0)
-        p = float(binomtest(wins, decided).pvalue) if decided else 1.0
-    told = same and (p is None or p < LEVEL)
-    return {"verdict": DISTINGUISHABLE if told else ALIKE, "p": p}
+def _of_items(rows: list[Row]) -> list[Row]:
+    """Pairs of one round, by clusters of items won and lost."""
+    enough = np.array([_is_testable(row, len(rows)) for row in rows], dtype=bool)
+    wins, losses = (np.array([row[name] or 0 for row in rows]) for name in ("wins", "losses"))
+    p = holm(np.where(enough, sign_test_p(wins, losses), np.nan))
+    return [
+        _judged(row, each, not np.isnan(each) and _has_one_order(row))
+        for row, each in zip(rows, p, strict=True)
+    ]
+
+
+def _is_testable(row: Row, pairs: int) -> bool:
+    return row["above_share"] is not None and row["clusters"] >= least_groups(pairs)
+
+
+def _has_one_order(row: Row) -> bool:
+    """Whether draws, scores and clusters have the same order."""
+    above, won = row["above_share"], row["wins"] > row["losses"]
+    return bool(above >= SAME_ORDER if won else 1 - above >= SAME_ORDER) and (
+        won == (row["measured_above"] > 0.5)
+    )
+
+
+def _judged(row: Row, p: float, has_one_order: bool = True) -> Row:
+    if np.isnan(p):
+        return row | {"verdict": TOO_FEW, "p": None}
+    told = p < LEVEL and has_one_order
+    verdict = DISTINGUISHABLE if told else ALIKE
+    return row | {"verdict": verdict, "p": float(f"{p:.12g}")}
 
 
 def _of_groups(rows: list[Row], marts: dict[str, list[Row]]) -> list[Row]:
@@ -80,14 +98,7 @@ def _of_groups(rows: list[Row], marts: dict[str, list[Row]]) -> list[Row]:
     for shared, differences in alike.items():
         if len(shared) >= least_groups(len(rows)):
             p[list(differences)] = sign_flip_p(np.array(list(differences.values())))
-    found = []
-    for row, adjusted in zip(rows, holm(p).tolist(), strict=True):
-        if np.isnan(adjusted):
-            found.append(row | {"verdict": TOO_FEW, "p": None})
-        else:
-            verdict = DISTINGUISHABLE if adjusted < LEVEL else ALIKE
-            found.append(row | {"verdict": verdict, "p": float(f"{adjusted:.12g}")})
-    return found
+    return [_judged(row, each) for row, each in zip(rows, holm(p), strict=True)]
 
 
 def with_ranks(rankings: list[Row], pairs: list[Row]) -> list[Row]:

@@ -18,13 +18,15 @@ import duckdb
 import numpy as np
 
 from analysis.statistics.correlations import Floats
-from plugins.merging.competition.pairs import ENOUGH_CLUSTERS
 from plugins.merging.competition.sign_flip import LEVEL
 from plugins.merging.problem import Merge, MergeProblem
 from warehouse.errors import TokenmartError
 
 BASE_IS_AN_INPUT = frozenset({"arcee_fusion", "nearswap", "slerp"})
 """mergekit's methods that mix `base_model` with one other model."""
+
+ENOUGH_CLUSTERS = 30
+"""Clusters of items from which a percentile interval is given."""
 
 SAME_SCORE = 1e-11
 """Scores have 12 digits after the point."""

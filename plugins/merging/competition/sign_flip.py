@@ -1,4 +1,4 @@
-"""Pairs of entries over few groups of tasks: exact sign-flip tests, adjusted by Holm.
+"""Pairs of entries: exact sign tests over items, and sign-flip tests over few groups of tasks.
 
 Under the null hypothesis that two entries are equally good, their difference in a group of tasks
 is as likely to have either sign, independently between groups. The test compares the sum of the
@@ -13,11 +13,16 @@ m − i + 1, and no later one is smaller.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import erfc
+from scipy.stats import binom
 
 from analysis.statistics.correlations import Floats
+
+Integers = NDArray[np.integer[Any]]
 
 LEVEL = 0.05
 MOST_EXACT = 18
@@ -46,6 +51,17 @@ def sign_flip_p(differences: Floats) -> Floats:
     sums = np.abs(differences.sum(axis=1))
     p = erfc(np.divide(sums, spread, out=np.zeros(pairs), where=spread > 0))
     return np.where(missing, math.nan, p)
+
+
+def sign_test_p(wins: Integers, losses: Integers) -> Floats:
+    """Two-sided p-values of the exact sign test; 1 where nothing was won or lost.
+
+    Args:
+        wins: `[pairs]`, units in which the first entry is better.
+        losses: `[pairs]`, units in which the second is.
+    """
+    less = np.minimum(wins, losses)
+    return np.minimum(2 * binom.cdf(less, wins + losses, 0.5), 1.0)
 
 
 def _exact(differences: Floats) -> float:

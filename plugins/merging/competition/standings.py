@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -15,9 +16,10 @@ from plugins.benchmarks.scores.mixed_scales import mixed_scales
 from plugins.merging.competition.pairs import tested_pairs, with_ranks
 from plugins.merging.competition.ranking_table import read_ranking
 from plugins.merging.competition.relative import relative_rows
-from plugins.merging.problem import OVERALL, MergeProblem
-from plugins.merging.tables import MERGE_RUNS
-from warehouse.errors import TokenmartError, did_you_mean
+from plugins.merging.entries import stored_entries
+from plugins.merging.problem import OVERALL, MergeProblem, load_merge_problem
+from plugins.merging.tables import MERGE_ENTRIES, MERGE_RUNS
+from warehouse.errors import ProblemFileError, TokenmartError, did_you_mean
 from warehouse.paths import Workspace
 from warehouse.sql.connection import connect_read_only
 from warehouse.sql.problem_state import read_states
@@ -27,7 +29,6 @@ MARTS = {
     "ranking_tasks": "round, task_group, rank nulls last, entry",
     "ranking_missing": "round, entry, task, metric",
     "ranking_pairs": "round, entry, other_entry",
-    "ranking_stability": "round, other_round",
     "merge_costs": "entry, stage desc, round",
     "ranking_fronts": "round, seconds, entry",
 }
@@ -42,6 +43,7 @@ BUILD = "tokenmart dbt run --select tag:benchmarks tag:rankings"
 Row = dict[str, Any]
 
 _NO_RUNS = pa.schema([pa.field("model_id", pa.string()), *MERGE_RUNS]).empty_table()
+_NO_ENTRIES = MERGE_ENTRIES.empty_table()
 _SCORES = """
     select
         round, task, metric, entry, items, direction,
@@ -89,9 +91,7 @@ class Standings:
             )
         # a merge belongs to no round
         marts = {
-            mart: [
-                row for row in rows if row["round"] in (round_name, "") and "other_round" not in row
-            ]
+            mart: [row for row in rows if row["round"] in (round_name, "")]
             for mart, rows in self.marts.items()
         }
         if round_name == OVERALL:
@@ -126,6 +126,7 @@ def rank_file(
         for source, rows in (
             ("ranking_columns", table.columns),
             ("ranking_results", table.results),
+            ("merge_entries", _NO_ENTRIES),
             ("merge_runs", _NO_RUNS),
         ):
             connection.register("given_rows", rows)
@@ -158,16 +159,32 @@ def stored_standings(
                 pass
             if name in known:
                 found = _read(connection, name, recipes)
-                if read_states(workspace, name, ("rankings",)).changed:
-                    note = f"warning: results of {name} are newer than this ranking; run `{BUILD}`"
-                    return replace(found, notes=(note,))
-                return found
+                notes = [f"warning: {note}" for note in _changes(name, workspace)]
+                return replace(found, notes=tuple(notes))
     raise TokenmartError(
         f"--problem {name}: no ranking of this name is built; {did_you_mean(name, known)}"
         f"there are: {', '.join(known) or 'none'} (new results: `{BUILD}`)",
         code="not-built",
         where=name,
     )
+
+
+def _changes(name: str, workspace: Workspace) -> Iterator[str]:
+    """What has changed since the ranking was built, and its entries were evaluated."""
+    if read_states(workspace, name, ("rankings",)).changed:
+        yield f"results of {name} are newer than this ranking; run `{BUILD}`"
+    before = stored_entries(name, workspace)
+    try:
+        now = {merge.name: merge for merge in load_merge_problem(name, workspace).merges}
+    except ProblemFileError:  # imported results, or the file is elsewhere
+        return
+    known = {entry for entry in now.keys() & before.keys()
+             if before[entry]["recipe_sha256"] == now[entry].recipe_sha256}  # fmt: skip
+    if before and (changed := sorted((now.keys() | before.keys()) - known)):
+        yield (
+            f"the problem file of {name} was changed since ({', '.join(changed)}); run `tokenmart "
+            f"merge run`, `tokenmart merge eval` and `{BUILD}`"
+        )
 
 
 def _read(

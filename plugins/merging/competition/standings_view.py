@@ -7,8 +7,9 @@ from typing import Any
 
 from rich.console import Console
 
-from plugins.merging.competition.pairs import ALIKE, ENOUGH_CLUSTERS, TOO_FEW
+from plugins.merging.competition.pairs import ALIKE, TOO_FEW
 from plugins.merging.competition.ranking_table import column_name
+from plugins.merging.competition.relative import ENOUGH_CLUSTERS
 from plugins.merging.competition.sign_flip import least_groups
 from plugins.merging.competition.standings import Row, Standings
 from plugins.merging.problem import OVERALL
@@ -33,6 +34,7 @@ CAUSES = {
     "empty": "an empty value",
     "not-finite": "no finite value",
     "items-missing": "{items_missing} items without a value",
+    "outdated": "no evaluation of the recipe in the problem file",
     "alone": "no other entry has a value to compare with",
 }
 """Code of ranking_missing.sql → its words."""
@@ -43,9 +45,8 @@ DEFINITIONS = (
     "mean win rate: arithmetic mean of the same rates; rank by product: of their product",
     "score 95% CI: items resampled, or groups of tasks where results have no items (approximate)",
     "rank 95% CI: the ranks that the pair tests leave open; 1 to 1 is distinguishable from all",
-    "pairs of results with items: the same order in at least 97.5% of the draws and, below "
-    f"{ENOUGH_CLUSTERS} items in a task, an exact sign test over items; not adjusted for the "
-    "number of pairs",
+    "pairs of results with items: an exact sign test over items, adjusted for the number of pairs "
+    "(Holm), and the same order of the scores in at least 97.5% of the draws",
     "pairs of results without items: exact sign-flip test over groups of tasks, adjusted for the "
     "number of pairs (Holm)",
 )
@@ -142,7 +143,7 @@ def notes(standings: Standings, round_name: str) -> list[str]:
     pairs = _of(standings, "ranking_pairs", round_name)
     if pairs and all(row["verdict"] == TOO_FEW for row in pairs):
         found.append(
-            "pairs are not tested: it takes 6 items in each task or "
+            f"pairs are not tested: it takes {least_groups(len(pairs))} items (6 in each task) or "
             f"{least_groups(len(pairs))} groups of tasks"
         )
     found += [

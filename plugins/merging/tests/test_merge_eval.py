@@ -108,6 +108,17 @@ def test_from_experts_to_a_ranking_and_back(tmp_path, warehouse):
     (bundle / "merge.json").write_text(json.dumps(recorded))
     assert CliRunner().invoke(cli, ["merge", "reproduce", str(bundle)]).exit_code == 1
 
+    # another recipe of `half`, and `one-alone` is removed: scores of the old state are no one's
+    path = problem_of(tmp_path, [merge_of("half", one=1, two=3)], limits=limits)
+    ok("merge", "run", "--problem", path)
+    warehouse.run("--select", "+tag:rankings", "--vars", '{"ranking_draws": 50}')
+    found = json.loads(ok("rank", "show", "--problem", "made", "--json"))
+    assert {row["entry"]: row["score"] for row in found["rankings"]} == {"half": None}
+    assert {row["code"] for row in found["ranking_missing"]} == {"outdated"}
+    assert [(row["entry"], row["stage"]) for row in found["merge_costs"]] == [("half", "merge")]
+    ok("merge", "bundle", "--problem", path, "--merge", "half", "--out", str(tmp_path / "again"))
+    assert json.loads((tmp_path / "again" / "merge.json").read_text())["scores"] == {}
+
 
 @pytest.mark.timeout(600)
 def test_prompts_that_were_cut_are_printed_and_recorded(tmp_path, warehouse):

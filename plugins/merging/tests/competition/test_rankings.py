@@ -15,7 +15,6 @@ import pytest
 from click.testing import CliRunner
 from dbt_harness import Warehouse
 from result_files import Rows, column_of, items, plain, write
-from scipy.stats import spearmanr
 from win_rate_oracle import geometric_mean, rank_of, win_rates
 
 from plugins.merging.competition.standings import rank_file, stored_standings
@@ -316,20 +315,6 @@ def test_the_published_scores_of_2023_follow_from_its_win_rates(tmp_path):
         for entry, score in column_of(final, name).items():
             assert score == pytest.approx(found["final", entry][column], abs=1e-9)
     assert compared + len(column_of(final, "overall")) == 107
-
-
-def test_how_stable_the_ranking_of_2023_was(tmp_path):
-    found = published()
-    rows = as_win_rates(found, {"open", "hidden"})
-    standings = rank_file(write(tmp_path / "rounds.csv", rows), WORKSPACE, draws=400)
-    open_scores, hidden_scores = (column_of(standings, name) for name in ("open", "hidden"))
-    both = sorted(set(open_scores) & set(hidden_scores))
-    (pair,) = [row for row in standings.marts["ranking_stability"] if "overall" not in row.values()]
-    assert pair["entries"] == len(both)
-    expected = spearmanr([open_scores[e] for e in both], [hidden_scores[e] for e in both]).statistic
-    assert pair["spearman"] == pytest.approx(expected, abs=1e-9)
-    # the open round has three groups of tasks
-    assert pair["spearman_low"] is None and pair["spearman_high"] is None
 
 
 @pytest.mark.slow

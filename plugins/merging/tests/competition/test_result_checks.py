@@ -92,7 +92,7 @@ def test_a_round_of_weight_0_is_no_part_of_the_overall_intervals_and_pairs(tmp_p
     found = shown(write(tmp_path / "r.csv", rows), "--round", "overall")
     assert [(r["resampled"], r["draws"]) for r in found["rankings"]] == [("items", 1000)] * 2
     (pair,) = found["ranking_pairs"]
-    assert (pair["verdict"], pair["p"]) == ("distinguishable", None)
+    assert (pair["verdict"], pair["p"]) == ("distinguishable", pytest.approx(2 / 2**20))
     # without items: b is better in all 6 groups of the two rounds (p = 2 / 2^6), worse in trial's
     rows = []
     for name, weight in (("open", 1), ("hidden", 1), ("trial", 0)):

@@ -6,6 +6,15 @@ results as (
     select * from {{ source('rankings', 'ranking_results') }}
 ),
 
+merge_entries as (
+    select * from {{ source('rankings', 'merge_entries') }}
+),
+
+evaluations as (
+    select * from {{ source('rankings', 'merge_runs') }}
+    where stage = 'evaluation'
+),
+
 item_metrics as (
     {% for name in context.keys() | sort if name.startswith('adds_item_scores__') %}
     select * from {{ context[name]() }}
@@ -32,7 +41,8 @@ brought as (
         results.item,
         coalesce(results.cluster, cast(results.item as varchar)) as cluster,
         results.value,
-        cast(1 as double) as weight
+        cast(1 as double) as weight,
+        false as is_outdated
     from ranking_columns
     inner join results using (problem, round, task, metric)
     where ranking_columns.condition is null
@@ -44,14 +54,24 @@ run_here as (
         item_metrics.model_id as entry,
         item_metrics.item,
         item_metrics.cluster,
-        item_metrics.value,
-        item_metrics.weight
+        if(evaluations.fingerprint is null, null, item_metrics.value) as value,  -- noqa: RF04
+        item_metrics.weight,
+        evaluations.fingerprint is null as is_outdated
     from ranking_columns
     inner join item_metrics
         on ranking_columns.problem = item_metrics.problem
         and ranking_columns.condition = item_metrics.condition
         and ranking_columns.metric = item_metrics.metric
         and item_metrics.filter = 'none'
+    -- merges that are in the problem file, and scores of the weights that their recipes make
+    inner join merge_entries
+        on item_metrics.problem = merge_entries.problem
+        and item_metrics.model_id = merge_entries.entry
+    left join evaluations
+        on item_metrics.problem = evaluations.problem
+        and item_metrics.model_id = evaluations.model_id
+        and ranking_columns.round = evaluations.round
+        and merge_entries.fingerprint = evaluations.fingerprint
 ),
 
 together as (
@@ -73,5 +93,6 @@ select
     item,
     cluster,
     value,
-    weight
+    weight,
+    is_outdated
 from together

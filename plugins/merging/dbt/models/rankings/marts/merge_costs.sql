@@ -1,4 +1,15 @@
-with runs as (
+-- of merges in the problem file, the runs of the weights that their recipes make
+
+with merge_runs as (
+    select merge_runs.*
+    from {{ source('rankings', 'merge_runs') }} as merge_runs
+    inner join {{ source('rankings', 'merge_entries') }} as entries
+        on merge_runs.problem = entries.problem
+        and merge_runs.model_id = entries.entry
+        and merge_runs.fingerprint = entries.fingerprint
+),
+
+runs as (
     select
         *,
         list_filter(
@@ -10,7 +21,7 @@ with runs as (
             ],
             lambda name: name is not null
         ) as over_limits
-    from {{ source('rankings', 'merge_runs') }}
+    from merge_runs
 )
 
 select
@@ -18,6 +29,7 @@ select
     model_id as entry,
     stage,
     round,
+    fingerprint,
     method,
     parameters,
     case

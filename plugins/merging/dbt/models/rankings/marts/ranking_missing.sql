@@ -13,11 +13,13 @@ win_rates as (
 ),
 
 round_entries as (
-    select distinct
+    select
         problem,
         round,
-        entry
+        entry,
+        bool_or(is_outdated) as is_outdated
     from {{ ref('int_ranking_values') }}
+    group by problem, round, entry
 ),
 
 compared_columns as (
@@ -59,6 +61,7 @@ select
     task,
     metric,
     case
+        when round_entries.is_outdated then 'outdated'
         when entry_columns.entry is null then 'no-result'
         when isfinite(entry_columns.score) then 'alone'
         when entry_columns.score is not null then 'not-finite'
@@ -69,3 +72,4 @@ select
 from expected
 anti join win_rates using (problem, round, entry, task, metric)
 left join entry_columns using (problem, round, entry, task, metric)
+left join round_entries using (problem, round, entry)

@@ -8,12 +8,6 @@ round_units as (
     where resampled = 'items'
 ),
 
--- below 30 clusters a bootstrap is not enough: an exact sign test counts clusters won and lost
-few_items as (
-    select problem from round_units
-    where units < 30
-),
-
 compared as (
     select
         one.problem,
@@ -40,7 +34,7 @@ clusters as (
         entry,
         sum(if(direction = 'higher', value, -value) * weight) as total
     from {{ ref('int_ranking_values') }}
-    where problem in (select few_items.problem from few_items)
+    inner join round_units using (problem, round)
     group by problem, round, task, cluster, metric, entry
 ),
 
@@ -77,6 +71,7 @@ counted as (
         in_round as round,
         entry,
         other_entry,
+        count(*) as clusters,
         count(*) filter (where sides > 0) as wins,
         count(*) filter (where sides < 0) as losses
     from of_rounds
@@ -98,6 +93,7 @@ shares as (
 
 select
     shares.*,
+    counted.clusters,
     counted.wins,
     counted.losses
 from shares
