@@ -1,8 +1,8 @@
 """Run the dbt project's SQL models on given tables, without dbt, in about a second.
 
-The models are those of dbt_project; this module only replaces `ref`, `source`, `var` and `config`.
-Statistics that need final scores are in `analyses/`, which dbt doesn't build: a metric could read
-its target there.
+The models are those of the dbt project and of its plugins; this module only replaces `ref`,
+`source`, `var` and `config`. So a table can be evaluated whole, while the store has no score that
+is later than what its target is predicted from.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ModelSql:
         variables: Mapping[str, object] | None = None,
     ) -> None:
         self._connection = connection
-        plugins = [folder / "dbt" / name for folder in folders() for name in ("models", "analyses")]
+        plugins = [folder / "dbt" / "models" for folder in folders()]
         self._models = [workspace.dbt_project / "models", *plugins]
         self._variables = dict(variables or {})
         self._built: set[str] = set()
@@ -57,7 +57,7 @@ class ModelSql:
             TokenmartError: there is no such model.
         """
         if name not in self._built:
-            sql = self.render(self._file(name).read_text(encoding="utf-8"), name)
+            sql = self._render(self._file(name).read_text(encoding="utf-8"), name)
             kind = "view" if name in self._views else "table"
             self._connection.execute(f'create {kind} "{name}" as {sql}')
             self._built.add(name)
@@ -69,7 +69,7 @@ class ModelSql:
             raise TokenmartError(f"{self._models[0]}: no model {name}; update the checkout")
         return found[0]
 
-    def render(self, text: str, name: str = "") -> str:
+    def _render(self, text: str, name: str) -> str:
         """A model's text as SQL, after its inputs have been built."""
 
         def config(materialized: str = "table") -> str:

@@ -118,7 +118,7 @@ BENCHMARK_TABLES = pa.schema(
         field("early_every_steps", pa.int64(), "only steps that this divides are early", True),
         field("early_checkpoints", pa.int32(), "number of early checkpoints, evenly spaced", True),
         field(
-            "predict_from", pa.string(), "shares of training, sizes or metrics, separated by commas"
+            "predict_from", pa.string(), "JSON list: shares of training (numbers), sizes or metrics"
         ),
         field("target_metric", pa.string(), "scoring method of the final score", True),
         field("target_size", pa.string(), "size whose scores other sizes predict", True),

@@ -25,6 +25,8 @@ from warehouse.progress import without_library_bars
 from warehouse.store.parquet_files import read_table, write_table
 
 METRIC = "acc"
+_WRITTEN = ("eval_pending", "eval_tokens", "eval_answers", "eval_scores")
+"""Tables of the store with rows of one model."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,9 @@ def evaluate(plan: Plan, round_: Round, workspace: Workspace, device: str) -> Co
             command += ["--include-path", str(each.resolve())]
         what = f"evaluation of {plan.merge.name} in round {round_.name}"
         variables = {**environment(workspace), **workspace.environment()}
-        cost = run_within(command, folder, plan.problem.limits, what, variables)
+        own = Path(f"problem={plan.problem.name}") / f"model_id={plan.merge.name}"
+        results = [workspace.store / table / own for table in _WRITTEN]
+        cost = run_within(command, folder, plan.problem.limits, what, variables, results)
         for line in (folder / "log.txt").read_text("utf-8", "replace").splitlines():
             if line.startswith("note: "):
                 click.echo(line, err=True)

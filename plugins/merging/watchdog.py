@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,12 +22,25 @@ POLL_SECONDS = 0.2
 NVIDIA_DEVICE = "/dev/nvidiactl"
 GRACE_SECONDS = 5.0
 
+_GUARD = """
+import os, signal, subprocess, sys, threading
+child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, start_new_session=True)
+def end_with_parent():
+    os.read(0, 1)
+    os.killpg(child.pid, signal.SIGKILL)
+threading.Thread(target=end_with_parent, daemon=True).start()
+sys.exit(child.wait())
+"""
+"""Runs a command, and kills it when its standard input ends: when the parent has ended, even if it
+was killed."""
+
 
 @dataclass(frozen=True)
 class Cost:
     """Cost of a process: wall-clock seconds, and peaks in bytes.
 
-    `peak_bytes` is resident memory of the process and its children; `gpu_bytes` is what the memory
+    `peak_bytes` is resident memory of the process and its children; `disk_bytes` are files that it
+    wrote, and that were there at one time; `gpu_bytes` is what the memory
     in use on all GPUs has grown by since the start, other programs' included; None without a GPU.
     """
 
@@ -57,13 +71,19 @@ def folder_bytes(folder: Path) -> int:
 
 
 def run_within(
-    command: Sequence[str], folder: Path, limits: Limits, what: str, environment: dict[str, str]
+    command: Sequence[str],
+    folder: Path,
+    limits: Limits,
+    what: str,
+    environment: dict[str, str],
+    results: Sequence[Path] = (),
 ) -> Cost:
-    """Run a command in a folder; its output goes to `log.txt` there.
+    """Run a command in a folder; its output goes to `log.txt` there, and so do temporary files.
 
     Args:
         command: the command's words.
         folder: its working folder; files in it count as its disk space.
+        results: other folders that it writes to; what they grow by counts, too.
         limits: limits of the run.
         what: its name in messages.
         environment: its environment variables.
@@ -75,6 +95,7 @@ def run_within(
     """
     started = time.monotonic()
     before = gpu_bytes() if Path(NVIDIA_DEVICE).exists() else None
+    stored = sum(map(folder_bytes, results))
     if limits.gpu_memory_gb is not None and before is None and Path(NVIDIA_DEVICE).exists():
         raise TokenmartError(
             "limits.gpu_memory_gb: nvidia-smi doesn't answer, so GPU memory can't be measured",
@@ -84,17 +105,23 @@ def run_within(
     cost = Cost(0, 0, 0, None if before is None else 0)
     with (folder / "log.txt").open("wb") as log, sigterm_interrupts():
         process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT
+            [sys.executable, "-c", _GUARD, *command],
+            cwd=folder,
+            env={**environment, "TMPDIR": str(folder.resolve())},
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
         )
         try:
             running = True
             while running:
                 running = process.poll() is None
                 gpu = None if before is None else (gpu_bytes() or 0) - before
+                grown = max(0, sum(map(folder_bytes, results)) - stored)
                 cost = Cost(
                     time.monotonic() - started,
                     max(cost.peak_bytes, _resident(process.pid)),
-                    max(cost.disk_bytes, folder_bytes(folder)),
+                    max(cost.disk_bytes, folder_bytes(folder) + grown),
                     larger(cost.gpu_bytes, gpu),
                 )
                 if (over := over_limit(cost, limits)) is not None:
@@ -148,9 +175,10 @@ def _tree(pid: int) -> list[psutil.Process]:
     return []
 
 
-def _resident(pid: int) -> int:
+def _resident(guard: int) -> int:
+    """Resident memory of what a guard runs, in bytes."""
     total = 0
-    for process in _tree(pid):
+    for process in _tree(guard)[1:]:
         with suppress(psutil.Error):
             total += process.memory_info().rss
     return total

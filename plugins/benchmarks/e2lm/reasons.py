@@ -19,8 +19,8 @@ REASONS = {
     "earlier (`early` in a problem file of kind table), or add later checkpoints",
     "no_shared_checkpoints": "no two runs share checkpoints in and after the early window",
     "no_pairs": "no two runs have a score at both stages",
-    "no_pair_of_recipes": "no early checkpoint is shared by runs of one size and architecture with "
-    "the recipes science and web",
+    "no_pair_of_recipes": "no runs of one size and architecture with the recipes science and web "
+    "share an early checkpoint, or they have fewer than three",
     "no_sq": "SQ is undefined",
     "no_rc": "RC is undefined; --weights A 0 B leaves it out",
     "no_cs": "CS is undefined; --weights A B 0 leaves it out",

@@ -141,7 +141,7 @@ def open_table(
         "licence": "unknown",
         "early_until_tokens": UNTIL_TOKENS,
         "early_every_steps": EVERY_STEPS,
-        "predict_from": "",
+        "predict_from": "[]",
     }
     database = open_scores(_PROBLEM, scores, pa.Table.from_pylist([facts], BENCHMARK_TABLES))
     _place_on_schedule(database)

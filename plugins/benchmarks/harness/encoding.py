@@ -3,7 +3,8 @@
 Scores are comparable only if prompt and continuation are split in the same way (lm_eval 0.4.13,
 `TemplateLM._encode_pair` and `HFLM.loglikelihood_rolling`). Spaces at the end of a prompt belong to
 the continuation. Prompt and continuation are tokenized together; with m tokens in the prompt alone,
-the continuation starts at token m. An empty prompt is replaced by BOS or the text's first token.
+the continuation starts at token m. An empty prompt is replaced by BOS or the end of text, and so is
+one of white space, which the harness refuses for a model without BOS.
 
 A text that is longer than the model's context loses tokens at its beginning, but keeps its BOS,
 because many models predict poorly without BOS. The harness's class for transformers drops BOS too,
@@ -131,6 +132,8 @@ class PairEncoder:
             ids, start, end = self._whole(context + continuation)
             head, _, _ = self._whole(context[: len(context) - spaces])
             behind = len(head)
+            if not behind:  # white space alone, for a model without BOS
+                head = np.array([self.prefix], dtype=np.int32)
         tail = ids[behind:]
         if not len(tail):
             raise TokenmartError(
@@ -196,6 +199,8 @@ class PairEncoder:
                 "max_gen_toks of the task"
             )
         ids, _, _ = self._whole(context)
+        if not len(ids):
+            ids = np.array([self.prefix], dtype=np.int32)
         kept = self._cut(ids, room)
         return kept, len(ids) - len(kept)
 

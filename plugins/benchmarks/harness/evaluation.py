@@ -50,6 +50,7 @@ from warehouse.store.schema import TOKENS
 from warehouse.store.token_files import (
     finished_units,
     partition,
+    publication_lock,
     publish,
     published_path,
     read_rows,
@@ -302,12 +303,19 @@ class EvalRun:
     def store_answers(self, task: EvalTask) -> list[str]:
         """Write the generated texts after each filter, and the task's own metrics.
 
+        Of two processes on one task the later one writes those of all units.
+
         Returns:
             Metrics without a value, with the reason.
 
         Raises:
             StorageError: the disk is full or the folder can't be written.
         """
+        keys = self.problem.name, self.plan.spec.model_id, task.condition
+        with publication_lock(eval_store(self.workspace), *keys):
+            return self._store_answers(task)
+
+    def _store_answers(self, task: EvalTask) -> list[str]:
         published = list(self.responses(task))
         answered = [each for each, _ in published]
         records = {record.doc_id: record for _, record in published}

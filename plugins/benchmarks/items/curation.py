@@ -11,12 +11,12 @@ import duckdb
 from plugins.benchmarks.e2lm.score import WEIGHTS
 from plugins.benchmarks.items.held_out import Fold, held_out
 from plugins.benchmarks.items.item_scores import ItemScores
-from plugins.benchmarks.model_sql import ModelSql, dicts
+from plugins.benchmarks.model_sql import dicts
 from plugins.benchmarks.refusal import refused, unknown
 from plugins.benchmarks.scores.metric_directions import direction_of
 from warehouse.paths import Workspace
 
-SQL = Path(__file__).parents[1] / "dbt" / "analyses" / "item_signal.sql"
+SQL = Path(__file__).with_name("item_signal.sql")
 FEWEST_CHECKPOINTS = 8
 """SQ is undefined for fewer checkpoints."""
 
@@ -68,9 +68,9 @@ def curate(scores: ItemScores, workspace: Workspace, choice: Choice) -> dict[str
         what = f"{shortest} has 1 checkpoint, so no rise; leave the model out, or add checkpoints"
         raise refused(scores.path, what, "too-few-checkpoints")
     folds = _folds(scores)
-    signal = _choose(scores, workspace, choice, "true", "signal_all")
+    signal = _choose(scores, choice, "true", "signal_all")
     for number, fold in enumerate(folds):
-        _choose(scores, workspace, choice, fold.chosen_on, f"signal_{number}")
+        _choose(scores, choice, fold.chosen_on, f"signal_{number}")
     database = scores.database
     chosen = [row for row in signal if row["is_chosen"]]
     return {
@@ -177,9 +177,7 @@ def _folds(scores: ItemScores) -> list[Fold]:
     return folds
 
 
-def _choose(
-    scores: ItemScores, workspace: Workspace, choice: Choice, where: str, name: str
-) -> list[dict[str, Any]]:
+def _choose(scores: ItemScores, choice: Choice, where: str, name: str) -> list[dict[str, Any]]:
     """Create the table `name` with the signal of each item, on the rows of a condition."""
     database = scores.database
     subjects = ", ".join("'" + one.replace("'", "''") + "'" for one in choice.subjects)
@@ -189,14 +187,14 @@ def _choose(
         f" select * exclude (subject, characters) from items where {where}{of_subjects}"
     )
     weight_sq, weight_cs = _weights(scores, choice)
-    variables = {
+    values = {
         "fewest_items": choice.fewest,
         "most_items": choice.most,
         "weight_sq": weight_sq,
         "weight_cs": weight_cs,
     }
-    text = ModelSql(database, workspace, variables).render(SQL.read_text(encoding="utf-8"))
-    database.execute(f"create or replace table {name} as {text}")
+    text = SQL.read_text(encoding="utf-8")
+    database.execute(f"create or replace table {name} as {text}", values)
     return dicts(database, f"from {name} order by place")
 
 

@@ -32,6 +32,7 @@ def print_curation(found: dict[str, Any]) -> None:
                 ("chosen,\nin sample", "in_sample"),
             )
         ),
+        Column("95% of\nrandom items", [_span(row) for row in rows.values()]),
         Column("optimism", ["–" if each is None else f"{each:+.3f}" for each in optimism]),
         Column("better", [f"{row['better']} of {row['compared']}" for row in rows.values()]),
     ]
@@ -55,6 +56,11 @@ def print_curation(found: dict[str, Any]) -> None:
             ),
         ]
         print_columns(console, columns)
+
+
+def _span(row: dict[str, Any]) -> str:
+    low, high = row["random_low"], row["random_high"]
+    return "–" if low is None else f"{low:.3f} to {high:.3f}"
 
 
 def _number(value: float | None) -> str:

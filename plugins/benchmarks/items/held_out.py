@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from plugins.benchmarks.e2lm.scores import open_scores
@@ -15,8 +16,10 @@ from plugins.benchmarks.model_sql import ModelSql
 from plugins.benchmarks.schema import BENCHMARK_SCORES, BENCHMARK_TABLES
 from warehouse.paths import Workspace
 
-DECISIONS = Path(__file__).parents[1] / "dbt" / "analyses" / "chosen_decisions.sql"
-VARIANTS = ("all", "random", "chosen")
+DECISIONS = Path(__file__).with_name("chosen_decisions.sql")
+DRAWS = 200
+"""Random choices of as many items as are chosen."""
+
 OF_RUNS = ("sq", "monotonicity", "autocorrelation")
 OF_FOLDS = ("cs", "weighted", "decision_accuracy")
 
@@ -41,6 +44,8 @@ def held_out(
 ) -> dict[str, dict[str, Any]]:
     """Statistics of all, random and chosen items, in sample and held out.
 
+    Random items are drawn `DRAWS` times, as many as are chosen.
+
     Args:
         database: contains `items`, and `signal_0` … of each fold.
         workspace: the checkout with the SQL models.
@@ -48,8 +53,9 @@ def held_out(
         weights: of SQ and CS in `weighted`.
 
     Returns:
-        Statistic → means over folds (and models) of the variants. `cs` and `weighted` are None
-        without models of both recipes, `decision_accuracy` without two models in a fold.
+        Statistic → means over folds (and models) of the variants; `random` is the mean of the
+        draws, `random_low` and `random_high` the interval that has 95% of them. `cs` and `weighted`
+        are None without models of both recipes, `decision_accuracy` without two models in a fold.
     """
     series = _series(database, folds)
     with open_scores("items", series, _facts()) as scores:
@@ -62,7 +68,7 @@ def held_out(
                 _put(values[name], benchmark, model, value)
         for benchmark, value in scores.execute(f"select benchmark, cs from {gap}").fetchall():
             _put(values["cs"], benchmark, "", value)
-        decided = scores.execute(models.render(DECISIONS.read_text(encoding="utf-8"))).fetchall()
+        decided = scores.execute(DECISIONS.read_text(encoding="utf-8")).fetchall()
         for part, variant, _, value in decided:
             _put(values["decision_accuracy"], f"{part}:{variant}", "", value)
     values["weighted"] = _weighted(values["sq"], values["cs"], weights)
@@ -88,35 +94,31 @@ def _weighted(
 
 
 def _series(database: duckdb.DuckDBPyConnection, folds: Sequence[Fold]) -> pa.Table:
-    """Mean scores over training of each variant in each fold: benchmark `fold:place:variant`."""
+    """Mean scores over training of each variant in each fold: benchmark `fold:place:variant`.
+
+    Variants are `all`, `chosen`, and, held out, a number for each random draw.
+    """
+    _draw_items(database, len(folds))
     parts = []
     for number, fold in enumerate(folds):
-        for where, place in ((fold.chosen_on, "in"), (fold.tried_on, "out")):
+        of_fold = f"fold = {number}"
+        for where, place, variants in (
+            (fold.chosen_on, "in", f"{of_fold} and variant in ('all', 'chosen')"),
+            (fold.tried_on, "out", of_fold),
+        ):
             parts.append(
                 f"""
                 select
-                    '{number}:{place}:' || named.variant as benchmark,
+                    '{number}:{place}:' || variants.variant as benchmark,
                     items.model,
                     any_value(items.recipe) as recipe,
                     any_value(items.shape) as shape,
                     items.progress,
-                    avg(items.score) filter (where named.is_in) as score
+                    avg(items.score) as score
                 from items
-                inner join (
-                    select
-                        drawn.item,
-                        coalesce(signal.is_chosen, false) as is_chosen,
-                        row_number() over (order by hash(drawn.item || '0'), drawn.item)
-                        <= count(*) filter (where signal.is_chosen) over () as is_drawn
-                    from (select distinct item from items) as drawn
-                    left join signal_{number} as signal on drawn.item = signal.item
-                ) as signal
-                    on items.item = signal.item
-                cross join lateral (
-                    values ('all', true), ('random', signal.is_drawn), ('chosen', signal.is_chosen)
-                ) as named (variant, is_in)
-                where {where}
-                group by all
+                inner join variants using (item)
+                where ({where}) and {variants}
+                group by variants.variant, items.model, items.progress
                 """
             )
     table = database.sql(
@@ -130,30 +132,52 @@ def _series(database: duckdb.DuckDBPyConnection, folds: Sequence[Fold]) -> pa.Ta
     return table.select(BENCHMARK_SCORES.names)
 
 
+def _draw_items(database: duckdb.DuckDBPyConnection, folds: int) -> None:
+    """Make the table `variants`: fold, variant, and each item of it."""
+    rows = database.sql("select distinct item from items order by item").fetchall()
+    names = np.array([name for (name,) in rows], dtype=object)
+    draw = np.random.default_rng(0)
+    pieces = []
+    for fold in range(folds):
+        query = f"select item from signal_{fold} where is_chosen"
+        chosen = np.array([name for (name,) in database.sql(query).fetchall()], dtype=object)
+        drawn = [draw.choice(names, len(chosen), replace=False) for _ in range(DRAWS)]
+        for variant, items in (("all", names), ("chosen", chosen), *enumerate(drawn)):
+            columns = {"item": items, "variant": [str(variant)] * len(items)}
+            pieces.append(pa.table({**columns, "fold": [fold] * len(items)}))
+    database.register("given_variants", pa.concat_tables(pieces))
+    database.execute("create or replace temp table variants as from given_variants")
+    database.unregister("given_variants")
+
+
 def _facts() -> pa.Table:
-    facts = {"path": "", "sha256": "", "licence": "unknown", "predict_from": ""}
+    facts = {"path": "", "sha256": "", "licence": "unknown", "predict_from": "[]"}
     return pa.Table.from_pylist([facts], BENCHMARK_TABLES)
 
 
 def _compared(values: Mapping[Key, float]) -> dict[str, Any]:
-    """Means over models and folds for which all three variants are defined."""
-    keys = sorted({(fold, place, model) for fold, place, _, model in values})
+    """Means over the models and folds for which all and the chosen items have a value."""
     whole = [
         (fold, place, model)
-        for fold, place, model in keys
-        if all((fold, place, variant, model) in values for variant in VARIANTS)
+        for fold, place, variant, model in sorted(values)
+        if variant == "chosen" and (fold, place, "all", model) in values
     ]
     out = [key for key in whole if key[1] == "out"]
 
     def mean(variant: str, place: str) -> float | None:
-        found = [values[f, p, variant, m] for f, p, m in whole if p == place]
-        return round(sum(found) / len(found), 6) if found else None
+        found = [values.get((f, p, variant, m)) for f, p, m in whole if p == place]
+        known = [value for value in found if value is not None]
+        return round(sum(known) / len(known), 6) if known and len(known) == len(found) else None
 
     tried, in_sample = mean("chosen", "out"), mean("chosen", "in")
     defined = tried is not None and in_sample is not None
+    random = [value for n in range(DRAWS) if (value := mean(str(n), "out")) is not None]
+    low, high = np.quantile(random, [0.025, 0.975]).tolist() if random else (None, None)
     return {
         "all": mean("all", "out"),
-        "random": mean("random", "out"),
+        "random": round(sum(random) / len(random), 6) if random else None,
+        "random_low": low if low is None else round(low, 6),
+        "random_high": high if high is None else round(high, 6),
         "chosen": tried,
         "in_sample": in_sample,
         "optimism": round(in_sample - tried, 6) if defined else None,  # type: ignore[operator]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +86,7 @@ def read_table(problem: TableProblem, workspace: Workspace) -> BroughtScores:
         "early_until_share": early.until_share,
         "early_every_steps": early.every_steps,
         "early_checkpoints": early.checkpoints,
-        "predict_from": ",".join(problem.predict.names),
+        "predict_from": json.dumps(problem.predict.names),
         "target_metric": None if target is None else target.metric,
         "target_size": None if target is None else target.size,
         "notes": "\n".join(notes) or None,
@@ -229,21 +230,26 @@ def _target(
 ) -> dict[str, pa.Table]:
     """Items of the downstream table by ranked entry, those that have every benchmark.
 
-    One per benchmark: its last score; of recipes the mean over their runs; of models the mean over
-    its documents.
+    One per benchmark: its score at the end of the run, which some may lack; of recipes the mean of
+    their runs; of models the mean over its documents.
     """
     at = "0" if ranks_models else "coalesce(tokens, step, 0)"
     with duckdb.connect() as connection:
         connection.register("scores", scores)
         rows = connection.execute(
             f"""
-            with last as (
-                select {"recipe" if target.size else "full_id"} as ranked, *
+            with ends as (
+                select *, max({at}) over (partition by model_id) as run_end
                 from scores
+            ),
+
+            last as (
+                select {"recipe" if target.size else "full_id"} as ranked, *
+                from ends
                 where metric = $metric
                     and (len($benchmarks) = 0 or benchmark in (select unnest($benchmarks)))
                     and {"size = $size" if target.size else "$size is null"}
-                qualify {at} = max({at}) over (partition by model_id, benchmark)
+                    and {at} = run_end
             )
 
             select ranked, benchmark, avg(score), any_value(direction)

@@ -70,9 +70,9 @@ class Predict(FileModel):
     each_document: bool = False
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Shares, sizes or metrics, as text."""
-        return (*map(str, self.shares), *self.sizes, *self.metrics)
+    def names(self) -> tuple[float | str, ...]:
+        """Shares, sizes or metrics."""
+        return (*self.shares, *self.sizes, *self.metrics)
 
     @model_validator(mode="after")
     def _one_of_them(self) -> Predict:

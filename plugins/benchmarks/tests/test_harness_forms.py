@@ -108,7 +108,7 @@ def test_every_number_under_the_harness_s_names_is_the_harness_s(
     query = """
         select max(abs(metrics.value - expected)) from eval_item_metrics as metrics join (
             select model_id, item, -sum(cast(logprob as double)) / ln(2) as bits,
-                bits / octet_length(encode(ltrim(any_value(continuation)))) as expected
+                bits / octet_length(encode(any_value(continuation))) as expected
             from eval_tokens join eval_items
                 using (problem, condition, doc_id, segment)
             where task = 'form_winogrande' and is_gold group by model_id, item

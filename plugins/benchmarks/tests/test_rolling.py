@@ -66,7 +66,24 @@ def test_windows_score_every_token_once_within_the_context(
     for pair in pairs:
         # the last target is no input
         assert len(pair.context) + len(pair.continuation) - 1 <= longest
-    assert encoder.rolling("") == ([] if not doubled else encoder.rolling(""))
+    # of an empty text, the harness scores the tokenizer's BOS behind its own
+    assert [p.continuation.tolist() for p in encoder.rolling("")] == [[0]] * doubled
+
+
+@pytest.mark.parametrize("has_bos", [True, False])
+@pytest.mark.parametrize("prompt", ["", " ", "  \n "])
+def test_a_prompt_of_white_space_is_read_after_bos_or_the_end_of_text(
+    prompt, has_bos, tiny_checkpoint
+):
+    encoder = encoder_of(tiny_checkpoint("llama", has_bos))
+    pair = encoder.pair(prompt, " yes")
+    assert pair.context.tolist() == [encoder.prefix] and len(pair.continuation)
+    ids = encoder.tokenizer.encode(f"{prompt} yes").ids
+    np.testing.assert_array_equal(pair.continuation, ids)
+    (start, end) = pair.char_start[0], pair.char_end[-1]
+    assert (start, end) == (0, len(f"{prompt} yes"))
+    ids, cut = encoder.prompt(prompt, 5)
+    assert len(ids) and cut == 0
 
 
 def test_a_text_of_the_context_s_length_is_one_window(tiny_checkpoint):

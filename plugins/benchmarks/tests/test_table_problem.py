@@ -201,6 +201,42 @@ def test_a_name_that_cant_be_a_folder_is_refused(workspace, name, ranked):
     assert read_table(problem, workspace).target.keys() == {"x", "y", "z"}
 
 
+def test_a_size_that_is_a_number_is_a_size(workspace):
+    """`70` was read as 7,000% of training, with the final score of the large run itself."""
+    text = PROBLEM.replace("[small]", '["70"]').replace("size: large", 'size: "700"')
+    rows = [row.replace("small", "70").replace("large", "700") for row in ROWS]
+    problem = find_own(write(workspace, text, rows), workspace)
+    with open_problem("runs", read_table(problem, workspace)) as database:
+        early = ModelSql(database, SHIPPED).build("early_scores")
+        query = f"select variant, model_id, value from {early} where metric = 'acc' order by all"
+        found = database.execute(query).fetchall()
+    scores = (("x", 0.11), ("y", 0.21), ("z", 0.31))
+    assert found == [(f"{b}@70", recipe, score) for b in "qr" for recipe, score in scores]
+
+
+def test_a_benchmark_that_stops_early_has_no_final_score(workspace):
+    """Compared with itself, its last score decides every pair."""
+    rows = [row for row in ROWS if "-small" not in row and ",4,r," not in row]
+    text = BY_SHARE.replace("{until_share: 0.5, checkpoints: 2}", "{until_share: 0.5}")
+    problem = find_own(write(workspace, text, rows), workspace)
+    brought = read_table(problem, workspace)
+    tasks = {name: table["task"].to_pylist() for name, table in brought.target.items()}
+    assert set(map(tuple, tasks.values())) == {("q",)}
+    with open_problem("runs", brought) as database:
+        signal = ModelSql(database, SHIPPED).build("benchmark_signal")
+        decided = database.execute(
+            f"select benchmark, value is null, reason from {signal}"
+            " where statistic = 'decision_accuracy' order by all"
+        ).fetchall()
+        stages = database.execute(
+            "select distinct benchmark from int_benchmark_decisions where later_stage = 'final'"
+        ).fetchall()
+    assert stages == [("q",)]
+    assert [row[:2] for row in decided] == [("q", False), ("r", True)]
+    text = text.replace("metric: acc", "metric: acc, benchmarks: [r]")
+    assert refused(workspace, write(workspace, text, rows)) == "no-target"
+
+
 def test_an_early_window_up_to_the_end_decides_nothing(workspace):
     """Sizes of one pair of recipes don't take its place; stages keep their decisions."""
     text = BY_SHARE.replace("{until_share: 0.5, checkpoints: 2}", "{until_share: 1.0}")

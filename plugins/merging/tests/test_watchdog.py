@@ -18,7 +18,8 @@ from plugins.merging.watchdog import Cost, OverLimitError, run_within
 from warehouse.errors import TokenmartError
 
 
-def test_a_terminated_run_ends_the_process_that_it_watches(tmp_path):
+@pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_ended_ends_the_process_that_it_watches(signal_, tmp_path):
     code = (
         "import os, sys\n"
         "from pathlib import Path\n"
@@ -34,9 +35,27 @@ def test_a_terminated_run_ends_the_process_that_it_watches(tmp_path):
         while not (log.is_file() and log.read_text().endswith("\n")):
             time.sleep(0.05)
         child = psutil.Process(int(log.read_text()))
-        run.send_signal(signal.SIGTERM)
-        assert run.stderr and "KeyboardInterrupt" in run.stderr.read()
-    assert not child.is_running()
+        run.send_signal(signal_)
+        interrupted = run.stderr is not None and "KeyboardInterrupt" in run.stderr.read()
+        assert interrupted == (signal_ == signal.SIGTERM)
+    _, left = psutil.wait_procs([child], timeout=30)
+    assert not left
+
+
+def test_files_elsewhere_and_temporary_ones_are_disk_space(tmp_path):
+    """Results that were there before, and that are kept, don't count."""
+    folder, store = tmp_path / "run", tmp_path / "store"
+    folder.mkdir()
+    store.mkdir()
+    (store / "before").write_bytes(bytes(50_000))
+    code = f"open('{store}/rows', 'wb').write(bytes(700_000)); import tempfile, time\n"
+    code += "open(tempfile.mkstemp()[1], 'wb').write(bytes(90_000)); time.sleep(1)"
+    command = [sys.executable, "-c", code]
+    cost = run_within(command, folder, Limits(), "it", dict(os.environ), [store])
+    assert 790_000 <= cost.disk_bytes < 800_000
+    (store / "rows").unlink()
+    with pytest.raises(OverLimitError):
+        run_within(command, folder, Limits(disk_gb=0.0005), "it", dict(os.environ), [store])
 
 
 @pytest.fixture

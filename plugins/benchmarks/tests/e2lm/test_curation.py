@@ -73,9 +73,24 @@ def test_what_rises_is_chosen(found):
 
 def test_it_is_worth_more_on_models_that_had_no_part(found):
     sq = found["held_out"]["sq"]
-    assert sq["chosen"] > sq["all"] > sq["random"]
+    assert sq["chosen"] > sq["all"] > sq["random_high"] > sq["random"] > sq["random_low"]
     assert (sq["better"], sq["compared"]) == (4, 4)
     assert abs(sq["optimism"]) < 0.05
+
+
+def test_random_items_are_those_of_200_draws(tmp_path):
+    """One item of three is chosen: a third of the draws has the one that rises."""
+    rows = []
+    for model in ("a", "b"):
+        for at in range(16):
+            rows += [[model, at + 1, "up", at / 16], [model, at + 1, "down", -at / 16]]
+            rows += [[model, at + 1, "flat", (at % 2) / 100]]
+    header = ("model", "tokens", "item", "score")
+    sq = curate(read_items(write(tmp_path / "i.csv", rows, header), None), 1, 1)["held_out"]
+    (up, down), draws = (1.0, 0.0), sq["monotonicity"]
+    assert draws["chosen"] == up and draws["random_low"] == down and draws["random_high"] == up
+    # up in one of three draws, down and flat (a saw of few checkpoints) below
+    assert 0.3 < draws["random"] < 0.65
 
 
 def test_rise_and_noise_are_those_of_numpy(found):

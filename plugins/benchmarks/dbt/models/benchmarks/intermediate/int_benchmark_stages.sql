@@ -17,8 +17,14 @@ shares as (
     union
     select
         problem,
-        try_cast(unnest(string_split(predict_from, ',')) as double) as share
-    from tables
+        try_cast(predicting as double) as share
+    from (
+        select
+            problem,
+            unnest(from_json(predict_from, '["JSON"]')) as predicting
+        from tables
+    )
+    where json_type(predicting) = 'DOUBLE'
 ),
 
 runs as (
@@ -26,7 +32,11 @@ runs as (
         *,
         -- sizes are ordered by it; steps of different batch sizes are not comparable
         coalesce(parameters, 1) * coalesce(tokens, 1) as compute,
-        checkpoint = checkpoints - 1 as is_last
+        -- a benchmark may stop before the run does
+        checkpoint = checkpoints - 1 and coalesce(share, 1) = 1 as is_last,
+        max(share) filter (where score is not null) over (
+            partition by problem, model_id, benchmark, metric
+        ) as last_share
     from series
 ),
 
@@ -44,7 +54,10 @@ at_shares as (
     from runs
     inner join shares using (problem)
     -- 1e-9: a share of 0.3 and tokens of 0.3 of the last differ in their last bits
-    where runs.share <= shares.share + 1e-9 and runs.checkpoints > 1
+    where
+        runs.share <= shares.share + 1e-9
+        and shares.share <= runs.last_share + 1e-9
+        and runs.checkpoints > 1
     group by all
 ),
 

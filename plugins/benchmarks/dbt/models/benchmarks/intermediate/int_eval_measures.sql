@@ -31,12 +31,16 @@ normalised as (
         is_greedy,
         backend,
         unnest(
-            ['sum', 'character', 'byte', 'token', 'word', 'mutual_information', 'unconditional']
+            [
+                'sum', 'character', 'byte', 'continuation_byte', 'token', 'word',
+                'mutual_information', 'unconditional'
+            ]
         ) as normalisation,
         unnest([
             loglikelihood,
             loglikelihood / nullif(characters, 0),
             loglikelihood / nullif(bytes, 0),
+            loglikelihood / nullif(strlen(continuation), 0),
             loglikelihood / tokens,
             loglikelihood / nullif(words, 0),
             loglikelihood - unconditional_loglikelihood,

@@ -9,19 +9,18 @@ tables as (
 wanted as (
     select
         problem,
-        unnest(string_split(predict_from, ',')) as predict_from
+        unnest(from_json(predict_from, '["JSON"]')) as predicting
     from tables
 ),
 
 wanted_stages as (
     select
         problem,
-        case
-            when try_cast(predict_from as double) is null then 'size' else 'share'
-        end as kind,
-        coalesce(
-            format('{:g}', 100 * try_cast(predict_from as double)) || '%', predict_from
-        ) as stage
+        case json_type(predicting) when 'VARCHAR' then 'size' else 'share' end as kind,
+        case json_type(predicting)
+            when 'VARCHAR' then predicting ->> '$'
+            else format('{:g}', 100 * cast(predicting as double)) || '%'
+        end as stage
     from wanted
 ),
 

@@ -39,6 +39,8 @@ described as (
         any_value(coalesce(options ->> 'own_metrics', '') = 'true') as has_own_metrics,
         first(characters order by is_gold desc nulls last, choice asc) as answer_characters,
         first(bytes order by is_gold desc nulls last, choice asc) as answer_bytes,
+        first(strlen(continuation) order by is_gold desc nulls last, choice asc)
+            as continuation_bytes,
         first(words order by is_gold desc nulls last, choice asc) as answer_words
     from items
     group by problem, condition, item
@@ -71,6 +73,7 @@ ours as (
         cast(measures.value as double) as value,  -- noqa: RF04
         case catalog.weighted_by
             when 'bytes' then described.answer_bytes
+            when 'bytes of the continuation' then described.continuation_bytes
             when 'words' then described.answer_words
             else 1
         end as weight,

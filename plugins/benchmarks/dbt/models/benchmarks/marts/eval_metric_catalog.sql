@@ -34,6 +34,7 @@ normalisations as (
         ('sum', 'll'),
         ('character', 'll / characters'),
         ('byte', 'll / bytes'),
+        ('continuation_byte', 'll / bytes of the continuation'),
         ('token', 'll / tokens'),
         ('word', 'll / words'),
         ('mutual_information', 'll - ll without the prompt'),
@@ -72,8 +73,8 @@ metrics as (
             ('loglik_margin_mean_per_char', 'loglik_margin_mean', 'character', 'item', 'ours'),
             ('gold_rank', 'rank', 'sum', 'item', 'ours'),
             ('correct_loglik', 'loglik', 'sum', 'item', 'field'),
-            ('bpb', 'bits', 'byte', 'item', 'field'),
-            ('bpb_corpus', 'bits', 'byte', 'bytes', 'field')
+            ('bpb', 'bits', 'continuation_byte', 'item', 'field'),
+            ('bpb_corpus', 'bits', 'continuation_byte', 'bytes of the continuation', 'field')
         ]) as metric
     union all
     select
@@ -84,8 +85,8 @@ metrics as (
             ('correct_prob', 'prob', 'sum', 'item', 'field'),
             ('correct_prob_per_token', 'prob', 'token', 'item', 'field'),
             ('correct_loglik', 'loglik', 'sum', 'item', 'field'),
-            ('bpb', 'bits', 'byte', 'item', 'field'),
-            ('bpb_corpus', 'bits', 'byte', 'bytes', 'field')
+            ('bpb', 'bits', 'continuation_byte', 'item', 'field'),
+            ('bpb_corpus', 'bits', 'continuation_byte', 'bytes of the continuation', 'field')
         ]) as metric
     union all
     select

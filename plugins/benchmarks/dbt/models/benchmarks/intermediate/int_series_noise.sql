@@ -1,7 +1,7 @@
 -- How much the score of a run that has nearly finished still moves.
 
 with series as (
-    select * from {{ ref('int_benchmark_series') }}
+    select * from {{ ref('int_whole_series') }}
 )
 
 select

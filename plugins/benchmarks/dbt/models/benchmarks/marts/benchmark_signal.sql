@@ -5,7 +5,7 @@ with tables as (
 ),
 
 series as (
-    select * from {{ ref('int_benchmark_series') }}
+    select * from {{ ref('int_whole_series') }}
 ),
 
 series_order as (

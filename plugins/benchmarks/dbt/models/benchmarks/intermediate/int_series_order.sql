@@ -1,7 +1,7 @@
 -- Whether early scores rise monotonically: E2LM's signal quality.
 
 with series as (
-    select * from {{ ref('int_benchmark_series') }}
+    select * from {{ ref('int_whole_series') }}
 ),
 
 early as (

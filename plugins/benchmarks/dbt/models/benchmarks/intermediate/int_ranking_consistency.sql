@@ -5,7 +5,7 @@
 -- runs of different lengths), each has the early scores of its own window.
 
 with series as (
-    select * from {{ ref('int_benchmark_series') }}
+    select * from {{ ref('int_whole_series') }}
 ),
 
 runs as (

@@ -59,9 +59,9 @@ measured as (
     select
         of_items.*,
         gaps.gap,
-        {{ var('weight_sq', 1) }}
+        $weight_sq
         * coalesce(of_items.rise / nullif(stddev_pop(of_items.rise) over (), 0), 0)
-        + {{ var('weight_cs', 0) }}
+        + $weight_cs
         * coalesce(gaps.gap / nullif(stddev_pop(gaps.gap) over (), 0), 0) as effect,
         of_items.noise_variance + avg(of_items.noise_variance) over () as steady_variance
     from of_items
@@ -95,7 +95,7 @@ wanted as (
     select
         arg_max(place, prefix_snr) as unconstrained,
         arg_max(place, prefix_snr) filter (
-            where place between {{ var('fewest_items', 100) }} and {{ var('most_items', 15000) }}
+            where place between $fewest_items and $most_items
         ) as size,
         count(*) as items
     from prefixes
@@ -105,8 +105,8 @@ best as (
     select
         coalesce(unconstrained, 0) as unconstrained,
         least(
-            greatest(coalesce(size, 0), {{ var('fewest_items', 100) }}),
-            {{ var('most_items', 15000) }},
+            greatest(coalesce(size, 0), $fewest_items),
+            $most_items,
             items
         ) as size
     from wanted

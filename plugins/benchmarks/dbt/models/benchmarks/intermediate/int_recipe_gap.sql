@@ -2,7 +2,7 @@
 -- compliance with scientific knowledge, whose formula is not public.
 
 with series as (
-    select * from {{ ref('int_benchmark_series') }}
+    select * from {{ ref('int_whole_series') }}
 ),
 
 early as (
@@ -15,12 +15,15 @@ early as (
         metric,
         progress,
         oriented,
-        oriented - lag(oriented) over (
-            partition by problem, model_id, benchmark, metric
-            order by checkpoint
-        ) as rise
+        oriented - (
+            lag(oriented) over one_run + lead(oriented) over one_run
+        ) / 2 as from_neighbours
     from series
     where early_checkpoint is not null and recipe in ('science', 'web')
+    window one_run as (
+        partition by problem, model_id, benchmark, metric
+        order by checkpoint
+    )
 ),
 
 gaps as (
@@ -30,8 +33,8 @@ gaps as (
         science.metric,
         science.shape,
         avg(science.oriented - web.oriented) as gap,
-        -- half the mean square of successive differences: the variance of what is not trend
-        sqrt(avg((science.rise ** 2 + web.rise ** 2) / 4)) as noise
+        -- 0 on a straight line; of independent noise, its variance is 3/2 that of the noise
+        sqrt(avg(science.from_neighbours ** 2 + web.from_neighbours ** 2) / 3) as noise
     from early as science
     inner join early as web using (problem, benchmark, metric, shape, progress)
     where science.recipe = 'science' and web.recipe = 'web'

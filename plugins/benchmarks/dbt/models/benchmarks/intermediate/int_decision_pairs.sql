@@ -34,6 +34,7 @@ placed as (
     from stages
     inner join positions using (problem, kind, stage)
     inner join tables using (problem)
+    where stages.oriented is not null
 ),
 
 moves as (
