@@ -249,6 +249,7 @@ def package(
         limit=limit,
     )
     say(f"{path} is not tracked and left out of the patch" for path in made.patch.left_out)
+    say(made.notes)
     if made.unchecked:
         say([f"{made.unchecked} samples have no prompt to search for their answer"])
     click.echo(

@@ -108,6 +108,7 @@ def eval_command(
     tokenmart eval --problem minilong --tasks my_task --include-path tasks --apply-chat-template
     """
     from extract.failures import summary
+    from plugins.benchmarks.e2lm.harness_check import prompt_notes
     from plugins.benchmarks.harness.chat import chat_of
     from plugins.benchmarks.harness.groups import group_rows
     from plugins.benchmarks.harness.item_rows import item_rows
@@ -122,6 +123,9 @@ def eval_command(
         progress("loading the tasks", 0)
         tasks, groups = load_tasks_and_groups(wanted, include_path, shots=shots, limit=limit)
         items = {task.condition: item_rows(task, subject, cluster) for task in tasks}
+    for task in tasks:
+        for note in prompt_notes(task.task, task.shots, chat):
+            click.echo(visible(f"note: {task.name}: {note}"), err=True)
     if dry_run and as_json:
         print_records(
             {"condition": task.condition, "requests": items[task.condition].num_rows}
@@ -143,23 +147,28 @@ def eval_command(
 
     conditions: set[str] = set()
 
-    def tasks_of(plan: ModelPlan) -> tuple[list[EvalTask], str]:
-        """The tasks as this model is asked, their requests stored; what prompts lack."""
-        asked, note = tasks, ""
+    def tasks_of(plan: ModelPlan) -> tuple[list[EvalTask], list[str]]:
+        """The tasks as this model is asked, their requests stored; notes on them."""
+        asked, notes = tasks, []
         if chat:
             put = chat_of(plan.spec.full_id, plan.tokenizer.library)
-            asked, note = [in_chat(task, put, limit) for task in tasks], put.note
+            asked = [in_chat(task, put, limit) for task in tasks]
+            notes = [f"{plan.spec.full_id}: {note}" for note in put.notes]
         for task in asked:
             rows = items.get(task.condition)
             rows = item_rows(task, subject, cluster) if rows is None else rows
-            store_items(workspace, problem.name, task.condition, rows)
+            if changed := store_items(workspace, problem.name, task.condition, rows):
+                notes.append(
+                    f"{task.condition}: {' and '.join(changed)} of its items replaced, for the "
+                    "metrics and standard errors of all models"
+                )
             conditions.add(task.condition)
         by_task = {task.name: task.condition for task in asked}
         for group in groups:
             condition, members = group_rows(group, by_task)
             store_group(workspace, problem.name, condition, members)
             conditions.add(condition)
-        return asked, note
+        return asked, notes
 
     started = time.monotonic()
     total = len(selection.models) * sum(len(task.units) for task in tasks)
@@ -220,7 +229,7 @@ def _run_model(
     spec: ModelSpec,
     problem: Problem,
     selection: Selection,
-    tasks_of: Callable[[ModelPlan], tuple[list[EvalTask], str]],
+    tasks_of: Callable[[ModelPlan], tuple[list[EvalTask], list[str]]],
     workspace: Workspace,
     progress: Progress,
     too_long: TooLong,
@@ -238,8 +247,7 @@ def _run_model(
         progress(f"{spec.full_id}: looking for its files", 0)
         plan = plan_model(selection, spec, [])
         run = EvalRun(problem, selection, plan, workspace, progress, too_long=too_long)
-        tasks, note = tasks_of(plan)
-        notes += [f"{spec.full_id}: {note}"] if note else []
+        tasks, notes = tasks_of(plan)
         for task in tasks:
             run.run(task)
             notes += [f"{spec.full_id}, {task.name}: {why}" for why in run.store_answers(task)]

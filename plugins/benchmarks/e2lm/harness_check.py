@@ -93,6 +93,50 @@ def _items(tasks: list[Any]) -> list[dict[str, Any]]:
     return items
 
 
+def prompt_notes(task: Any, shots: int, in_chat: bool = False) -> list[str]:
+    """What hardly anybody wants of a task's prompts, one sentence each.
+
+    Args:
+        task: of the harness, with its documents.
+        shots: number of few-shot examples in a prompt.
+        in_chat: whether a chat template ends the prompt instead of the task's delimiter.
+    """
+    found = []
+    docs = list(task.eval_docs)
+    spaced = 0 if in_chat else sum(_has_two_spaces(task, doc) for doc in docs)
+    if spaced:
+        found.append(
+            f"{spaced} of {len(docs)} prompts end with white space, and the answer begins with it: "
+            "models see both; remove the one of doc_to_text, or set `target_delimiter: ''`"
+        )
+    if shots:
+        scored = {_text(doc) for doc in docs}
+        examples = [_text(doc) for doc in task.fewshot_docs()]
+        if both := sum(example in scored for example in examples):
+            found.append(
+                f"{both} of {len(examples)} few-shot examples are scored items, so prompts contain "
+                "answers of others; set fewshot_split to another split"
+            )
+    return found
+
+
+def _text(doc: Any) -> str:
+    return json.dumps(doc, sort_keys=True, default=str)
+
+
+def _has_two_spaces(task: Any, doc: Any) -> bool:
+    config = getattr(task, "config", None)
+    if task.OUTPUT_TYPE not in ("multiple_choice", "loglikelihood") or config is None:
+        return False
+    prompt = task.doc_to_text(doc)
+    if not isinstance(prompt, str) or not prompt[-1:].isspace():
+        return False
+    answer = task.doc_to_target(doc)
+    if task.OUTPUT_TYPE == "multiple_choice":
+        answer = task.doc_to_choice(doc)[0]
+    return f"{config.target_delimiter}{answer}"[:1].isspace()
+
+
 def _model() -> Any:
     """A model that returns constants; the harness's own dummy model needs a tokenizer from the
     hub.
@@ -127,6 +171,8 @@ def check(name: str, limit: int) -> dict[str, Any]:
         found["failed"] = "items"
         items = _items(tasks)
         found |= {"items": items, "types": sorted({task.OUTPUT_TYPE for task in tasks})}
+        notes = [prompt_notes(task, int(task.config.num_fewshot or 0)) for task in tasks]
+        found["notes"] = [note for each in notes for note in each]
         found["failed"] = "run"
         scored = simple_evaluate(
             model=_model(),

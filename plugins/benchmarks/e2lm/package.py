@@ -52,6 +52,7 @@ class Packaged:
     """Contents of a submission.
 
     unchecked: number of samples without a prompt to search for the answer.
+    notes: what hardly anybody wants of the prompts, one sentence each.
     """
 
     task: str
@@ -59,6 +60,7 @@ class Packaged:
     patch: Patch
     samples: int
     unchecked: int
+    notes: tuple[str, ...]
 
 
 def package(
@@ -108,7 +110,7 @@ def package(
     )
     _write_zip(out, {"evaluation.patch": patch.text, "metadata.yaml": metadata.encode()})
     unchecked = sum(item.prompt is None for item in items)
-    return Packaged(name, metric, patch, len(items), unchecked)
+    return Packaged(name, metric, patch, len(items), unchecked, tuple(found["notes"]))
 
 
 def judge(name: str, metric: str | None, found: dict[str, Any]) -> tuple[str, list[PromptedItem]]:

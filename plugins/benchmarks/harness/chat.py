@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,18 +49,18 @@ class Chat:
         )
 
     @property
-    def ending(self) -> str:
-        """Part of the condition's name for the template (without an instruction, in turns)."""
-        digest = hashlib.sha256(json.dumps([self.template, None, True]).encode()).hexdigest()
-        return f"-chat{digest[:8]}"
-
-    @property
-    def note(self) -> str:
-        """Note on what the template left out of prompts; empty if nothing."""
-        if not self.without_system:
-            return ""
-        count = counted(self.without_system, "prompt")
-        return f"its chat template refuses a system turn, which {count} therefore lack"
+    def notes(self) -> list[str]:
+        """What the template left out of prompts, or wrote into them."""
+        found = []
+        if self.without_system:
+            count = counted(self.without_system, "prompt")
+            found.append(f"its chat template refuses a system turn, which {count} therefore lack")
+        if "strftime_now" in self.template:
+            found.append(
+                "its chat template writes today's date, so prompts of another day are another "
+                "condition"
+            )
+        return found
 
 
 def chat_of(model: str, tokenizer: Any) -> Chat:

@@ -31,12 +31,11 @@ from plugins.benchmarks.harness.results import (
     AnsweredUnit,
     Response,
     filtered_answers,
-    requests_sha256,
     score_rows,
 )
 from plugins.benchmarks.harness.scoring import ScoredRequests, answer_text, named_items, score_unit
 from plugins.benchmarks.harness.stored_items import eval_store
-from plugins.benchmarks.harness.tasks import EvalTask, EvalUnit
+from plugins.benchmarks.harness.tasks import EvalTask, EvalUnit, requests_sha256
 from plugins.benchmarks.schema import EVAL_ANSWERS, EVAL_SCORES
 from warehouse.errors import StorageError
 from warehouse.files import storage_errors
@@ -330,7 +329,7 @@ class EvalRun:
             path = self.workspace.store / "eval_answers" / partition(*keys) / "answers.parquet"
             write_table(path, pa.Table.from_pylist(rows, schema=EVAL_ANSWERS))
         common = {
-            "requests_sha256": requests_sha256(task),
+            "requests_sha256": requests_sha256(task.units),
             "backend": published[0][1].backend if published else PROGRAM,
         }
         scores = [{**row, **common} for row in score_rows(task, answered, _absent(task, published))]

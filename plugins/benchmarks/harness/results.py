@@ -7,7 +7,6 @@ with the harness's name has the harness's value. If they can't run, the reason i
 from __future__ import annotations
 
 import copy
-import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -112,12 +111,6 @@ def _instances(answered: Sequence[AnsweredUnit]) -> list[tuple[_Place, Any]]:
                 instance.resps.append((response.loglikelihood, response.is_greedy))
     whole = (pair for pair in found.values() if pair[1].doc_id not in unanswered)
     return sorted(whole, key=lambda pair: (pair[1].doc_id, pair[1].idx))
-
-
-def requests_sha256(task: EvalTask) -> str:
-    """Hash of all requests of a task, computed from its units' hashes in order."""
-    joined = ",".join(unit.sha256 for unit in task.units)
-    return hashlib.sha256(joined.encode()).hexdigest()
 
 
 def score_rows(

@@ -44,16 +44,23 @@ def stored_items(workspace: Workspace, problem: str, condition: str) -> pa.Table
         return None
 
 
-def store_items(workspace: Workspace, problem: str, condition: str, rows: pa.Table) -> None:
+def store_items(workspace: Workspace, problem: str, condition: str, rows: pa.Table) -> list[str]:
     """Write a task's requests, unless the same ones are stored.
+
+    Returns:
+        Columns that are replaced for the same requests: `subject` and `cluster` are chosen.
 
     Raises:
         StorageError: the disk is full or the folder can't be written.
     """
     found = stored_items(workspace, problem, condition)
     if found is None or not found.equals(rows):
+        same = found is not None and found["unit_sha256"].equals(rows["unit_sha256"])
         folder = workspace.store / "eval_items" / f"problem={problem}" / f"condition={condition}"
         write_table(folder / "items.parquet", rows)
+        if found is not None and same:
+            return [name for name in ("subject", "cluster") if not found[name].equals(rows[name])]
+    return []
 
 
 def store_group(workspace: Workspace, problem: str, condition: str, rows: pa.Table) -> None:

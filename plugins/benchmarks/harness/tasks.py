@@ -76,7 +76,7 @@ class EvalTask:
     Attributes:
         name: as in the harness.
         condition: partition key: name, number of few-shot examples, limit, and chat if there is
-            one.
+            one, with a hash of its prompts.
         shots: number of few-shot examples in a prompt.
         task: the harness's own object.
         units: by number.
@@ -230,9 +230,16 @@ def _built(
     except Exception as error:  # for example a template that doesn't fit the data
         raise _unusable(name, "its requests can't be built", error) from error
     instances = [i for i in task.instances for _ in range(int(i.repeats or 1))]
-    run = f"{count}shot" + (f"-first{limit}" if limit else "") + (chat.ending if chat else "")
-    condition = condition_of(name, run)
-    return EvalTask(name, condition, count, task, units_of(instances))
+    units = units_of(instances)
+    run = f"{count}shot" + (f"-first{limit}" if limit else "")
+    if chat:  # a template may write BOS or the date, so that one text makes several prompts
+        run += f"-chat{requests_sha256(units)[:8]}"
+    return EvalTask(name, condition_of(name, run), count, task, units)
+
+
+def requests_sha256(units: Sequence[EvalUnit]) -> str:
+    """Hash of all requests of a task, computed from its units' hashes in order."""
+    return hashlib.sha256(",".join(unit.sha256 for unit in units).encode()).hexdigest()
 
 
 def _unusable(name: str, what: str, error: Exception) -> TokenmartError:

@@ -61,7 +61,8 @@ def sign_test_p(wins: Integers, losses: Integers) -> Floats:
         losses: `[pairs]`, units in which the second is.
     """
     less = np.minimum(wins, losses)
-    return np.minimum(2 * binom.cdf(less, wins + losses, 0.5), 1.0)
+    p: Floats = np.minimum(2 * binom.cdf(less, wins + losses, 0.5), 1.0)
+    return p
 
 
 def _exact(differences: Floats) -> float:
