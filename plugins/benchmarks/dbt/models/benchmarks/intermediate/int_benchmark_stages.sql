@@ -23,7 +23,7 @@ shares as (
             problem,
             unnest(from_json(predict_from, '["JSON"]')) as predicting
         from tables
-    )
+    ) as predictors
     where json_type(predicting) = 'DOUBLE'
 ),
 

@@ -5,7 +5,12 @@
 
 with series as (
     select * from {{ ref('int_benchmark_series') }}
+),
+
+cut_problems as (
+    select problem from series
+    where score is null
 )
 
 select * from series
-where problem not in (select parts.problem from series as parts where parts.score is null)
+where problem not in (select cut_problems.problem from cut_problems)

@@ -34,7 +34,7 @@ clusters as (
         entry,
         sum(if(direction = 'higher', value, -value) * weight) as total
     from {{ ref('int_ranking_values') }}
-    inner join round_units using (problem, round)
+    where (problem, round) in (select (one.problem, one.round) from round_units as one)
     group by problem, round, task, cluster, metric, entry
 ),
 
