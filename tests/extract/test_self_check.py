@@ -11,7 +11,7 @@ import torch
 from real_models import real_model, real_text
 from refusal import refuses
 from tiny_requests import load
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from extract.scoring import self_check
 from extract.scoring.engine import Engine
@@ -65,8 +65,9 @@ def test_a_suffix_that_misses_one_token_is_refused(tiny_checkpoint):
         self_check.compare(engine.model, "suffix", wrong.scores, engine._reference)
 
 
-def test_draws_that_happen_to_be_small_refuse_no_model(tiny_checkpoint):
+def test_draws_that_happen_to_be_small_refuse_no_model(tiny_checkpoint, monkeypatch):
     """Two draws of a model that roundings move far at some tokens alone may miss all of these."""
+    monkeypatch.setattr(self_check, "LOGPROB_STEPS", 0)
     engine = Engine(load(tiny_checkpoint("llama")), check=False)
     found = engine._reference
     lucky = dataclasses.replace(found, redrawn=found.redrawn / 1e3, head_error=0.0)
@@ -84,6 +85,31 @@ def test_draws_that_happen_to_be_small_refuse_no_model(tiny_checkpoint):
     (wrong,) = engine.score([missing_one_token(found.ids)])
     with refuses("unsupported-architecture"):
         self_check.compare(engine.model, "suffix", wrong.scores, more)
+
+
+@pytest.mark.parametrize("width", [8, 32])
+def test_a_narrow_model_is_checked_to_a_step_of_its_log_probs(width):
+    """Its logits are nearly exact; what is rounded is the log-prob near ln 49,152."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=49_152,
+        hidden_size=width,
+        intermediate_size=2 * width,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+    )
+    engine = Engine(LlamaForCausalLM(config).eval())
+    own = engine._reference
+    (plain,) = engine.score([self_check.whole(own.ids)])
+    step = np.spacing(np.float32(np.abs(own.logprob).max()))
+    assert step > 8 * own.head_error
+    # what no rounding explains is refused, in one token and in all
+    for wrong in (np.zeros(LENGTH - 1), np.full(LENGTH - 1, 6 * step)):
+        wrong[-1] = 6 * step + np.abs(own.redrawn).max() * self_check.WORST_FACTOR
+        shifted = dataclasses.replace(plain.scores, logprob=own.logprob - wrong)
+        with refuses("unsupported-architecture"):
+            self_check.compare(engine.model, "plain", shifted, own)
 
 
 def test_redrawn_roundings_are_as_large_as_the_dtypes(tiny_checkpoint):
