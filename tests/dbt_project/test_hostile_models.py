@@ -7,10 +7,15 @@ import shutil
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from dbt_harness import NewWarehouse, Warehouse
 from made_up_warehouse import Shape
+from refusal import refuses
 
+from warehouse.metrics.manifest import run_dbt
+from warehouse.sql.connection import connect_for_queries
+from warehouse.sql.views import quoted
 from warehouse.store.parquet_files import write_table
 from warehouse.store.schema import DOWNSTREAM
 
@@ -106,6 +111,34 @@ def test_no_hook_reaches_a_target_score(hostile, tmp_path, hook):
     done = own.dbt("run", "--select", "token_units")
     assert done.returncode != 0 and "Permission" in done.stdout
     assert own.rows("select * from duckdb_tables() where table_name = 'kept'") == []
+
+
+@pytest.mark.parametrize("written", ["footer", "no footer"])
+def test_a_hook_that_writes_over_tokens_is_named(new_warehouse, tmp_path, written):
+    """What it read was replaced: the run fails, and so does every command after it."""
+    fresh = new_warehouse(Shape(models=1, documents=1, tokens=200)).with_own_project(tmp_path)
+    tokens = next((fresh.data / "tokens").rglob("tokens.parquet"))
+    write_table(tokens, pq.read_table(tokens, partitioning=None))
+    (ledger,) = duckdb.execute(
+        "select decode(value) from parquet_kv_metadata($1) where decode(key) = 'tokenmart.units'",
+        [str(tokens)],
+    ).fetchone()
+    footer = f", kv_metadata {{'tokenmart.units': {quoted(ledger)}, 'tokenmart.schema': '3'}}"
+    copy = f"copy (from read_parquet('{tokens}', hive_partitioning = false) limit 9) to '{tokens}'"
+    copy += f" (format parquet{footer if written == 'footer' else ''})"
+    hook = {"config": {"pre_hook": copy}}
+    (fresh.project / "models" / "mine.sql").write_text("select 1 as x")
+    (fresh.project / "models" / "mine.yml").write_text(
+        json.dumps({"models": [{"name": "mine", **hook}]})
+    )
+    with fresh.as_workspace() as workspace:
+        before = tokens.read_bytes()
+        assert run_dbt(["run", "--select", "token_units"], workspace) == 0
+        with refuses("damaged-file", str(tokens)):
+            run_dbt(["run", "--select", "mine"], workspace)
+        assert tokens.read_bytes() != before
+        with refuses("damaged-file", str(tokens)):
+            connect_for_queries(workspace)
 
 
 def test_a_model_in_python_is_refused(hostile, tmp_path):

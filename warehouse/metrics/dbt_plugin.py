@@ -31,21 +31,24 @@ class Plugin(BasePlugin):
         """Open the workspace's database.
 
         A path in the profile would depend on the folder. A new file has a storage format that
-        DuckDB reads from `STORAGE_VERSION` on.
+        DuckDB reads from `STORAGE_VERSION` on; of one that can't be written nothing is left.
 
         Raises:
-            DbtRuntimeError: another program has the file open, or it is none of DuckDB's (dbt's own
-                error is a traceback for each model).
+            DbtRuntimeError: another program has the file open, it is none of DuckDB's, or the disk
+                is full (dbt's own error is a traceback for each model).
         """
         workspace = find_workspace()
         path = workspace.database
         creds.path = str(path)
         config["storage_compatibility_version"] = STORAGE_VERSION
+        is_new = not path.is_file()
         try:
-            if path.is_file():
-                duckdb.connect(creds.path).close()
-        except duckdb.IOException as error:
-            raise DbtRuntimeError(first_line(error, 300)) from error
+            path.parent.mkdir(parents=True, exist_ok=True)
+            duckdb.connect(creds.path, config=config).close()
+        except (duckdb.Error, OSError) as error:
+            if is_new:
+                path.unlink(missing_ok=True)
+            raise DbtRuntimeError(f"{path}: {first_line(error, 300)}") from error
 
     def configure_connection(self, conn: duckdb.DuckDBPyConnection) -> None:
         """Create the public views and macros, then lock: no model reads another file.
@@ -56,16 +59,17 @@ class Plugin(BasePlugin):
             DbtRuntimeError: data or database can't be used; the message states what to do.
         """
         workspace = find_workspace()
-        _publish_finished(workspace)
         try:
+            _publish_finished(workspace)
             _refuse_missing_data(conn, workspace)
             _refresh_needed(workspace)
             create_views(conn, workspace)
             write_states(conn, workspace)
             conn.execute("set global parquet_metadata_cache = true")
             lock(conn, workspace)
-        except TokenmartError as error:
-            raise DbtRuntimeError(error.format_message()) from error
+        except (TokenmartError, duckdb.Error, OSError) as error:
+            conn.close()  # dbt tries again: with this one open, DuckDB would complain of that alone
+            raise DbtRuntimeError(first_line(error, 1000)) from error
 
 
 def _publish_finished(workspace: Workspace) -> None:

@@ -19,6 +19,7 @@ from pydantic.dataclasses import dataclass as validated
 from warehouse.child_process import NOT_FROM_HERE, inherited
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
+from warehouse.store.stored_files import file_stamps, refuse_faults
 
 _SOURCES = ("models", "macros", "dbt_project.yml")
 """What dbt parses, within its project."""
@@ -53,17 +54,24 @@ def run_dbt(arguments: Sequence[str], workspace: Workspace, log: IO[bytes] | Non
 
     Returns:
         dbt's exit status.
+
+    Raises:
+        StorageError: a file of the store isn't what was written there, now that dbt has run.
     """
     workspace.database.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
-    return subprocess.run(
+    before = file_stamps(workspace)
+    done = subprocess.run(
         [*command(), *arguments],
         cwd=workspace.dbt_project,
         env={**inherited("DBT_", _KEPT), **workspace.environment()},
         stdout=log,
         stderr=log,
         check=False,
-    ).returncode
+    )
+    if file_stamps(workspace) != before:  # by an extraction, or by a hook of a model
+        refuse_faults(workspace)
+    return done.returncode
 
 
 @validated(frozen=True)

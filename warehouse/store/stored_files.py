@@ -71,6 +71,12 @@ def find_faults(workspace: Workspace, *, every_byte: bool = False) -> list[Fault
     return _look(workspace, every_byte)[0]
 
 
+def file_stamps(workspace: Workspace) -> dict[Path, str]:
+    """The stamp of every Parquet file of the tables; none is read."""
+    tops = (workspace.store / name for name in all_tables())
+    return {path: stamp_if_there(path) for top in tops for path in top.glob("**/*.parquet")}
+
+
 def files_sha256(workspace: Workspace) -> dict[str, str]:
     """A hash of each problem's files whose rows have no hash of their own.
 
@@ -96,10 +102,9 @@ def files_sha256(workspace: Workspace) -> dict[str, str]:
 def _look(workspace: Workspace, every_byte: bool) -> tuple[list[Fault], Intact]:
     record = workspace.cache / f"verified_files.{SCHEMA_VERSION}.json"
     known: Intact = {}
-    if not every_byte:
-        with suppress(OSError, ValueError, AttributeError, TypeError):
-            read = json.loads(record.read_bytes()).items()
-            known = {path: (str(stamp), str(checksum)) for path, (stamp, checksum) in read}
+    with suppress(OSError, ValueError, AttributeError, TypeError):
+        read = json.loads(record.read_bytes()).items()
+        known = {path: (str(stamp), str(checksum)) for path, (stamp, checksum) in read}
     faults: list[Fault] = []
     intact: Intact = {}
     to_check: list[tuple[Path, Table]] = []
@@ -108,16 +113,21 @@ def _look(workspace: Workspace, every_byte: bool) -> tuple[list[Fault], Intact]:
         for path in sorted((workspace.store / name).glob("**/*.parquet")):
             if path not in own:
                 faults.append(Fault(path, "no file of Tokenmart has this place"))
-            elif (before := known.get(str(path))) and before[0] == stamp_if_there(path):
-                intact[str(path)] = before
+            elif not every_byte and known.get(str(path), ("",))[0] == stamp_if_there(path):
+                intact[str(path)] = known[str(path)]
             else:
                 to_check.append((path, table))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         found = pool.map(lambda each: _check(*each), to_check)
         for (path, _), (stamp, checksum, what) in zip(to_check, found, strict=True):
+            before = known.get(str(path), ("", ""))
+            if checksum == stamp != "" and before[0] != before[1]:  # as a dbt hook may do it
+                what = "another program has replaced the file that Tokenmart wrote"
             if what:
                 faults.append(Fault(path, what))
-            elif stamp:
+            if what and before[0] != before[1]:
+                intact[str(path)] = before  # compared again each time
+            elif stamp and not what:
                 intact[str(path)] = stamp, checksum
     if intact != known:
         with suppress(StorageError):  # a read-only folder: compared again next time

@@ -135,7 +135,36 @@ def test_the_database_of_plain_dbt_is_the_one_the_other_commands_read(workspace,
         monkeypatch.chdir(folder)
         plugin.update_connection_config(Credentials, {})
         assert Credentials.path == str(workspace.database)
+    assert workspace.database.exists()
+
+
+def test_a_full_disk_is_named_and_leaves_no_database(workspace):
+    """DuckDB would leave the head of a file, which no later run could open."""
+    pytest.importorskip("warehouse.metrics.dbt_plugin")
+    code = (
+        "import resource; from warehouse.metrics.dbt_plugin import Plugin\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
+        "Plugin('tokenmart', {}).update_connection_config(type('Credentials', (), {}), {})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 1 and str(workspace.database) in done.stderr, done.stderr
+    assert "different configuration" not in done.stderr and last
     assert not workspace.database.exists()
+
+
+def test_a_failure_of_the_views_is_named_and_closes_the_database(workspace, monkeypatch):
+    """Open, it would make dbt's second attempt fail with a message of its own."""
+    plugin = pytest.importorskip("warehouse.metrics.dbt_plugin").Plugin("tokenmart", {})
+    rows = make_rows(0, 50)
+    write_unit(workspace, make_unit(0, rows), rows)
+    creds = type("Credentials", (), {})
+    for _ in range(2):
+        plugin.update_connection_config(creds, config := {"memory_limit": "1GiB"})
+        connection = duckdb.connect(creds.path, config=config)
+        connection.execute("create or replace table main.tokens as select 1 as x")
+        with pytest.raises(Exception, match="tokens"):
+            plugin.configure_connection(connection)
 
 
 def test_metrics_are_built_from_units_of_a_run_that_was_killed(workspace):

@@ -306,6 +306,19 @@ def test_marts_are_not_emptied_when_the_data_is_gone(filled):
     configure("delete from metric_values")
 
 
+def test_another_program_does_not_replace_what_was_written(filled):
+    """A file of another program may be in the store; one of ours that became it may not."""
+    path = rewrite_as_foreign(filled, lambda table: table)
+    assert find_faults(filled) == []  # it was never ours
+    write_table(path, read_table(path))
+    assert find_faults(filled) == []
+    rewrite_as_foreign(filled, lambda table: table.slice(0, 2))
+    for every_byte in (False, True, False):
+        assert [each.path for each in find_faults(filled, every_byte=every_byte)] == [path]
+    with refuses("damaged-file", str(path)):
+        connect_for_queries(filled)
+
+
 def test_another_programs_file_without_the_columns_is_named(filled):
     path = file_of(filled, "documents")
     pq.write_table(pa.table({"doc_id": [0], "text": ["a"]}), path)
