@@ -18,6 +18,21 @@ check: a layer that counts its window over what is packed (GPT-Neo), or in chunk
 that check. Each suffix of any other architecture reads its own prefix.
 """
 
+LIMITS = (
+    "sliding_window",
+    "sliding_window_size",
+    "window_size",
+    "attention_chunk_size",
+    "attn_logit_softcapping",
+    "attention_logit_cap",
+    "final_logit_softcapping",
+    "logits_soft_cap",
+    "output_logit_soft_cap",
+    "gate_soft_cap",
+    "softcap",
+)
+"""Keys of configurations: tokens that a layer sees, and caps of scores and logits."""
+
 
 def backbone(model: Any) -> Any:
     """The part of a causal language model that gives hidden states; the head is not in it."""
@@ -67,14 +82,35 @@ def reason_for_separate_prefixes(model: Any) -> str:
     return ""
 
 
+def _refuse_limits_below_one(config: Any) -> None:
+    """Stop at a window, chunk or cap of 0 or less, which other libraries read as 'none'.
+
+    transformers reads the number: a window of 0 hides every token, a cap of −1 caps at 1. A key
+    that the architecture doesn't define has no effect.
+
+    Raises:
+        TokenmartError: there is one (code `limit-below-one`).
+    """
+    for key in LIMITS:
+        value = getattr(config, key, None)
+        if hasattr(type(config), key) and isinstance(value, (int, float)) and value <= 0:
+            raise TokenmartError(
+                f"{config.model_type}: {key}: {value} in its config.json is read as a number, not "
+                f"as 'none'; give a copy of the model whose config.json has `{key}: null`",
+                code="limit-below-one",
+                where=key,
+            )
+
+
 def refuse_unsupported(model: Any) -> None:
     """Stop at what transformers computes otherwise than the architecture was trained.
 
     Raises:
         TokenmartError: Falcon with ALiBi and eager attention, where the bias is added twice;
-            attention whose scores are capped, without the cap.
+            attention whose scores are capped, without the cap; a window, chunk or cap of 0 or less.
     """
     config = model.config.get_text_config()
+    _refuse_limits_below_one(config)
     if caps_attention(config) and config._attn_implementation in SDPA:
         raise TokenmartError(
             f"{config.model_type}: {config._attn_implementation} attention leaves out the cap of "
