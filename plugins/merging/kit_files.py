@@ -85,12 +85,21 @@ def write_kit_tasks(path: Path, folder: Path) -> list[str]:
         The names of the tasks.
 
     Raises:
-        TokenmartError: the CSV can't be read, a row is wrong, or it has no row (`no-rows`).
+        TokenmartError: the CSV can't be read, a row is wrong, it has no row (`no-rows`), or an id
+            is there twice (`repeated`).
         StorageError: the folder can't be written.
     """
     items = read_rows(path, KitItem)
     if not items:
         raise TokenmartError(f"{path}: contains no row", code="no-rows", where=path)
+    seen: dict[str, int] = {}
+    for row, item in enumerate(items, start=1):
+        if (first := seen.setdefault(item.id, row)) != row:
+            raise TokenmartError(
+                f"{path}: row {row}: id {item.id!r} is that of row {first}; write each once",
+                code="repeated",
+                where=f"{path}: row {row}: id",
+            )
     stem = re.sub("[^a-z0-9]+", "_", path.stem.lower()).strip("_") or "kit"
     names = []
     for kind, (ending, form) in FORMS.items():

@@ -13,6 +13,8 @@ import json
 import subprocess
 import sys
 from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,9 +25,10 @@ from analysis.preregistration import cli as preregistration
 from analysis.preregistration.entries import record_path
 from analysis.ranking import cli as ranking
 from analysis.submission import cli as submission
-from analysis.submission import verifier as locked
+from analysis.submission.bundle import why_unofficial
 from warehouse.metrics.tested_metrics import recorded_metrics
 from warehouse.paths import find_workspace
+from warehouse.problem.spec import load_problem
 from warehouse.store.provenance import CODE_ROOT
 
 
@@ -189,22 +192,19 @@ def test_a_submission_says_what_was_tried_and_registered(library, tmp_path):
     assert "preregistered" in (tmp_path / "after" / "README.md").read_text()
 
 
-def test_a_problem_of_the_locked_name_with_other_models_is_not_official(minilong, tmp_path):
-    text = (minilong.workspace.problems / "minilong.yml").read_text()
+def test_a_problem_of_the_locked_name_with_other_models_is_not_official(library, tmp_path):
+    text = (library.workspace.problems / "minilong.yml").read_text()
     file = tmp_path / "mine.yml"
     file.write_text(text.replace("name: minilong", "name: no4k"))
-    for table in ("metric_values", "coverage", "units", "models", "documents"):
-        with minilong.write() as connection:
-            connection.execute(f"update {table} set problem = 'no4k'")
-    target = minilong.workspace.root / locked.TARGET_PATH
-    target.parent.mkdir(parents=True)
-    target.write_text(json.dumps({model: i for i, model in enumerate(locked.MODELS)}))
-    arguments = ("--problem", file, "--metric", "good", "--out", tmp_path / "out")
-    result = run(submission.submit, *arguments, "--resamples", 100)
-    assert (
-        result.exit_code != 0
-        or not json.loads((tmp_path / "out/bundle.json").read_text())["official"]
-    )
+    arguments = ("--problem", "minilong", "--metric", "good", "--resamples", 100)
+    assert run(submission.submit, *arguments, "--out", tmp_path / "out").exit_code == 0
+    bundle = json.loads((tmp_path / "out" / "bundle.json").read_text())
+    assert not bundle["official"] and len(bundle["unofficial_because"]) == 3
+    column: Any = SimpleNamespace(admissible=True)
+    lineage: Any = SimpleNamespace(foreign=())
+    named = why_unofficial(load_problem(str(file), library.workspace), column, lineage)
+    # its name is right: models and target are not
+    assert len(named) == 2 and set(named) < set(bundle["unofficial_because"])
 
 
 def test_a_module_that_shadows_the_installed_one_is_recorded(tmp_path):

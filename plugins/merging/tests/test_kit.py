@@ -52,6 +52,7 @@ def test_rows_become_two_tasks(tmp_path):
         (0, 4, "", "value-error"),
         (1, 2, "essay", "literal-error"),
         (1, 0, "", "missing"),
+        (1, 0, "a", "repeated"),
         (1, 4, "", "missing"),
     ],
 )

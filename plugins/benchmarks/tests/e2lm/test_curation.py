@@ -306,7 +306,7 @@ def test_what_is_missing_or_contradicts_itself_is_refused(recipes, tmp_path):
 
 def test_the_command_of_the_guide(tmp_path, monkeypatch):
     tutorials = WORKSPACE.root / "docs" / "tutorials"
-    guide = (tutorials / "benchmarks_over_training.md").read_text("utf-8")
+    guide = (tutorials / "own_benchmark.md").read_text("utf-8")
     line, *_ = re.findall(r"^\$ tokenmart (e2lm curate .*)$", guide, re.MULTILINE)
     monkeypatch.chdir(tmp_path)
     path = write(tmp_path / "items.csv", simulate(60, 60, models=2))
@@ -342,7 +342,7 @@ def test_chosen_items_keep_their_lines_and_order(tmp_path):
 
 
 def test_the_program_of_the_guide_lists_enough_checkpoints(workspace):
-    page = (WORKSPACE.root / "docs/tutorials/benchmarks_over_training.md").read_text("utf-8")
+    page = (WORKSPACE.root / "docs/tutorials/own_benchmark.md").read_text("utf-8")
     (program,) = re.findall(r"```python\n(# runs\.py.*?)```", page, re.DOTALL)
     folder = workspace.root
     subprocess.run([sys.executable, "-c", program], cwd=folder, check=True)
