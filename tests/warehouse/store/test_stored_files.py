@@ -333,7 +333,12 @@ def test_another_programs_file_without_the_columns_is_named(filled):
 def test_no_statistics_hide_a_nan(workspace, name):
     """DuckDB 2.0 answers from a footer's least and largest value alone (duckdb#25521)."""
     schema = all_tables()[name].schema
-    values = {each.name: pa.array([0, 1, 2]).cast(each.type) for each in schema}
+    values = {
+        each.name: pa.array([[], [], []], each.type)
+        if pa.types.is_nested(each.type)
+        else pa.array([0, 1, 2]).cast(each.type)
+        for each in schema
+    }
     floats = [each.name for each in schema if pa.types.is_floating(each.type)]
     for column in floats:
         values[column] = pa.array([-1.0, float("nan"), -2.0], schema.field(column).type)
