@@ -89,8 +89,8 @@ def idea_from_sql(sql: str, problem: Ranked, name: str) -> list[MetricRecord]:
             code="target-in-table",
             where="--sql",
         )
-    wanted = named_parameters(sql) & {"problem"}
-    found = query(sql, **dict.fromkeys(wanted, problem.name))
+    parameters = dict.fromkeys(named_parameters(sql) & {"problem"}, problem.name)
+    found = query(sql, "arrow", **parameters)
     refuse_repeated_columns(found.column_names)
     return _ideas(_parsed(found.to_pylist(), "--sql"), "--sql", problem, name, "sql", sql.strip())
 

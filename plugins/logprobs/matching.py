@@ -11,23 +11,13 @@ import duckdb
 import numpy as np
 
 from warehouse.errors import TokenmartError
+from warehouse.sql.views import TOKEN_RULES
 
 LEAST_LOGPROB = -9999.0
 """What vLLM's server writes for a log-prob of minus infinity."""
 
 LARGEST_LOGPROB = 2.0**-16
 """A sum in float32 may exceed 0 by less; it is stored as 0."""
-
-RULES = {
-    "gap": "logprob is not null",
-    "not-finite": f"isfinite(logprob) and logprob > {LEAST_LOGPROB}",
-    "positive-logprob": f"logprob <= {LARGEST_LOGPROB}",
-    "wrong-rank": "rank is null or rank >= 1",
-    "wrong-top-logprob": "top_logprob is null or isfinite(top_logprob) and top_logprob"
-    f" between logprob - {LARGEST_LOGPROB} and {LARGEST_LOGPROB}",
-    "wrong-entropy": "entropy is null or isfinite(entropy) and entropy >= 0",
-}
-"""Code of the error → condition that is true of a row that may be stored."""
 
 _SCORES = "file, row_number, logprob, rank, top_logprob, entropy, choices"
 
@@ -150,28 +140,40 @@ def match_rows(connection: duckdb.DuckDBPyConnection) -> None:
     )
 
 
-def refuse_impossible(connection: duckdb.DuckDBPyConnection) -> None:
+def refuse_impossible(connection: duckdb.DuckDBPyConnection, vocabulary: int | None) -> None:
     """Stop at the first row of the condition that has no log-prob, or a number that can't be.
 
+    Args:
+        vocabulary: number of tokens of the model; None where it isn't known.
+
     Raises:
-        TokenmartError: with the code of the rule that it breaks.
+        TokenmartError: with the code of the rule that it breaks (`warehouse/sql/token_rules.sql`).
     """
-    broken = " ".join(
-        f"when not coalesce({condition}, false) then '{code}'" for code, condition in RULES.items()
-    )
+    connection.execute(TOKEN_RULES)
     wrong = connection.execute(
-        "select file, row_number, doc_id, position, logprob, rank, top_logprob, entropy,"
-        f" case {broken} end as code from expected left join found"
-        " using (doc_id, segment, position) where code is not null"
-        " order by doc_id, segment, position limit 1"
+        "select file, row_number, doc_id, position, logprob, rank, top_logprob, entropy, coalesce("
+        f"main.broken_token_rule(if(logprob <= {LEAST_LOGPROB}, '-inf'::double, logprob), rank,"
+        f" top_logprob, entropy, slack := {LARGEST_LOGPROB}), main.contradicting_token_rule("
+        "logprob, rank, top_logprob, entropy, $vocabulary)) as broken"
+        " from expected left join found using (doc_id, segment, position)"
+        " where broken is not null order by doc_id, segment, position limit 1",
+        {"vocabulary": vocabulary},
     ).fetchone()
     if wrong:
-        file, row, doc_id, position, logprob, rank, top_logprob, entropy, code = wrong
+        file, row, doc_id, position, *numbers, broken = wrong
+        code, _, rule = broken.partition(": ")
         where = f"document {doc_id}: position {position}"
         where = where if file is None else f"{file}: row {row}: {where}"
+        names = ("logprob", "rank", "top_logprob", "entropy")
+        given = [
+            f"{name} {value}"
+            for name, value in zip(names, numbers, strict=True)
+            if value is not None
+        ]
         raise TokenmartError(
-            f"{where}: {code}: logprob {logprob}, rank {rank}, top_logprob {top_logprob}, entropy "
-            f"{entropy}; the files must have every document whole",
+            f"{where}: breaks the rule {rule} ({', '.join(given)})"
+            if given
+            else f"{where}: has no log-prob; the files must have every document whole",
             code=code,
             where=where,
         )

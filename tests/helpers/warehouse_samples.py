@@ -25,8 +25,8 @@ def make_rows(doc_id: int, count: int, seed: int = 0) -> pa.Table:
     """Rows of the `full` probe; every position from 0 on."""
     rng = np.random.default_rng([seed, doc_id])
     rank = np.where(rng.random(count) < 0.5, 1, rng.integers(2, 500, count))
-    top = -rng.exponential(0.8, count).astype(np.float32)
-    below = np.where(rank == 1, 0.0, rng.exponential(2.0, count)).astype(np.float32)
+    top = -(np.log(2) + rng.exponential(0.8, count)).astype(np.float32)
+    below = np.where(rank == 1, 0.0, np.log(rank) + rng.exponential(2.0, count)).astype(np.float32)
     lengths = rng.integers(1, 7, count)
     end = np.cumsum(lengths)
     columns = {
@@ -38,7 +38,7 @@ def make_rows(doc_id: int, count: int, seed: int = 0) -> pa.Table:
         "char_start": end - lengths,
         "char_end": end,
         "logprob": top - below,
-        "entropy": rng.exponential(1.5, count),
+        "entropy": rng.exponential(1.5, count) - top,
         "rank": rank,
         "top_logprob": top,
         "varentropy": rng.exponential(1.5, count),

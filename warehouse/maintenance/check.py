@@ -15,6 +15,7 @@ from warehouse.paths import Workspace
 from warehouse.probes.probe import condition_kinds
 from warehouse.probes.request import ConditionKind
 from warehouse.progress import Progress, no_progress
+from warehouse.sql.views import TOKEN_RULES
 from warehouse.store.ledger import UnitRecord, lacking_columns, read_units
 from warehouse.store.parquet_files import verified_checksum
 from warehouse.store.schema import DOCUMENTS
@@ -22,12 +23,11 @@ from warehouse.store.stored_files import Fault, find_faults, table_files
 from warehouse.store.token_files import pending_files
 
 RULES = {
-    "logprob <= 0, finite": "isfinite(logprob) and logprob <= 0",
-    "logprob <= top_logprob <= 0": (
-        "top_logprob >= logprob and top_logprob <= 0 or 'top_logprob' in lacks"
+    "rank, top_logprob and entropy are null in what an import lacks": (
+        "(rank is not null or 'rank' in lacks)"
+        " and (top_logprob is not null or 'top_logprob' in lacks)"
+        " and (entropy is not null or 'entropy' in lacks)"
     ),
-    "entropy >= 0, finite": "isfinite(entropy) and entropy >= 0 or 'entropy' in lacks",
-    "rank >= 1": "rank >= 1 or 'rank' in lacks",
     "token_id >= 0": "token_id >= 0",
     "context_tokens >= 0": "context_tokens >= 0",
     "context_tokens = position after the whole document": (
@@ -52,7 +52,8 @@ RULES = {
         "not contiguous or doc_after is not distinct from doc_id or position = document_tokens - 1"
     ),
 }
-"""Rule → condition that is true of a row that keeps it."""
+"""Rule of a row in its unit → condition that is true of a row that keeps it. Those of a row alone
+are in `warehouse/sql/token_rules.sql`."""
 
 _BROKEN = ", ".join(
     f"count(*) filter (where not coalesce({condition}, false)) as rule_{number}"
@@ -74,9 +75,18 @@ _QUERY = f"""
             lead(doc_id) over (order by file_row_number) as doc_after
         from read_parquet($file, file_row_number = true, hive_partitioning = false)
     ),
+    ruled as (
+        select
+            *,
+            coalesce(
+                main.broken_token_rule(logprob, rank, top_logprob, entropy),
+                main.contradicting_token_rule(logprob, rank, top_logprob, entropy, null)
+            ) as broken
+        from ordered
+    ),
     counted as (
-        select doc_id, count(*) as n, {_BROKEN}
-        from ordered left join facts using (doc_id)
+        select doc_id, count(*) as n, histogram(broken) as broken, {_BROKEN}
+        from ruled left join facts using (doc_id)
         group by doc_id
     )
     select coalesce(doc_id, -1), coalesce(n, 0), expected, counted.* exclude (doc_id, n)
@@ -112,6 +122,7 @@ def check_store(
     files = [path for path in _token_files(workspace, problem) if path not in damaged]
     units = rows = 0
     with duckdb.connect() as connection:
+        connection.execute(TOKEN_RULES)
         connection.register("documents", _documents(workspace, damaged))
         for path in files:
             progress(path.parent.name, 1)
@@ -147,7 +158,8 @@ def check_units(path: Path, connection: duckdb.DuckDBPyConnection) -> StoreCheck
     """Compare the rows of a token file with its ledger and the rules.
 
     Args:
-        connection: with the table `documents`; texts that it lacks may be of any length.
+        connection: with `TOKEN_RULES` and the table `documents`; texts that it lacks may be of any
+            length.
     """
     try:
         verified_checksum(path)
@@ -181,12 +193,14 @@ def _facts(units: list[UnitRecord]) -> pa.Table:
     )
 
 
-def _wrong(doc_id: int, rows: int, expected: int | None, *broken: int) -> Iterator[tuple[str, int]]:
+def _wrong(
+    doc_id: int, rows: int, expected: int | None, by_rule: dict[str, int] | None, *broken: int
+) -> Iterator[tuple[str, int]]:
     if expected is None:
         yield "rows without a record in the ledger", doc_id
         return
     if rows != expected:
         yield f"{rows:,} rows, the ledger has {expected:,}", doc_id
-    for rule, count in zip(RULES, broken, strict=True):
+    for rule, count in [*(by_rule or {}).items(), *zip(RULES, broken, strict=True)]:
         if rows and count:
             yield f"rows that break the rule ({count:,}): {rule}", doc_id

@@ -25,6 +25,8 @@ from warehouse.store.schema import TOKENS, UNITS_KEY, Table, all_tables
 from warehouse.store.stored_files import refuse_faults, table_source
 
 _TARGETS = (Path(__file__).parent / "targets.sql").read_text(encoding="utf-8")
+TOKEN_RULES = (Path(__file__).parent / "token_rules.sql").read_text(encoding="utf-8")
+"""Macros with the rules that every scored token keeps."""
 _SQL_TYPES = {
     pa.string(): "VARCHAR",
     pa.bool_(): "BOOLEAN",
@@ -79,6 +81,7 @@ def create_views(connection: duckdb.DuckDBPyConnection, workspace: Workspace) ->
         for name in _OF_UNITS:
             create_table_view(connection, "main", name, sources[name], _NOT_OUTDATED)
     connection.execute(f"create or replace view main.contexts as {CONTEXTS}")
+    connection.execute(TOKEN_RULES)
     for top in (Path(__file__).parent, *folders()):
         if (macros := top / "macros.sql").is_file():
             connection.execute(macros.read_text(encoding="utf-8"))

@@ -206,6 +206,27 @@ ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
     "rank 0": ({"rank": 0}, "wrong-rank", "row 6"),
     "top below the token": ({"top_logprob": -50.0}, "wrong-top-logprob", "row 6"),
     "negative entropy": ({"entropy": -1.0}, "wrong-entropy", "row 6"),
+    "certain, and rank 30,087": (
+        {"logprob": 0.0, "rank": 30_087, "top_logprob": 0.0},
+        "rank-and-logprob",
+        "row 6",
+    ),
+    "rank 1 below the top": (
+        {"logprob": -3.0, "rank": 1, "top_logprob": -0.5},
+        "rank-and-top-logprob",
+        "row 6",
+    ),
+    "two tokens of more than 1": (
+        {"logprob": -1.0, "rank": 2, "top_logprob": -0.1},
+        "rank-and-top-logprob",
+        "row 6",
+    ),
+    "entropy of a certain prediction": (
+        {"logprob": -9.0, "rank": 2, "top_logprob": -8.0, "entropy": 1.0},
+        "entropy-and-top-logprob",
+        "row 6",
+    ),
+    "more than the vocabulary": ({"entropy": 40.0}, "entropy-and-vocabulary", "row 6"),
     "no log-prob": ({"logprob": None}, "gap", "document 0"),
 }
 """Changes of a table's sixth row."""
