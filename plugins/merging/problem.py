@@ -169,6 +169,14 @@ class MergeKind(ProblemKind):
         "`tokenmart rank`"
     )
 
+    def models(self) -> list[str]:
+        """Its merges.
+
+        Raises:
+            ProblemFileError: the file is wrong.
+        """
+        return [merge.name for merge in load_merge_problem(self.name, self.workspace).merges]
+
 
 def load_merge_problem(name: str, workspace: Workspace) -> MergeProblem:
     """Read and check a problem of kind `merge` by name or path.

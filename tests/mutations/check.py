@@ -4,8 +4,8 @@
 
 Each fault of mutations.yml and plugins.yml is planted in a copy of the last commit. The tests named
 there run first, up to the first failure; they must pass without a fault. With `--whole` the fast
-suite runs after them where they notice nothing. Writes mutations.json: the test that noticed each, or null;
-with `--only`, which can be repeated, the lines of the other faults stay as they were.
+suite runs after them where they notice nothing. Writes mutations.json: the test that noticed each,
+or null; with `--only`, which can be repeated, the lines of the other faults stay as they were.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from warehouse.errors import OtherKindError, StorageError, TokenmartError
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace, list_problems, problem_argument
 from warehouse.problem.needed import needed_by_file
+from warehouse.problem.problem_files import problem_kind, read_problem_file
 from warehouse.problem.spec import load_problem
 from warehouse.problem.unit_states import Text, decided, stored_texts
 from warehouse.store.claims import abandoned_owner
@@ -57,7 +58,9 @@ def find_garbage(
         try:
             file = load_problem(problem_argument(name, workspace) or name, workspace)
         except OtherKindError:
-            pass  # it has no units
+            models = _models_of_kind(problem_argument(name, workspace) or name, workspace)
+            if models is not None:
+                found += _other_files(workspace, name, models)
         except TokenmartError:
             notes.append(f"{name}: no readable problem file; its units are left alone")
         else:
@@ -67,6 +70,12 @@ def find_garbage(
             found += _other_files(workspace, name, models)
         found += _leftovers(workspace, name)
     return found, notes
+
+
+def _models_of_kind(argument: str, workspace: Workspace) -> Collection[str] | None:
+    """Models of a problem file that a plugin reads; None if its rows are left alone."""
+    kind = problem_kind(argument, read_problem_file(argument, workspace), workspace)
+    return None if kind is None else kind.models()
 
 
 def _units(

@@ -10,7 +10,7 @@ import json
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
@@ -330,6 +330,14 @@ class ProblemKind(ABC):
             TokenmartError: the file is wrong, its data are not here, or there is nothing to rank.
         """
         self.refuse()
+
+    def models(self) -> Collection[str] | None:
+        """Ids of the models whose rows in the store it needs; None to leave all rows alone.
+
+        Raises:
+            TokenmartError: the file is wrong.
+        """
+        return None
 
     def fetch(self) -> None:
         """Download what the problem needs (`tokenmart data fetch`), and print what was downloaded.
