@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from plugins.merging.make import Plan
 from plugins.merging.problem import MergeProblem
 from plugins.merging.tables import MERGE_ENTRIES
 from warehouse.paths import Workspace
 from warehouse.store.parquet_files import read_table, write_table
+
+if TYPE_CHECKING:
+    from plugins.merging.make import Plan
 
 
 def stored_entries(problem: str, workspace: Workspace) -> dict[str, dict[str, str]]:
