@@ -20,6 +20,7 @@ from extract.failures import (
     Failure,
     Outcome,
     explain,
+    may_do_elsewhere,
     raise_if_lost,
     why_failed,
 )
@@ -85,6 +86,9 @@ class Extraction:
         progress: called as units finish.
         since: when a run of several workers started, in ISO format, UTC: units that failed
             since then are not tried again by the next worker.
+        as_worker: others of this run try what this process can't do: a model that it can't load
+            or place, a document for which it has no memory. Only who comes last records that as
+            failed.
     """
 
     def __init__(
@@ -93,10 +97,11 @@ class Extraction:
         documents: Sequence[PlannedDocument],
         progress: Progress,
         since: str | None = None,
+        as_worker: bool = False,
     ) -> None:
         self.problem, self.workspace = selection.problem, selection.workspace
         self.selection, self.documents = selection, documents
-        self.progress, self.since = progress, since
+        self.progress, self.since, self.as_worker = progress, since, as_worker
         self.outcome = Outcome()
         self.memory = PeakMemory(selection.device)
         # asked before a model is loaded: another one may be there when a model is planned
@@ -138,7 +143,7 @@ class Extraction:
             if reason := why_failed(spec.full_id, work):
                 self.outcome.failures.append(Failure(spec.full_id, reason))
                 # without a plan its files were not found, and fingerprints of units are not known
-                for plan in plans:
+                for plan in plans if not self.as_worker else ():
                     for task in plan.tasks:
                         self._fail(Job(plan, task), reason)
         finally:
@@ -268,6 +273,8 @@ class Extraction:
     def _score(self, job: Job, together: Sequence[Condition]) -> list[ScoredUnit]:
         """Score conditions in one call; seconds are shared by the tokens that each processed.
 
+        Nothing where it failed and another worker is to try.
+
         Raises:
             DoesNotFitError: not all of them fit, and some might alone.
             DeviceLostError: the GPU failed.
@@ -293,6 +300,10 @@ class Extraction:
             if fitting or isinstance(error, DeviceLostError):
                 raise
             reason = explain(error, job.plan.spec.full_id)
+            if self.as_worker and may_do_elsewhere(error):
+                number = job.task.document.doc_id
+                self.outcome.failures.append(Failure(job.plan.spec.full_id, reason, number))
+                return []
         seconds = time.perf_counter() - started
         processed = sum(result.tokens_processed for result in results)
         scored, left = [], iter(results)

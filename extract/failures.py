@@ -43,6 +43,10 @@ _LOST = (
 )
 
 
+REFERENCE = "reference-failed"
+"""Code of the error that the model which others are compared with could not be run."""
+
+
 class DeviceLostError(TokenmartError):
     """A GPU failed: this process can't use it any more. Nothing was recorded as failed."""
 
@@ -75,6 +79,12 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether the device, one of its libraries, or the host has no memory left."""
     named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return named or _is_runtime_error_with(error, _OUT_OF_MEMORY)
+
+
+def may_do_elsewhere(error: BaseException) -> bool:
+    """Whether another process may do what failed here: for want of memory, or of a reference."""
+    lacks = isinstance(error, TokenmartError) and error.code in (DoesNotFitError.code, REFERENCE)
+    return lacks or is_out_of_memory(error)
 
 
 def has_no_plan(error: BaseException) -> bool:

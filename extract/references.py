@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from extract.failures import why_failed
+from extract.failures import REFERENCE, why_failed
 from extract.planning.plan import ModelPlan
 from extract.scoring.statistics import Scored
 from warehouse.errors import TokenmartError
@@ -164,7 +164,7 @@ class References:
         for request in requests:
             stored = self._states[name, request.key]
             if isinstance(stored, str):
-                raise TokenmartError(f"reference {name}: {stored}", code="reference-failed")
+                raise TokenmartError(f"reference {name}: {stored}", code=REFERENCE)
             scored = self._comparer(scorer, name).score(request, self._read(stored))
             tokens = scored.tokens_processed + stored.tokens
             results.append(replace(scored, tokens_processed=tokens))

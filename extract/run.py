@@ -66,7 +66,7 @@ def extract_here(
         shown = progress_bar(total, "units", count_finished(selection, documents, since))
     stopped = sigterm_interrupts() if as_worker else nullcontext()
     with stopped, without_library_bars(), shown as progress:
-        outcome = Extraction(selection, documents, progress, since).run()
+        outcome = Extraction(selection, documents, progress, since, as_worker).run()
     left = total - outcome.units - outcome.there - outcome.elsewhere
     click.echo(
         f"extracted {counted(outcome.units, 'unit')} ({outcome.tokens:,} tokens processed) in "

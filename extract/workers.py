@@ -2,7 +2,8 @@
 
 Workers share nothing but the folder: each goes through all models and takes the unclaimed
 documents. The parent shows the progress in the ledger. What a dead worker had claimed is free for
-another worker, or for the parent when all have ended.
+another worker, or for the parent when all have ended. So is a model that a worker could not load,
+and a document for which it had no memory: only the parent, who comes last, records them as failed.
 """
 
 from __future__ import annotations

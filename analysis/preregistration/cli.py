@@ -63,13 +63,14 @@ def preregister(
 ) -> None:
     """Preregister a metric before the target is read.
 
-    An entry records metric, direction, rule, level, seed, models and code revision, a hash of the
-    metric's SQL and the problem's documents, probes and target, and a hash of itself. `tokenmart
-    select` tests preregistered metrics first; everything else is exploratory. Entries are never
-    removed, so the command asks first; all metrics registered for a problem share the level. An
-    entry is refused if the problem file's `labels_known_since`, committed tables, git's history or
-    the data folder show that labels are known. If none of these is found, the labels may still have
-    been read. To prove the date, commit data/preregistered or publish the hash.
+    An entry records metric, direction, rule, level, seed, models and code revision, hashes of what
+    the metric reads (SQL, macros, views, texts, probes, target, files of models), and a hash of
+    itself. After a change of any of these it counts as exploratory. `tokenmart select` tests
+    preregistered metrics first; everything else is exploratory. Entries are never removed, so the
+    command asks first; all metrics registered for a problem share the level. An entry is refused if
+    the problem file's `labels_known_since`, committed tables, git's history or the data folder show
+    that labels are known. If none of these is found, the labels may still have been read. To prove
+    the date, commit data/preregistered or publish the hash.
 
     \b
     tokenmart preregister --problem no4k
@@ -79,6 +80,7 @@ def preregister(
     from analysis.preregistration.entries import entries, register
     from warehouse.paths import find_workspace
     from warehouse.problem.spec import load_problem
+    from warehouse.terminal import listed
 
     by_default = context.get_parameter_source("problem") is ParameterSource.DEFAULT
     if metrics and by_default:
@@ -110,6 +112,8 @@ def preregister(
         )
         if by := replaced.get(entry.number):
             click.echo(f"   replaced by entry {by.number}: {by.reason}")
+        if entry.not_covered:
+            click.echo(f"   without a hash of {listed(entry.not_covered, 4)}")
         click.echo(f"   sha256 {entry.sha256}")
 
 

@@ -1,22 +1,37 @@
-"""A metric as it is registered, and a hash over everything that its values depend on."""
+"""What is registered: a metric, the models, and hashes of everything that the values depend on."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from warehouse.errors import TokenmartError
-from warehouse.metrics.manifest import in_contexts, read_metrics
+from warehouse.metrics.manifest import Metric, in_contexts, metric_code, metrics_in
 from warehouse.paths import Workspace
+from warehouse.plugins import folders as plugin_folders
+from warehouse.problem.models import ModelSpec, series_of
+from warehouse.problem.unit_states import model_identity, references_here, stored_documents
+
+from warehouse.sources.documents import documents_table
+from warehouse.sources.folders import ProblemFolders
 
 if TYPE_CHECKING:
+    from warehouse.problem.problem_files import Ranked
     from warehouse.problem.spec import Problem
 
-COVERED = ("metric", "documents", "probes", "target")
-"""The content that a definition's hash covers."""
+PACKAGE = Path(__file__).parents[2] / "warehouse"
+
+UNKNOWN = ""
+"""In place of a hash: what is hashed wasn't here. It is compared with nothing."""
+
+Hashes = dict[str, str]
+"""Of each part that was registered, by the name under which a change of it is reported."""
 
 
 class Fixed(BaseModel):
@@ -25,16 +40,32 @@ class Fixed(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class RegisteredModel(Fixed):
+    """A model of the study, with the groups that say what it is independent of.
+
+    settings: hash of what the problem file sets in it.
+    files: `model_identity`, with the content of its files; `UNKNOWN` where they weren't here.
+    """
+
+    full_id: str
+    family: str
+    kind: str
+    settings: str | None = None
+    files: str | None = None
+
+
 class RegisteredMetric(Fixed):
     """One variant of a metric with the direction it is expected to have.
 
-    definition: see `definition_sha256`.
+    code: hashes of the code that its values are computed by; None in the first entries.
+    definition: of the first entries, see `first_definition`.
     """
 
     metric: str
     variant: str
     direction: Literal["higher", "lower"]
-    definition: str
+    definition: str | None = None
+    code: Hashes | None = None
 
     @property
     def name(self) -> str:
@@ -42,11 +73,11 @@ class RegisteredMetric(Fixed):
         return f"{self.metric}/{self.variant}"
 
 
-def define(workspace: Workspace, problem: Problem, text: str) -> RegisteredMetric:
+def define(manifest: Mapping[str, Any], problem: Problem, text: str) -> RegisteredMetric:
     """Find what `METRIC/VARIANT` or `METRIC/VARIANT:DIRECTION` names in a problem.
 
     Args:
-        workspace: whose dbt project has the metric.
+        manifest: dbt's, of the project that has the metric.
         problem: whose probes say in which contexts a variant can be computed.
         text: as given on the command line; the direction is by default the family's.
 
@@ -56,7 +87,7 @@ def define(workspace: Workspace, problem: Problem, text: str) -> RegisteredMetri
     """
     name, _, wanted = text.partition(":")
     metric, _, variant = name.partition("/")
-    family = read_metrics(workspace).get(metric)
+    family = metrics_in(manifest).get(metric)
     contexts = problem.suffixes(family.needs) if family else ()
     bases = family.variants if family else ()
     direction = wanted or (family.direction if family else "")
@@ -79,32 +110,85 @@ def define(workspace: Workspace, problem: Problem, text: str) -> RegisteredMetri
         metric=metric,
         variant=variant,
         direction="higher" if direction == "higher" else "lower",
-        definition=definition_sha256(workspace, problem, metric, variant),
+        code=code_hashes(manifest, metric, variant),
     )
 
 
-def definition_sha256(workspace: Workspace, problem: Problem, metric: str, variant: str) -> str:
-    """Hash over what a metric's values and its test depend on.
+def code_hashes(manifest: Mapping[str, Any], metric: str, variant: str) -> Hashes:
+    """Hashes of the code that a variant is computed by; without the metric none.
 
     Args:
-        workspace: whose dbt project has the metric.
-        problem: whose documents, probes (with their excerpts) and target (with its tasks, lengths
-            and contexts) the metric is registered for.
+        manifest: dbt's, of the project that has the metric.
         metric, variant: as in METRIC/VARIANT.
-
-    Raises:
-        TokenmartError: dbt can't parse the project.
     """
+    family = metrics_in(manifest).get(metric)
+    if family is None:
+        return {}
+    settings = {f"settings of {metric}/{variant}": _settings_of(family, variant)}
+    return {name: _sha256(code) for name, code in (metric_code(manifest, metric) | settings).items()}
+
+
+def problem_hashes(workspace: Workspace, problem: Problem) -> Hashes:
+    """Hashes of what every metric of a problem depends on, its models apart."""
+    conditions = [each for probe in problem.probes for each in probe.conditions()]
+    texts = _texts(workspace, problem)
+    found = {
+        "documents": _sha256(_settings(problem.documents)),
+        "texts": _sha256(texts) if texts else UNKNOWN,
+        "compare": _sha256(problem.compare),
+        "target": _sha256(problem.target and _settings(problem.target)),
+    }
+    for each in conditions:
+        kind = each.kind.name, each.kind.revision
+        found[f"condition {each.name}"] = _sha256([kind, each.params, each.reference])
+        if each.reference:
+            found[f"reference of {each.name}"] = UNKNOWN
+    for name, identity in references_here(problem, workspace, conditions).items():
+        found[f"reference of {name}"] = _sha256(identity)
+    files = [*PACKAGE.glob("*/*.sql"), PACKAGE / "sql" / "views.py"]
+    for file in (*files, *(folder / "macros.sql" for folder in plugin_folders())):
+        if file.is_file():
+            name = f"{file.parent.parent.name}/{file.parent.name}/{file.name}"
+            found[name] = _sha256(file.read_text(encoding="utf-8"))
+    return dict(sorted(found.items()))
+
+
+def registered_models(workspace: Workspace, problem: Ranked) -> tuple[RegisteredModel, ...]:
+    """The models of a study, as an entry records them."""
+    found = []
+    for model in problem.ranked_models:
+        groups = {"full_id": model.full_id, "family": model.family, "kind": series_of(model)}
+        own: dict[str, str] = {}
+        if isinstance(model, ModelSpec):
+            folders = ProblemFolders(workspace, problem.name, offline=True)
+            own = {"settings": _sha256(_model_settings(model)), "files": _files(model, folders)}
+        found.append(RegisteredModel(**groups, **own))
+    return tuple(found)
+
+
+def first_definition(
+    manifest: Mapping[str, Any], problem: Problem, metric: str, variant: str
+) -> str:
+    """The hash that the first entries have: over a variant's settings, and the problem's.
+
+    Args:
+        manifest: dbt's, of the project that has the metric.
+        problem: whose documents, probes and target the metric is registered for.
+        metric, variant: as in METRIC/VARIANT.
+    """
+    family = metrics_in(manifest).get(metric)
+    parts = {
+        "metric": _settings_of(family, variant) if family else "",
+        "documents": _settings(problem.documents),
+        "probes": [_settings(probe) for probe in problem.probes],
+        "target": problem.target and _settings(problem.target),
+    }
+    return _sha256(parts)
+
+
+def _settings_of(family: Metric, variant: str) -> str:
     base = variant.partition("@")[0]  # what follows names the condition it is computed from
-    family = read_metrics(workspace).get(metric)
-    parts = (
-        family.definition(base) if family and base in family.variants else "",
-        _settings(problem.documents),
-        [_settings(probe) for probe in problem.probes],
-        problem.target and _settings(problem.target),
-    )
-    text = json.dumps(dict(zip(COVERED, parts, strict=True)), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return family.definition(base) if base in family.variants else ""
 
 
 def _settings(part: BaseModel) -> dict[str, Any]:
@@ -113,3 +197,36 @@ def _settings(part: BaseModel) -> dict[str, Any]:
     Where a file can be downloaded is no part of what was registered.
     """
     return part.model_dump(mode="json", exclude_defaults=True, exclude={"url"})
+
+
+def _texts(workspace: Workspace, problem: Problem) -> list[str]:
+    """sha256 of the texts in order: of files of the user's as they are now, else as stored.
+
+    Raises:
+        TokenmartError: a text is here and can't be read.
+    """
+    source = problem.documents
+    placed = source.placed(ProblemFolders(workspace, problem.name, True, problem.argument))
+    if placed is None:
+        return list((stored_documents(problem, workspace) or {}).values())
+    table = documents_table(source.grouped(placed), source.max_characters)
+    return [str(sha256) for sha256 in table["sha256"].to_pylist()]
+
+
+def _model_settings(model: ModelSpec) -> dict[str, Any]:
+    """The keys of a model that its rows depend on; the same files may be elsewhere."""
+    names = {"source", "base", "dtype", "context", "rope", "bos", "interventions"}
+    found = model.model_dump(mode="json", exclude_defaults=True, include=names)
+    found["source"].pop("path", None)
+    return found
+
+
+def _files(model: ModelSpec, folders: ProblemFolders) -> str:
+    with suppress(TokenmartError, OSError):  # what is wrong with its files stops an extraction
+        if model.present(folders) is not None:
+            return model_identity(model, model.locate(folders).revision)
+    return UNKNOWN
+
+
+def _sha256(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,15 +19,20 @@ from filelock import FileLock
 from pydantic import BaseModel, Field, ValidationError
 
 from analysis.preregistration.definition import (
-    COVERED,
+    UNKNOWN,
     Fixed,
+    Hashes,
     RegisteredMetric,
+    RegisteredModel,
+    code_hashes,
     define,
-    definition_sha256,
+    first_definition,
+    problem_hashes,
+    registered_models,
 )
 from warehouse.errors import TokenmartError
 from warehouse.files import storage_errors, write_whole
-from warehouse.problem.models import series_of
+from warehouse.metrics.manifest import current_manifest
 from warehouse.problem.problem_files import namesake
 from warehouse.problem.spec import Problem
 from warehouse.sources.lock_file import name_in, recorded_files
@@ -47,24 +52,18 @@ RULE = (
     "permuted among those of as many models in their family, the largest of all metrics registered "
     "for the problem"
 )
+NOT_COVERED = ("the SQL and macros that it reads", "views", "texts", "files and settings of models")
+"""What entries without `parts` have no hash of: a change of it isn't noticed."""
 _MAXIMUM_BYTES = 4 << 20
 LOCK_SECONDS = 30.0
-
-
-class RegisteredModel(Fixed):
-    """A model of the study, with the groups that say what it is independent of."""
-
-    full_id: str
-    family: str
-    kind: str
 
 
 class Entry(Fixed):
     """One pre-registration.
 
     target: `unknown` when no label was found (see `known_labels`), else what was found.
-    covers: what the hashes of the definitions are over; None in the first entries, which covered
-        the metric's SQL alone and count as changed since.
+    covers: of earlier entries: what the hashes of their definitions are over.
+    parts: see `problem_hashes`; None in earlier entries (`NOT_COVERED`).
     supersedes: number of an earlier entry that this one replaces; `reason` says why. Only entries
         written before labels replace others.
     previous: sha256 of the entry before, empty for the first.
@@ -81,6 +80,7 @@ class Entry(Fixed):
     code: dict[str, str | bool | None]
     target: str
     covers: tuple[str, ...] | None = None
+    parts: Hashes | None = None
     supersedes: int | None = None
     reason: str | None = None
     recorded_at: str
@@ -96,6 +96,15 @@ class Entry(Fixed):
     def before_labels(self) -> bool:
         """Whether no label was found when it was written, as the entry states."""
         return self.target == "unknown"
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What it has no hash of, so that a change isn't noticed: what wasn't here, for instance."""
+        if self.parts is None:
+            return NOT_COVERED
+        lacking = [name for name, known in self.parts.items() if known == UNKNOWN]
+        models = [model.full_id for model in self.models if model.files == UNKNOWN]
+        return (*lacking, *(f"files of {full_id}" for full_id in models))
 
     def written(self) -> dict[str, Any]:
         """As it is in the file: fields unknown to the version that wrote it are absent."""
@@ -167,7 +176,9 @@ def register(
             code="name-taken",
             where=problem.argument,
         )
-    chosen = tuple(dict.fromkeys(define(workspace, problem, text) for text in metrics))
+    manifest = current_manifest(workspace)
+    asked = {(one.name, one.direction): one for one in (define(manifest, problem, t) for t in metrics)}
+    chosen = tuple(asked.values())
     known = known_labels(workspace, problem)
     if known and (not labels_known or supersedes is not None):
         raise TokenmartError(
@@ -180,28 +191,29 @@ def register(
     # another process may have the lock while it waits for an answer
     with storage_errors(path), FileLock(f"{path}.lock", timeout=LOCK_SECONDS):
         before = entries(workspace, problem.name)
-        models = registered_models(problem)
         # an unchanged metric twice would only make the test stricter
-        for earlier in (entry for entry in before if entry.models == models):
-            if again := set(chosen) & set(earlier.metrics):
+        for earlier in preregistered_metrics(workspace, problem):
+            entry, metric = earlier.entry, earlier.metric
+            covers_more = entry.parts is None and entry.number == supersedes
+            if (metric.name, metric.direction) in asked and not (earlier.changed or covers_more):
                 raise TokenmartError(
-                    f"--metric {again.pop().name}: registered already, in entry {earlier.number} "
-                    f"of {earlier.recorded_at}",
+                    f"--metric {metric.name}: registered already, in entry {entry.number} "
+                    f"of {entry.recorded_at}",
                     code="registered-already",
-                    where=f"entry {earlier.number}",
+                    where=f"entry {entry.number}",
                 )
         _check_superseded(before, supersedes, reason)
         draft = Entry(
             number=len(before) + 1,
             problem=problem.name,
             metrics=chosen,
-            models=models,
+            models=registered_models(workspace, problem),
             rule=RULE,
             level=level,
             seed=seed,
             code=code_revision(),
             target=known or "unknown",
-            covers=COVERED,
+            parts=problem_hashes(workspace, problem),
             supersedes=supersedes,
             reason=reason,
             recorded_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -250,31 +262,50 @@ def preregistered_metrics(workspace: Workspace, problem: Ranked) -> tuple[Prereg
     """Every preregistered metric of a problem, oldest first.
 
     Raises:
-        TokenmartError: the file can't be read, or an entry was edited.
+        TokenmartError: the file can't be read, an entry was edited, or dbt can't parse the project.
     """
     there = entries(workspace, problem.name)
+    if not there:
+        return ()
+    models = {model.full_id: model for model in registered_models(workspace, problem)}
     replaced = {entry.supersedes: entry for entry in there}
+    manifest: Mapping[str, Any] = {}
+    parts: Hashes = {}
+    if isinstance(problem, Problem):
+        manifest, parts = current_manifest(workspace), problem_hashes(workspace, problem)
     found = []
     for entry in there:
-        by = replaced.get(entry.number)
-        changed = [] if by is None else [f"entry {by.number} replaced it ({by.reason})"]
+        changed = []
+        if by := replaced.get(entry.number):
+            changed.append(f"entry {by.number} replaced it ({by.reason})")
+        if entry.problem != problem.name:
+            changed.append(f"the entry is of the problem {entry.problem}")
+        known = problem.labels_known_since if isinstance(problem, Problem) else None
+        if known is not None and entry.recorded_at >= known.isoformat():
+            changed.append(f"the problem file states that labels were known from {known} on")
+        changed += _changed_models({model.full_id: model for model in entry.models}, models)
+        if entry.parts is not None:
+            changed += changed_hashes(entry.parts, parts)
         for metric in entry.metrics:
-            now = (*changed, *_changes(workspace, problem, entry, metric))
+            now = (*changed, *_changed_metric(manifest, problem, metric))
             found.append(PreregisteredMetric(entry, metric, now, by is not None))
     return tuple(found)
+
+
+def changed_hashes(then: Hashes, now: Hashes) -> list[str]:
+    """What differs between two sets of hashes, a line each; what is `UNKNOWN` in one, does not."""
+    found = []
+    for name in {**then, **now}:
+        before, after = then.get(name), now.get(name)
+        if before != after and UNKNOWN not in (before, after):
+            how = "was added" if before is None else "was removed" if after is None else "changed"
+            found.append(f"{name} {how} since")
+    return found
 
 
 def record_path(workspace: Workspace, problem: str) -> Path:
     """The file with a problem's pre-registrations."""
     return workspace.preregistered / f"{problem}.json"
-
-
-def registered_models(problem: Ranked) -> tuple[RegisteredModel, ...]:
-    """The models of a study, as an entry records them."""
-    return tuple(
-        RegisteredModel(full_id=model.full_id, family=model.family, kind=series_of(model))
-        for model in problem.ranked_models
-    )
 
 
 def known_labels(workspace: Workspace, problem: Problem) -> str:
@@ -320,27 +351,31 @@ def _check_superseded(before: Sequence[Entry], number: int | None, reason: str |
     )
 
 
-def _changes(
-    workspace: Workspace, problem: Ranked, entry: Entry, metric: RegisteredMetric
+def _changed_models(
+    then: Mapping[str, RegisteredModel], now: Mapping[str, RegisteredModel]
 ) -> list[str]:
-    now = {model.full_id: model for model in registered_models(problem)}
-    then = {model.full_id: model for model in entry.models}
     found = [f"{full_id} was left out" for full_id in then if full_id not in now]
     found += [f"{full_id} was added" for full_id in now if full_id not in then]
-    found += [
-        f"{full_id} was put into another family or series"
-        for full_id in then
-        if full_id in now and now[full_id] != then[full_id]
-    ]
-    if not isinstance(problem, Problem):
-        return [*found, "a table of scores was put in the problem's place"]
-    known = problem.labels_known_since
-    if known is not None and entry.recorded_at >= known.isoformat():
-        found.insert(0, f"the problem file states that labels were known from {known} on")
-    try:
-        now_sha256 = definition_sha256(workspace, problem, metric.metric, metric.variant)
-    except TokenmartError:
-        now_sha256 = ""
-    if now_sha256 != metric.definition:
-        found.append(f"{metric.name} was given another definition, documents, probes or target")
+    for full_id in (each for each in then if each in now):
+        old, new = then[full_id], now[full_id]
+        if (old.family, old.kind) != (new.family, new.kind):
+            found.append(f"{full_id} was put into another family or series")
+        if old.settings not in (None, new.settings):
+            found.append(f"the settings of {full_id} changed since")
+        # what the problem file changes in a model is a part of both
+        elif old.files and new.files and old.files != new.files:
+            found.append(f"the files of {full_id} changed since")
     return found
+
+
+def _changed_metric(
+    manifest: Mapping[str, Any], problem: Ranked, metric: RegisteredMetric
+) -> list[str]:
+    if not isinstance(problem, Problem):
+        return ["a table of scores was put in the problem's place"]
+    if metric.code is not None:
+        now = code_hashes(manifest, metric.metric, metric.variant)
+        return changed_hashes(metric.code, now) if now else [f"{metric.metric} was removed since"]
+    if first_definition(manifest, problem, metric.metric, metric.variant) != metric.definition:
+        return [f"{metric.name} was given another definition, documents, probes or target"]
+    return []

@@ -125,6 +125,7 @@ def _registered(result: RegisteredResult) -> dict[str, Any]:
         "sha256": entry.sha256,
         "before_labels": entry.before_labels,
         "changed_since": list(result.prediction.changed),
+        "not_covered": list(entry.not_covered),
         "models_without_target": result.unscored,
         "models_with_fewer_documents": result.fewer,
         "code": result.code,

@@ -125,7 +125,8 @@ def registered_text(result: RegisteredResult) -> str:
     entry, metric = result.prediction.entry, result.prediction.metric
     name = f"Preregistered {metric.name} (entry {entry.number}, {metric.direction} is better)"
     if reason := REASONS.get(result.code):
-        detail = f" ({result.prediction.changed[0]})" if result.code == "changed" else ""
+        changed = result.prediction.changed if result.code == "changed" else ()
+        detail = f" ({'; '.join(changed[:3])}{'; …' * (len(changed) > 3)})" if changed else ""
         return f"{name}: {reason}{detail}."
     decisions, place = result.decisions, result.place
     overall, within = decisions.overall, decisions.within

@@ -184,6 +184,7 @@ def _preregistration(subject: Subject, as_of: str) -> dict[str, Any] | None:
                 "metrics": len(registered.entry.metrics),
                 "direction": registered.metric.direction,
                 "changed_since": list(registered.changed),
+                "not_covered": list(registered.entry.not_covered),
             }
     return None
 

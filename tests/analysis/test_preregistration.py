@@ -5,16 +5,25 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 from filelock import FileLock
 
 from analysis.preregistration.cli import preregister
-from analysis.preregistration.entries import entries, known_labels, preregistered_metrics
+from analysis.preregistration.entries import (
+    NOT_COVERED,
+    entries,
+    known_labels,
+    preregistered_metrics,
+)
 from warehouse.errors import TokenmartError
+from warehouse.metrics.manifest import current_manifest, manifest_path
 from warehouse.paths import Workspace
 from warehouse.problem.spec import load_problem
 from warehouse.store.token_files import published_path
@@ -125,31 +134,157 @@ def test_labels_are_known_whatever_the_data_folder_remembers(checkout):
     assert known_labels(checkout, problem).startswith("target scores were committed in ")
 
 
-CHANGES = [
-    ("excerpts: 16,", "excerpts: 8,", "probes"),
-    ("excerpt_characters: 512,", "excerpt_characters: 256,", "excerpts"),
-    ("margin: 512", "margin: 256", "documents"),
-    ("name: window_4096, context: 4096", "name: window_4096, context: 2048", "contexts"),
-    ("no4k.json\n  url:", "other.json\n  url:", "target"),
-]
+def _json(path: Path, change: Callable[[Any], object]) -> None:
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
 
 
-@pytest.mark.parametrize(("old", "new", "what"), CHANGES, ids=[change[2] for change in CHANGES])
-def test_the_hash_of_a_definition_covers_the_problem(checkout, old, new, what):
-    arguments = ("--problem", "no4k", "--metric", VALID)
-    assert register(*arguments).exit_code == 0
-    file = checkout.problems / "no4k.yml"
+def _manifest(change: Callable[[Any], object]) -> Callable[[Workspace], None]:
+    """An edit of dbt's project, as dbt would write it into its manifest."""
+    return lambda workspace: _json(manifest_path(workspace), change)
+
+
+def _model(name: str, old: str, new: str) -> Callable[[Workspace], None]:
+    def change(manifest: Any) -> None:
+        node = manifest["nodes"][f"model.tokenmart.{name}"]
+        assert old in node["raw_code"]
+        node["raw_code"] = node["raw_code"].replace(old, new)
+
+    return _manifest(change)
+
+
+def _macro(name: str) -> Callable[[Workspace], None]:
+    def change(manifest: Any) -> None:
+        manifest["macros"][f"macro.tokenmart.{name}"]["macro_sql"] += " -- edited"
+
+    return _manifest(change)
+
+
+def _hook(manifest: Any) -> None:
+    node = manifest["nodes"]["model.tokenmart.coverage"]
+    node["config"]["post-hook"] = [{"sql": "update metric_values set value = 1"}]
+
+
+def _override(manifest: Any) -> None:
+    macros = manifest["macros"]
+    name = "duckdb__create_table_as"
+    theirs = macros[f"macro.dbt_duckdb.{name}"]
+    macros[f"macro.tokenmart.{name}"] = {**theirs, "package_name": "tokenmart"}
+
+
+def _problem(old: str, new: str) -> Callable[[Workspace], None]:
+    def change(workspace: Workspace) -> None:
+        file = workspace.problems / "tiny.yml"
+        assert old in file.read_text()
+        file.write_text(file.read_text().replace(old, new))
+
+    return change
+
+
+def _other_checkpoint(workspace: Workspace) -> None:
+    """The weights of the second model under the path of the first."""
+    one, two = (workspace.root / name for name in ("one", "two"))
+    shutil.rmtree(one)
+    shutil.copytree(two, one)
+
+
+def _moved_checkpoint(workspace: Workspace) -> None:
+    (workspace.root / "one").rename(workspace.root / "moved")
+    _problem(str(workspace.root / "one"), str(workspace.root / "moved"))(workspace)
+
+
+def _text(workspace: Workspace) -> None:
+    _json(workspace.root / "data" / "corpus.json", lambda texts: texts.__setitem__(1, "Edited."))
+
+
+def _copied(workspace: Workspace) -> None:
+    """Entries of another problem under this one's name: their hashes are in order."""
+    file = workspace.problems / "tiny.yml"
+    file.write_text(file.read_text().replace("name: tiny\n", "name: copy\n"))
+    record = workspace.preregistered / "tiny.json"
+    record.rename(record.with_name("copy.json"))
+
+
+CHANGES: list[tuple[str, Callable[[Workspace], None], dict[str, list[str]]]] = [
+    # what was edited, how, and what the entries of a metric of excerpts and of one of tokens say
+    ("nothing", lambda workspace: None, {}),
+    ("gain negated", _model("retrieval_excerpts", "as gain", "* -1 as gain"),
+     {"excerpts": ["retrieval_excerpts.sql changed since"]}),
+    ("nll doubled", _model("fct_tokens", "nll", "2 * nll"),
+     {"tokens": ["fct_tokens.sql changed since"]}),
+    ("the metric's own SQL", _model("perplexity", "metric(", " metric("),
+     {"tokens": ["perplexity.sql changed since"]}),
+    ("another metric", _model("longppl", "metric(", " metric("), {}),
+    ("another metric in the list of all", _model("metric_documents", "ref('longppl'),",
+                                                 "ref('longppl_soft'),"), {}),
+    ("documents combined otherwise", _model("metric_documents", "numerator,", "-numerator,"),
+     {"both": ["metric_documents.sql changed since"]}),
+    ("a macro of theirs", _macro("metric"), {"both": ["macro metric changed since"]}),
+    ("a macro of a macro", _macro("declare_variants"),
+     {"both": ["macro declare_variants changed since"]}),
+    ("a macro after them", _macro("combined_documents"),
+     {"both": ["macro combined_documents changed since"]}),
+    ("a macro of neither", _macro("probe_tokens"),
+     {"excerpts": ["macro probe_tokens changed since"]}),
+    ("a hook", _manifest(_hook), {"both": ["hooks changed since"]}),
+    ("a macro in place of dbt's", _manifest(_override),
+     {"both": ["macro duckdb__create_table_as was added since"]}),
+    ("a text", _text, {"both": ["texts changed since"]}),
+    ("another checkpoint", _other_checkpoint, {"both": ["the files of tiny/one changed since"]}),
+    ("the same files elsewhere", _moved_checkpoint, {}),
+    ("a dtype", _problem("dtype: float32\n  family: two", "dtype: bfloat16\n  family: two"),
+     {"both": ["the settings of tiny/two changed since"]}),
+    ("a probe", _problem("context: 24", "context: 16"),
+     {"both": ["condition window_24 changed since"]}),
+    ("a title", _problem("title: Tiny random models", "title: Others"), {}),
+    ("documents", _problem("path: data/corpus.json", "path: data/corpus.json\n  max_tokens: 64"),
+     {"both": ["documents changed since"]}),
+    ("the target", _problem("results/target.json", "results/other.json"),
+     {"both": ["target changed since"]}),
+    ("another problem's entries", _copied, {"both": ["the entry is of the problem tiny"]}),
+]  # fmt: skip
+
+
+@pytest.fixture
+def registered(workspace: Workspace, tiny_problem: Callable[..., Path]) -> Workspace:
+    """Two metrics of a tiny problem, registered with its texts and files here."""
+    shutil.rmtree(workspace.dbt_project)
+    shutil.copytree(ROOT / "dbt_project", workspace.dbt_project)
+    current_manifest(workspace)
+    file = tiny_problem()
     text = file.read_text()
-    assert old in text
-    head, _, tail = text.rpartition(old)
-    file.write_text(head + new + tail)
-    (said,) = preregistered_metrics(checkout, load_problem("no4k", checkout))
-    changed = f"{VALID} was given another definition, documents, probes or target"
-    assert said.changed == (changed,) and not said.counts
-    again = register(*arguments)
-    assert again.exit_code == 0, f"with other {what} it is another claim: {again.output}"
-    one, other = (entry.metrics[0].definition for entry in entries(checkout, "no4k"))
-    assert one != other
+    for name, model in zip(("one", "two"), yaml.safe_load(text)["models"], strict=True):
+        folder = workspace.root / name
+        shutil.copytree(model["source"]["path"], folder)
+        text = text.replace(model["source"]["path"], str(folder))
+    file.write_text(text)
+    arguments = ("--metric", VALID, "--metric", "perplexity/micro")
+    assert register("--problem", "tiny", *arguments).exit_code == 0
+    return workspace
+
+
+@pytest.mark.parametrize(("what", "edit", "expected"), CHANGES, ids=[each[0] for each in CHANGES])
+def test_an_entry_names_what_changed_since(registered, what, edit, expected):
+    """And counts as exploratory from then on; what a metric doesn't read changes nothing."""
+    edit(registered)
+    excerpts, tokens = preregistered_metrics(registered, load_problem("tiny", registered))
+    both = expected.get("both", [])
+    for name, found in (("excerpts", excerpts), ("tokens", tokens)):
+        said = expected.get(name, both)
+        assert list(found.changed) == said and found.counts == (not said)
+        assert found.entry.not_covered == ()
+
+
+def test_a_project_that_dbt_cannot_parse_is_dbts_error(registered):
+    (registered.dbt_project / "models" / "metrics" / "perplexity.sql").write_text("{{ metric( }}")
+    for read in (preregister, correlate, select):
+        result = CliRunner().invoke(read, ["--problem", "tiny"], standalone_mode=False)
+        if read is not preregister:
+            assert refused(result)[0] == "dbt-parse", result.output
+    with pytest.raises(TokenmartError, match=r"perplexity\.sql") as error:
+        preregistered_metrics(registered, load_problem("tiny", registered))
+    assert error.value.code == "dbt-parse"
 
 
 def test_an_entry_is_replaced_before_labels_and_kept(checkout):
@@ -236,6 +371,7 @@ def test_the_entry_of_the_locked_problem_is_what_would_be_computed():
     *replaced, last = preregistered_metrics(workspace, load_problem("no4k", workspace))
     assert all(each.replaced for each in replaced)
     assert last.counts and last.metric.name == VALID, last.changed
+    assert last.entry.not_covered == NOT_COVERED
 
 
 def test_nothing_was_registered_for_minilong_before_its_labels():

@@ -164,11 +164,7 @@ def test_another_formula_under_the_registered_name_is_noticed(library):
     assert preregister("--metric", "good/a").exit_code == 0
     catalogue(library, "a", numerator="sum(2 * nll)")
     said = select()["preregistered"][0]
-    assert (
-        said["changed_since"]
-        == ["good/a was given another definition, documents, probes or target"]
-        and not said["holds"]
-    )
+    assert said["changed_since"] == ["settings of good/a changed since"] and not said["holds"]
 
 
 def test_the_other_direction_than_registered_is_no_confirmation(library):

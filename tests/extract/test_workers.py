@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from click.testing import CliRunner
-from engines import HELD, use_engine
+from engines import FIRST_WITHOUT_MEMORY, HELD, use_engine
 from published_tables import assert_same, published
 from tiny_runs import ok, run
 
@@ -213,6 +213,32 @@ def test_what_a_killed_worker_had_is_done(workspace, tiny_problem, held):
     assert process.returncode == 0, output
     assert output.count("(signal 9)") == 1
     assert no_unit_twice(workspace) == 48
+
+
+@pytest.mark.parametrize("when", ["load", "score", "always"])
+def test_what_one_worker_has_no_memory_for_is_done_by_another(
+    when, workspace, tiny_problem, monkeypatch
+):
+    """It is recorded as failed only where nobody could do it, and tried again in the next run."""
+    code = FIRST_WITHOUT_MEMORY.replace('WHEN = "load"', f"WHEN = {when!r}")
+    use_engine(code, workspace.root, monkeypatch)
+    path = tiny_problem(texts=2)
+    process = start(path, 2)
+    output, _ = process.communicate()
+    assert output.count("failed (exit code 5)") == (2 if when == "always" else 1), output
+    states = {u.status for file in workspace.tokens.rglob("*.parquet") for u in read_units(file)}
+    tried = len(list(workspace.root.glob("tried-*")))
+    if when == "always":
+        assert process.returncode == 5 and states == {"failed"} and tried == 3, output
+        use_engine(HELD, workspace.root, monkeypatch)
+        (workspace.root / "go").touch()
+        process = start(path, 2)
+        output, _ = process.communicate()
+        states = {u.status for f in workspace.tokens.rglob("*.parquet") for u in read_units(f)}
+    assert process.returncode == 0 and states == {"done"}, output
+    assert no_unit_twice(workspace) == 16
+    if when == "load":  # the other worker did all: the parent loaded nothing
+        assert tried == 2 and "extracted 0 units" in output and "16 of 16" in output
 
 
 @pytest.mark.slow

@@ -241,11 +241,17 @@ class Marts:
                 "defaults": {},
                 "variants": variants or {},
             }
-            nodes[name] = {"resource_type": "model", "config": {"meta": meta}}
+            nodes[name] = {
+                "resource_type": "model",
+                "original_file_path": f"models/metrics/{metric}.sql",
+                "raw_code": "select 1",
+                "depends_on": {"macros": []},
+                "config": {"meta": meta},
+            }
             parents[name] = [f"model.tokenmart.{parent}" for parent in above]
         path = self.workspace.dbt_project / "target" / "manifest.json"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps({"nodes": nodes, "parent_map": parents}))
+        path.write_text(json.dumps({"nodes": nodes, "macros": {}, "parent_map": parents}))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -23,6 +23,11 @@ from warehouse.store.stored_files import file_stamps, refuse_faults
 
 _SOURCES = ("models", "macros", "dbt_project.yml")
 """What dbt parses, within its project."""
+
+PROJECT = "tokenmart"
+"""Name of the project, and so of dbt's package."""
+
+_HOOKS = ("pre-hook", "post-hook")
 
 _OF_META = ("family", "direction", "admissible", "needs", "caution")
 
@@ -113,11 +118,20 @@ def read_metrics(workspace: Workspace) -> dict[str, Metric]:
     """All metrics of the project's files, by name.
 
     Raises:
-        TokenmartError: dbt can't parse the project, or the YAML of a metric lacks an entry of
-            `meta` or has a wrong one (`metric-meta`).
+        TokenmartError: dbt can't parse the project, or see `metrics_in`.
+    """
+    return metrics_in(current_manifest(workspace))
+
+
+def metrics_in(manifest: Mapping[str, Any]) -> dict[str, Metric]:
+    """All metrics of a manifest, by name.
+
+    Raises:
+        TokenmartError: the YAML of a metric lacks an entry of `meta` or has a wrong one
+            (`metric-meta`).
     """
     found = {}
-    for node in current_manifest(workspace)["nodes"].values():
+    for node in manifest["nodes"].values():
         meta = node.get("config", {}).get("meta", {})
         if node.get("resource_type") == "model" and "metric" in meta:
             name = meta["metric"]
@@ -210,18 +224,71 @@ def read_lineage(path: Path, metric: str) -> Lineage:
             code="unknown-metric",
             where=metric,
         )
-    above: set[str] = set()
-    waiting = [node]
-    while waiting:
-        fresh = set(manifest["parent_map"].get(waiting.pop(), ())) - above
-        above |= fresh
-        waiting.extend(fresh)
+    above = _ancestors(manifest, node)
     return Lineage(
         node=node,
         ancestors=tuple(sorted(above)),
         foreign=tuple(sorted(name for name in above if not name.startswith(("model.", "source.")))),
         needs=manifest["nodes"][node]["config"]["meta"]["needs"],
     )
+
+
+def metric_code(manifest: Mapping[str, Any], metric: str) -> dict[str, str]:
+    """The code in dbt's project that a metric's values are computed by.
+
+    That is the SQL of its model, of all models above it and of those that combine its documents to
+    `metric_values`, the macros that these use, macros that replace one of dbt's, and all hooks.
+    Other metrics are left out, also of the list of all metrics.
+
+    Returns:
+        Text by name: `fct_tokens.sql`, `macro metric`, `hooks`.
+    """
+    nodes, macros = manifest["nodes"], manifest["macros"]
+    own, values = (f"model.{PROJECT}.{name}" for name in (metric, "metric_values"))
+    covered = {own} | _ancestors(manifest, own)
+    others = {name for name, node in nodes.items() if "metric" in node["config"].get("meta", {})}
+    others -= covered
+    covered |= {values} | _ancestors(manifest, values, others)
+    named = "|".join(sorted(name.rpartition(".")[2] for name in others)) or "-"
+    of_others = re.compile(rf"""\s*\bref\(['"](?:{named})['"]\),?""")
+    found = {}
+    used: set[str] = set()
+    for node in (nodes[name] for name in covered if name in nodes):
+        # a seed has no SQL, but a checksum
+        code = node["raw_code"] or node["checksum"]["checksum"]
+        found[Path(node["original_file_path"]).name] = of_others.sub("", code)
+        used.update(node["depends_on"]["macros"])
+    hooks = []
+    for node in nodes.values():
+        hooks += [hook["sql"] for key in _HOOKS for hook in node["config"].get(key, ())]
+        if node["resource_type"] == "operation":
+            hooks.append(node["raw_code"])
+            used.update(node["depends_on"]["macros"])
+    found["hooks"] = json.dumps(sorted(hooks))
+    of_dbt = {each["name"] for each in macros.values() if each["package_name"] != PROJECT}
+    used |= {name for name, each in macros.items() if each["name"] in of_dbt}
+    waiting = list(used)
+    while waiting:
+        fresh = set(macros[waiting.pop()]["depends_on"]["macros"]) - used
+        used |= fresh
+        waiting.extend(fresh)
+    for macro in (macros[name] for name in used):
+        if macro["package_name"] == PROJECT:
+            found[f"macro {macro['name']}"] = macro["macro_sql"]
+    return dict(sorted(found.items()))
+
+
+def _ancestors(
+    manifest: Mapping[str, Any], node: str, left_out: Collection[str] = ()
+) -> set[str]:
+    """Unique ids of everything above a node; not through those left out."""
+    above: set[str] = set()
+    waiting = [node]
+    while waiting:
+        fresh = set(manifest["parent_map"].get(waiting.pop(), ())) - above - set(left_out)
+        above |= fresh
+        waiting.extend(fresh)
+    return above
 
 
 def in_contexts(variant: str, contexts: Iterable[str]) -> list[str]:
