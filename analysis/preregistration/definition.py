@@ -17,7 +17,6 @@ from warehouse.paths import Workspace
 from warehouse.plugins import folders as plugin_folders
 from warehouse.problem.models import ModelSpec, series_of
 from warehouse.problem.unit_states import model_identity, references_here, stored_documents
-
 from warehouse.sources.documents import documents_table
 from warehouse.sources.folders import ProblemFolders
 
@@ -125,7 +124,9 @@ def code_hashes(manifest: Mapping[str, Any], metric: str, variant: str) -> Hashe
     if family is None:
         return {}
     settings = {f"settings of {metric}/{variant}": _settings_of(family, variant)}
-    return {name: _sha256(code) for name, code in (metric_code(manifest, metric) | settings).items()}
+    return {
+        name: _sha256(code) for name, code in (metric_code(manifest, metric) | settings).items()
+    }
 
 
 def problem_hashes(workspace: Workspace, problem: Problem) -> Hashes:

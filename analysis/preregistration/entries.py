@@ -99,7 +99,7 @@ class Entry(Fixed):
 
     @property
     def not_covered(self) -> tuple[str, ...]:
-        """What it has no hash of, so that a change isn't noticed: what wasn't here, for instance."""
+        """What it has no hash of, so that a change isn't noticed: what wasn't here, say."""
         if self.parts is None:
             return NOT_COVERED
         lacking = [name for name, known in self.parts.items() if known == UNKNOWN]
@@ -177,7 +177,9 @@ def register(
             where=problem.argument,
         )
     manifest = current_manifest(workspace)
-    asked = {(one.name, one.direction): one for one in (define(manifest, problem, t) for t in metrics)}
+    asked = {
+        (one.name, one.direction): one for one in (define(manifest, problem, t) for t in metrics)
+    }
     chosen = tuple(asked.values())
     known = known_labels(workspace, problem)
     if known and (not labels_known or supersedes is not None):

@@ -167,6 +167,17 @@ def test_another_formula_under_the_registered_name_is_noticed(library):
     assert said["changed_since"] == ["settings of good/a changed since"] and not said["holds"]
 
 
+def test_a_project_that_dbt_cannot_parse_changes_no_registration(library, tmp_path):
+    """It is dbt's error, not another definition."""
+    assert preregister("--metric", "good/a").exit_code == 0
+    (library.workspace.dbt_project / "dbt_project.yml").write_text("name: [")
+    of_metric = ("--metric", "good", "--out", tmp_path / "out")
+    for command, words in ((ranking.select, ()), (submission.submit, of_metric)):
+        result = run(command, "--problem", "minilong", *words)
+        assert result.exit_code == 1 and "dbt_project.yml" in result.stderr, result.output
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_other_direction_than_registered_is_no_confirmation(library):
     assert preregister("--metric", "good/a:lower").exit_code == 0
     said = select()["preregistered"][0]

@@ -278,9 +278,7 @@ def metric_code(manifest: Mapping[str, Any], metric: str) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def _ancestors(
-    manifest: Mapping[str, Any], node: str, left_out: Collection[str] = ()
-) -> set[str]:
+def _ancestors(manifest: Mapping[str, Any], node: str, left_out: Collection[str] = ()) -> set[str]:
     """Unique ids of everything above a node; not through those left out."""
     above: set[str] = set()
     waiting = [node]
