@@ -89,6 +89,12 @@ def workspace_of(root: Path) -> Workspace:
     return Workspace(root, root / "data", root / "warehouse" / "tokenmart.duckdb")
 
 
+def shipped_folder() -> Path:
+    """The folder with the dbt project and the problem files that belong to this code."""
+    packaged = Path(__file__).parent / "shipped"  # in a wheel
+    return packaged if packaged.is_dir() else Path(__file__).parents[1]
+
+
 def list_problems(workspace: Workspace) -> list[str]:
     """Names of the problem files that ship or were added, sorted."""
     return sorted(path.stem for path in workspace.problems.glob("*.yml"))

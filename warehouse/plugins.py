@@ -94,6 +94,16 @@ def folders() -> list[Path]:
     return [Path(str(getattr(each, "__file__", ""))).parent for each in packages]
 
 
+def foreign_plugins() -> list[str]:
+    """Names of the plugins that are not among those that ship."""
+    found = manager().list_name_plugin()
+    return sorted(
+        name
+        for name, module in found
+        if not Path(str(getattr(module, "__file__", ""))).is_relative_to(SHIPPED)
+    )
+
+
 def each_of(hook: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
     """Name of each plugin that has a function of this name, and what it returns."""
     for found in getattr(manager().hook, hook).get_hookimpls():

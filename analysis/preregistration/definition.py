@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,13 +15,14 @@ from warehouse.metrics.manifest import Metric, in_contexts, metric_code, metrics
 from warehouse.paths import Workspace
 from warehouse.plugins import folders as plugin_folders
 from warehouse.problem.models import ModelSpec, series_of
-from warehouse.problem.unit_states import model_identity, references_here, stored_documents
+from warehouse.problem.needed import all_conditions, identities_here
+from warehouse.problem.spec import Problem
+from warehouse.problem.unit_states import stored_texts
 from warehouse.sources.documents import documents_table
 from warehouse.sources.folders import ProblemFolders
 
 if TYPE_CHECKING:
     from warehouse.problem.problem_files import Ranked
-    from warehouse.problem.spec import Problem
 
 PACKAGE = Path(__file__).parents[2] / "warehouse"
 
@@ -43,7 +43,7 @@ class RegisteredModel(Fixed):
     """A model of the study, with the groups that say what it is independent of.
 
     settings: hash of what the problem file sets in it.
-    files: `model_identity`, with the content of its files; `UNKNOWN` where they weren't here.
+    files: identity of its files and of what is changed in them; `UNKNOWN` where they weren't here.
     """
 
     full_id: str
@@ -123,7 +123,7 @@ def code_hashes(manifest: Mapping[str, Any], metric: str, variant: str) -> Hashe
     family = metrics_in(manifest).get(metric)
     if family is None:
         return {}
-    settings = {f"settings of {metric}/{variant}": _settings_of(family, variant)}
+    settings = {f"settings of {metric}/{variant}": _variant_settings(family, variant)}
     return {
         name: _sha256(code) for name, code in (metric_code(manifest, metric) | settings).items()
     }
@@ -131,21 +131,20 @@ def code_hashes(manifest: Mapping[str, Any], metric: str, variant: str) -> Hashe
 
 def problem_hashes(workspace: Workspace, problem: Problem) -> Hashes:
     """Hashes of what every metric of a problem depends on, its models apart."""
-    conditions = [each for probe in problem.probes for each in probe.conditions()]
-    texts = _texts(workspace, problem)
+    conditions = all_conditions(problem)
+    identities = identities_here(problem, workspace, (), conditions)
+    texts = text_hashes(workspace, problem)
     found = {
-        "documents": _sha256(_settings(problem.documents)),
+        "documents": _sha256(set_keys(problem.documents)),
         "texts": _sha256(texts) if texts else UNKNOWN,
         "compare": _sha256(problem.compare),
-        "target": _sha256(problem.target and _settings(problem.target)),
+        "target": _sha256(problem.target and set_keys(problem.target)),
     }
     for each in conditions:
         kind = each.kind.name, each.kind.revision
         found[f"condition {each.name}"] = _sha256([kind, each.params, each.reference])
         if each.reference:
-            found[f"reference of {each.name}"] = UNKNOWN
-    for name, identity in references_here(problem, workspace, conditions).items():
-        found[f"reference of {name}"] = _sha256(identity)
+            found[f"reference of {each.name}"] = identities.get(each.reference, UNKNOWN)
     files = [*PACKAGE.glob("*/*.sql"), PACKAGE / "sql" / "views.py"]
     for file in (*files, *(folder / "macros.sql" for folder in plugin_folders())):
         if file.is_file():
@@ -157,12 +156,15 @@ def problem_hashes(workspace: Workspace, problem: Problem) -> Hashes:
 def registered_models(workspace: Workspace, problem: Ranked) -> tuple[RegisteredModel, ...]:
     """The models of a study, as an entry records them."""
     found = []
+    identities = {}
+    if isinstance(problem, Problem):
+        identities = identities_here(problem, workspace, problem.ranked_models, ())
     for model in problem.ranked_models:
         groups = {"full_id": model.full_id, "family": model.family, "kind": series_of(model)}
         own: dict[str, str] = {}
         if isinstance(model, ModelSpec):
-            folders = ProblemFolders(workspace, problem.name, offline=True)
-            own = {"settings": _sha256(_model_settings(model)), "files": _files(model, folders)}
+            own["settings"] = _sha256(_model_settings(model))
+            own["files"] = identities.get(model.full_id, UNKNOWN)
         found.append(RegisteredModel(**groups, **own))
     return tuple(found)
 
@@ -179,20 +181,20 @@ def first_definition(
     """
     family = metrics_in(manifest).get(metric)
     parts = {
-        "metric": _settings_of(family, variant) if family else "",
-        "documents": _settings(problem.documents),
-        "probes": [_settings(probe) for probe in problem.probes],
-        "target": problem.target and _settings(problem.target),
+        "metric": _variant_settings(family, variant) if family else "",
+        "documents": set_keys(problem.documents),
+        "probes": [set_keys(probe) for probe in problem.probes],
+        "target": problem.target and set_keys(problem.target),
     }
     return _sha256(parts)
 
 
-def _settings_of(family: Metric, variant: str) -> str:
+def _variant_settings(family: Metric, variant: str) -> str:
     base = variant.partition("@")[0]  # what follows names the condition it is computed from
     return family.definition(base) if base in family.variants else ""
 
 
-def _settings(part: BaseModel) -> dict[str, Any]:
+def set_keys(part: BaseModel) -> dict[str, Any]:
     """The keys set in a part of a problem file; new defaults of a later version change no hash.
 
     Where a file can be downloaded is no part of what was registered.
@@ -200,7 +202,7 @@ def _settings(part: BaseModel) -> dict[str, Any]:
     return part.model_dump(mode="json", exclude_defaults=True, exclude={"url"})
 
 
-def _texts(workspace: Workspace, problem: Problem) -> list[str]:
+def text_hashes(workspace: Workspace, problem: Problem) -> list[str]:
     """sha256 of the texts in order: of files of the user's as they are now, else as stored.
 
     Raises:
@@ -209,7 +211,7 @@ def _texts(workspace: Workspace, problem: Problem) -> list[str]:
     source = problem.documents
     placed = source.placed(ProblemFolders(workspace, problem.name, True, problem.argument))
     if placed is None:
-        return list((stored_documents(problem, workspace) or {}).values())
+        return [text.sha256 for text in (stored_texts(problem, workspace) or {}).values()]
     table = documents_table(source.grouped(placed), source.max_characters)
     return [str(sha256) for sha256 in table["sha256"].to_pylist()]
 
@@ -220,13 +222,6 @@ def _model_settings(model: ModelSpec) -> dict[str, Any]:
     found = model.model_dump(mode="json", exclude_defaults=True, include=names)
     found["source"].pop("path", None)
     return found
-
-
-def _files(model: ModelSpec, folders: ProblemFolders) -> str:
-    with suppress(TokenmartError, OSError):  # what is wrong with its files stops an extraction
-        if model.present(folders) is not None:
-            return model_identity(model, model.locate(folders).revision)
-    return UNKNOWN
 
 
 def _sha256(content: object) -> str:

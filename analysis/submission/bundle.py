@@ -17,7 +17,7 @@ from analysis.ranking.loading import records
 from analysis.ranking.metric_table import MetricColumn, MetricTable
 from analysis.statistics.correlations import number, without_rounding
 from analysis.statistics.decisions import decide
-from analysis.submission import verifier as locked
+from analysis.submission.official import why_unofficial
 from analysis.templates import environment
 from warehouse.metrics.manifest import Lineage
 from warehouse.metrics.tested_metrics import tested_besides
@@ -67,8 +67,8 @@ def build_bundle(
 ) -> dict[str, Any]:
     """Collect the bundle; `connection` is to the marts, `claims` are those of `claims_record`."""
     problem, column, lineage = subject.problem, subject.column, subject.lineage
-    unofficial = why_unofficial(problem, column, lineage)
-    units = _units(connection, problem)
+    units, code = _units(connection, problem), code_revision()
+    unofficial = why_unofficial(subject.workspace, problem, column, lineage, units, code)
     return {
         "schema": SCHEMA,
         "problem": problem.name,
@@ -78,7 +78,7 @@ def build_bundle(
         "claims": claims,
         "state": {"sha256": subject.table.state.current.sha256}
         | {"parts": dict(sorted(subject.table.state.current.parts.items()))},
-        "code": code_revision(),
+        "code": code,
         "extraction_code": sorted(
             {f"{unit['code_revision']}{'+' if unit['code_dirty'] else ''}" for unit in units}
         ),
@@ -112,20 +112,6 @@ def build_bundle(
             "foreign": list(lineage.foreign),
         },
     }
-
-
-def why_unofficial(problem: Problem, column: MetricColumn, lineage: Lineage) -> list[str]:
-    """The rules of an official submission that don't hold; empty for an official one."""
-    ranked = sorted(model.full_id for model in problem.ranked_models)
-    path = getattr(problem.target, "path", None)
-    rules = {
-        f"the problem is {problem.name}, not {locked.PROBLEM}": problem.name == locked.PROBLEM,
-        "its models are not the 17 locked ones": ranked == sorted(locked.MODELS),
-        "its target is not the locked file": path == locked.TARGET_PATH,
-        "the metric needs more than the model and the proxy text": column.admissible,
-        "it is not SQL over the store": not lineage.foreign,
-    }
-    return [why for why, holds in rules.items() if not holds]
 
 
 def claims_record(subject: Subject, as_of: str) -> dict[str, Any]:

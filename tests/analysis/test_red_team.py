@@ -170,11 +170,13 @@ def test_another_formula_under_the_registered_name_is_noticed(library):
 def test_a_project_that_dbt_cannot_parse_changes_no_registration(library, tmp_path):
     """It is dbt's error, not another definition."""
     assert preregister("--metric", "good/a").exit_code == 0
-    (library.workspace.dbt_project / "dbt_project.yml").write_text("name: [")
+    project = library.workspace.dbt_project
+    (project / "dbt_project.yml").write_text("name: [")
     of_metric = ("--metric", "good", "--out", tmp_path / "out")
     for command, words in ((ranking.select, ()), (submission.submit, of_metric)):
         result = run(command, "--problem", "minilong", *words)
-        assert result.exit_code == 1 and "dbt_project.yml" in result.stderr, result.output
+        assert result.exit_code == 1, result.output
+        assert result.stderr.startswith(f"error: {project}: "), result.output
     assert not (tmp_path / "out").exists()
 
 

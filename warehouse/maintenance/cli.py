@@ -14,7 +14,7 @@ import click
 from warehouse.errors import StorageError, TokenmartError, visible
 from warehouse.files import storage_errors
 from warehouse.options import ANY_PROBLEM, FILE, JSON, RECORDS
-from warehouse.paths import find_workspace
+from warehouse.paths import find_workspace, shipped_folder
 from warehouse.problem.cli import data
 from warehouse.terminal import counted, print_records
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from warehouse.paths import Workspace
 
 CODE = Path(__file__).parents[1]
-SHIPPED = CODE / "shipped"
 """In an installed wheel; a checkout has the same folders at its root."""
 
 _PARTS = (
@@ -54,7 +53,7 @@ def init(folder: Path) -> None:
 
 def _make_workspace(folder: Path) -> list[Path]:
     """Write a workspace; returns what was written, relative to the folder."""
-    source = SHIPPED if SHIPPED.is_dir() else CODE.parent
+    source = shipped_folder()
     if not (source / "dbt_project" / "dbt_project.yml").is_file():
         raise TokenmartError(
             f"{source}: no dbt_project in this installation; install the wheel again"
