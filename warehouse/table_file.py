@@ -96,7 +96,40 @@ def load_rows(
         reason = re.split(r" (?:Possible|LINE \d+:)", " ".join(str(error).split()))[0][:300]
         raise TokenmartError(f"{shown}: {reason}", code="unreadable-table", where=shown) from error
     described = connection.execute(f"describe {table}").fetchall()
-    return [str(row[0]) for row in described][1:]
+    columns = [str(row[0]) for row in described][1:]
+    _refuse_renamed(connection, columns, suffix, named)
+    return columns
+
+
+def _refuse_renamed(
+    connection: duckdb.DuckDBPyConnection,
+    columns: Sequence[str],
+    suffix: str,
+    named: dict[str, list[str]],
+) -> None:
+    """Stop at a column that DuckDB renamed: `A` beside `a` is `A_1`, as case is ignored.
+
+    Raises:
+        TokenmartError: `unreadable-table`.
+    """
+    folded = {name.lower() for name in columns}
+    maybe = [
+        name for name in columns if re.sub(r"_\d+$", "", name).lower() in folded - {name.lower()}
+    ]
+    if not maybe or suffix in _DELIMITERS:
+        return
+    keys = "select name from parquet_schema($files)"
+    if suffix != ".parquet":
+        keys = "select distinct unnest(json_keys(json)) from read_json_objects($files)"
+    known = {name for (name,) in connection.execute(keys, named).fetchall()}
+    for name in maybe:
+        if name not in known:
+            raise _column_twice(named["files"][0], name.rpartition("_")[0])
+
+
+def _column_twice(file: str, name: str) -> TokenmartError:
+    what = f"{file}: two columns are named {name!r}, letters of either case; rename one"
+    return TokenmartError(what, code="unreadable-table", where=file)
 
 
 def _refuse_byte_order_marks(files: Sequence[str]) -> None:
@@ -121,8 +154,12 @@ def _csv_options(file: str, delimiter: str) -> str:
         return f"{settings}, all_varchar = true, comment = ''"
     opened = gzip.open if file.lower().endswith(".gz") else open
     with opened(file, "rt", encoding="utf-8-sig", errors="replace", newline="") as lines:
-        names = next(csv.reader(lines, delimiter=delimiter), [])
-    columns = ", ".join(f"{quoted(name.strip())}: 'VARCHAR'" for name in names)
+        names = [name.strip() for name in next(csv.reader(lines, delimiter=delimiter), [])]
+    folded = [name.lower() for name in names]
+    for name in names:
+        if folded.count(name.lower()) > 1:
+            raise _column_twice(file, name)
+    columns = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in names)
     return f"{settings}, auto_detect = false, columns = {{{columns}}}"
 
 
@@ -155,6 +192,16 @@ def plain_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"{path}: row {number}", dict(zip(names, values, strict=True))
 
 
+_IN_OUR_WORDS = {
+    "missing": "no such column, or the row has no value in it",
+    "float_parsing": "a number expected, such as 0.31 or 5000",
+    "int_parsing": "a whole number expected, such as 5000",
+    "finite_number": "a finite number expected; leave the value out where there is none",
+    "extra_forbidden": "no column of this name is read",
+}
+"""pydantic's type of an error → what is said instead of its message."""
+
+
 def parse_row(fields: dict[str, Any], row: type[Parsed], place: str) -> Parsed:
     """One row's fields as the model `row`; empty values are left out.
 
@@ -170,7 +217,8 @@ def parse_row(fields: dict[str, Any], row: type[Parsed], place: str) -> Parsed:
         first = error.errors(include_url=False)[0]
     field = ".".join(map(str, first["loc"]))
     found = "" if first["type"] == "missing" else f"{first['input']!r}: "
+    what = _IN_OUR_WORDS.get(first["type"], first["msg"])
     where = f"{place}: {field}"
     raise TokenmartError(
-        f"{where}: {found}{first['msg']}", code=first["type"].replace("_", "-"), where=where
+        f"{where}: {found}{what}", code=first["type"].replace("_", "-"), where=where
     )

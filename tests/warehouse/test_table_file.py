@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pydantic import BaseModel, Field
 from refusal import refuses
@@ -130,6 +132,40 @@ class Point(BaseModel):
     name: str
     score: float = Field(ge=0)
     note: str | None = None
+
+
+TWICE = {
+    "csv": ["a,A\n1,2\n", "a,a \n1,2\n"],
+    "tsv": ["a\tA\n1\t2\n"],
+    "jsonl": ['{"a": 1, "A": 2}\n', '{"a": 1}\n{"A": 2}\n', '{"a_1": 1, "a": 2, "A": 3}\n'],
+    "json": ['[{"a": 1, "A": 2}]'],
+}
+
+
+@pytest.mark.parametrize(
+    ("ending", "text"), [(k, text) for k, all_ in TWICE.items() for text in all_]
+)
+def test_two_columns_of_one_name_are_refused(ending, text, tmp_path):
+    """DuckDB ignores the case of columns, and would read the second as `A_1`."""
+    path = tmp_path / f"t.{ending}"
+    with refuses("unreadable-table", str(path)):
+        loaded(path, text)
+    pq.write_table(pa.table([pa.array([1]), pa.array([2])], names=["a", "A"]), path)
+    path = path.rename(tmp_path / "t.parquet")
+    with refuses("unreadable-table", str(path)), duckdb.connect() as connection:
+        load_rows(connection, path, "t")
+
+
+def test_a_name_with_a_number_is_a_name(tmp_path):
+    for ending, text in (("csv", "a,a_1\n1,2\n"), ("jsonl", '{"a": 1, "a_1": 2}\n')):
+        assert loaded(tmp_path / f"t.{ending}", text) == (["a", "a_1"], [("1", "2")])
+
+
+@pytest.mark.parametrize("ending", ["json", "jsonl"])
+def test_a_byte_order_mark_of_json_is_named(ending, tmp_path):
+    path = tmp_path / f"t.{ending}"
+    with pytest.raises(TokenmartError, match="byte-order mark"):
+        loaded(path, '\ufeff{"a": 1}\n')
 
 
 def test_a_compressed_table_is_read(tmp_path):
