@@ -13,7 +13,12 @@ from extract.planning.documents import PlannedDocument, texts_of
 from extract.planning.plan import is_missing
 from extract.planning.selection import Selection, document_lengths, planned_units
 from extract.planning.tables import UNKNOWN, by_note
-from warehouse.problem.needed import all_conditions, identities_here, needed_table
+from warehouse.problem.needed import (
+    all_conditions,
+    identities_here,
+    needed_table,
+    refresh_needed,
+)
 from warehouse.problem.required_files import notices, scored_models
 from warehouse.problem.spec import RecallTarget
 from warehouse.problem.tables import documents_path
@@ -39,6 +44,7 @@ def status_rows(selection: Selection) -> list[dict[str, Any]]:
     (None where the model's size is not known). `attention` and `prefixes` are what was used.
     """
     problem, workspace = selection.problem, selection.workspace
+    refresh_needed(problem, workspace)
     path = documents_path(problem, workspace)
     lengths, _, _ = document_lengths(selection)
     expected = pq.read_metadata(path).num_rows if path.is_file() else problem.documents.count

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from warehouse.errors import OtherKindError, StorageError, TokenmartError
 from warehouse.files import storage_errors
 from warehouse.paths import Workspace, list_problems, problem_argument
-from warehouse.problem.needed import needed_by_file
+from warehouse.problem.needed import needed_by_file, refresh_needed
 from warehouse.problem.problem_files import problem_kind, read_problem_file
 from warehouse.problem.spec import load_problem
 from warehouse.problem.unit_states import Text, decided, stored_texts
@@ -65,6 +65,7 @@ def find_garbage(
             notes.append(f"{name}: no readable problem file; its units are left alone")
         else:
             models = {model.model_id for model in file.models}
+            refresh_needed(file, workspace)
             needed = needed_by_file(file, workspace)
             found += _units(workspace, needed, stored_texts(file, workspace))
             found += _other_files(workspace, name, models)
