@@ -203,8 +203,8 @@ def set_model(number: int, **keys: Any) -> Callable[[Bound], None]:
     return problem(lambda raw: raw["models"][number].update(keys))
 
 
-# edit: parts of the state that change, units done and outdated. There are 80: 4 models, 5 conditions,
-# 4 documents
+# edit: parts of the state that change, units done and outdated. There are 80 units: 4 models, 5
+# conditions, 4 documents
 EDITS: dict[str, tuple[Callable[[Bound], object], list[str], tuple[int, int]]] = {
     "nothing": (lambda bound: None, [], (80, 0)),
     "the title": (problem(lambda raw: raw.update(title="other")), [], (80, 0)),
