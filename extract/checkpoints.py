@@ -25,7 +25,7 @@ from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.sources.folders import ProblemFolders
 from warehouse.sources.tokenizer_files import read_as_published
-from warehouse.sources.weights import PICKLED, Located
+from warehouse.sources.weights import PICKLED, Located, weight_files
 from warehouse.terminal import listed
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def _convert_pickled(spec: ModelSpec, files: list[Path], staging: Path) -> None:
     """Write the same folder with safetensors in place of pickled weights, file by file."""
     from safetensors.torch import save_file
 
-    shards = [file for file in files if file.match(PICKLED)]
+    shards = weight_files(files[0].parent, PICKLED)
     click.echo(f"converting the pickled weights of {spec.full_id} to safetensors, once", err=True)
     with storage_errors(staging):
         staging.mkdir()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from warehouse.errors import TokenmartError
-from warehouse.sources.weights import SAFETENSORS
+from warehouse.sources.weights import SAFETENSORS, weight_files
 from warehouse.terminal import listed
 
 COMPLETE = "complete"
@@ -125,7 +125,7 @@ def _names(folder: Path) -> list[str]:
     from safetensors import safe_open
 
     names = []
-    for file in sorted(folder.glob(SAFETENSORS)):
+    for file in weight_files(folder, SAFETENSORS):
         with safe_open(file, "pt") as opened:
             names += list(opened.keys())
     return names

@@ -25,7 +25,7 @@ from warehouse.probes.planned import planned_document
 from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelShape, ModelSpec, WindowIntervention
 from warehouse.sources.folders import ProblemFolders
-from warehouse.sources.weights import PICKLED, SAFETENSORS, gguf_header, text_config
+from warehouse.sources.weights import PICKLED, SAFETENSORS, gguf_header, text_config, weight_files
 from warehouse.terminal import counted
 
 BYTES_PER_ROW = 10
@@ -89,9 +89,10 @@ def model_size(
     if path is not None and path.is_dir():
         config = text_config(path)
         configured = ModelShape.of_config(config)
-        files = list(path.glob(SAFETENSORS)) or path.glob(PICKLED)
+        files = weight_files(path, SAFETENSORS) or weight_files(path, PICKLED)
         dtype = str(config.get("dtype") or config.get("torch_dtype"))
-        counted = sum(file.stat().st_size for file in files) // BYTES.get(dtype, 2) or None
+        stored = sum(file.stat().st_size for file in files if file.is_file())
+        counted = stored // BYTES.get(dtype, 2) or None
     elif path is not None:
         counted = _weights_in_gguf(path, file_stamp(path))
     stated = spec.parameters

@@ -15,7 +15,7 @@ from warehouse.files import sha256_file
 from warehouse.paths import Workspace
 from warehouse.problem.models import ModelSpec
 from warehouse.sources.folders import ProblemFolders
-from warehouse.sources.weights import SAFETENSORS, has_weights, is_mask_buffer
+from warehouse.sources.weights import SAFETENSORS, has_weights, is_mask_buffer, weight_files
 from warehouse.strict_json import StrictJsonError, read_json
 
 _LARGEST_CONFIG = 16 << 20
@@ -99,7 +99,7 @@ def read_headers(folder: Path) -> Shapes:
             f"{folder}: .safetensors weights are missing", code="no-weights", where=folder
         )
     found: Shapes = {}
-    for path in sorted(folder.glob(SAFETENSORS)):
+    for path in weight_files(folder, SAFETENSORS):
         try:
             with safe_open(path, framework="np") as file:
                 parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118

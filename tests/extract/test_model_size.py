@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +51,15 @@ def test_a_package_model_is_planned_from_its_file_once_it_is_here(workspace):
     assert size is not None and size.parameters == PARAMETERS
 
 
-def test_a_local_model_is_as_large_as_its_configuration_says(workspace, tiny_checkpoint):
+def test_a_local_model_is_as_large_as_its_configuration_says(workspace, tiny_checkpoint, tmp_path):
     folder = tiny_checkpoint()
     size = model_size(spec_of({"kind": "local", "path": str(folder)}), workspace)
     assert size is not None and not size.assumed
     assert (size.shape.layers, size.shape.width, size.shape.kv_heads) == (3, 32, 2)
+    # the same weights for other software are not weights of their own
+    other = shutil.copytree(folder, tmp_path / "m")
+    shutil.copy(other / "model.safetensors", other / "consolidated.safetensors")
+    assert model_size(spec_of({"kind": "local", "path": str(other)}), workspace) == size
     # a hub model, once its snapshot is here
     hub = spec_of({"kind": "hub"})
     assert model_size(hub, workspace) is None
@@ -63,8 +68,8 @@ def test_a_local_model_is_as_large_as_its_configuration_says(workspace, tiny_che
     exact = size.parameters + 1
     told = model_size(spec_of({"kind": "hub"}, parameters=exact), workspace, folder)
     assert told == ModelSize(exact, size.shape)
-    other = model_size(spec_of({"kind": "hub"}, parameters=7 * exact), workspace, folder)
-    assert other == size
+    unlike = model_size(spec_of({"kind": "hub"}, parameters=7 * exact), workspace, folder)
+    assert unlike == size
 
 
 @pytest.mark.parametrize(

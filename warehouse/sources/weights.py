@@ -23,6 +23,9 @@ from warehouse.sources.lock_file import record_revision, recorded_revision
 SAFETENSORS = "*.safetensors"
 PICKLED = "pytorch_model*.bin"
 """File names of the two kinds of weights; a repository may hold other `.bin` files."""
+_FORMS = {SAFETENSORS: "model.safetensors", PICKLED: "pytorch_model.bin"}
+_OF_TRANSFORMERS = "model*.safetensors"
+"""Beside them a repository may hold the same weights for other software (`consolidated*`)."""
 _SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5})(\.\w+)")
 _LARGEST_CONFIG = 16 << 20
 _TOKENIZER = (".json", ".model", ".txt", ".tiktoken")
@@ -259,7 +262,8 @@ class HubSource(WeightSource):
 
     def _forms(self) -> tuple[str, ...]:
         """Patterns of weight files that may be loaded, the preferred ones first."""
-        return (SAFETENSORS, PICKLED) if self.pickled else (SAFETENSORS,)
+        safe = (_OF_TRANSFORMERS, SAFETENSORS)
+        return (*safe, PICKLED) if self.pickled else safe
 
     def _located(self, top: Path) -> Located | None:
         """The checkpoint in the folder of a commit, if it is complete."""
@@ -288,29 +292,48 @@ def no_weights(who: str, place: object) -> TokenmartError:
     )
 
 
+def weight_files(folder: Path, pattern: str) -> list[Path]:
+    """The files that transformers loads of a folder's weights, there or not.
+
+    Those are the files that its index names, else the one of the usual name; other names are taken
+    where there is neither. Other files may have the same weights again (`consolidated*`).
+
+    Args:
+        folder: of a checkpoint.
+        pattern: `SAFETENSORS` or `PICKLED`.
+
+    Raises:
+        TokenmartError: the index is damaged.
+    """
+    one = folder / _FORMS[pattern]
+    index = folder / f"{one.name}.index.json"
+    named: list[Path] = []
+    if index.is_file():
+        try:
+            names = set(json.loads(index.read_bytes())["weight_map"].values())
+            named = sorted(folder / name for name in names)
+        except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
+            what = f"{index}: no list of weights ({error}); fetch the model again"
+            raise TokenmartError(what, code="bad-index", where=index) from error
+    return named or ([one] if one.is_file() else sorted(folder.glob(pattern)))
+
+
 def has_weights(folder: Path, pattern: str) -> bool:
     """Whether a folder contains weights of this kind, with every file that belongs to them.
 
-    Those are the files that an index names, or numbered ones without an index, as a download that
-    was killed leaves them.
+    Those are the files that `weight_files` gives, or numbered ones without an index, as a download
+    that was killed leaves them.
 
     Raises:
         TokenmartError: an index is damaged.
     """
-    files = {path.name for path in folder.glob(pattern)}
-    needed: set[str] = set()
-    indices = list(folder.glob(f"{pattern}.index.json"))
-    for name in () if indices else files:
-        if parts := _SHARD.fullmatch(name):
+    files = weight_files(folder, pattern)
+    needed = {path.name for path in files}
+    for path in files:
+        if parts := _SHARD.fullmatch(path.name):
             begin, count, end = parts[1], int(parts[2]), parts[3]
             needed |= {f"{begin}-{n:05d}-of-{count:05d}{end}" for n in range(1, count + 1)}
-    for index in indices:
-        try:
-            needed |= set(json.loads(index.read_bytes())["weight_map"].values())
-        except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
-            what = f"{index}: no list of weights ({error}); fetch the model again"
-            raise TokenmartError(what, code="bad-index", where=index) from error
-    return bool(files) and needed <= files
+    return bool(files) and all((folder / name).is_file() for name in needed)
 
 
 def is_mask_buffer(dtype: str, shape: Sequence[int]) -> bool:

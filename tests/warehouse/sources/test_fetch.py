@@ -28,7 +28,7 @@ from warehouse.problem.spec import Problem, load_problem
 from warehouse.problem.tables import ensure_documents
 from warehouse.sources.folders import ProblemFolders
 from warehouse.sources.lock_file import recorded_files
-from warehouse.sources.weights import Located
+from warehouse.sources.weights import SAFETENSORS, Located, weight_files
 
 # Locked files over HTTP
 
@@ -157,7 +157,8 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         for name in state.files:
             if any(PurePath(name).match(pattern) for pattern in allow_patterns):
                 (folder / name).parent.mkdir(exist_ok=True)
-                (folder / name).write_text('{"weight_map": {}}')
+                shards = [n for n in state.files if n.startswith("model-")]
+                (folder / name).write_text(json.dumps({"weight_map": {n: n for n in shards}}))
         return str(folder)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
@@ -180,7 +181,7 @@ def test_a_commit_is_recorded_and_kept(workspace, hub):
     assert located(workspace) == found
     assert located(workspace, offline=True) == found
     assert HUB_MODEL.present(ProblemFolders(workspace, "tiny")) == found.path
-    assert hub.calls == [("c0ffee", "*.safetensors")], "downloaded once"
+    assert hub.calls == [("c0ffee", "model*.safetensors")], "downloaded once"
     lock = json.loads((workspace.lock_files / "tiny.json").read_text())
     assert lock["revisions"] == {"org/model": "c0ffee"}
 
@@ -197,6 +198,24 @@ def test_a_download_that_was_killed_before_its_index_goes_on(workspace, hub, tmp
     found = located(workspace)
     assert len(hub.calls) == 2
     assert {path.name for path in found.path.iterdir()} == set(hub.files)
+
+
+@pytest.mark.parametrize("shards", [0, 2])
+def test_weights_for_other_software_are_neither_fetched_nor_counted(shards, workspace, hub):
+    """Mistral's repositories have the same weights as `consolidated.safetensors`, too."""
+    names = [f"model-{n:05d}-of-00002.safetensors" for n in (1, 2)[:shards]]
+    index = ["model.safetensors.index.json"] if shards else []
+    other = ["consolidated.safetensors", "consolidated.safetensors.index.json"]
+    hub.files = ["config.json", *(names or ["model.safetensors"]), *index, *other]
+    folder = located(workspace).path
+    assert not (folder / other[0]).exists() and len(hub.calls) == 1
+    # in a folder that another program fetched
+    (folder / other[0]).write_bytes(bytes(4000))
+    (folder / other[1]).write_text('{"weight_map": {"a": "consolidated-00002.safetensors"}}')
+    assert [path.name for path in weight_files(folder, SAFETENSORS)] == sorted(
+        names or ["model.safetensors"]
+    )
+    assert located(workspace, offline=True).path == folder
 
 
 def test_a_variant_of_a_hub_model_takes_its_bases_weights(workspace, hub):
@@ -266,7 +285,7 @@ def refused(workspace: Workspace, offline: bool = False) -> tuple[str, str]:
 def test_pickled_weights_are_refused_before_they_are_fetched(workspace, hub, weights):
     hub.files = ["config.json", weights]
     assert refused(workspace) == ("no-weights", "org/model")
-    assert hub.calls == [("c0ffee", "*.safetensors")]
+    assert hub.calls == [("c0ffee", "model*.safetensors"), ("c0ffee", "*.safetensors")]
 
 
 @pytest.mark.parametrize("safe", [True, False])
