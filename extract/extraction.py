@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from extract.background import Background, Prefetch
+from extract.checkpoints import checkpoint_here, find_checkpoint
 from extract.devices import PeakMemory
 from extract.failures import (
     DeviceLostError,
@@ -120,6 +121,7 @@ class Extraction:
         """
         try:
             with closing(self.references):
+                self._convert_first()
                 for spec in self.selection.models:
                     self._run_spec(spec)
         except Exception:
@@ -127,6 +129,24 @@ class Extraction:
             self.plans.close()
             raise
         return self.outcome
+
+    def _convert_first(self) -> None:
+        """Convert GGUF files and pickled weights that are here: beside a model that is being scored
+        it takes the cores from it, which slowed it tenfold on two.
+
+        What can't be converted fails when its turn comes.
+        """
+        problem, workspace = self.problem, self.workspace
+        folders = problem.folders(workspace, offline=True)
+        for spec in self.selection.models:
+            path = spec.present(folders)
+            pickled = getattr(spec.source, "pickled", False)
+            if path is None or not (path.is_file() or pickled):
+                continue
+            with suppress(TokenmartError):
+                if checkpoint_here(spec, folders) is None:
+                    self.progress(f"{spec.full_id}: converting its weights, once", 0)
+                    find_checkpoint(spec, workspace, problem.name, problem.argument)
 
     def _run_spec(self, spec: ModelSpec) -> None:
         plans: list[ModelPlan] = []

@@ -20,7 +20,7 @@ from extract.checkpoints import (
     find_checkpoint,
     trusts_remote_code,
 )
-from extract.failures import load_errors
+from extract.failures import explain, load_errors
 from extract.planning.selection import Selection
 from warehouse.errors import TokenmartError
 from warehouse.files import cached
@@ -100,14 +100,23 @@ class DocumentTokenizer:
         """Tokens of a text, without special tokens, uncut.
 
         Raises:
-            TokenmartError: the tokenizer's own library splits this text otherwise.
+            TokenmartError: the tokenizer's own library splits this text otherwise, or fails.
         """
-        batch = self.library(
-            text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
-        )
-        ids = np.asarray(batch["input_ids"], dtype=np.int32)
-        spans = np.asarray(batch["offset_mapping"], dtype=np.int32).reshape(-1, 2)
-        self._refuse_other_ids(text, ids, spans)
+        try:
+            batch = self.library(
+                text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+            )
+            ids = np.asarray(batch["input_ids"], dtype=np.int32)
+            spans = np.asarray(batch["offset_mapping"], dtype=np.int32).reshape(-1, 2)
+            self._refuse_other_ids(text, ids, spans)
+        except (TokenmartError, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of `tokenizers` is no Exception
+            raise TokenmartError(
+                f"its tokenizer fails on this text ({explain(error)}); leave the text out, or "
+                "correct the tokenizer",
+                code="tokenizer-failed",
+            ) from None
         _refuse_lost_text(text, spans)
         return TokenizedDocument(ids, spans[:, 0], spans[:, 1], len(ids))
 

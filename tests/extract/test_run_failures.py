@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from checkpoint_samples import write_gguf
 from click.testing import CliRunner
 from published_tables import published
 from tiny_models import make_checkpoint, make_text
@@ -71,6 +72,43 @@ def test_a_model_with_nan_fails_alone_and_can_be_repaired(workspace, tiny_proble
     raw["models"][0]["source"]["path"] = str(folder)
     path.write_text(yaml.safe_dump(raw))
     assert "extracted 16 units" in ok(run(path))
+
+
+def test_a_text_on_which_a_tokenizer_panics_fails_alone(workspace, tiny_problem, tmp_path):
+    """Its regular expressions may give up; the panic is no `Exception` in Python."""
+    folder = make_checkpoint(tmp_path / "m")
+    file = folder / "tokenizer.json"
+    raw = json.loads(file.read_text())
+    split = {"type": "Split", "pattern": {"Regex": "(x+x+)+y"}, "behavior": "Isolated"}
+    steps = [{**split, "invert": False}, raw["pre_tokenizer"]]
+    raw["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": steps}
+    file.write_text(json.dumps(raw))
+    changes = {"source": {"kind": "local", "path": str(folder)}}
+    path = with_first_model(tiny_problem, changes, texts=3)
+    corpus = workspace.root / "data" / "corpus.json"
+    texts = json.loads(corpus.read_text())
+    texts[1] += "x" * 60
+    corpus.write_text(json.dumps(texts))
+    assert run(path).exit_code == 5
+    assert [unit.status for unit in units_of(workspace, "one")] == ["done", "failed", "done"]
+    assert {unit.status for unit in units_of(workspace, "two")} == {"done"}
+
+
+def test_weights_are_converted_before_any_model_is_scored(workspace, tiny_problem, monkeypatch):
+    path = tiny_problem(texts=2)
+    raw = yaml.safe_load(path.read_text())
+    file = write_gguf(workspace.root / "m.gguf", words=5)
+    raw["models"][1]["source"] = {"kind": "gguf", "path": str(file)}
+    path.write_text(yaml.safe_dump(raw))
+    score, converted = Engine.score, []
+
+    def scoring(engine: Engine, requests: Any) -> Any:
+        converted.append([p for p in (workspace.cache / "checkpoints").iterdir() if p.is_dir()])
+        return score(engine, requests)
+
+    monkeypatch.setattr(Engine, "score", scoring)
+    run(path)
+    assert len(converted[0]) == 1
 
 
 def test_non_finite_scores_are_recorded_with_the_reason(workspace, tiny_problem, monkeypatch):
