@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -117,6 +118,7 @@ class DocumentTokenizer:
                 "correct the tokenizer",
                 code="tokenizer-failed",
             ) from None
+        spans = _with_composed_letters(text, spans)
         _refuse_lost_text(text, spans)
         return TokenizedDocument(ids, spans[:, 0], spans[:, 1], len(ids))
 
@@ -139,6 +141,33 @@ class DocumentTokenizer:
             )
 
 
+def _lost_letters(text: str, spans: NDArray[np.int32]) -> list[int]:
+    """Places of the letters and digits that no token's span has."""
+    steps = np.zeros(len(text) + 1, dtype=np.int32)
+    np.add.at(steps, spans[:, 0], 1)
+    np.add.at(steps, spans[:, 1], -1)
+    outside = np.flatnonzero(np.cumsum(steps[:-1]) <= 0)
+    return [int(at) for at in outside if text[at].isalnum()]
+
+
+def _with_composed_letters(text: str, spans: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Spans that have the letters which a normaliser composed with the character before them.
+
+    Hangul written as its parts is one character under NFC, whose span is that of the first part.
+    """
+    ends: dict[int, int] = {}
+    begin, last = 0, -2
+    for at in _lost_letters(text, spans):
+        begin = begin if at == last + 1 else at
+        last = at
+        if begin and len(unicodedata.normalize("NFC", text[begin - 1 : at + 1])) == 1:
+            ends[begin] = at + 1
+    if not ends:
+        return spans
+    longer = [ends.get(int(end), int(end)) for end in spans[:, 1]]
+    return np.column_stack([spans[:, 0], np.asarray(longer, dtype=np.int32)])
+
+
 def _refuse_lost_text(text: str, spans: NDArray[np.int32]) -> None:
     """Stop at letters and digits that no token's span has: text is matched by its characters.
 
@@ -147,17 +176,13 @@ def _refuse_lost_text(text: str, spans: NDArray[np.int32]) -> None:
     Raises:
         TokenmartError: there are such characters (code `lost-text`).
     """
-    steps = np.zeros(len(text) + 1, dtype=np.int32)
-    np.add.at(steps, spans[:, 0], 1)
-    np.add.at(steps, spans[:, 1], -1)
-    outside = np.flatnonzero(np.cumsum(steps[:-1]) <= 0)
-    lost = next((int(at) for at in outside if text[at].isalnum()), None)
-    if lost is not None:
+    if lost := _lost_letters(text, spans):
+        at = lost[0]
         raise TokenmartError(
-            f"character {lost} ({text[max(0, lost - 8) : lost + 8]!r}) is in no token's span, so "
+            f"character {at} ({text[max(0, at - 8) : at + 8]!r}) is in no token's span, so "
             "its tokenizer can't match tokens with text; update the package tokenizers",
             code="lost-text",
-            where=f"character {lost}",
+            where=f"character {at}",
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import unicodedata
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from checkpoint_samples import tokenizer_of
 from refusal import refuses
-from tiny_models import llama_tokenizer_json, make_text, train_sentencepiece
+from tiny_models import llama_tokenizer_json, make_text, make_tokenizer, train_sentencepiece
 from tokenizers import Tokenizer
 
 from extract.tokenization import DocumentTokenizer
@@ -133,6 +134,21 @@ def test_a_file_that_says_to_truncate_cuts_no_text(tmp_path, tiny_checkpoint):
     tokens = tokenizer_of(folder).encode(TEXTS[0])
     whole = tokenizer_of(tiny_checkpoint())
     assert tokens.ids.tolist() == whole.encode(TEXTS[0]).ids.tolist()
+
+
+@pytest.mark.parametrize("normaliser", ["NFC", "NFKC"])
+def test_hangul_written_as_its_parts_is_in_the_spans_of_its_syllables(normaliser, tmp_path):
+    make_tokenizer(tmp_path, bos=False)
+    file = tmp_path / "tokenizer.json"
+    raw = json.loads(file.read_text())
+    file.write_text(json.dumps({**raw, "normalizer": {"type": normaliser}}))
+    composed = "a 한국어 가각 b"
+    text = unicodedata.normalize("NFD", composed)
+    found, whole = tokenizer_of(tmp_path).encode(text), tokenizer_of(tmp_path).encode(composed)
+    assert found.ids.tolist() == whole.ids.tolist()
+    places = [len(unicodedata.normalize("NFD", composed[:at])) for at in range(len(composed) + 1)]
+    assert found.char_start.tolist() == [places[at] for at in whole.char_start]
+    assert found.char_end.tolist() == [places[at] for at in whole.char_end]
 
 
 def test_spans_without_length_are_refused():
