@@ -128,10 +128,16 @@ def read_bundle(folder: Path) -> Bundle:
     path = folder / CONTENT
     try:
         return Bundle.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise TokenmartError(
-            f"{path}: no bundle ({error})", code="no-bundle", where=path
-        ) from error
+    except OSError as error:
+        what = f"{path}: no bundle ({error.strerror})"
+        raise TokenmartError(what, code="no-bundle", where=path) from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "file"
+        what = (
+            f"{path}: damaged bundle: {place}: {first['msg']}; make it again, or get a whole copy"
+        )
+        raise TokenmartError(what, code="no-bundle", where=path) from error
 
 
 def make_again(folder: Path, workspace: Workspace) -> tuple[Plan, Bundle, list[str]]:
