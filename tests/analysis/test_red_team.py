@@ -25,7 +25,7 @@ from analysis.preregistration import cli as preregistration
 from analysis.preregistration.entries import record_path
 from analysis.ranking import cli as ranking
 from analysis.submission import cli as submission
-from analysis.submission.bundle import why_unofficial
+from analysis.submission.official import why_unofficial
 from warehouse.metrics.tested_metrics import recorded_metrics
 from warehouse.paths import find_workspace
 from warehouse.problem.spec import load_problem
@@ -208,12 +208,17 @@ def test_a_problem_of_the_locked_name_with_other_models_is_not_official(library,
     arguments = ("--problem", "minilong", "--metric", "good", "--resamples", 100)
     assert run(submission.submit, *arguments, "--out", tmp_path / "out").exit_code == 0
     bundle = json.loads((tmp_path / "out" / "bundle.json").read_text())
-    assert not bundle["official"] and len(bundle["unofficial_because"]) == 3
+    stated = bundle["unofficial_because"]
+    assert not bundle["official"] and "the problem is minilong, not no4k" in stated
     column: Any = SimpleNamespace(admissible=True)
     lineage: Any = SimpleNamespace(foreign=())
-    named = why_unofficial(load_problem(str(file), library.workspace), column, lineage)
+    problem = load_problem(str(file), library.workspace)
+    named = why_unofficial(library.workspace, problem, column, lineage, [], {"dirty": False})
     # its name is right: models and target are not
-    assert len(named) == 2 and set(named) < set(bundle["unofficial_because"])
+    assert {"its models are not the 17 locked ones", "its target is not the locked file"} < set(
+        named
+    )
+    assert "the problem is minilong, not no4k" not in named
 
 
 def test_a_module_that_shadows_the_installed_one_is_recorded(tmp_path):
