@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -173,7 +173,7 @@ def eval_command(
     started = time.monotonic()
     total = len(selection.models) * sum(len(task.units) for task in tasks)
     failures: list[Failure] = []
-    records = []
+    records: list[dict[str, Any]] = []
     with progress_bar(total, "units") as progress:
         for spec in selection.models:
             run, failed, notes = _run_model(
