@@ -110,6 +110,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "analysis.ranking.cli:select",
             "List the metrics that track the target, and the best.",
         ),
+        "compare": (
+            "analysis.ranking.cli:compare_command",
+            "Compare two models by a metric, document by document.",
+        ),
         "report": ("analysis.report.cli:report", "Write the HTML report of a problem."),
         "submit": (
             "analysis.submission.cli:submit",

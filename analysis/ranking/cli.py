@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from warehouse.options import FILE, JSON, LAST_PROBLEM, RESAMPLES, SEED
+from warehouse.errors import visible
+from warehouse.options import FILE, JSON, LAST_PROBLEM, RECORDS, RESAMPLES, SEED
 
 if TYPE_CHECKING:
     from analysis.ranking.metric_table import Direction
@@ -196,3 +197,41 @@ def select(
             f"{best.column.name}`"
         )
     print_ranking(ranking, rows, top, follow, choosing=True, explain=explain)
+
+
+@click.command("compare")
+@click.argument("model")
+@click.argument("other_model")
+@LAST_PROBLEM
+@click.option("--metric", default="", help="METRIC/VARIANT; default: perplexity in bits per byte.")
+@SEED
+@RECORDS
+def compare_command(
+    model: str, other_model: str, problem: str, metric: str, seed: int, as_json: bool
+) -> None:
+    """Compare two models by a metric, over the documents or benchmark items that both have.
+
+    Prints the difference with its interval (documents resampled), and an exact test: of all
+    exchanges of the two models within documents (sign-flip; beyond 40 documents 100,000 are drawn),
+    or McNemar's for answers that are right or wrong. Values are those before a last step such as
+    exp. The target is not read, and p is not adjusted for other comparisons. Metrics of benchmarks
+    are called METRIC/CONDITION, such as acc/arc_easy-0shot.
+
+    \b
+    tokenmart compare smollm2-135m gemma3-270m --problem demo
+    tokenmart compare smollm2-135m gemma3-270m --problem demo --metric perplexity/bits_per_byte
+    """
+    from analysis.ranking.comparison import compare_models
+    from warehouse.paths import find_workspace
+    from warehouse.problem.spec import load_ranked
+    from warehouse.terminal import print_records
+
+    workspace = find_workspace()
+    chosen = load_ranked(problem, workspace)
+    record = compare_models(workspace, chosen, (model, other_model), metric, seed)
+    if as_json:
+        print_records([record])
+    else:
+        for name, value in record.items():
+            shown = f"{value:.6g}" if isinstance(value, float) else value
+            click.echo(visible(f"{name:<12} {'–' if value is None else shown}"))

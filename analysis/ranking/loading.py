@@ -14,7 +14,7 @@ import numpy as np
 
 from analysis.preregistration.entries import preregistered_metrics
 from analysis.ranking.metric_table import Direction, MetricColumn, MetricTable, Model
-from analysis.statistics.correlations import without_rounding
+from analysis.statistics.correlations import Floats, without_rounding
 from analysis.statistics.document_noise import Aggregation, DocumentParts
 from warehouse.errors import TokenmartError
 from warehouse.metrics.tested_metrics import built_metrics, record_metrics, tested_besides
@@ -312,18 +312,31 @@ def document_parts(
         return None
     with connect_read_only(workspace) as connection:
         try:
-            key = [table.problem, column.metric, column.variant]
-            rows = connection.execute(_PARTS, key).fetchall()
+            key = (table.problem, column.metric, column.variant)
+            parts = read_parts(connection, key, [model.model_id for model in table.models])
         except duckdb.CatalogException:
             return None
-    documents = {doc_id: place for place, doc_id in enumerate(sorted({row[1] for row in rows}))}
-    if len(documents) < 2:
+    if parts.shape[2] < 2:
         return None
-    models = {model.model_id: place for place, model in enumerate(table.models)}
-    parts = np.full((3, len(models), len(documents)), np.nan)
-    for model_id, doc_id, *values in rows:
-        if model_id in models:
-            parts[:, models[model_id], documents[doc_id]] = np.array(values, float)  # None: NaN
     if column.direction == "lower":
         parts[0] *= -1
     return DocumentParts(parts, aggregation)
+
+
+def read_parts(
+    connection: duckdb.DuckDBPyConnection, variant: tuple[str, str, str], models: Sequence[str]
+) -> Floats:
+    """`[3, n, D]` of these models and all documents: numerator, denominator, weight or NaN.
+
+    Args:
+        variant: problem, metric and variant.
+        models: by model_id.
+    """
+    rows = connection.execute(_PARTS, variant).fetchall()
+    documents = {doc_id: place for place, doc_id in enumerate(sorted({row[1] for row in rows}))}
+    places = {model_id: place for place, model_id in enumerate(models)}
+    parts = np.full((3, len(models), len(documents)), np.nan)
+    for model_id, doc_id, *values in rows:
+        if model_id in places:
+            parts[:, places[model_id], documents[doc_id]] = np.array(values, float)  # None: NaN
+    return parts

@@ -2,7 +2,7 @@
 
 The batch forms take `[resamples, points]` arrays and return one coefficient per row; an
 undefined coefficient (a constant column, fewer than `MINIMUM_POINTS` points) is NaN. At the end:
-how correlations and intervals are shown.
+how correlations and intervals are shown; that needs no scipy, which is imported where it computes.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.stats
-from scipy.stats import rankdata
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -78,11 +76,15 @@ def without_rounding(values: Floats) -> Floats:
 
 def masked_ranks(values: Floats, keep: Flags) -> Floats:
     """`[rows, points]` ranks from 1 among each row's kept points, 0 outside; ties share a mean."""
+    from scipy.stats import rankdata
+
     return np.where(keep, rankdata(np.where(keep, values, np.inf), axis=1), 0.0)
 
 
 def unit_ranks_within(values: Floats, families: Indices | None) -> Floats:
     """`[rows, n]` centred ranks of unit length, less their family means; NaN where constant."""
+    from scipy.stats import rankdata
+
     ranks: Floats = rankdata(values, axis=1)
     if families is None:
         ranks = ranks - ranks.mean(axis=1, keepdims=True)
@@ -124,21 +126,27 @@ def spearman_rows(x: Floats, y: Floats, keep: Flags | None = None) -> Floats:
 
 def pearson(x: Floats, y: Floats) -> float:
     """Pearson's r of two columns of n points, scipy's; NaN where undefined."""
+    from scipy.stats import pearsonr
+
     if not _defined(x, y) or math.isnan(
         float(pearson_rows(_unit_scale(x)[None], _unit_scale(y)[None])[0])
     ):
         return math.nan
-    return float(scipy.stats.pearsonr(_unit_scale(x), _unit_scale(y)).statistic)
+    return float(pearsonr(_unit_scale(x), _unit_scale(y)).statistic)
 
 
 def spearman(x: Floats, y: Floats) -> float:
     """Spearman's rho of two columns of n points, scipy's; NaN where undefined."""
-    return float(scipy.stats.spearmanr(x, y).statistic) if _defined(x, y) else math.nan
+    from scipy.stats import spearmanr
+
+    return float(spearmanr(x, y).statistic) if _defined(x, y) else math.nan
 
 
 def kendall(x: Floats, y: Floats) -> float:
     """Kendall's tau-b of two columns of n points, scipy's; NaN where undefined."""
-    return float(scipy.stats.kendalltau(x, y).statistic) if _defined(x, y) else math.nan
+    from scipy.stats import kendalltau
+
+    return float(kendalltau(x, y).statistic) if _defined(x, y) else math.nan
 
 
 def partial_spearman(x: Floats, y: Floats, control: Floats) -> float:

@@ -53,6 +53,17 @@ class DocumentParts:
         finite = np.isfinite(numerator) & np.isfinite(denominator)
         return np.asarray(finite & (denominator != 0))
 
+    @property
+    def sums(self) -> tuple[Floats, Floats]:
+        """`[n, D]` each: a value is the sum of the first over the sum of the second."""
+        top, bottom, weight = self.parts
+        if self.aggregation != "micro":
+            with np.errstate(invalid="ignore", divide="ignore"):
+                ratio = np.where(self.present, top / bottom, np.nan)
+            bottom = weight if self.aggregation == "weighted" else np.ones(ratio.shape)
+            top = ratio * bottom
+        return np.where(self.present, top, 0.0), np.where(self.present, bottom, 0.0)
+
     def values(self, counts: Floats) -> Floats:
         """The variant's value of each model on resampled documents.
 
@@ -62,14 +73,7 @@ class DocumentParts:
         Returns:
             `[R, n]`, NaN where a model has none of the drawn documents.
         """
-        top, bottom, weight = self.parts
-        if self.aggregation != "micro":
-            with np.errstate(invalid="ignore", divide="ignore"):
-                ratio = np.where(self.present, top / bottom, np.nan)
-            bottom = weight if self.aggregation == "weighted" else np.ones(ratio.shape)
-            top = ratio * bottom
-        below = counts @ np.where(self.present, bottom, 0.0).T
-        above = counts @ np.where(self.present, top, 0.0).T
+        above, below = (counts @ part.T for part in self.sums)
         return np.asarray(above / np.where(below != 0, below, np.nan))
 
 

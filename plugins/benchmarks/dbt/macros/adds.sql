@@ -7,6 +7,8 @@
 
 {% macro adds_metric_parts__models() %}{{ return(ref('model_score_documents')) }}{% endmacro %}
 
+{% macro adds_metric_parts__items() %}{{ return(ref('eval_item_parts')) }}{% endmacro %}
+
 {% macro adds_metric_catalog__models() %}{{ return(ref('model_score_catalog')) }}{% endmacro %}
 
 {% macro adds_metric_catalog__benchmarks() %}{{ return(ref('early_score_catalog')) }}{% endmacro %}
