@@ -114,6 +114,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "analysis.ranking.cli:compare_command",
             "Compare two models by a metric, document by document.",
         ),
+        "signature": (
+            "analysis.ranking.cli:signature_command",
+            "Compare the signature of a number with this workspace.",
+        ),
         "report": ("analysis.report.cli:report", "Write the HTML report of a problem."),
         "submit": (
             "analysis.submission.cli:submit",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from warehouse.errors import visible
+from warehouse.errors import TokenmartError, visible
 from warehouse.options import FILE, JSON, LAST_PROBLEM, RECORDS, RESAMPLES, SEED
 
 if TYPE_CHECKING:
@@ -235,3 +235,30 @@ def compare_command(
         for name, value in record.items():
             shown = f"{value:.6g}" if isinstance(value, float) else value
             click.echo(visible(f"{name:<12} {'–' if value is None else shown}"))
+
+
+@click.command("signature")
+@click.argument("line")
+def signature_command(line: str) -> None:
+    """Compare a number's signature, LINE, with the one of its metric in this workspace.
+
+    `correlate --json`, the report, `tm.correlate` and a submission's bundle have it. Prints each
+    part with `same` or `DIFFERS`; exits with 1 if one differs.
+
+    \b
+    tokenmart signature "tokenmart 0.2.0 | demo:ab12cd34 | perplexity/micro:9f3e |
+        8 models:77aa | fp32, sdpa"
+    """
+    from analysis.ranking.signature import compare_signature
+    from warehouse.paths import find_workspace
+
+    parts = compare_signature(find_workspace(), line)
+    for part, given, here in parts:
+        found = f"same     {part}: {here}"
+        if given != here:
+            found = f"DIFFERS  {part}: {given} in the line, {here} here"
+        click.echo(visible(found))
+    if differing := [part for part, given, here in parts if given != here]:
+        raise TokenmartError(
+            f"another value: {', '.join(differing)}", code="other-signature", where=differing[0]
+        )

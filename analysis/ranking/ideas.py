@@ -20,6 +20,7 @@ from analysis.ranking.loading import load_table, record_tested
 from analysis.ranking.metric_table import Direction
 from analysis.ranking.record import row_record
 from analysis.ranking.results import rank_metrics
+from analysis.ranking.signature import signature
 from analysis.ranking.view import warn_outdated
 from analysis.statistics.correlations import MINIMUM_POINTS, number
 from warehouse.errors import TokenmartError, did_you_mean
@@ -52,6 +53,7 @@ SCHEMA = pa.schema(
         ("n", pa.int64()),
         *((name, pa.float64()) for name in _MEASURES),
         *((name, pa.bool_()) for name in ("tracks_target", "baseline")),
+        ("signature", pa.string()),
     ]
 )
 
@@ -178,7 +180,8 @@ def correlate(
         `ci95_high` and `p_adjusted` are simultaneous for all metrics tested. `verdict` is what is
         concluded (`tracks`, `not-distinguishable`, `too-few`, …); `tracks_target`: it is `tracks`,
         that is, the interval over all models or within families is above 0. `baseline`
-        marks the row that others are compared with. An undefined number is null.
+        marks the row that others are compared with; `signature` names what a row was made from,
+        to be quoted with its numbers. An undefined number is null.
 
     Raises:
         TokenmartError: no such problem or model, no target yet, a value that isn't a number, two
@@ -199,7 +202,7 @@ def correlate(
     rows = [
         row_record(row)
         | {"ci95_low": number(row.interval.low), "ci95_high": number(row.interval.high)}
-        | {"baseline": row is board.baseline}
+        | {"baseline": row is board.baseline, "signature": signature(columns, row.column)}
         for row in board.rows
     ]
     return converted(pa.Table.from_pylist(rows, SCHEMA), into)

@@ -104,6 +104,10 @@ def load_table(
             "select distinct dtype, model_id from units where problem = ? and status = 'done'",
             [problem.name],
         ).fetchall()
+        attention = connection.execute(
+            "select distinct attention from units where problem = ? and status = 'done' order by 1",
+            [problem.name],
+        ).fetchall()
         lengths = connection.execute(_LENGTHS, [problem.name]).fetchall()
     scores, source = load_target(problem, workspace)
     models = tuple(
@@ -162,6 +166,7 @@ def load_table(
         dtypes=_models_by(formats, models),
         lengths=_models_by(lengths, models),
         state=state_of(problem, workspace),
+        attention=tuple(name for (name,) in attention),
         tried=tuple(
             _column_of_record(entry, models, of_metric.get(entry.metric)) for entry in besides
         ),

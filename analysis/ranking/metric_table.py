@@ -88,6 +88,7 @@ class MetricTable:
     build: the command that builds its metrics.
     target_source: where the target came from, for the record.
     dtypes: number formats the models were run in, each with the full ids of its models.
+    attention: implementations of attention that they were run with.
     lengths: numbers of tokens read of the first document that was cut at different lengths, each
         with the full ids of its models; empty if there is none.
     state: what the values were made from, and what is there now.
@@ -102,6 +103,7 @@ class MetricTable:
     dtypes: dict[str, tuple[str, ...]]
     lengths: dict[int, tuple[str, ...]] = field(default_factory=dict)
     state: BuildState = UNRECORDED
+    attention: tuple[str, ...] = ()
     present: tuple[MetricRecord, ...] = ()
     tried: tuple[MetricColumn, ...] = ()
     registered: tuple[PreregisteredMetric, ...] = ()

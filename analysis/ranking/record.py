@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
+from analysis.ranking.signature import signature
 from analysis.statistics.correlations import kendall, number, pearson
 from analysis.statistics.document_noise import DocumentParts, document_noise
 from analysis.statistics.resampling import DEFAULT_RESAMPLES, skipped_estimate, spearman_estimate
@@ -82,7 +83,11 @@ def ranking_record(
         "seed": ranking.seed,
         "resamples": resamples,
         "rows": [
-            row_record(row) | _of_idea(row, full_ids) | details.get(id(row), {}) for row in rows
+            row_record(row)
+            | {"signature": signature(table, row.column)}
+            | _of_idea(row, full_ids)
+            | details.get(id(row), {})
+            for row in rows
         ],
     }
 

@@ -14,12 +14,12 @@ from analysis.ranking.loading import (
     state_of,
 )
 from analysis.ranking.results import BASELINES, Ranking, rank_metrics
+from analysis.ranking.signature import signature, signature_of_problem
 from analysis.ranking.view import FEW_TOKENS, answer_lines, full_notes, leading, notes
 from analysis.report import figures
 from analysis.report.drawing import Chart, html_pages, page_svg
 from analysis.statistics.resampling import DEFAULT_SPLITS
 from warehouse.sql.connection import connect_read_only
-from warehouse.store.provenance import code_revision, versions
 from warehouse.terminal import counted
 
 if TYPE_CHECKING:
@@ -129,7 +129,6 @@ class ReportData:
     cells: dict[tuple[str, str], dict[str, Any]]
     profiles: list[dict[str, Any]]
     state: BuildState
-    provenance: dict[str, Any]
 
 
 def gather(problem: Ranked, workspace: Workspace, seed: int) -> ReportData:
@@ -176,11 +175,6 @@ def gather(problem: Ranked, workspace: Workspace, seed: int) -> ReportData:
             cells=cells,
             profiles=[row | {"family": family[row["model_id"]]} for row in profiles],
             state=ranking.table.state if ranking else state_of(problem, workspace),
-            provenance={
-                **code_revision(),
-                "versions": versions(("tokenmart", "duckdb", "numpy", "scikit-learn")),
-                "seed": seed,
-            },
         )
 
 
@@ -192,6 +186,7 @@ def report_page(data: ReportData, viewer: str = "") -> str:
         viewer: name of the file with the token viewer next to the page; empty without one.
     """
     ranking = data.ranking
+    best = (ranking.best or ranking.rows[0]) if ranking else None
     charts = report_charts(data)
     drawn = {name: page_svg(chart, name.replace("_", " ")) for name, chart in charts.items()}
     return (
@@ -207,7 +202,10 @@ def report_page(data: ReportData, viewer: str = "") -> str:
             warnings=notes(ranking, ranking.rows).values() if ranking else [],
             notes=full_notes(ranking) if ranking else [],
             MOST_NUMBERED=figures.MOST_NUMBERED,
-            best=ranking and (ranking.best or ranking.rows[0]),
+            best=best,
+            signature=signature(ranking.table, best.column)
+            if ranking and best
+            else signature_of_problem(data.problem.name, data.state),
             first_rows=leading(ranking, ranking.rows, FIRST_ROWS) if ranking else [],
         )
     )

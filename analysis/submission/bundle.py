@@ -15,6 +15,7 @@ import numpy as np
 
 from analysis.ranking.loading import records
 from analysis.ranking.metric_table import MetricColumn, MetricTable
+from analysis.ranking.signature import signature
 from analysis.statistics.correlations import number, without_rounding
 from analysis.statistics.decisions import decide
 from analysis.submission.official import why_unofficial
@@ -76,6 +77,7 @@ def build_bundle(
         "unofficial_because": unofficial,
         "metric": {name: getattr(column, name) for name in _METRIC} | {"negated": subject.negated},
         "claims": claims,
+        "signature": signature(subject.table, column),
         "state": {"sha256": subject.table.state.current.sha256}
         | {"parts": dict(sorted(subject.table.state.current.parts.items()))},
         "code": code,

@@ -61,7 +61,8 @@ class Marts:
                     dtype varchar, torch_version varchar, transformers_version varchar,
                     tokenmart_version varchar, code_revision varchar, code_dirty boolean,
                     seed bigint, tokens_processed bigint, tokens_scored bigint, seconds double,
-                    peak_bytes bigint, document_tokens int, document_tokens_total int);
+                    peak_bytes bigint, document_tokens int, document_tokens_total int,
+                    attention varchar);
                 """
             )
 
@@ -191,7 +192,7 @@ class Marts:
             )  # fmt: skip
         units = [
             (problem, model, condition, "{}", doc_id, "done", "cuda", "bfloat16", "2.7", "5.0",
-             "0.1", "c0ffee", False, 0, 1200, 1000, 2.5, 2_000_000_000, 1200, 1200)
+             "0.1", "c0ffee", False, 0, 1200, 1000, 2.5, 2_000_000_000, 1200, 1200, "sdpa")
             for model in self.models(problem)
             for doc_id in range(2)
         ]  # fmt: skip

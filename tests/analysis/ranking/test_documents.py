@@ -91,8 +91,8 @@ def test_two_models_are_compared_by_the_metric_that_is_named(marts):
 
     (record,) = records(
         compared(*names, "--json"),
-        "problem metric direction last_step model other_model value other_value difference ci95_low "
-        "ci95_high p test documents higher lower",
+        "problem metric direction last_step model other_model value other_value difference "
+        "ci95_low ci95_high p test documents higher lower",
     )
     assert (record["metric"], record["test"]) == ("perplexity/bits_per_byte", "sign-flip")
     assert record["difference"] == pytest.approx(-1) and record["lower"] == DOCUMENTS

@@ -21,7 +21,8 @@ select
     item_metrics.problem,
     item_metrics.metric,
     concat(
-        item_metrics.condition, if(item_metrics.filter = 'none', '', concat(':', item_metrics.filter))
+        item_metrics.condition,
+        if(item_metrics.filter = 'none', '', concat(':', item_metrics.filter))
     ) as variant,
     item_metrics.model_id,
     clusters.doc_id,
