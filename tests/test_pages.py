@@ -24,8 +24,14 @@ from warehouse.paths import workspace_of
 from warehouse.problem.spec import load_problem
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("plugins/*/README.md")])
-LINKED = [*PAGES, *ROOT.glob("studies/*/README.md"), ROOT / "benchmarks" / "RESULTS.md"]
+AT_THE_TOP = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES = sorted([*AT_THE_TOP, *ROOT.glob("docs/**/*.md"), *ROOT.glob("plugins/*/README.md")])
+LINKED = [
+    *PAGES,
+    ROOT / "CHANGELOG.md",
+    *ROOT.glob("studies/*/README.md"),
+    ROOT / "benchmarks" / "RESULTS.md",
+]
 OF_PLUGINS = {
     "e2lm": "benchmarks",
     "eval": "benchmarks",

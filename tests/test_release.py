@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -90,3 +91,29 @@ def test_this_repository_has_one_version():
     assert {"cff-version", "message", "title", "authors", "license"} <= set(cited)
     newest = re.search(r"^## (\S+) \(", (ROOT / "CHANGELOG.md").read_text(), re.M)[1]
     assert newest == version
+
+
+def test_hooks_before_a_commit_have_the_locked_versions():
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+    hooks = [hook for repository in config["repos"] for hook in repository["hooks"]]
+    pinned = {line for hook in hooks for line in hook["additional_dependencies"]}
+    locked = (ROOT / "requirements.lock").read_text().splitlines()
+    assert {line.partition("==")[0] for line in pinned} == {"ruff", "sqlfluff"}
+    assert pinned <= set(locked)
+
+
+def test_the_workflow_runs_what_is_run_by_hand():
+    (job,) = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"].values()
+    assert job["strategy"]["matrix"]["python"] == ["3.10", "3.x"]
+    assert job["steps"][-1] == {"run": ".ci/run"}
+
+
+def test_the_container_installs_as_the_makefile_does():
+    """No step of its own beside the compiler: the same rule, with the extras of a GPU box."""
+    container = (ROOT / "Dockerfile").read_text()
+    steps = re.findall(r"^RUN (?:apt-get|make (\S+) WITH=(\S+))", container, re.MULTILINE)
+    assert steps == [("", ""), (".venv/.ready-to-run", "cuda,report")]
+    words = ["make", "-n", "-B", steps[1][0], f"WITH={steps[1][1]}"]
+    outside = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, env=outside)
+    assert "-c requirements.lock -e '.[cuda,report]'" in done.stdout
