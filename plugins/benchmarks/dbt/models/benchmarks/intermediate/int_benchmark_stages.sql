@@ -34,9 +34,7 @@ runs as (
         coalesce(parameters, 1) * coalesce(tokens, 1) as compute,
         -- a benchmark may stop before the run does
         checkpoint = checkpoints - 1 and coalesce(share, 1) = 1 as is_last,
-        max(share) filter (where score is not null) over (
-            partition by problem, model_id, benchmark, metric
-        ) as last_share
+        max(share) over (partition by problem, model_id, benchmark, metric) as last_share
     from series
 ),
 
