@@ -214,7 +214,9 @@ def _checked(rows: Iterable[tuple[str, dict[str, Any]]]) -> list[ItemScore]:
 
 def _table(items: list[ItemScore]) -> pa.Table:
     """The items in the DOWNSTREAM schema; one without a cluster is a cluster of its own."""
-    fresh = count(1 + max((item.cluster for item in items if item.cluster is not None), default=-1))
+    given = {item.cluster for item in items if item.cluster is not None}
+    after = (number % 2**31 for number in count(1 + max(given, default=-1)))
+    fresh = (number for number in after if number not in given)
     rows = [
         {**item.model_dump(), "cluster": next(fresh) if item.cluster is None else item.cluster}
         for item in items

@@ -16,6 +16,7 @@ from refusal import refuses
 from tokenmart import cli
 from warehouse.errors import TokenmartError
 from warehouse.paths import Workspace
+from warehouse.problem import importers
 from warehouse.problem.importers import Destination, importer
 from warehouse.sources.documents import Document, documents_table
 from warehouse.store.parquet_files import write_table
@@ -89,6 +90,14 @@ def test_every_format_gives_the_same_scores(workspace, tmp_path, suffix):
         {**ROWS[1], "cluster": 4},
         ROWS[2],
     ], "an item without a cluster is one of its own"
+
+
+def test_the_largest_cluster_leaves_numbers_for_the_others():
+    items = [
+        importers.ItemScore(task="qa", item=n, score=1.0, cluster=cluster)
+        for n, cluster in enumerate([2**31 - 1, None, 0, None])
+    ]
+    assert importers._table(items)["cluster"].to_pylist() == [2**31 - 1, 1, 0, 2]
 
 
 def test_several_files_are_one_models_tasks(workspace, tmp_path):
