@@ -46,6 +46,11 @@ def test_plan_and_status_before_and_after_an_extraction(workspace, tiny_problem)
         "predicted_peak_bytes attention prefixes"
     )
     assert {each["done"] for each in records(invoke(*status), shown)} == {1}
+    # a store of version 0.1.0 has no table `needed`, and others that nothing reads any more
+    (workspace.store / "needed").rename(workspace.store / "lineup")
+    assert {each["done"] for each in records(invoke(*status), shown)} == {1}
+    counted = invoke("sql", "select count(distinct model_id) as models from tokens")
+    assert counted.exit_code == 0, counted.output
     assert invoke("extract", "--problem", str(path)).exit_code == 2
 
 
