@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,8 @@ def write_gguf(
     pre: str | None = "gpt-2",
     config: Any = None,
     tensors: Mapping[str, tuple[NDArray[Any], Any]] | None = None,
+    names: Sequence[str] = (),
+    merges: Sequence[str] = ("a b",),
 ) -> Path:
     """A GGUF file of one narrow layer, or of a given model.
 
@@ -129,17 +131,20 @@ def write_gguf(
         pre: type of its pre-tokenizer; None says nothing.
         config: a Llama's configuration, in place of the narrow one.
         tensors: name → its data and GGUF's number format, in place of random ones.
+        names: the vocabulary, in place of words; the first two are special.
+        merges: of its byte-pair encoding.
     """
     from gguf import GGUFWriter
 
     width, inner, heads = 8, 16, 2
-    names = ["<s>", "</s>", "a", "b", "ab", *(f"word{n}" for n in range(words - 5))]
+    plain = ["<s>", "</s>", "a", "b", "ab", *(f"word{n}" for n in range(words - 5))]
+    names = [*(names or plain)]
     writer = GGUFWriter(path, architecture)
     for name, value in {
         "block_count": 1, "context_length": 64, "embedding_length": width,
         "feed_forward_length": inner, "head_count": heads, "head_count_kv": heads,
         "layer_norm_rms_eps": 1e-5, "tokenizer_model": "gpt2", "token_list": names,
-        "token_types": [3, 3] + [1] * (words - 2), "token_merges": ["a b"],
+        "token_types": [3, 3] + [1] * (len(names) - 2), "token_merges": [*merges],
         "bos_token_id": 0, "eos_token_id": 1, "add_bos_token": bos, "tokenizer_pre": pre,
         **({} if config is None else {
             "block_count": config.num_hidden_layers,
