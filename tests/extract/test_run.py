@@ -142,6 +142,16 @@ def test_a_model_on_request_runs_only_when_it_is_named(workspace, tiny_problem):
     assert "extracted 1 unit " in ok(run(path, "--model", "tiny/extra", "--probe", "full"))
 
 
+def test_rows_depend_on_whether_a_text_begins_with_bos(workspace, tiny_problem):
+    path = tiny_problem(texts=1, probes=PROBES[:1])
+    assert "extracted 2 units" in ok(run(path))
+    for units in ("1 unit ", "0 units"):
+        raw = yaml.safe_load(path.read_text())
+        raw["models"][1]["bos"] = "always"
+        path.write_text(yaml.safe_dump(raw))
+        assert f"extracted {units}" in ok(run(path))
+
+
 def test_rows_depend_on_the_position_encoding_as_trained(workspace, tiny_problem):
     path = tiny_problem(texts=1)
     assert "extracted 8 units" in ok(run(path))

@@ -13,7 +13,7 @@ from refusal import refuses
 from tiny_requests import load
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
-from extract.scoring import self_check
+from extract.scoring import packing, self_check
 from extract.scoring.engine import Engine
 from extract.scoring.head import LogitTransform
 from warehouse.probes.request import Ids, Request
@@ -63,6 +63,17 @@ def test_a_suffix_that_misses_one_token_is_refused(tiny_checkpoint):
     (wrong,) = engine.score([missing_one_token(engine._reference.ids)])
     with refuses("unsupported-architecture"):
         self_check.compare(engine.model, "suffix", wrong.scores, engine._reference)
+
+
+def test_packed_groups_that_see_each_other_are_refused(tiny_checkpoint, monkeypatch):
+    def together(group: Any, *columns: Any) -> Any:
+        return visible_tokens(group * 0, *columns)
+
+    visible_tokens = packing.visible_tokens
+    assert Engine(load(tiny_checkpoint("llama"))).prefixes == "shared"
+    monkeypatch.setattr(packing, "visible_tokens", together)
+    with refuses("separate-prefixes"):
+        Engine(load(tiny_checkpoint("llama")))
 
 
 def test_draws_that_happen_to_be_small_refuse_no_model(tiny_checkpoint, monkeypatch):

@@ -75,8 +75,8 @@ def uniform() -> Floats:
 
 
 def unigram(order: int = 1) -> Floats:
-    """The v-th token has a share of 1 / (2 + v) after any other; from the last one on with -1."""
-    weights = 1 / (2 + np.arange(V)[::order])
+    """The v-th token has a share of 1 / (3 + v) after any other; from the last one on with -1."""
+    weights = 1 / (3 + np.arange(V)[::order])
     return np.tile(np.log(weights / weights.sum()), (V, 1))
 
 
@@ -104,7 +104,8 @@ class Known:
     bos: whether its texts begin with BOS.
     lag: the table's row is that of the token so many positions back (0: the token itself), or of
         the nearest to that which is visible.
-    induction: of the token after the last occurrence of this one, or of BOS if there is none.
+    induction: of the token after the last occurrence of this one; of the input's first token if
+        there is none, and after that token itself, as nothing stands before it.
     """
 
     kind: str
@@ -118,8 +119,8 @@ class Known:
         found = list(ids)
         for at, token in enumerate(ids):
             if self.induction:
-                before = [n for n in range(1, at + 1) if ids[n - 1] == token]
-                found[at] = ids[before[-1]] if before else ids[0]
+                after = [n for n in range(1, at + 1) if ids[n - 1] == token]
+                found[at] = ids[after[-1]] if after and token != ids[0] else ids[0]
             elif self.lag:
                 reach = WINDOW - 1 if self.kind == "gemma3" else at
                 found[at] = ids[at - min(self.lag, reach, at)]
@@ -178,7 +179,7 @@ def llama(known: Known) -> Any:
     from transformers import LlamaConfig
 
     width = 128
-    assert 2 * V <= width
+    assert width >= 2 * V
     model = _zeroed(LlamaConfig(
         hidden_size=width, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1,
         num_key_value_heads=1, vocab_size=V, max_position_embeddings=POSITIONS, bos_token_id=0,
@@ -266,9 +267,7 @@ def gpt2(known: Known) -> Any:
         strength = SHARPNESS / least * np.sqrt(width) / normed**2
         _set(attention.c_attn.weight, query[1] * strength, query[0], slice(0, part))
         _set(attention.c_attn.weight, key[1], key[0], slice(width, width + part))
-        _set(
-            attention.c_attn.weight, np.eye(V) / normed, token, slice(2 * width, 2 * width + V)
-        )
+        _set(attention.c_attn.weight, np.eye(V) / normed, token, slice(2 * width, 2 * width + V))
         _set(attention.c_proj.weight, SIZE * np.eye(V), slice(0, V), into)
         negated = slice(half + into.start, half + into.stop)
         _set(attention.c_proj.weight, -SIZE * np.eye(V), slice(0, V), negated)
@@ -332,10 +331,10 @@ MODELS = {
     "uniform": Known("llama", uniform()),
     "unigram": Known("llama", unigram(), bos=False),
     "bigram": Known("llama", bigram()),
-    "distance": Known("llama", repeating(0.75), lag=20),
-    "gguf": Known("gguf", repeating(0.75), lag=20),
-    "window": Known("gemma3", repeating(0.75), lag=20),
-    "near": Known("gemma3", repeating(0.75), lag=15),
-    "induction": Known("gpt2", repeating(0.75), induction=True),
+    "distance": Known("llama", repeating(0.8), lag=20),
+    "gguf": Known("gguf", repeating(0.8), lag=20),
+    "window": Known("gemma3", repeating(0.8), lag=20),
+    "near": Known("gemma3", repeating(0.8), lag=15),
+    "induction": Known("gpt2", repeating(0.8), induction=True),
     "position": Known("gpt2", np.stack([unigram(), unigram(-1)])),
 }

@@ -7,6 +7,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,13 @@ from transformers import PreTrainedTokenizerFast
 from extract.checkpoints import find_checkpoint
 from extract.cli import extract
 from extract.models.loading import Loading, load_engine
-from tests.known_answers.models import ALPHABET, MODELS, V, Known, write_tokenizer
+from tests.known_answers.models import ALPHABET, MODELS, Known, V, write_tokenizer
 from warehouse.probes.context import full_requests
 from warehouse.probes.lookup import RetrievalProbe, excerpt_starts, word_start
 from warehouse.store.token_files import STEP_NATS
+
+# the first test waits for extraction and build
+pytestmark = pytest.mark.timeout(900)
 
 LAG = 20
 WINDOWS = {"near": (8, 8), "middle": (24, 7), "wide": (30, 16)}
@@ -36,19 +40,20 @@ REFERENCE = "bigram"
 
 def stored(values: Any, column: str = "logprob") -> Any:
     """Formulas at the precision of the files, from which no float32 error moves them."""
-    steps = np.asarray(values) / STEP_NATS[column]
-    assert np.abs(np.abs(steps - np.floor(steps)) - 0.5).min() > 0.03
-    return np.round(steps) * STEP_NATS[column]
+    step = STEP_NATS[column]
+    steps = np.asarray(values) / step
+    assert np.abs(steps - np.floor(steps) - 0.5).min() * step > 8e-7
+    return np.round(steps) * step
 
 
 def texts(tokenizer: Any) -> list[str]:
-    """Documents in which a stretch of `LAG` tokens returns, with other letters in between."""
+    """Documents in which the token `LAG` back often comes next, with other text in between."""
     rng, found = np.random.default_rng(3), []
     while len(found) < 3:
         block = "".join(rng.choice([*ALPHABET], size=15))
         repeated = block * 4 + "".join(rng.choice([*ALPHABET], size=12)) + block
         count, twice = (len(tokenizer(text).input_ids) for text in (block, block * 2))
-        if count == LAG and twice == 2 * LAG and not repeated[0].isspace():
+        if count == LAG + 1 and twice == 2 * LAG + 2 and not repeated[0].isspace():
             found.append(repeated)
     return found
 
@@ -86,15 +91,12 @@ class Expected:
     def __init__(self, known: Known, documents: Sequence[Document]) -> None:
         self.known, self.documents = known, documents
         self.bos = [0] if known.bos else []
-        self._seen: dict[tuple[int, ...], Any] = {}
 
     def behind(self, ids: Sequence[int], target: int) -> Row:
         """The row of a token behind an input."""
-        key = tuple(ids)
-        if key not in self._seen:
-            self._seen[key] = self.known.logprobs(key)[-1]
-        return row(self._seen[key], target)
+        return row(self.known.logprobs(ids)[-1], target)
 
+    @cache  # noqa: B019 - of a module's fixture
     def full(self, doc: int) -> dict[int, Row]:
         """Position → row."""
         ids = self.documents[doc].ids
@@ -103,6 +105,7 @@ class Expected:
             for at in range(1 - len(self.bos), len(ids))
         }
 
+    @cache  # noqa: B019
     def window(self, doc: int, context: int, stride: int) -> dict[int, Row]:
         """Of LongPPL's procedure from its second window on: blocks begin at multiples of it."""
         sequence = self.bos + self.documents[doc].ids
@@ -181,7 +184,7 @@ def expected(documents) -> dict[str, Expected]:
 def test_rows_are_those_of_the_formula(name, built, expected):
     own = expected[name]
     found = built.rows(
-        "select condition, doc_id, segment, position, context_tokens, logprob, entropy, rank,"
+        "select condition, doc_id, position, context_tokens, logprob, entropy, rank,"
         f" top_logprob from tokens where model_id = 'known--{name}'"
     )
     wanted: dict[str, int] = {"full": 0, **dict.fromkeys(WINDOWS, 0)}
@@ -190,21 +193,23 @@ def test_rows_are_those_of_the_formula(name, built, expected):
         for window, size in WINDOWS.items():
             wanted[window] += len(own.window(doc, *size))
     counted = dict.fromkeys(wanted, 0)
-    for condition, doc, _, position, context, *scores in found:
+    rows, scores = [], []
+    for condition, doc, position, context, *score in found:
         if condition in WINDOWS:
-            want = own.window(doc, *WINDOWS[condition])[position]
+            rows.append(own.window(doc, *WINDOWS[condition])[position])
         elif condition.startswith("retrieval"):
             with_document = condition == "retrieval_with"
             start = position - context + len(own.documents[doc].ids) * with_document
-            want = own.excerpt(doc, start, position, with_document)
+            rows.append(own.excerpt(doc, start, position, with_document))
         else:
-            want = own.full(doc)[position]
+            rows.append(own.full(doc)[position])
         if condition in counted:
             counted[condition] += 1
-        assert scores == pytest.approx(
-            [stored(want.logprob), stored(want.entropy, "entropy"), want.rank, stored(want.top)],
-            abs=1e-6,
-        ), (condition, doc, position)
+        scores.append(score)
+    want = np.array([[each.logprob, each.entropy, each.rank, each.top] for each in rows])
+    for at, column in ((0, "logprob"), (1, "entropy"), (3, "top_logprob")):
+        want[:, at] = stored(want[:, at], column)
+    np.testing.assert_allclose(np.array(scores), want, atol=1e-6, rtol=0)
     assert counted == wanted
 
 
@@ -227,12 +232,11 @@ def test_scores_before_they_are_stored(name, checkpoints, documents, expected, w
 
 def full_metrics(own: Expected) -> dict[str, float]:
     """Of every token in its whole context."""
-    by_document = [list(own.full(doc).values()) for doc in range(len(own.documents))]
-    rows = [each for found in by_document for each in found]
+    rows = [each for doc in range(len(own.documents)) for each in own.full(doc).values()]
     nll = -sum(stored(each.logprob) for each in rows)
     unscored = len(own.documents) * (not own.known.bos)
     texts = [each.text.encode() for each in own.documents]
-    first = [len(each.text[each.spans[0][1]:].encode()) for each in own.documents]
+    first = [len(each.text[each.spans[1][0] :].encode()) for each in own.documents]
     size = sum(first) if unscored else sum(map(len, texts))
     return {
         "perplexity/micro": math.exp(nll / len(rows)),
@@ -275,8 +279,8 @@ def retrieval_metrics(own: Expected, places: dict[tuple[int, int], list[int]]) -
         gains.append((nll[1] - nll[0]) / len(positions))
         right.append((top[0] - top[1]) / len(positions))
     return {
-        "retrieval_gain/mean": float(np.mean(gains)),
-        "retrieval_gain/accuracy_gain": float(np.mean(right)),
+        "retrieval_gain/mean@retrieval": float(np.mean(gains)),
+        "retrieval_gain/accuracy_gain@retrieval": float(np.mean(right)),
     }
 
 
@@ -288,7 +292,8 @@ def divergence_metrics(own: Expected, reference: Expected) -> dict[str, float]:
         p, q = reference.known.logprobs(ids), own.known.logprobs(ids)
         forth += ((np.exp(p)) * (p - q)).sum(-1).tolist()
         back += ((np.exp(q)) * (q - p)).sum(-1).tolist()
-    return {"divergence/mean": float(np.mean(forth)), "divergence/reverse": float(np.mean(back))}
+    found = {"mean": float(np.mean(forth)), "reverse": float(np.mean(back))}
+    return {f"divergence/{variant}@divergence": value for variant, value in found.items()}
 
 
 def excerpt_places(documents: Sequence[Document]) -> dict[tuple[int, int], list[int]]:
@@ -301,9 +306,10 @@ def excerpt_places(documents: Sequence[Document]) -> dict[tuple[int, int], list[
         begins = [start for start, _ in document.spans]
         for segment, start in enumerate(excerpt_starts(len(document.text), probe)):
             marks = [word_start(document.text, start + size) for size in sizes]
-            assert marks[2] <= len(document.text) - EXCERPT["min_gap_characters"]
             first, answer, end = (bisect_left(begins, mark) for mark in marks)
-            found[doc, segment] = [first, *range(answer, end)]
+            room = len(document.text) - marks[2]
+            if first < answer < end and room >= EXCERPT["min_gap_characters"]:
+                found[doc, segment] = [first, *range(answer, end)]
     return found
 
 
@@ -322,8 +328,10 @@ def test_metric_values_are_those_of_the_formula(name, built, expected, documents
             f"select metric, variant, value from metric_values where model_id = 'known--{name}'"
         )
     }
+    # logits of a capped model are 30 times a tanh in float32
+    near = 5e-6 if own.known.kind == "gemma3" else 1e-6
     for key, value in want.items():
-        assert found[key] == (value if value is None else pytest.approx(value, abs=1e-6)), key
+        assert found[key] == (value if value is None else pytest.approx(value, abs=near)), key
 
 
 def test_what_can_be_said_without_a_table(built):
@@ -339,7 +347,7 @@ def test_what_can_be_said_without_a_table(built):
         for window in WINDOWS:
             assert value["context_gain", f"mean@{window}", name] == 0
             assert value["longppl", f"alpha_0.5_beta_-2@{window}", name] is None
-    assert value["divergence", "mean", REFERENCE] == 0
+    assert value["divergence", "mean@divergence", REFERENCE] == 0
     # behind 24 tokens of context and more, what stands 20 back is visible; behind 8 it isn't
     assert value["context_gain", "mean@wide", "distance"] == 0
     assert value["context_gain", "mean@middle", "distance"] == 0

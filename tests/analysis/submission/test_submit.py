@@ -358,3 +358,11 @@ def test_a_submission_never_replaces_what_the_project_keeps(submit, minilong, tm
         assert result.exit_code == 1 and result.stderr.count("\n") == 1
         assert f"--out {out}: not written" in result.stderr
         assert not out.exists()
+
+
+@pytest.mark.parametrize(("change", "differs"), [(5e-10, 0), (-5e-10, 0), (1e-8, 1), (-1e-7, 1)])
+@pytest.mark.parametrize("value", [0.25, -1234.5])
+def test_numbers_are_the_same_to_a_relative_difference(value, change, differs):
+    found = {"a": [value * (1 + change)], "n": 3}
+    assert len(list(differences({"a": [value], "n": 3}, found))) == differs
+    assert len(list(differences({"n": 3}, {"n": 4}))) == 1

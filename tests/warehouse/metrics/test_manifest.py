@@ -50,7 +50,10 @@ def test_a_definition_is_that_of_its_variant_alone():
     assert one.definition("a") == both.definition("a") != other.definition("a")
 
 
-def test_dbt_parses_what_is_newer_than_its_manifest(marts, monkeypatch):
+@pytest.mark.parametrize(
+    "name", ["models/metrics/new.sql", "models/metrics/new.yml", "macros/m.sql", "dbt_project.yml"]
+)
+def test_dbt_parses_what_is_newer_than_its_manifest(name, marts, monkeypatch):
     marts.manifest({"good": []})
     parsed: list[Path] = []
 
@@ -60,8 +63,8 @@ def test_dbt_parses_what_is_newer_than_its_manifest(marts, monkeypatch):
 
     monkeypatch.setattr("warehouse.metrics.manifest.run_dbt", parse)
     assert current_manifest(marts.workspace)["nodes"] and not parsed
-    model = marts.workspace.dbt_project / "models" / "metrics" / "new.sql"
-    model.parent.mkdir(parents=True)
+    model = marts.workspace.dbt_project / name
+    model.parent.mkdir(parents=True, exist_ok=True)
     model.touch()
     later = manifest_path(marts.workspace).stat().st_mtime + 9
     os.utime(model, (later, later))

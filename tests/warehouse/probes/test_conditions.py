@@ -171,6 +171,16 @@ def test_excerpts_by_character_are_the_same_text_for_every_tokenizer():
         assert excerpt[0] == answer[0] == " " and abs(len(excerpt) - 40) < 10
 
 
+@pytest.mark.parametrize("length", range(151, 351, 5))
+def test_excerpts_keep_their_distance_in_characters(length):
+    """From the end, where words move them towards it, and from where the tokens were cut."""
+    text = "".join(f" {'abcdefgh'[: 2 + index % 7]}" for index in range(90))[:length]
+    for reading in (words(text), cut(split(text, [3]), length // 4), split(text, [1])):
+        last = int(reading.char_end[-1]) - IN_CHARACTERS.gap
+        for _, _, _, end in excerpt_places(reading, IN_CHARACTERS):
+            assert reading.char_start[end - 1] < last
+
+
 def cut(reading: DocumentTokens, tokens: int) -> DocumentTokens:
     part = slice(0, tokens)
     return dataclasses.replace(

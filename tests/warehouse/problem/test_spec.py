@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+import yaml
 from click.testing import CliRunner
 from problem_samples import GOOD
 from pydantic import ValidationError
@@ -18,7 +19,7 @@ from tokenmart import cli
 from warehouse.errors import ProblemFileError
 from warehouse.paths import Workspace
 from warehouse.plugins import kind_of
-from warehouse.problem.models import Intervention, Rope, slug
+from warehouse.problem.models import Intervention, ModelSpec, Rope, slug
 from warehouse.problem.spec import FileTarget, RecallTarget, RecallTask, load_problem
 from warehouse.problem.target_file import read_target
 
@@ -129,6 +130,25 @@ def test_a_model_inherits_from_its_base(workspace):
     assert (changed.source, changed.family, changed.licence) == (base.source, "one", "MIT")
     assert changed.base_id == base.model_id == slug("org/base") == "org--base"
     assert base.base_id is None
+
+
+def test_every_key_but_name_series_and_note_is_inherited(workspace):
+    given = {
+        "full_id": "org/base", "source": {"kind": "local", "path": "x"}, "family": "f",
+        "series": "s", "parameters": 7, "licence": "MIT", "dtype": "float16", "context": 99,
+        "rope": {"type": "default", "theta": 5.0}, "bos": "never", "note": "n", "on_request": True,
+        "shape": {"kind": "llama", "layers": 1, "width": 2, "inner": 3, "heads": 1, "kv_heads": 1,
+                  "vocabulary": 5},
+    }  # fmt: skip
+    others = {"base", "interventions"}
+    assert given.keys() | others == ModelSpec.model_fields.keys()
+    raw = yaml.safe_load(GOOD)
+    ranked = {"full_id": "org/ranked", "source": given["source"], "family": "f"}
+    raw["models"] = [given, {"full_id": "org/own", "base": "org/base"}, ranked]
+    base, own, _ = load_problem(write(workspace, yaml.safe_dump(raw)), workspace).models
+    alike = {name for name in given if getattr(own, name) == getattr(base, name)}
+    assert alike == given.keys() - {"full_id", "series", "note"}
+    assert (own.series, own.note) == (None, "")
 
 
 BOMB = "&l0 [0, 0, 0, 0, 0, 0, 0, 0, 0, 0], " + ", ".join(

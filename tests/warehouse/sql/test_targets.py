@@ -49,15 +49,15 @@ def test_lengths_share_their_contexts(scores):
 
 
 def test_the_shortest_length_is_left_out(scores):
-    """Each counting task weighs the same: (0.5 + 0)/2.
+    """Each counting task weighs the same: (0.5 + 0)/2; the one left out varies, too.
 
     Clustered by context: √(2 (0.25² + 0.25²))/2 of the residuals ±0.5 and 0, halved.
     """
-    items = [("recall_1", 0, 1.0), ("recall_1", 1, 1.0), ("recall_2", 0, 1.0), ("recall_2", 1, 0.0)]
+    items = [("recall_1", 0, 0.5), ("recall_1", 1, 1.0), ("recall_2", 0, 1.0), ("recall_2", 1, 0.0)]
     items += [("multi_key_2", 0, 0.0), ("multi_key_2", 1, 0.0)]
     asked = [{"kind": "k", "length": 1, "counts": number > 1} for number in range(6)]
     assert set(scores("downstream_scores", items, asked)) == {
-        ("recall_1", 1.0, 0.0, 2),
+        ("recall_1", 0.75, 0.25, 2),
         ("recall_2", 0.5, 0.5, 2),
         ("multi_key_2", 0.0, 0.0, 2),
         ("overall", 0.25, 0.25, 4),
