@@ -242,9 +242,10 @@ def test_a_needle_is_at_its_depth_and_is_asked_for_at_the_end(bos):
 
 def test_needles_are_sentences_that_occur_once_and_fit():
     lines = ["This one is long enough. ", "Short. ", "This one comes twice, so not. "]
-    text = "".join([*lines, "Here is another sentence. ", lines[2], "And a third of that kind."])
+    lines += ["Here is another sentence. ", lines[2], "This one has more than thirty letters. "]
+    text = "".join([*lines, "And a third of that kind."])
     reading = words(" " + text)
-    probe = NEEDLE.model_copy(update={"depths": (0.2, 0.8), "rounds": 1, "max_characters": 28})
+    probe = NEEDLE.model_copy(update={"depths": (0.2, 0.8), "rounds": 1, "max_characters": 30})
     chosen = {
         reading.text[reading.char_start[n.start] : reading.char_end[n.end - 1]].strip()
         for seed in range(20)
