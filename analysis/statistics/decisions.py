@@ -15,6 +15,8 @@ metrics stay as they are, and T with its design effects is computed again: max_k
 No law of large n is used; ties of metrics and target stay. The laws that are drawn from:
 
 * models in random order, as if each stood alone (up to `EXACT_MODELS`, in every order);
+* models with their own distance from the middle rank and a random sign: models that are far out in
+  target and metrics stay far out, above or below;
 * for every grouping, normal columns in which the groups share 50% or 90% of the variance; families
   and series together share 45% each;
 * within families also: whole series in random order, among those of as many models in their family.
@@ -26,7 +28,7 @@ a claim holds under the finest grouping (each model alone) and the coarsest.
 c that belongs to p < level: it excludes 0 exactly where p is below the level. The best metric's
 upper bound is z + 1.96·se, as selection only raises its rho. A metric tracks the target when the
 interval over all models or that within families is above 0; each errs in at most half of the
-level (5%).
+level (5%). Draws are added until no verdict depends on the seed (`monte_carlo`).
 
 **Too few.** Nothing is claimed where no metric could be: when a metric in perfect agreement with
 the target had an adjusted p above the level, or when whole series and families have so few orders
@@ -39,12 +41,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import permutations
 from typing import Literal
 
 import numpy as np
+from scipy.stats import rankdata
 
 from analysis.statistics.correlations import (
     Flags,
@@ -63,12 +66,13 @@ from analysis.statistics.families import (
     orders,
     permuted_indices,
 )
+from analysis.statistics.monte_carlo import MOST_DRAWS, stages, undecided
 
 LEVEL = 0.05
 """Share of studies with a false claim that is accepted."""
 
 DRAWS = 2000
-"""Of each law; the p-values have a resolution of 2 / (draws + 1)."""
+"""Of each law at first; the p-values have a resolution of 2 / (draws + 1)."""
 
 LEAST_COVERAGE = 0.5
 """Share of the models that a metric must have a value for; else it isn't tested, nor counted."""
@@ -82,16 +86,17 @@ SHARES = (0.5, 0.9)
 _ROUNDING = 1e-9
 
 Verdict = Literal[
-    "tracks", "opposite", "not-distinguishable", "too-few", "missing-models", "constant",
-    "constant-target", "uneven-documents",
+    "tracks", "opposite", "not-distinguishable", "undecided", "too-few", "missing-models",
+    "constant", "constant-target", "uneven-documents",
 ]  # fmt: skip
 """What is concluded about a metric:
 
 tracks: an interval is above 0. opposite: that over all models is below 0.
-not-distinguishable: from 0. too-few: the models can't support a claim about any metric.
-missing-models: it tracks among the models it has, and lacks others. constant: the same for every
-model; constant-target: the target is. uneven-documents: it tracks, with values from fewer documents
-for some models (set by who knows the documents).
+not-distinguishable: from 0. undecided: it hangs on the draws, see `monte_carlo`. too-few: the
+models can't support a claim about any metric. missing-models: it tracks among the models it has,
+and lacks others. constant: the same for every model; constant-target: the target is.
+uneven-documents: it tracks, with values from fewer documents for some models (set by who knows the
+documents).
 """
 
 
@@ -104,6 +109,8 @@ class Branch:
     critical: c, NaN where nothing is tested.
     attainable: the p that a metric in perfect agreement with the target would have.
     design_effect: the typical D.
+    undecided: `[K]`, whether p, or that of the opposite sign, is too near to the level for these
+        draws.
     """
 
     rho: Floats
@@ -113,6 +120,7 @@ class Branch:
     critical: float
     attainable: float
     design_effect: float
+    undecided: Flags
 
     @property
     def tested(self) -> Flags:
@@ -150,6 +158,7 @@ class Decisions:
     complete: `[K]`, whether a metric has a value for every model.
     constant: `[K]`, whether it has one, the same for every model.
     orders: of whole series and families that are equally likely under the null.
+    draws: of each law.
     """
 
     overall: Branch
@@ -159,6 +168,7 @@ class Decisions:
     constant_target: bool
     orders: int
     level: float
+    draws: int
 
     @property
     def tested(self) -> int:
@@ -169,12 +179,18 @@ class Decisions:
     def too_few(self) -> bool:
         """Whether the models can't support a claim about any metric."""
         attainable = min(self.overall.attainable, self.within.attainable)
-        return not attainable < self.level or 2.0 / self.orders >= self.level
+        return not attainable < self.level or self.orders <= 2.0 / self.level
 
     def evidence(self, metric: int) -> tuple[str, ...]:
         """Which interval is above 0: `all-models`, `within-families`."""
         branches = (("all-models", self.overall), ("within-families", self.within))
         return tuple(name for name, branch in branches if branch.p[metric] < self.level)
+
+    def is_decided(self, metric: int) -> bool:
+        """Whether more draws wouldn't change the verdict."""
+        branches = (self.overall, self.within)
+        certain = any(b.p[metric] < self.level and not b.undecided[metric] for b in branches)
+        return certain or not any(b.undecided[metric] for b in branches)
 
     def p(self, metric: int) -> float:
         """The smaller p of the two: below the level where a metric tracks the target."""
@@ -192,7 +208,11 @@ class Decisions:
         if not self.overall.tested[metric]:
             return "missing-models"
         if self.evidence(metric):
-            return "tracks" if self.complete[metric] else "missing-models"
+            if not self.complete[metric]:
+                return "missing-models"
+            return "tracks" if self.is_decided(metric) else "undecided"
+        if not self.is_decided(metric):
+            return "undecided"
         interval = self.overall.interval(metric)
         return "opposite" if interval.high < 0 else "not-distinguishable"
 
@@ -205,6 +225,7 @@ def decide(
     seed: int = 0,
     level: float = LEVEL,
     draws: int = DRAWS,
+    most_draws: int = MOST_DRAWS,
 ) -> Decisions:
     """Decide which of `[K, n]` oriented metrics, NaN where missing, track the `[n]` target.
 
@@ -218,7 +239,8 @@ def decide(
             members follow each other (doses of a treatment, checkpoints of a run).
         seed: of the draws.
         level: share of studies with a false claim that is accepted.
-        draws: of each law.
+        draws: of each law, at first.
+        most_draws: up to which they are added while a verdict depends on them.
     """
     draws = max(draws, math.ceil(20.0 / level))
     if target.size <= EXACT_MODELS:
@@ -228,26 +250,34 @@ def decide(
     every = partitions([families, *groupings])
     series = list(zip(families, groupings[0] if groupings else range(target.size), strict=True))
     strata = exchangeable_strata(families, series)
-    laws = list(_laws(target, every, draws, seed))
-    blocks = target[permuted_indices(draws, seed, strata, series)]
-    alone = np.arange(target.size)
     inside = codes(families)
-    return Decisions(
-        overall=_branch(metrics, target, laws, every, None, level),
-        within=_branch(metrics, target, [*laws, blocks], every, inside, level)
-        if inside.max(initial=-1) + 1 < alone.size
-        else _untested(len(metrics)),
-        complete=np.asarray(keep.all(axis=1)),
-        constant=np.asarray(keep.all(axis=1) & (metrics == metrics[:, :1]).all(axis=1)),
-        constant_target=not target.size or bool(np.ptp(target) == 0),
-        orders=orders(families, series),
-        level=level,
-    )
-
-
-def _untested(count: int) -> Branch:
-    nothing = np.full(count, math.nan)
-    return Branch(nothing, nothing, nothing, nothing, math.nan, math.inf, math.nan)
+    several = inside.max(initial=-1) + 1 < target.size
+    found = [_observed(metrics, target, every, None)]
+    found.append(_observed(metrics if several else metrics[:0], target, every, inside))
+    maxima: list[list[Floats]] = [[], []]
+    for total in stages(draws, max(draws, most_draws)):
+        for part in range(len(maxima[0]), math.ceil(total / draws)):
+            laws = list(_laws(target, every, draws, seed, part))
+            orders_of = permuted_indices(draws, [seed, part] if part else seed, strata, series)
+            maxima[0].append(_largest(found[0], laws))
+            maxima[1].append(_largest(found[1], [*laws, target[orders_of]]))
+        overall, within = (
+            _branch(one, np.concatenate(drawn, axis=1), len(metrics), level)
+            for one, drawn in zip(found, maxima, strict=True)
+        )
+        decisions = Decisions(
+            overall=overall,
+            within=within,
+            complete=np.asarray(keep.all(axis=1)),
+            constant=np.asarray(keep.all(axis=1) & (metrics == metrics[:, :1]).all(axis=1)),
+            constant_target=not target.size or bool(np.ptp(target) == 0),
+            orders=orders(families, series),
+            level=level,
+            draws=draws * len(maxima[0]),
+        )
+        if all(decisions.is_decided(metric) for metric in range(len(metrics))):
+            break
+    return decisions
 
 
 def partitions(groupings: Sequence[Sequence[Hashable]]) -> list[Indices]:
@@ -261,9 +291,14 @@ def partitions(groupings: Sequence[Sequence[Hashable]]) -> list[Indices]:
     return found
 
 
-def _laws(target: Floats, groupings: Sequence[Indices], draws: int, seed: int) -> Iterator[Floats]:
-    """Targets `[draws, n]` under each law, with the ties of the actual one."""
-    generator = np.random.default_rng([seed, 4])
+def _laws(
+    target: Floats, groupings: Sequence[Indices], draws: int, seed: int, part: int
+) -> Iterator[Floats]:
+    """Targets `[draws, n]` under each law, those of random order with the ties of the actual one.
+
+    Each `part` has draws of its own.
+    """
+    generator = np.random.default_rng([seed, 4, part] if part else [seed, 4])
     ordered = np.sort(target)
     shares = [[0.0] * len(groupings)]
     shares += [[s * (g == of) for g in range(len(groupings))] for of in range(len(groupings))
@@ -281,55 +316,88 @@ def _laws(target: Floats, groupings: Sequence[Indices], draws: int, seed: int) -
                 levels = generator.normal(size=(draws, int(groups.max()) + 1))
                 values += math.sqrt(share) * levels[:, groups]
         yield ordered[values.argsort(axis=1).argsort(axis=1)]
+    ranks = rankdata(target)
+    signs = generator.choice([-1.0, 1.0], size=(draws, target.size))
+    yield signs * (ranks - (target.size + 1.0) / 2.0)
 
 
-def _branch(
-    metrics: Floats,
-    target: Floats,
-    laws: Sequence[Floats],
-    groupings: Sequence[Indices],
-    families: Indices | None,
-    level: float,
-) -> Branch:
-    """One branch; `families` are subtracted where they are given."""
-    count = len(metrics)
-    rho, z, error = (np.full(count, math.nan) for _ in range(3))
-    statistic, effects = np.full(count, -math.inf), np.ones(count)
-    draws = len(laws[0])
-    largest = np.full((len(laws), draws), -math.inf)
+@dataclass(frozen=True, eq=False)
+class _Observed:
+    """What was measured of the tested metrics, in the order of `rows`, and of which parts.
+
+    perfect: T that a metric in perfect agreement with the target would have.
+    """
+
+    parts: list[Part]
+    rows: Indices
+    statistics: Statistics
+    perfect: float
+
+
+def _observed(
+    metrics: Floats, target: Floats, groupings: Sequence[Indices], families: Indices | None
+) -> _Observed:
+    """The statistics of one branch; `families` are subtracted where they are given."""
+    parts = list(comparable_parts(metrics, target, groupings, families))
+    found = [statistics(part.x, part.y, part.groups, part.freedom) for part in parts]
     perfect = -math.inf
-    for part in comparable_parts(metrics, target, groupings, families):
-        rows, x = part.rows, part.x
-        here = statistics(x, part.y, part.groups, part.freedom)
-        rho[rows], z[rows], error[rows] = here.rho[:, 0], here.z[:, 0], here.error[:, 0]
-        statistic[rows], effects[rows] = here.statistic[:, 0], here.effect[:, 0]
-        for law, drawn in enumerate(laws):
-            y = unit_ranks_within(drawn[:, part.mask], part.families)
-            null = statistics(x, y, part.groups, part.freedom).statistic
-            largest[law] = np.fmax(largest[law], null.max(axis=0))  # NaN: a constant target
-        most = half_swap(1.0, x.shape[1])
+    for part, here in zip(parts, found, strict=True):
+        most = half_swap(1.0, part.x.shape[1])
         spread = float(here.effect.min()) * (1.0 + most**2 / 2.0) / (part.freedom - 3.0)
         perfect = max(perfect, math.atanh(most) / math.sqrt(spread))
-    if math.isinf(perfect):
-        return _untested(count)
-    largest.sort(axis=1)
+    columns = [
+        np.concatenate([np.empty(0), *(getattr(here, each.name)[:, 0] for here in found)])
+        for each in fields(Statistics)
+    ]
+    rows = np.concatenate([np.empty(0, dtype=np.intp), *(part.rows for part in parts)])
+    return _Observed(parts, rows, Statistics(*columns), perfect)
+
+
+def _largest(observed: _Observed, laws: Sequence[Floats]) -> Floats:
+    """`[laws, draws]` the largest T of all metrics, of each draw."""
+    largest = np.full((len(laws), len(laws[0])), -math.inf)
+    for part in observed.parts:
+        for law, drawn in enumerate(laws):
+            y = unit_ranks_within(drawn[:, part.mask], part.families)
+            null = statistics(part.x, y, part.groups, part.freedom).statistic
+            largest[law] = np.fmax(largest[law], null.max(axis=0))  # NaN: a constant target
+    return largest
+
+
+def _branch(observed: _Observed, largest: Floats, count: int, level: float) -> Branch:
+    """One branch from what was observed and the `[laws, draws]` maxima of the draws."""
+    nothing = np.full(count, math.nan)
+    if not observed.rows.size:
+        undecided_of_none = np.zeros(count, dtype=np.bool_)
+        return Branch(*[nothing] * 4, math.nan, math.inf, math.nan, undecided_of_none)
+    largest = np.sort(largest, axis=1)
+    draws = largest.shape[1]
+
+    def reaching(values: Floats) -> Floats:
+        return np.max([draws - np.searchsorted(law, values - _ROUNDING) for law in largest], axis=0)
 
     def adjusted(values: Floats) -> Floats:
-        reaching = [draws - np.searchsorted(law, values - _ROUNDING) for law in largest]
-        most: Floats = np.max(reaching, axis=0)
-        return np.minimum(2.0 * (1.0 + most) / (draws + 1.0), 1.0)
+        return np.minimum(2.0 * (1.0 + reaching(values)) / (draws + 1.0), 1.0)
 
-    tested = np.isfinite(rho)
+    def in_place(values: Floats) -> Floats:
+        column = nothing.copy()
+        column[observed.rows] = values
+        return column
+
+    here = observed.statistics
+    uncertain = np.zeros(count, dtype=np.bool_)
+    uncertain[observed.rows] = undecided(reaching(np.abs(here.statistic)), draws, level / 2.0)
     # p < level exactly where fewer than `allowed` draws reach T, that is, where T exceeds c
     allowed = max(math.ceil(level * (draws + 1.0) / 2.0) - 1, 1)
     return Branch(
-        rho=rho,
-        z=z,
-        error=error,
-        p=np.where(tested, adjusted(statistic), math.nan),
+        rho=in_place(here.rho),
+        z=in_place(here.z),
+        error=in_place(here.error),
+        p=in_place(adjusted(here.statistic)),
         critical=float(largest[:, draws - allowed].max()) + _ROUNDING,
-        attainable=float(adjusted(np.array([perfect]))[0]),
-        design_effect=float(np.median(effects[tested])),
+        attainable=float(adjusted(np.array([observed.perfect]))[0]),
+        design_effect=float(np.median(here.effect)),
+        undecided=uncertain,
     )
 
 

@@ -55,6 +55,9 @@ LEAST_WORTH = 4.0
 ROUNDING = 1e-9
 """Of ranks with variance 1: residuals below it are none."""
 
+MOST_ORDERS = 10**300
+"""More orders than these are not told apart: as a float, they would overflow."""
+
 Shares = tuple[float, float]
 """Of the variance: between families, and between kinds of one family."""
 
@@ -251,18 +254,18 @@ def orders(families: Sequence[Hashable], series: Sequence[Hashable]) -> int:
     """Number of orders of the models that are equally likely under the null.
 
     Series of as many models change places within their family, and so do families of the same
-    series sizes. No exact permutation test has a p-value below one over it.
+    series sizes. No exact permutation test has a p-value below one over it. `MOST_ORDERS` at most.
     """
     sizes: dict[Hashable, Counter[Hashable]] = {}
     for family, one in zip(families, series, strict=True):
         sizes.setdefault(family, Counter())[one] += 1
     shapes = Counter(tuple(sorted(found.values())) for found in sizes.values())
     within = [count for found in sizes.values() for count in Counter(found.values()).values()]
-    return math.prod(map(math.factorial, [*within, *shapes.values()]))
+    return min(math.prod(map(math.factorial, [*within, *shapes.values()])), MOST_ORDERS)
 
 
 def permuted_indices(
-    permutations: int, seed: int, strata: Sequence[str], blocks: Sequence[Hashable]
+    permutations: int, seed: int | Sequence[int], strata: Sequence[str], blocks: Sequence[Hashable]
 ) -> Indices:
     """`[permutations, points]` random orders.
 

@@ -12,13 +12,8 @@ metrics given the target, C is
 
     C_jk = r_j r_k (1 + p_jk²) / 2 + √(1 − r_j²) √(1 − r_k²) p_jk,
 
-the same matrix written as a covariance: it is that of
-
-    g_k = r_k (T − W_k) / √2 + √(1 − r_k²) V_k,
-
-T standard normal, V normal with correlations p_jk, W normal with p_jk². This form needs no
-eigenvalues, is positive semidefinite for any r, and gives the same draws in any order of the
-metrics. r is shrunk to tanh(0.85 z) in C, since large correlations among many are too large.
+which is positive semidefinite for any r. r is shrunk to tanh(0.85 z) in C, since large
+correlations among many are too large.
 
 * 'Not distinguishable from the best': metric j is left out when the largest of
   (z_k − z_j) / se(z_k − z_j) over k exceeds the 95% quantile of the same maximum of normal errors.
@@ -54,7 +49,8 @@ class JointErrors:
 
     rho: `[K]` Spearman, NaN where undefined or untested.
     z: `[K]` Fisher's z; error: `[K]` its standard error, widened by the design effect.
-    factors: `[K, d]` rows of unit length whose products are C; zero where untested.
+    factors: `[K, d]` rows of unit length whose products are C, d the number of different rankings;
+        zero where untested.
     """
 
     rho: Floats
@@ -131,19 +127,23 @@ def _paired(z: Floats, scaled: Floats, rows: Indices | None = None) -> tuple[Flo
 
 
 def _factors(x: Floats, y: Floats, rho: Floats, z: Floats) -> Floats:
-    """Rows whose products are C; see the head of this module."""
+    """Rows whose products are C: those of its symmetric root, in an order that only ranks decide.
+
+    Equal rankings have one row, so that copies of a metric cost nothing.
+    """
     rest = x - rho[:, None] * y
     length = np.linalg.norm(rest, axis=1, keepdims=True)
     rest = rest / np.where(length > _SMALL, length, np.inf)
     shrunk = np.tanh(SHRINKAGE * z)
-    first, second = np.triu_indices(x.shape[1])
-    twice = np.where(first == second, 1.0, math.sqrt(2.0))
-    weight = shrunk[:, None] / math.sqrt(2.0)
-    own = np.sqrt(1.0 - shrunk**2)[:, None] * rest
-    pairs = -weight * rest[:, first] * rest[:, second] * twice
-    rows = np.hstack([weight, own, pairs])
-    length = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.where(length > _SMALL, length, 1.0))
+    _, first, place = np.unique(np.round(x, 12), axis=0, return_index=True, return_inverse=True)
+    rest, shrunk = rest[first], shrunk[first]
+    partial, own = rest @ rest.T, np.sqrt(1.0 - shrunk**2)
+    covariance = np.outer(shrunk, shrunk) * (1.0 + partial**2) / 2.0
+    covariance += np.outer(own, own) * partial
+    sizes, vectors = np.linalg.eigh(covariance)
+    root = (vectors * np.sqrt(np.maximum(sizes, 0.0))) @ vectors.T
+    length = np.linalg.norm(root, axis=1, keepdims=True)
+    return np.asarray(root / np.where(length > _SMALL, length, 1.0))[place.ravel()]
 
 
 def _normals(factors: Floats, draws: int) -> Iterator[Floats]:
