@@ -13,11 +13,23 @@ import duckdb
 import numpy as np
 
 from analysis.preregistration.entries import preregistered_metrics
-from analysis.ranking.metric_table import Direction, MetricColumn, MetricTable, Model
+from analysis.ranking.metric_table import (
+    Direction,
+    MetricColumn,
+    MetricTable,
+    Model,
+    known_target,
+)
 from analysis.statistics.correlations import Floats, without_rounding
 from analysis.statistics.document_noise import Aggregation, DocumentParts
 from warehouse.errors import TokenmartError
-from warehouse.metrics.tested_metrics import built_metrics, record_metrics, tested_besides
+from warehouse.metrics.tested_metrics import (
+    built_metrics,
+    may_be_lost,
+    record_metrics,
+    tested_besides,
+    tested_record,
+)
 from warehouse.problem.models import series_of
 from warehouse.problem.needed import refresh_needed
 from warehouse.problem.spec import FileTarget, Problem
@@ -154,12 +166,14 @@ def load_table(
             )
     ideas = [replace(idea, direction=better) for idea in ideas]
     present = (*built, *ideas)
-    besides = tested_besides(workspace, problem.name, present)
+    target = without_rounding(np.array([scores[model.model_id] for model in models]))
+    known = known_target(models, target)
+    tested = tested_record(workspace, problem.name, known)
     registered = preregistered_metrics(workspace, problem)
     return MetricTable(
         problem=problem.name,
         models=models,
-        target=without_rounding(np.array([scores[model.model_id] for model in models])),
+        target=target,
         columns=(*(_column_of_record(idea, models, None) for idea in ideas), *columns),
         without_target=tuple(m.full_id for m in problem.ranked_models if m.model_id not in scores),
         target_source=source,
@@ -168,8 +182,12 @@ def load_table(
         state=state_of(problem, workspace),
         attention=tuple(name for (name,) in attention),
         tried=tuple(
-            _column_of_record(entry, models, of_metric.get(entry.metric)) for entry in besides
+            _column_of_record(entry, models, of_metric.get(entry.metric))
+            for entry in tested_besides(tested, present)
         ),
+        tested_since=tested.since,
+        changed_labels=tested.changes(known),
+        record_lost=may_be_lost(workspace, tested),
         present=present,
         registered=registered,
         baseline=problem.baseline,
@@ -209,7 +227,7 @@ def record_tested(table: MetricTable, workspace: Workspace) -> None:
     Raises:
         StorageError: the record can't be read or written.
     """
-    record_metrics(workspace, table.problem, table.present)
+    record_metrics(workspace, table.problem, table.present, table.known_target)
 
 
 def _models_by(

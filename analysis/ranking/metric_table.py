@@ -11,6 +11,7 @@ import numpy as np
 
 from analysis.statistics.correlations import Flags, Floats, without_rounding
 from warehouse.errors import TokenmartError, did_you_mean
+from warehouse.metrics.tested_metrics import GroupedModel, KnownTarget, target_sha256
 from warehouse.sql.problem_state import UNRECORDED, BuildState
 
 if TYPE_CHECKING:
@@ -32,6 +33,15 @@ class Model:
     family: str
     parameters: int | None
     series: str = ""
+
+
+def known_target(models: Sequence[Model], target: Floats) -> KnownTarget:
+    """What the record of metrics tested knows a target by: `[models]` scores and the labels."""
+    full_ids = [model.full_id for model in models]
+    return KnownTarget(
+        sha256=target_sha256(dict(zip(full_ids, target.tolist(), strict=True))),
+        models={m.full_id: GroupedModel(m.model_id, m.family, m.series) for m in models},
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +90,10 @@ class MetricTable:
     target: `[models]`.
     columns: of the present build, and ideas that are being asked about.
     present: the same as entries of the record of metrics tested.
-    tried: other metrics ever tested for the problem; every adjustment counts them.
+    tried: other metrics recorded as tested for the problem; every adjustment counts them.
+    tested_since: the day of the first test that is recorded; without one, today.
+    changed_labels: models that were left out or put into another family or series since then.
+    record_lost: whether nothing is recorded although the database is older.
     registered: preregistered metrics.
     baseline: name of the column that the others are compared with; empty for perplexity.
     without_target: full ids of the problem's models that have none (yet).
@@ -106,6 +119,9 @@ class MetricTable:
     attention: tuple[str, ...] = ()
     present: tuple[MetricRecord, ...] = ()
     tried: tuple[MetricColumn, ...] = ()
+    tested_since: str = ""
+    changed_labels: tuple[str, ...] = ()
+    record_lost: bool = False
     registered: tuple[PreregisteredMetric, ...] = ()
     baseline: str = ""
     argument: str = ""
@@ -122,8 +138,13 @@ class MetricTable:
         return bool(self.state.changed)
 
     @property
+    def known_target(self) -> KnownTarget:
+        """What the record of metrics tested knows the target by."""
+        return known_target(self.models, self.target)
+
+    @property
     def everything(self) -> tuple[MetricColumn, ...]:
-        """All metrics ever tested: every adjusted p counts them."""
+        """All metrics recorded as tested: every adjusted p counts them."""
         return (*self.columns, *self.tried)
 
     @property

@@ -69,6 +69,7 @@ class RankedMetric:
     near_best: whether it is a candidate that can't be distinguished from the best one.
     minus_baseline: rho minus that of the baseline; p_beats_baseline: one-sided, adjusted for all
         complete columns. NaN for others, and where the models are too few for any claim.
+    leads: whether it tracks the target and has a significantly larger rho than the baseline.
     partial: Spearman given log parameters.
     new_family: expected rho in another family, its interval allowing for the choice.
     alike: the columns with the most similar ranking (Spearman, with its sign); of ideas only.
@@ -87,6 +88,7 @@ class RankedMetric:
     near_best: bool
     minus_baseline: float
     p_beats_baseline: float
+    leads: bool
     partial: float
     new_family: NewFamily
     alike: tuple[tuple[MetricColumn, float], ...] = ()
@@ -237,6 +239,7 @@ def rank_metrics(
                 near_best=id(column) in near,
                 minus_baseline=minus,
                 p_beats_baseline=p_beats,
+                leads=p_beats < LEAD_LEVEL and verdict == "tracks" and not fewer,
                 partial=_partial(table, column),
                 new_family=new_family(
                     *(x, y),

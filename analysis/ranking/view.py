@@ -75,13 +75,21 @@ def _answer(ranking: Ranking) -> str:
             within = f"{signed(first.within_rho)}, {span(first.within_interval)}"
             text += f", by differences within families (rho {within})"
         if len(tracking) == 1:
-            return f"One metric tracks the target: {text}."
-        return f"{counted(len(tracking), 'metric')} track the target, among them {text}."
+            return f"One metric tracks the target: {text}. {counted_text(ranking)}"
+        number = counted(len(tracking), "metric")
+        return f"{number} track the target, among them {text}. {counted_text(ranking)}"
     text = f"No metric tracks the target: of {tested} tested, no 95% CI is above 0."
     opposite = sum(row.verdict == "opposite" for row in ranking.rows)
     if opposite:
         text += f" {counted(opposite, 'metric')} correlate in the opposite direction."
     return f"{text} Largest rho: {rho_text(best)}." if best else text
+
+
+def counted_text(ranking: Ranking) -> str:
+    """Which metrics p-values and intervals are adjusted for."""
+    table = ranking.table
+    recorded = counted(len(table.everything), "metric")
+    return f"{recorded} recorded in this folder since {table.tested_since}; others are not counted."
 
 
 def _rho(row: RankedMetric, digits: int = 2) -> str:
@@ -101,9 +109,9 @@ def lead_text(ranking: Ranking) -> str:
     """Which candidates are ahead of the baseline, adjusted for all of them."""
     if ranking.answer in ("too-few", "constant-target"):
         return ""
-    ahead = [row for row in ranking.candidates if row.p_beats_baseline < LEAD_LEVEL]
+    ahead = [row for row in ranking.candidates if row.leads]
     if not ahead:
-        return "No metric is distinguishable from it."
+        return "No metric that tracks the target is distinguishable from it."
     return f"Ahead of it (one-sided adjusted p below {LEAD_LEVEL}): {_listed(ahead)}."
 
 
@@ -163,6 +171,8 @@ def warn_outdated(table: MetricTable) -> None:
 def notes(ranking: Ranking, rows: Sequence[RankedMetric]) -> dict[str, str]:
     """What changes the conclusion that a reader draws from these rows, by code, the gravest first.
 
+    changed-labels: models, families or series differ from those of the first test.
+    record-missing: nothing is recorded as tested although the database is older.
     different-lengths: of documents that were cut. uneven-documents: a value rests on fewer than
     that of another model.
     missing-models: a metric that would track the target lacks a model. few-tokens: fewer than
@@ -175,6 +185,16 @@ def notes(ranking: Ranking, rows: Sequence[RankedMetric]) -> dict[str, str]:
     lacking = [r for r in ranking.rows if r.verdict == "missing-models" and r.evidence]
     few = [row for row in rows if 0 < fewest_tokens(row.column) < FEW_TOKENS]
     found = {}
+    if table.changed_labels:
+        found["changed-labels"] = (
+            f"labels changed since the first test ({table.tested_since}): "
+            f"{listed(table.changed_labels, NAMED)}; p-values are those of the present labels"
+        )
+    if table.record_lost:
+        found["record-missing"] = (
+            f"no metric is recorded as tested on {table.problem} in data/tested, though the "
+            "database was built more than a day ago: metrics tested earlier are not counted"
+        )
     if len(table.lengths) > 1:
         parts = [f"{length:,} for {listed(ids, 1)}" for length, ids in table.lengths.items()]
         found["different-lengths"] = (

@@ -21,7 +21,7 @@ from analysis.statistics.decisions import decide
 from analysis.submission.official import why_unofficial
 from analysis.templates import environment
 from warehouse.metrics.manifest import Lineage
-from warehouse.metrics.tested_metrics import tested_besides
+from warehouse.metrics.tested_metrics import tested_besides, tested_record
 from warehouse.store.provenance import code_revision, versions
 
 if TYPE_CHECKING:
@@ -130,9 +130,10 @@ def claims_record(subject: Subject, as_of: str) -> dict[str, Any]:
     name = column.metric, column.variant
     own = [record for record in table.present if (record.metric, record.variant) == name]
     now = () if as_of else table.present
+    tested = tested_record(subject.workspace, table.problem, table.known_target)
     others = [
         entry
-        for entry in tested_besides(subject.workspace, table.problem, own, now)
+        for entry in tested_besides(tested, own, now)
         if as_of == "" or entry.first_seen <= as_of
     ]
     lower = {(c.metric, c.variant) for c in table.everything if c.direction == "lower"}

@@ -89,7 +89,7 @@ def write_submission(workspace: Workspace, request: SubmissionRequest, out: Path
             draft.mkdir()
             verification, bundle = _fill(draft, subject, request)
             table, moment = subject.table, bundle["claims"]["as_of"]
-            record_metrics(workspace, table.problem, table.present, moment)
+            record_metrics(workspace, table.problem, table.present, table.known_target, moment)
             if out.exists():
                 out.rmdir()
             draft.replace(out)

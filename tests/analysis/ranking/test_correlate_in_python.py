@@ -107,4 +107,4 @@ def test_a_mistake_is_named_and_nothing_is_recorded(minilong, values, options, c
     with pytest.raises(TokenmartError) as failed:
         tm.correlate(values, "minilong", **options)
     assert (failed.value.code, failed.value.where) == (code, where)
-    assert not (minilong.workspace.data / "tries").exists()
+    assert not (minilong.workspace.data / "tested").exists()

@@ -148,7 +148,7 @@ def failed(*arguments: object) -> tuple[str, str]:
     )
     assert isinstance(result.exception, TokenmartError), result.output
     assert result.stdout == ""
-    assert not (find_workspace().data / "tries").exists()
+    assert not (find_workspace().data / "tested").exists()
     return result.exception.code, result.exception.where
 
 
