@@ -8,21 +8,25 @@ every factor is in at least one cell:
 * share of every column's variance between families: 0, 50, 80%;
 * labels that the analysis is given: right; `alone` (each model a family of its own); `merged` (two
   families under one name); `shuffled` (dealt out at random); `alone, developers right`: families
-  unknown, but the first part of the models' ids has them;
+  unknown, but the first part of the models' ids has them; `series`: models of a family are in
+  series of up to three, which share half of what the family leaves;
 * values: normal; t with 2 degrees of freedom; rounded to five levels, so tied; three outlying
-  models (8 times the spread, in metrics and target); every tenth value missing;
-* signal: none; one metric of .8, .9 or .95; all of .6. 'between' has families that differ by
-  −.8 while models within them agree by +.8.
+  models (8 times the spread, in metrics and target), or three that are outlying together, with one
+  sign for all; every tenth value missing;
+* signal: none; one metric of .8, .9 or .95, alone or over a baseline of .6; all of .6 or .9.
+  'between' has families that differ by −.8 while models within them agree by +.8.
 
 What is counted: studies with a false claim ('tracks' for a metric without relation to the target),
-studies in which the good metric is found, coverage of the interval of the metric with the largest
-rho, studies where the truly best is among those not distinguishable from the best, false leads over
-a baseline, a preregistered metric without relation confirmed, a preregistered metric of .8
-confirmed, decisions that contradict their interval, and the mean of choosing held out.
+or the opposite one, studies in which the good metric is found, coverage of the interval of the
+metric with the largest rho, studies where the truly best is among those not distinguishable from
+the best, false and right leads over a baseline (the last metric), a preregistered metric without
+relation confirmed, a preregistered metric of .8 confirmed, decisions that contradict their
+interval, and the mean of choosing held out.
 
-A run keeps the cells that are in `--out` and goes on with the others, also after it was stopped:
+A run keeps the studies that are in `--out` and goes on, also after it was stopped: at first to 200
+studies of each cell, then to all:
 
-    python benchmarks/inference_simulation.py       # 22 minutes of processor time from nothing
+    python benchmarks/inference_simulation.py
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ import json
 import math
 import textwrap
 import time
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +48,7 @@ import analysis.statistics.simultaneous as simultaneous
 from analysis.statistics.correlations import Floats, Indices
 from analysis.statistics.decisions import decide
 from analysis.statistics.resampling import choice_procedure
-from analysis.statistics.simultaneous import indistinguishable, joint_errors, p_above
+from analysis.statistics.simultaneous import ahead_of, indistinguishable, joint_errors
 from warehouse.files import write_whole
 from warehouse.store.provenance import code_revision
 
@@ -53,7 +57,12 @@ OUT = Path(__file__).resolve().with_name(BLOCK)
 PER_METRIC = 3
 WITHIN_METRIC = 0.9
 DRAWS = 499
-"""Of each null law; the product takes 2,000."""
+"""Of each null law; the product takes 2,000, and more where a verdict depends on them."""
+
+FIXED = {"draws": DRAWS, "most_draws": DRAWS}
+
+FIRST_STUDIES = 200
+"""Of each cell, before any has more."""
 
 SETS = 100
 """Studies of each cell that also get comparisons with the best and the baseline, and splits."""
@@ -96,6 +105,15 @@ CELLS = (
     Cell(8, variants=450, studies=1000), Cell(17, variants=450, shared=0.5, studies=1000),
     Cell(90, shared=0.5, studies=200), Cell(90, shared=0.5, signal="one .8", studies=200),
     Cell(90, shared=0.8, studies=200),
+    *(Cell(n, shared=0.5, labels="series") for n in (8, 17, 23)),
+    Cell(23, shared=0.5, labels="series", signal="one .9"),
+    *(Cell(n, values="outliers") for n in (8, 23)), Cell(17, values="outliers", signal="one .9"),
+    Cell(17, values="outlying together"), Cell(23, shared=0.5, labels="alone"),
+    Cell(8, signal="all .9"), Cell(17, signal="all .6", shared=0.5),
+    Cell(17, signal="all .6", values="outliers"),
+    *(Cell(17, signal=f"all {size}", shared=0.5, labels="alone") for size in (".6", ".9")),
+    Cell(17, signal="one .95 over .6"),
+    Cell(23, signal="one .95 over .6", shared=0.5),
 )  # fmt: skip
 
 
@@ -108,8 +126,24 @@ def columns(generator: np.random.Generator, cell: Cell, groups: Indices, *shape:
         return generator.normal(size=size)
 
     own = math.sqrt(1.0 - cell.shared) * draw((*shape, groups.size))
+    if cell.labels == "series":
+        series = series_within(groups)
+        own = (
+            math.sqrt(0.5) * own
+            + math.sqrt(0.5 * (1.0 - cell.shared))
+            * draw((*shape, int(series.max()) + 1))[..., series]
+        )
     levels = draw((*shape, int(groups.max()) + 1))
     return np.asarray(own + math.sqrt(cell.shared) * levels[..., groups])
+
+
+def series_within(groups: Indices) -> Indices:
+    """Series of up to three models of one family, one after the other."""
+    found: list[int] = []
+    for size in np.bincount(groups):
+        first = found[-1] + 1 if found else 0
+        found += [first + place // 3 for place in range(size)]
+    return np.array(found)
 
 
 def study(cell: Cell, number: int) -> tuple[Floats, Floats, Floats, dict[str, list[int]]]:
@@ -126,6 +160,8 @@ def study(cell: Cell, number: int) -> tuple[Floats, Floats, Floats, dict[str, li
         rho[0] = float(cell.signal.split()[1])
     elif cell.signal.startswith("all"):
         rho[:] = float(cell.signal.split()[1])
+    if "over" in cell.signal:
+        rho[-1] = float(cell.signal.split()[-1])
     metrics = rho * target + np.sqrt(1.0 - rho**2) * rest
     if cell.signal == "between":  # only the first metric is related, and not in one way
         level = np.array([target[groups == g].mean() for g in range(groups.max() + 1)])[groups]
@@ -139,6 +175,10 @@ def study(cell: Cell, number: int) -> tuple[Floats, Floats, Floats, dict[str, li
         far = generator.permutation(groups.size)[:3]
         metrics[:, far] *= 8.0
         target[far] *= 8.0
+    elif cell.values == "outlying together":
+        far = generator.permutation(groups.size)[:3]
+        metrics[:, far] = 8.0 * generator.choice([-1.0, 1.0], (len(metrics), 1)) + metrics[:, far]
+        target[far] += 8.0 * generator.choice([-1.0, 1.0])
     elif cell.values == "missing":
         gone = generator.random((count, 1, groups.size)) < 0.1  # alike for variants of a metric
         metrics[np.broadcast_to(gone, rest.shape).reshape(-1, groups.size)[: cell.variants]] = (
@@ -148,30 +188,38 @@ def study(cell: Cell, number: int) -> tuple[Floats, Floats, Floats, dict[str, li
     labels = {
         "right": groups, "merged": groups // 2, "shuffled": generator.permutation(groups),
     }.get(cell.labels, alone)  # fmt: skip
+    if cell.labels == "series":
+        labels, alone = groups, series_within(groups)
     developers = groups if "developers right" in cell.labels else labels
     return metrics, target, truth, {"f": labels.tolist(), "s": alone.tolist(),
                                     "d": developers.tolist()}  # fmt: skip
 
 
-def simulate(cell: Cell) -> dict[str, Any]:
-    """Rates over the studies of a cell."""
+def simulate(cell: Cell, first: int, last: int) -> dict[str, Any]:
+    """Rates over some studies of a cell, by their numbers."""
     found: dict[str, list[float]] = {}
 
     def count(name: str, value: bool | float) -> None:
         found.setdefault(name, []).append(float(value))
 
-    for number in range(cell.studies):
+    for number in range(first, last):
         metrics, target, truth, labels = study(cell, number)
         groupings = [labels["s"], labels["d"]]
-        result = decide(metrics, target, labels["f"], groupings, number, draws=DRAWS)
+        result = decide(metrics, target, labels["f"], groupings, number, **FIXED)
         verdicts = np.array([result.verdict(k) for k in range(len(metrics))])
-        claims = verdicts == "tracks"
+        # what is undecided by few draws would be decided by more, one way or the other
+        claimed = [bool(result.evidence(k)) and v in ("tracks", "undecided")
+                   for k, v in enumerate(verdicts)]  # fmt: skip
+        claims = np.array(claimed)
         unrelated = truth == 0.0
         if cell.signal == "between":
             unrelated[:PER_METRIC] = False
-        if cell.signal != "all .6":
+        if unrelated.any():
             count("false_claim", claims[unrelated].any())
-        count("opposite_claim", (verdicts == "opposite")[unrelated].any())
+        highs = np.array([result.overall.interval(k).high for k in range(len(metrics))])
+        opposite = ~claims & (highs < 0.0) & (not result.too_few)
+        if unrelated.any():
+            count("opposite_claim", opposite[unrelated].any())
         count("too_few", result.too_few)
         if (truth > 0).any():
             count("power", claims[truth > 0].any())
@@ -193,28 +241,51 @@ def simulate(cell: Cell) -> dict[str, Any]:
                 row = 0.8 * target + 0.6 * noise
             elif cell.signal != "none" or np.isnan(row).any():
                 continue
-            alone = decide(row[None], target, labels["f"], groupings, number, draws=DRAWS)
-            count(f"confirmed_{name}", alone.verdict(0) == "tracks")
-        if number < SETS and not np.isnan(metrics).any() and np.ptp(target) > 0:
-            errors = joint_errors(metrics, target, [labels["f"], *groupings])
+            alone = decide(row[None], target, labels["f"], groupings, number, **FIXED)
+            count(f"confirmed_{name}", bool(alone.evidence(0)) and not alone.too_few)
+        if np.isnan(metrics).any() or np.ptp(target) == 0:
+            continue
+        errors = joint_errors(metrics, target, [labels["f"], *groupings])
+        leads = claims.any() and claims & (
+            ahead_of(errors, len(metrics) - 1, labels["s"], **FIXED)[0] < 0.05
+        )
+        if cell.signal == "none" or cell.signal.startswith("all"):
+            count("false_lead", np.any(leads))
+        elif cell.signal.startswith("one"):
+            count("lead", np.any(leads & (truth > truth[-1])))
+            count("false_lead", np.any(leads & (truth <= truth[-1])))
+        if number < SETS:
             near = indistinguishable(errors)
             tops = np.flatnonzero(truth == truth.max())
             count("best_held", bool(near[tops[0]]))
-            if cell.signal in ("none", "all .6"):
-                lead = p_above(errors, len(metrics) - 1) < 0.05
-                count("false_lead", bool(lead.any()) and not result.too_few)
             chosen = choice_procedure(
                 metrics, target, [labels["f"], labels["d"]], number, splits=20
             )
             if chosen.splits:
                 count("held_out", chosen.held_out)
                 count("in_sample", chosen.in_sample)
-    record: dict[str, Any] = asdict(cell)
+    record: dict[str, Any] = asdict(cell) | {"studies": last - first}
     for name, values in found.items():
         mean, size = float(np.mean(values)), len(values)
         record[name] = [
-            round(mean, 4), round(float(np.std(values)) / math.sqrt(size), 4), size,
+            round(mean, 6), round(float(np.std(values)) / math.sqrt(size), 6), size,
         ]  # fmt: skip
+    return record
+
+
+def together(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """The rates of the studies of two records of a cell."""
+    record = one | {"studies": one["studies"] + other["studies"]}
+    for name, rate in other.items():
+        if not isinstance(rate, list) or name not in one:
+            record[name] = record[name] if name in one else rate
+            continue
+        (mean, error, size), (mean2, error2, size2) = one[name], rate
+        total = size + size2
+        both = (size * mean + size2 * mean2) / total
+        squares = size * (size * error**2 + mean**2) + size2 * (size2 * error2**2 + mean2**2)
+        spread = max(squares / total - both**2, 0.0)
+        record[name] = [round(both, 6), round(math.sqrt(spread / total), 6), total]
     return record
 
 
@@ -225,9 +296,11 @@ def _cost(cell: Cell) -> float:
 
 
 RATES = {
-    "false_claim": "false claim", "power": "good metric tracks", "covers": "95% CI covers",
+    "false_claim": "false claim", "opposite_claim": "opposite", "power": "good metric tracks",
+    "covers": "95% CI covers",
     "confirmed_null": "preregistered: false", "confirmed_good": ".8 confirmed",
-    "best_held": "best is in the set", "false_lead": "false lead", "too_few": "too few",
+    "best_held": "best is in the set", "false_lead": "false lead", "lead": "right lead",
+    "too_few": "too few",
 }  # fmt: skip
 """Name → heading of the rates in the tables."""
 
@@ -308,10 +381,16 @@ def summary_block(found: dict[str, Any]) -> str:
     )
 
 
+def _design(cell: Cell | dict[str, Any]) -> tuple[Any, ...]:
+    """What two records of one cell have in common."""
+    row = asdict(cell) if isinstance(cell, Cell) else cell
+    return tuple(row[name] for name in asdict(CELLS[0]) if name != "studies")
+
+
 @click.command(help=__doc__)
 @click.option("--out", type=click.Path(path_type=Path), default=OUT, help="Write the cells here.")
 def main(out: Path) -> None:
-    """Simulate the cells that are missing; of the committed file, write the tables to the pages."""
+    """Simulate what is missing; of the committed file, write the tables to the pages."""
     # the product draws the same numbers for every study of n models
     drawn = simultaneous._standard_normals
     simultaneous._standard_normals = functools.cache(lambda n, draws: list(drawn(n, draws)))
@@ -320,15 +399,21 @@ def main(out: Path) -> None:
     if out.is_file():
         found = json.loads(out.read_text("utf-8"))
     found["revision"] = code_revision()["revision"]
-    kept = {Cell(**{each.name: row[each.name] for each in fields(Cell)}): row
-            for row in found["cells"]}  # fmt: skip
-    for cell in sorted(set(CELLS) - kept.keys(), key=_cost):
-        before = time.process_time()
-        kept[cell] = simulate(cell)
-        found["cells"] = [kept[each] for each in CELLS if each in kept]
-        found["cpu_seconds"] = round(found["cpu_seconds"] + time.process_time() - before, 1)
-        write_whole(out, json.dumps(found, indent=1) + "\n")
-        click.echo(str(kept[cell]))
+    goals = {_design(cell): cell for cell in CELLS}
+    kept = {_design(row): row for row in found["cells"] if _design(row) in goals}
+    for goal in (FIRST_STUDIES, max(cell.studies for cell in CELLS)):
+        for design, cell in sorted(goals.items(), key=lambda pair: _cost(pair[1])):
+            done = kept[design]["studies"] if design in kept else 0
+            last = min(goal, cell.studies)
+            if done >= last:
+                continue
+            before = time.process_time()
+            new = simulate(cell, done, last)
+            kept[design] = together(kept[design], new) if done else new
+            found["cells"] = [kept[each] for each in goals if each in kept]
+            found["cpu_seconds"] = round(found["cpu_seconds"] + time.process_time() - before, 1)
+            write_whole(out, json.dumps(found, indent=1) + "\n")
+            click.echo(str(kept[design]))
     if out.resolve() == OUT:
         replace_marked(RESULTS, BLOCK, results_block(found))
         page = ROOT / "docs" / "explanation" / "statistics.md"

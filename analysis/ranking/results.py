@@ -33,7 +33,7 @@ from analysis.statistics.decisions import Decisions, Verdict, decide
 from analysis.statistics.document_noise import noise_ceiling
 from analysis.statistics.families import MINIMUM_MODELS, NewFamily, new_family
 from analysis.statistics.resampling import ChoiceProcedure, choice_procedure
-from analysis.statistics.simultaneous import indistinguishable, joint_errors, p_above
+from analysis.statistics.simultaneous import ahead_of, indistinguishable, joint_errors
 
 if TYPE_CHECKING:
     from analysis.preregistration.entries import PreregisteredMetric
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 BASELINES = ("perplexity", "no_evaluation")
 """Metrics that others are compared with; the second one, where scores were made elsewhere, is what
 is known of a run without evaluating it."""
-
-LEAD_LEVEL = 0.05
-"""Of the one-sided test that a metric leads the baseline."""
 
 MINIMUM_OF_PARTIAL = 8
 """Models of known size, from which a correlation given size is computed."""
@@ -223,7 +220,7 @@ def rank_metrics(
         x, y = column.oriented[column.present], table.target[column.present]
         fewer = table.fewer_documents(column)
         verdict = decisions.verdict(place)
-        minus, p_beats = gaps.get(id(column), (math.nan, math.nan))
+        minus, p_beats, ahead = gaps.get(id(column), (math.nan, math.nan, False))
         rows.append(
             RankedMetric(
                 column=column,
@@ -239,7 +236,7 @@ def rank_metrics(
                 near_best=id(column) in near,
                 minus_baseline=minus,
                 p_beats_baseline=p_beats,
-                leads=p_beats < LEAD_LEVEL and verdict == "tracks" and not fewer,
+                leads=ahead and verdict == "tracks" and not fewer,
                 partial=_partial(table, column),
                 new_family=new_family(
                     *(x, y),
@@ -298,8 +295,8 @@ def _compared(
     complete: Sequence[MetricColumn],
     base: MetricColumn | None,
     comparable: bool,
-) -> tuple[set[int], dict[int, tuple[float, float]]]:
-    """Which candidates may be the best, and by column the lead over the baseline with its p.
+) -> tuple[set[int], dict[int, tuple[float, float, bool]]]:
+    """Which candidates may be the best, and by column the lead over the baseline, its p, whether.
 
     Where the models are too few for any claim, every candidate may be the best.
     """
@@ -313,12 +310,13 @@ def _compared(
         )
 
     near = compress(candidates, indistinguishable(errors(candidates)))
-    gaps: dict[int, tuple[float, float]] = {}
+    gaps: dict[int, tuple[float, float, bool]] = {}
     if base is not None:
         place = next(i for i, column in enumerate(complete) if column is base)
         own = errors(complete)
-        for column, rho, p in zip(complete, own.rho, p_above(own, place), strict=True):
-            gaps[id(column)] = float(rho - own.rho[place]), float(p)
+        p, ahead = ahead_of(own, place, table.own_series)
+        for column, rho, *rest in zip(complete, own.rho, p.tolist(), ahead.tolist(), strict=True):
+            gaps[id(column)] = float(rho - own.rho[place]), *rest
     return {id(column) for column in near}, gaps
 
 

@@ -10,7 +10,7 @@ from itertools import compress
 import click
 
 from analysis.ranking.metric_table import MetricColumn, MetricTable
-from analysis.ranking.results import LEAD_LEVEL, Code, RankedMetric, Ranking, RegisteredResult
+from analysis.ranking.results import Code, RankedMetric, Ranking, RegisteredResult
 from analysis.statistics.correlations import signed, span, unsigned
 from analysis.statistics.families import MINIMUM_MODELS
 from warehouse.terminal import (
@@ -112,7 +112,7 @@ def lead_text(ranking: Ranking) -> str:
     ahead = [row for row in ranking.candidates if row.leads]
     if not ahead:
         return "No metric that tracks the target is distinguishable from it."
-    return f"Ahead of it (one-sided adjusted p below {LEAD_LEVEL}): {_listed(ahead)}."
+    return f"Ahead of it (one-sided adjusted p below 0.05): {_listed(ahead)}."
 
 
 REASONS: dict[Code, str] = {

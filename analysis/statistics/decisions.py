@@ -364,23 +364,28 @@ def _largest(observed: _Observed, laws: Sequence[Floats]) -> Floats:
     return largest
 
 
+def _untested(count: int) -> Branch:
+    nothing = np.full(count, math.nan)
+    none = np.zeros(count, dtype=np.bool_)
+    return Branch(nothing, nothing, nothing, nothing, math.nan, math.inf, math.nan, none)
+
+
 def _branch(observed: _Observed, largest: Floats, count: int, level: float) -> Branch:
     """One branch from what was observed and the `[laws, draws]` maxima of the draws."""
-    nothing = np.full(count, math.nan)
     if not observed.rows.size:
-        undecided_of_none = np.zeros(count, dtype=np.bool_)
-        return Branch(*[nothing] * 4, math.nan, math.inf, math.nan, undecided_of_none)
+        return _untested(count)
     largest = np.sort(largest, axis=1)
     draws = largest.shape[1]
 
     def reaching(values: Floats) -> Floats:
-        return np.max([draws - np.searchsorted(law, values - _ROUNDING) for law in largest], axis=0)
+        of_laws = [draws - np.searchsorted(law, values - _ROUNDING) for law in largest]
+        return np.asarray(np.max(of_laws, axis=0), dtype=np.float64)
 
     def adjusted(values: Floats) -> Floats:
-        return np.minimum(2.0 * (1.0 + reaching(values)) / (draws + 1.0), 1.0)
+        return np.asarray(np.minimum(2.0 * (1.0 + reaching(values)) / (draws + 1.0), 1.0))
 
     def in_place(values: Floats) -> Floats:
-        column = nothing.copy()
+        column = np.full(count, math.nan)
         column[observed.rows] = values
         return column
 

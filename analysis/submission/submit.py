@@ -18,6 +18,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from analysis.ranking.loading import load_table, remedy_without_target
+from analysis.statistics.correlations import without_rounding
 from analysis.submission.bundle import (
     BUNDLE_FILE,
     PAGE_FILE,
@@ -206,9 +207,13 @@ def _refusals(subject: Subject, request: SubmissionRequest) -> Iterator[tuple[st
 
 
 def scores_of(subject: Subject) -> dict[str, float]:
-    """Model → submitted score, higher is better, in the problem's order."""
-    values = (-subject.column.values if subject.negated else subject.column.values).tolist()
-    return dict(zip((model.full_id for model in subject.table.models), values, strict=True))
+    """Model → submitted score, higher is better, in the problem's order.
+
+    Without the rounding of sums, as `correlate` ranks them: the verifier ranks every difference.
+    """
+    values = -subject.column.values if subject.negated else subject.column.values
+    full_ids = (model.full_id for model in subject.table.models)
+    return dict(zip(full_ids, without_rounding(values).tolist(), strict=True))
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

@@ -18,7 +18,14 @@ from typing import Any, NoReturn
 import click
 import numpy as np
 
-from analysis.statistics.correlations import Interval, number, pearson, signed
+from analysis.statistics.correlations import (
+    Interval,
+    number,
+    pearson,
+    signed,
+    spearman,
+    without_rounding,
+)
 from analysis.statistics.resampling import Estimate, skipped_estimate, spearman_estimate
 from analysis.statistics.skipped import CUTOFF, Skipped, exact_skipped, flag_stability
 from warehouse.errors import BadSubmissionError, LockedFileError, StorageError, TokenmartError
@@ -59,6 +66,9 @@ MAXIMUM_BYTES = 4 << 20
 MODEL_KEY = "model"
 UNINFORMATIVE_WIDTH = 1.0
 """An interval wider than half of the range can't distinguish a strong correlation from none."""
+
+SAME_SPEARMAN = 1e-9
+"""Correlations of the same ranks, computed twice, differ by less."""
 
 _COMPUTING = ("numpy", "scipy", "scikit-learn")
 
@@ -210,6 +220,8 @@ def verify_problem(
         scores = {m.full_id: by_id[m.model_id] for m in ranked if m.model_id in by_id}
         checked = read_submission(submission, tuple(scores), metric_key)
     _refuse_constant(scores, source, asked)
+    if note := rounding_note(checked.scores, scores):
+        click.echo(f"note: {note}", err=True)
     return _document(name, checked, scores, source, seed, resamples)
 
 
@@ -228,6 +240,23 @@ def _refuse_constant(scores: dict[str, float], source: dict[str, Any], asked: st
         else "import scores that differ between models"
     )
     raise TokenmartError(f"{asked}: {same}; {remedy}")
+
+
+def rounding_note(submitted: dict[str, float], target: dict[str, float]) -> str:
+    """Where values that differ by rounding only have different ranks here; empty if nowhere.
+
+    The verifier ranks the numbers as they are; `correlate` and `submit` take away the rounding of
+    sums first, so that 0.1 + 0.2 and 0.3 tie.
+    """
+    x, y = (np.array([scores[model] for model in target]) for scores in (submitted, target))
+    as_they_are, tied = spearman(x, y), spearman(without_rounding(x), without_rounding(y))
+    if abs(as_they_are - tied) < SAME_SPEARMAN:
+        return ""
+    return (
+        f"some scores differ by rounding only and count as different here (Spearman "
+        f"{signed(as_they_are, 4)}); `tokenmart correlate` counts them as equal "
+        f"({signed(tied, 4)}): round them, or submit with `tokenmart submit`"
+    )
 
 
 def _document(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,9 @@ import scipy.stats
 
 from analysis.statistics import simultaneous
 from analysis.statistics.simultaneous import (
+    ahead_of,
     indistinguishable,
     joint_errors,
-    p_above,
 )
 
 ORACLE = json.loads(Path(__file__).with_name("oracle_simultaneous.json").read_text("utf-8"))
@@ -100,13 +101,47 @@ def test_the_truly_best_is_rarely_left_out():
 def test_a_metric_ahead_of_a_baseline_is_found_and_a_copy_is_not():
     metrics, target = study(7, 0.97)
     metrics[2] = 3 * metrics[1]
-    errors = joint_errors(metrics, target, ALONE)
-    p = p_above(errors, 1)
+    p, ahead = ahead_of(joint_errors(metrics, target, ALONE), 1, range(17))
     assert p[0] < 0.05 and p[1] == p[2] == 1.0
-    # two metrics only: the one-sided normal p of the difference
-    two = joint_errors(metrics[:2], target, ALONE)
-    gap = two.z[0] - two.z[1]
-    scaled = two.factors * two.error[:, None]
-    error = np.linalg.norm(scaled[0] - scaled[1])
-    expected = scipy.stats.norm.sf(gap / error)
-    assert p_above(two, 1)[0] == pytest.approx(expected, abs=0.004)
+    assert ahead.tolist() == [True, *[False] * 19]
+
+
+def test_the_tests_of_a_lead_are_those_of_plain_loops():
+    """Two metrics, one lead: the normal p of the difference, and all 2^9 patterns of signs."""
+    metrics, target = study(3, 0.9, others=1, n=9)
+    errors = joint_errors(metrics, target, [list(range(9))])
+    scaled = errors.factors * errors.error[:, None]
+    gap = (errors.z[0] - errors.z[1]) / np.linalg.norm(scaled[0] - scaled[1])
+    normal = simultaneous._reaching_by_normals(errors, 1, 20_000)[0] / 20_000
+    assert normal == pytest.approx(scipy.stats.norm.sf(gap), abs=0.01)
+    y = scipy.stats.zscore(scipy.stats.rankdata(target)) / 3
+    x = np.array([scipy.stats.zscore(scipy.stats.rankdata(row)) / 3 for row in metrics])
+    rho = x @ y
+    parts = [
+        ((x[0, i] - rho[0] * y[i]) - (x[1, i] - rho[1] * y[i]))
+        * y[i]
+        / math.sqrt(8 / 9 - y[i] ** 2)
+        for i in range(9)
+    ]
+    sums = np.array([np.dot(signs, parts) for signs in product([1, -1], repeat=9)])
+    exact = np.mean(sums >= rho[0] - rho[1] - 1e-9)
+    drawn = simultaneous._reaching_by_signs(errors, 1, np.arange(9), 20_000)[0] / 20_000
+    assert drawn == pytest.approx(exact, abs=0.012)
+    five = np.array([0, 0, 1, 1, 2, 2, 3, 3, 4])
+    assert simultaneous._reaching_by_signs(errors, 1, five, 500)[0] == 500, "too few series"
+
+
+@pytest.mark.parametrize(("n", "rho", "outlying"), [(8, 0.9, 0), (17, 0.6, 3)])
+def test_leads_of_equal_metrics_are_rare(n, rho, outlying):
+    """Few models, and models that are far out in everything: the first test alone fails here."""
+    normal = both = 0
+    for seed in range(60):
+        generator = np.random.default_rng([seed, 11])
+        target = generator.normal(size=n)
+        metrics = rho * target + math.sqrt(1 - rho**2) * generator.normal(size=(20, n))
+        metrics[:, :outlying] *= 8
+        target[:outlying] *= 8
+        errors = joint_errors(metrics, target, [list(range(n))])
+        both += ahead_of(errors, 0, range(n))[1].any()
+        normal += (simultaneous._reaching_by_normals(errors, 0, 2000) < 100).any()
+    assert both <= 7 and normal > both  # 3 expected at most; more than 7 once in 100

@@ -17,6 +17,7 @@ from oracle import needs_min_cov_det
 from refusal import refused
 from sklearn.covariance import MinCovDet
 
+from analysis.statistics.correlations import signed
 from analysis.submission import verifier as locked
 from warehouse.files import sha256_file
 from warehouse.sources.lock_file import lock_path
@@ -111,6 +112,22 @@ def test_same_seed_same_document_and_rescaling_changes_nothing(run, write_json, 
     first, other = json.loads(texts[0]), json.loads((tmp_path / "s").read_text())
     assert first["skipped_spearman"] == other["skipped_spearman"]
     assert first["spearman"] == other["spearman"]
+
+
+def test_scores_that_differ_by_rounding_only_are_named(run, write_json, made_up_scores, tmp_path):
+    """The locked rule ranks 0.1 + 0.2 above 0.3; `correlate` ties them (scipy issue 7882)."""
+    first, second = MODELS[:2]
+    tied = made_up_scores | {first: 0.3, second: 0.3}
+    values = {}
+    for name, scores in (("tied", tied), ("rounded", tied | {first: 0.1 + 0.2})):
+        result = run("--submission", write_json(scores), "--out", tmp_path / name)
+        values[name] = json.loads((tmp_path / name).read_text())["spearman"]["value"]
+        assert ("differ by rounding only" in result.stderr) == (name == "rounded")
+        assert values[name] == pytest.approx(
+            scipy.stats.spearmanr([*scores.values()], [*made_up_scores.values()])[0]
+        )
+    note = locked.rounding_note(tied | {first: 0.1 + 0.2}, made_up_scores)
+    assert signed(values["tied"], 4) in note and signed(values["rounded"], 4) in note
 
 
 def test_a_missing_target_is_exit_3(run, target, write_json):

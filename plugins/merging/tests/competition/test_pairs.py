@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -230,3 +231,21 @@ def test_a_rank_is_among_those_left_open_whatever_the_tests_say():
     pair = {"round": "r", "entry": "a", "other_entry": "b", "measured_above": 0.0}
     found = pairs_of_entries.with_ranks(rows, [pair | {"verdict": "distinguishable"}])
     assert [(row["rank_low"], row["rank_high"]) for row in found] == [(1, 2), (1, 2)]
+
+
+def test_shares_of_draws_are_those_of_all_resamples(tmp_path):
+    """Six items have 6^6 equally likely resamples; ties of two entries count half."""
+    answers = {"a": [1, 1, 0, 1, 0, 1], "b": [1, 0, 1, 0, 0, 1], "c": [0, 1, 0, 0, 1, 0]}
+    draws = 4000
+    found = ranked(
+        tmp_path, {"qa": {name: [*map(float, row)] for name, row in answers.items()}}, draws
+    )
+    sums = {
+        name: np.array([sum(row[i] for i in picked) for picked in product(range(6), repeat=6)])
+        for name, row in answers.items()
+    }
+    for pair in found.marts["ranking_pairs"]:
+        gap = sums[pair["entry"]] - sums[pair["other_entry"]]
+        above = (1 + np.sign(gap)) / 2
+        error = float(above.std()) / draws**0.5
+        assert pair["above_share"] == pytest.approx(above.mean(), abs=4 * error)
