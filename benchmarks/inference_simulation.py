@@ -306,9 +306,10 @@ RATES = {
 
 DESIGN = {
     "models:": "{models}", "variants:": "{variants}", "shared:": "{shared:.0%}",
-    "labels": "{labels}", "values": "{values}", "signal": "{signal}", "studies:": "{studies:,}",
+    "labels": "{labels}", "values": "{values}", "signal": "{signal}",
+    "studies:": "{studies:,}{mark}",
 }  # fmt: skip
-AT_MOST_5_PERCENT = ("false_claim", "confirmed_null", "false_lead")
+AT_MOST_5_PERCENT = ("false_claim", "opposite_claim", "confirmed_null", "false_lead")
 
 
 def cells_table(cells: list[dict[str, Any]], *rates: str) -> list[str]:
@@ -328,55 +329,61 @@ def cells_table(cells: list[dict[str, Any]], *rates: str) -> list[str]:
     columns |= {} if rates else {"choice: in sample, held out:": "{choice}"}
     return table(
         columns,
-        ({**row, **{name: text(row, name) for name in RATES}, "choice": choice(row)}
-         for row in cells),
+        ({**row, **{name: text(row, name) for name in RATES}, "choice": choice(row),
+          "mark": "*" if "earlier" in row else ""} for row in cells),
     )  # fmt: skip
+
+
+EARLIER = (
+    "Rows with * were simulated before the null law of random signs and the second test of a lead "
+    "were added; both only raise p, so that their rates are upper bounds, of power, too"
+)
 
 
 def results_block(found: dict[str, Any]) -> str:
     """The table as RESULTS.md shows it, from the JSON alone."""
     line = (
         f"`{found['command']}`, {found['cpu_seconds'] / 60:.0f} min of processor time; percent of "
-        "studies ± Monte Carlo standard error."
+        f"studies ± Monte Carlo standard error. {EARLIER}."
     )
     return marked(BLOCK, [line, "", *cells_table(found["cells"])])
 
 
 def summary_block(found: dict[str, Any]) -> str:
-    """What the table shows, in a few lines, every cell with power and every one that misses a
-    goal.
-    """
+    """What the table shows, in a few lines, power and every cell that misses a goal."""
     cells = found["cells"]
-    right = [row for row in cells if row["labels"] == "right"]
-    sound = [row for row in right if row["values"] != "outliers"]
+    right = [row for row in cells if row["labels"] in ("right", "series")]
+    sound = [row for row in right if not row["values"].startswith("outl")]
 
     def span(name: str) -> str:
         rates = [row[name][0] for row in sound if name in row]
         return f"{min(rates):.1%} to {max(rates):.1%}"
 
-    text = (
-        f"In {len(sound)} designs with right labels and without outlying models: false claims in "
-        f"{span('false_claim')} of studies, preregistered metrics confirmed without relation in "
-        f"{span('confirmed_null')}; the interval of the metric with the largest rho covers its "
-        f"true rho in {span('covers')}."
-    )
     missed = [
         row
         for row in cells
-        if any(name in row and row[name][0] - 2 * row[name][1] > 0.05 for name in AT_MOST_5_PERCENT)
+        if any(row[name][0] > 0.05 for name in AT_MOST_5_PERCENT if name in row)
     ]
+    power = [
+        row for row in right
+        if row["signal"].startswith("one") and row["models"] in (17, 23) and row["values"] != "tied"
+    ]  # fmt: skip
+    text = (
+        f"In {len(sound)} designs with right labels and without outlying models: false claims in "
+        f"{span('false_claim')} of studies, false leads in {span('false_lead')}; the interval of "
+        f"the metric with the largest rho covers its true rho in {span('covers')}. {EARLIER}. "
+        f"In {len(missed)} of {len(cells)} designs a rate is above 5%:"
+    )
     return marked(
         f"{BLOCK}, in short",
         [
             textwrap.fill(text, 110, break_on_hyphens=False, break_long_words=False),
             "",
-            "The goal of at most 5% is not reached with wrong labels or outlying models:",
-            "",
             *cells_table(missed, *AT_MOST_5_PERCENT),
             "",
-            "Power, the percentage of studies in which a related metric has the verdict `tracks`:",
+            "Power: studies in which a related metric `tracks`, and leads the baseline:",
             "",
-            *cells_table([row for row in right if "power" in row], "power"),
+            *cells_table(power, "power", "lead"),
         ],
     )
 
@@ -403,7 +410,8 @@ def main(out: Path) -> None:
     kept = {_design(row): row for row in found["cells"] if _design(row) in goals}
     for goal in (FIRST_STUDIES, max(cell.studies for cell in CELLS)):
         for design, cell in sorted(goals.items(), key=lambda pair: _cost(pair[1])):
-            done = kept[design]["studies"] if design in kept else 0
+            is_kept = design in kept and "earlier" not in kept[design]
+            done = kept[design]["studies"] if is_kept else 0
             last = min(goal, cell.studies)
             if done >= last:
                 continue

@@ -82,6 +82,10 @@ def ranking_record(
         "critical": number(decisions.overall.critical),
         "critical_within_families": number(decisions.within.critical),
         "design_effect": number(decisions.overall.design_effect),
+        "unlabelled_series": [list(ids) for ids in ranking.joined.clusters]
+        if ranking.joined
+        else [],
+        "carried_by": list(ranking.carried.models) if ranking.carried else [],
         "choice": ranking.choice.record if ranking.choice else None,
         "noise_ceiling_pearson": number(ranking.noise_ceiling),
         "seed": ranking.seed,

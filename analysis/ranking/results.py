@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from analysis.ranking.metric_table import MetricColumn, MetricTable
+from analysis.ranking.sensitivity import Carried, Joined, carried_by, joined_series
 from analysis.statistics.correlations import (
     Floats,
     Interval,
@@ -137,6 +138,8 @@ class Ranking:
     registered: the preregistered metrics, tested apart.
     choice: what choosing among the candidates is worth; None where it wasn't asked for.
     noise_ceiling: what a perfect metric may reach against this target, NaN where unknown.
+    joined: what would be decided with models joined that behave as one series, if there are any.
+    carried: the models without which the first metric that tracks doesn't, if three suffice.
     """
 
     table: MetricTable
@@ -148,6 +151,8 @@ class Ranking:
     choice: ChoiceProcedure | None
     noise_ceiling: float
     seed: int
+    joined: Joined | None
+    carried: Carried | None
 
     @property
     def answer(self) -> Answer:
@@ -173,6 +178,13 @@ class Ranking:
     def tracking(self) -> tuple[RankedMetric, ...]:
         """What tracks the target, largest rho first."""
         return tuple(sorted((row for row in self.rows if row.tracks), key=best_first))
+
+    @property
+    def first_tracking(self) -> RankedMetric | None:
+        """What the answer names: of what tracks the target, the first that is admissible."""
+        return next((row for row in self.tracking if row.column.admissible), None) or next(
+            iter(self.tracking), None
+        )
 
     @property
     def near_best(self) -> tuple[RankedMetric, ...]:
@@ -259,7 +271,7 @@ def rank_metrics(
             np.stack([column.oriented for column in every]),
             *(table.target, [table.families, table.developers], seed, splits, of_base),
         )
-    return Ranking(
+    ranking = Ranking(
         table=table,
         rows=tuple(rows),
         candidates=tuple(row for row in rows if id(row.column) in allowed),
@@ -269,7 +281,12 @@ def rank_metrics(
         choice=choice,
         noise_ceiling=noise_ceiling(table.target, table.target_errors),
         seed=seed,
+        joined=None if decisions.too_few else joined_series(table, complete, seed),
+        carried=None,
     )
+    if (claimed := ranking.first_tracking) is None:
+        return ranking
+    return replace(ranking, carried=carried_by(table, claimed.column, decisions, seed))
 
 
 def default_baseline(columns: Sequence[MetricColumn], named: str = "") -> MetricColumn | None:

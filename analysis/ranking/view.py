@@ -11,6 +11,7 @@ import click
 
 from analysis.ranking.metric_table import MetricColumn, MetricTable
 from analysis.ranking.results import Code, RankedMetric, Ranking, RegisteredResult
+from analysis.ranking.sensitivity import Joined
 from analysis.statistics.correlations import signed, span, unsigned
 from analysis.statistics.families import MINIMUM_MODELS
 from warehouse.terminal import (
@@ -69,7 +70,7 @@ def _answer(ranking: Ranking) -> str:
         return f"{models} are too few to test {tested}: correlations are described, none is tested."
     if ranking.answer == "tracks":
         tracking = ranking.tracking
-        first = next((row for row in tracking if row.column.admissible), tracking[0])
+        first = ranking.first_tracking or tracking[0]
         text = rho_text(first)
         if "all-models" not in first.evidence:
             within = f"{signed(first.within_rho)}, {span(first.within_interval)}"
@@ -83,6 +84,17 @@ def _answer(ranking: Ranking) -> str:
     if opposite:
         text += f" {counted(opposite, 'metric')} correlate in the opposite direction."
     return f"{text} Largest rho: {rho_text(best)}." if best else text
+
+
+def joined_text(joined: Joined) -> str:
+    """What would be concluded with unlabelled series joined."""
+    decisions = joined.decisions
+    if decisions.too_few:
+        return "the models are too few to test any metric"
+    tracks = sum(decisions.verdict(place) == "tracks" for place in range(len(decisions.complete)))
+    return (
+        f"{counted(tracks, 'metric')} would track the target" if tracks else "none would track it"
+    )
 
 
 def counted_text(ranking: Ranking) -> str:
@@ -173,8 +185,9 @@ def notes(ranking: Ranking, rows: Sequence[RankedMetric]) -> dict[str, str]:
 
     changed-labels: models, families or series differ from those of the first test.
     record-missing: nothing is recorded as tested although the database is older.
-    different-lengths: of documents that were cut. uneven-documents: a value rests on fewer than
-    that of another model.
+    unlabelled-series: models behave as one series and no label joins them. carried-by: without a
+    few models the claim doesn't hold. different-lengths: of documents that were cut.
+    uneven-documents: a value rests on fewer than that of another model.
     missing-models: a metric that would track the target lacks a model. few-tokens: fewer than
     `FEW_TOKENS`. different-dtypes: number formats. `alike METRIC`: the variants that rank the
     models most like an idea.
@@ -194,6 +207,17 @@ def notes(ranking: Ranking, rows: Sequence[RankedMetric]) -> dict[str, str]:
         found["record-missing"] = (
             f"no metric is recorded as tested on {table.problem} in data/tested, though the "
             "database was built more than a day ago: metrics tested earlier are not counted"
+        )
+    if joined := ranking.joined:
+        clusters = "; ".join(listed(cluster, NAMED) for cluster in joined.clusters)
+        found["unlabelled-series"] = (
+            f"{clusters} behave as one series in the metrics, and no label joins them: "
+            f"with them as one, {joined_text(joined)}"
+        )
+    if (carried := ranking.carried) and (claimed := ranking.first_tracking):
+        found["carried-by"] = (
+            f"without {listed(carried.models, NAMED)}, {claimed.column.name} doesn't track the "
+            f"target: rho {signed(carried.rho)}"
         )
     if len(table.lengths) > 1:
         parts = [f"{length:,} for {listed(ids, 1)}" for length, ids in table.lengths.items()]

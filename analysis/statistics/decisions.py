@@ -16,7 +16,7 @@ No law of large n is used; ties of metrics and target stay. The laws that are dr
 
 * models in random order, as if each stood alone (up to `EXACT_MODELS`, in every order);
 * models with their own distance from the middle rank and a random sign: models that are far out in
-  target and metrics stay far out, above or below;
+  target and metrics stay far out, above or below (from `EXACT_MODELS` on);
 * for every grouping, normal columns in which the groups share 50% or 90% of the variance; families
   and series together share 45% each;
 * within families also: whole series in random order, among those of as many models in their family.
@@ -316,6 +316,8 @@ def _laws(
                 levels = generator.normal(size=(draws, int(groups.max()) + 1))
                 values += math.sqrt(share) * levels[:, groups]
         yield ordered[values.argsort(axis=1).argsort(axis=1)]
+    if target.size <= EXACT_MODELS:  # 2^n signs are too few
+        return
     ranks = rankdata(target)
     signs = generator.choice([-1.0, 1.0], size=(draws, target.size))
     yield signs * (ranks - (target.size + 1.0) / 2.0)

@@ -23,7 +23,7 @@ from scipy.stats import norm, rankdata
 from analysis.statistics.correlations import Floats
 
 LEVEL = 0.05
-ROTATIONS = 399
+ROTATIONS = 199
 LEAST_METRICS = 6
 LEAST_UNITS, MOST_UNITS = 8, 300
 """Models that no label joins: with fewer there is no null distribution, with more no time."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from analysis.ranking.metric_table import MetricColumn, MetricTable, Model
 from analysis.ranking.results import rank_metrics
+from analysis.ranking.view import notes
 
 MODELS = 17
 
 
-def column(values, number):
-    return MetricColumn("made_up", f"v{number}", "noise", {}, "higher", True, "", values)
+def column(values, number, metric="made_up"):
+    return MetricColumn(metric, f"v{number}", "noise", {}, "higher", True, "", values)
 
 
 def table(values, target):
@@ -78,3 +80,38 @@ def test_a_baseline_that_lacks_a_model_is_named():
     assert rank_metrics(named, 0).baseline is None
     assert rank_metrics(named, 0).without_baseline == "made_up/v1"
     assert rank_metrics(replace(made, baseline="made_up/v0"), 0).without_baseline == ""
+
+
+def with_names(values, target):
+    """Each row of `values` a metric of its own."""
+    columns = tuple(column(row, n, f"metric_{n}") for n, row in enumerate(values))
+    return replace(table(values, target), columns=columns)
+
+
+def test_the_models_that_carry_a_claim_are_named():
+    """Three models agree with the target and make it; among the others there is no relation."""
+    generator = np.random.default_rng(2)
+    target = np.concatenate([generator.normal(size=MODELS - 3), [20.0, 21.0, -20.0]])
+    metric = np.concatenate([0.6 * target[:-3] + generator.normal(size=MODELS - 3), target[-3:]])
+    found = rank_metrics(table(np.stack([metric]), target), 0)
+    assert found.answer == "tracks" and found.carried
+    assert len(found.carried.models) <= 3 and found.carried.rho < found.rows[0].rho
+    assert "carried-by" in notes(found, found.rows)
+    sure = rank_metrics(table(np.stack([target]), target), 0)
+    assert sure.answer == "tracks" and sure.carried is None
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_copies_without_a_label_are_joined(alike):
+    """Ten of 17 models are doses of one: metrics show it, labels don't."""
+    generator = np.random.default_rng(4)
+    source = np.arange(MODELS) if not alike else np.array([0] * 10 + list(range(1, 8)))
+    values = generator.normal(size=(20, MODELS))[:, source]
+    values += 0.2 * generator.normal(size=values.shape)
+    target = values[0] + 0.05 * generator.normal(size=MODELS)
+    found = rank_metrics(with_names(values, target), 0)
+    assert (found.joined is not None) == alike
+    assert ("unlabelled-series" in notes(found, found.rows)) == alike
+    if found.joined:
+        assert found.joined.clusters[0] == tuple(f"a{n}/m{n}" for n in range(10))
+        assert found.joined.decisions.overall.design_effect > found.decisions.overall.design_effect

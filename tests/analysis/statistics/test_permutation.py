@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from analysis.statistics.families import exchangeable_strata, orders, permuted_indices
+from analysis.statistics.families import MOST_ORDERS, exchangeable_strata, orders, permuted_indices
 
 
 def test_strata_stay_in_their_places():
@@ -48,6 +48,7 @@ def test_only_series_of_as_many_models_change_places():
         ("aabbcc", "012345", 2**3 * math.factorial(3)),  # within families, and whole families
         ("aaaabb", "001122", 2),  # two series of two in a; b is another shape
         ("aaab", "0012", 1),
+        (range(171), range(171), MOST_ORDERS),  # more than a float has
     ],
 )
 def test_orders_are_those_that_no_test_tells_apart(families, series, expected):

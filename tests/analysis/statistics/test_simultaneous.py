@@ -89,6 +89,12 @@ def test_a_constant_metric_is_undefined_and_a_perfect_one_is_not_certain():
     assert indistinguishable(joint_errors(np.stack([target, 2 * target]), target, ALONE[:0])).all()
 
 
+def test_many_models_need_no_memory_of_their_square():
+    target = np.arange(500.0)
+    metrics = np.random.default_rng(0).normal(size=(4, 500)) + target / 100
+    assert joint_errors(metrics, target, [range(500)]).factors.shape == (4, 4)
+
+
 def test_the_truly_best_is_rarely_left_out():
     """No4k's families share half of the variance; benchmarks/inference_simulation.py has more."""
     held = 0
