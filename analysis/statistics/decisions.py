@@ -275,7 +275,7 @@ def decide(
             level=level,
             draws=draws * len(maxima[0]),
         )
-        if all(decisions.is_decided(metric) for metric in range(len(metrics))):
+        if decisions.too_few or all(map(decisions.is_decided, range(len(metrics)))):
             break
     return decisions
 

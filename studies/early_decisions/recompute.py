@@ -99,14 +99,20 @@ def share(matrix: Floats, mask: np.ndarray[Any, np.dtype[np.bool_]] | None = Non
     return float(matrix[pairs if mask is None else pairs & mask].mean())
 
 
-def interval(matrices: Sequence[Floats]) -> list[float]:
-    """95% percentile interval of the first minus the second (if given), with resampled runs."""
+def interval(
+    matrices: Sequence[Floats], mask: np.ndarray[Any, np.dtype[np.bool_]] | None = None
+) -> list[float]:
+    """95% percentile interval of the first minus the second (if given), with resampled runs.
+
+    Over the pairs of different runs in `mask`, which is symmetric.
+    """
     random = np.random.default_rng(SEED)
     runs = len(matrices[0])
     counts = random.multinomial(runs, np.full(runs, 1 / runs), RESAMPLES).astype(float)
     # a run that is drawn twice makes no pair with itself
-    pairs = counts.sum(axis=1) ** 2 - (counts**2).sum(axis=1)
-    apart = [np.where(np.eye(runs, dtype=bool), 0.0, matrix) for matrix in matrices]
+    wanted = ~np.eye(runs, dtype=bool) & (True if mask is None else mask)
+    pairs = ((counts @ wanted) * counts).sum(axis=1)
+    apart = [np.where(wanted, matrix, 0.0) for matrix in matrices]
     means = [((counts @ matrix) * counts).sum(axis=1) / pairs for matrix in apart]
     return [float(q) for q in np.quantile(means[0] - sum(means[1:]), [0.025, 0.975])]
 
@@ -147,6 +153,7 @@ def over_training(
             "single": share(single),
             "single_interval": interval([single]),
             "single_close": share(single, close),
+            "single_close_interval": interval([single], close),
             "mean": share(whole),
             "mean_interval": interval([whole]),
         }
@@ -156,6 +163,7 @@ def over_training(
              for at in shares for method in methods}  # fmt: skip
     return {
         "runs": len(data.runs),
+        "sizes": len(np.unique(data.size)),
         "tasks": len(tasks),
         "tasks_in_the_mean": len(asked),
         "close_pairs": int(np.triu(close, 1).sum()),
