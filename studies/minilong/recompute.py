@@ -436,7 +436,9 @@ def figures() -> dict[str, Any]:
         "variants": len(rows("metric_catalog")),
         "on_one_checkpoint": len(one),
         "one_tokenizer": {name: rho(v[one], y[one]) for name, v in x.items()},
-        "other_checkpoint": {name: rho(np.delete(v, one), np.delete(y, one)) for name, v in x.items()},
+        "other_checkpoint": {
+            name: rho(np.delete(v, one), np.delete(y, one)) for name, v in x.items()
+        },
         "spearman": {
             name: {"all": rho(v, y), "interval": interval(drawn[name]),
                    "series_means": rho(means[name], y_means)}
