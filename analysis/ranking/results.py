@@ -332,8 +332,8 @@ def _compared(
         place = next(i for i, column in enumerate(complete) if column is base)
         own = errors(complete)
         p, ahead = ahead_of(own, place, table.own_series)
-        for column, rho, *rest in zip(complete, own.rho, p.tolist(), ahead.tolist(), strict=True):
-            gaps[id(column)] = float(rho - own.rho[place]), *rest
+        for column, rho, one_p, is_ahead in zip(complete, own.rho, p, ahead, strict=True):
+            gaps[id(column)] = float(rho - own.rho[place]), float(one_p), bool(is_ahead)
     return {id(column) for column in near}, gaps
 
 

@@ -77,7 +77,7 @@ def _joined_by_labels(table: MetricTable) -> list[int]:
     for developer in range(int(developers.max()) + 1):
         members = developers == developer
         group[np.isin(group, group[members])] = group[members].min()
-    return group.tolist()
+    return [int(number) for number in group]
 
 
 def carried_by(

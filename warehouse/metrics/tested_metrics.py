@@ -268,7 +268,8 @@ def _recorded(workspace: Workspace, problem: str) -> RecordOfTests:
 
 
 def _written(record: RecordOfTests) -> dict[str, Any]:
-    previous, entries = "", []
+    previous = ""
+    entries: list[dict[str, Any]] = []
     for entry in record.entries:
         content = asdict(entry)
         previous = _digest(content, previous)
@@ -287,7 +288,8 @@ def _read(path: Path) -> RecordOfTests:
         content: Any = json.loads(path.read_bytes())
         if isinstance(content, list):  # until version 0.1
             return RecordOfTests(tuple(MetricRecord(**entry) for entry in content))
-        previous, entries = "", []
+        previous = ""
+        entries: list[MetricRecord] = []
         for number, row in enumerate(content["entries"], start=1):
             sha256 = row.pop("sha256")
             previous = _digest(row, previous)
