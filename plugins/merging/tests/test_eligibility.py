@@ -69,6 +69,14 @@ def test_what_is_allowed_shows_its_evidence(tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("most", "refused"), [(PARAMETERS + 32, []), (PARAMETERS + 31, ["lora"])])
+def test_an_expert_of_exactly_the_limit_is_allowed(most, refused, tmp_path):
+    sections = lay_out(tmp_path)
+    sections["rules"] = {**sections["rules"], "most_parameters": most}
+    found = judge(tmp_path, sections)
+    assert [each.expert for each in found if not each.allowed] == refused
+
+
 def test_headers_count_what_a_library_loads(tmp_path):
     from safetensors.numpy import load_file
 
