@@ -48,11 +48,11 @@ MINIMUM_OF_PARTIAL = 8
 
 Answer = Literal["tracks", "none-tracks", "too-few", "constant-target"]
 Code = Literal[
-    "confirmed", "not-confirmed", "known-labels", "changed", "models-without-target",
+    "confirmed", "not-confirmed", "known-labels", "changed", "outdated", "models-without-target",
     "uneven-documents", "missing-models", "constant", "constant-target", "too-few",
 ]  # fmt: skip
 """The outcome, or the reason why there is none: known-labels: written when the labels were known;
-changed: the definition did since; the others as `decisions.Verdict`."""
+changed: the definition did since; outdated: values of an earlier state; the others as `Verdict`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -379,7 +379,7 @@ def registered_results(table: MetricTable) -> tuple[RegisteredResult, ...]:
         results.append(
             RegisteredResult(
                 prediction=prediction,
-                code=_code(prediction, unscored, fewer, of_level[entry.level], place),
+                code=_code(table, prediction, unscored, fewer, of_level[entry.level], place),
                 decisions=of_level[entry.level],
                 place=place,
                 values=values[place],
@@ -391,6 +391,7 @@ def registered_results(table: MetricTable) -> tuple[RegisteredResult, ...]:
 
 
 def _code(
+    table: MetricTable,
     prediction: PreregisteredMetric,
     unscored: int,
     fewer: dict[str, int],
@@ -400,6 +401,7 @@ def _code(
     reasons: dict[Code, Any] = {
         "known-labels": not prediction.entry.before_labels,
         "changed": prediction.changed,
+        "outdated": table.outdated,
         "models-without-target": unscored,
         "uneven-documents": fewer,
         "missing-models": not decisions.complete[place],

@@ -130,6 +130,7 @@ def lead_text(ranking: Ranking) -> str:
 REASONS: dict[Code, str] = {
     "known-labels": "written when labels were known; exploratory",
     "changed": "its definition or the problem changed since then; exploratory",
+    "outdated": "the database is older than what it was built from; build it again",
     "models-without-target": "some of its models have no target score; exploratory",
     "uneven-documents": "values of some models are from fewer documents; exploratory",
     "missing-models": "no value for every model, so it can't be tested",

@@ -148,6 +148,13 @@ def test_removing_an_entry_that_went_wrong_breaks_the_chain(library):
     assert preregister().exit_code == 1
 
 
+def test_values_of_an_earlier_state_confirm_nothing(library):
+    assert preregister("--metric", "good/a").exit_code == 0
+    library.record_build(texts="others")
+    said = select()["preregistered"][0]
+    assert (said["code"], said["holds"]) == ("outdated", False)
+
+
 def test_what_was_registered_of_all_documents_is_not_confirmed_on_some(library):
     assert preregister("--metric", "good/a").exit_code == 0
     model, full_id = next(iter(library.full_ids("minilong").items()))
