@@ -30,172 +30,170 @@
   reads are left out of it, or count_if(rank = 1) would be 0: it has no value then.
 -#}
 {% macro metric(over, variants, grid={}, aggregations={}, suffix='probe') -%}
-    {%- set rows = [] -%}
-    {%- for row in declare_variants(over, variants, grid, aggregations, kwargs) -%}
-        {%- set reads = row.numerator ~ ' ' ~ row.denominator ~ ' ' ~ row.where -%}
-        {%- set given = ['(' ~ row.where ~ ')'] -%}
-        {%- for column in ['rank', 'short_rank', 'entropy', 'short_entropy', 'top_logprob']
-            if over in ['tokens', 'token_pairs', 'common_pairs']
-            and modules.re.search('\\b' ~ column ~ '\\b', reads) -%}
-            {%- do given.append(column ~ ' is not null') -%}
-        {%- endfor -%}
-        {%- do rows.append(dict(row, given=given | join(' and '))) -%}
-    {%- endfor -%}
-    {%- set of_tokens = {
+    {%- set in_use = declare_variants(over, variants, grid, aggregations, kwargs) -%}
+    {%- set token_filters = {
         'tokens': 'is_first_pair',
         'token_pairs': 'gain is not null',
         'common_pairs': 'gain is not null and is_common',
     } -%}
-    {%- set table, filter, ending = over, 'true', suffix -%}
-    {%- set keys = ['problem', 'model_id', 'doc_id', 'document_tokens', suffix] -%}
-    {%- if over in of_tokens -%}
-        {%- set table, filter, keys = 'fct_tokens', of_tokens[over], ['unit_id'] -%}
-        {%- set ending = 'null' if over == 'tokens' else 'pair' -%}
+    {%- if over in token_filters -%}
+        {{ metric_of_tokens(scans(in_use, token_filters[over]), over) }}
+    {%- else -%}
+        {{ metric_of_table(scans(in_use), over, suffix) }}
     {%- endif -%}
-    {#- Variants with one filter share a scan; FILTER clauses in one scan for all are slower. -#}
-    {%- set nothing = {'variant': '', 'given': 'false', 'numerator': 'null', 'denominator': 'null',
-        'tokens': '0', 'min_document_tokens': 1} -%}
-    {%- set scans = [] -%}
-    {%- for given, same_filter in (rows or [nothing]) | groupby('given', case_sensitive=true) -%}
-        {%- set code = local_md5(tojson([filter, same_filter], sort_keys=true)) -%}
-        {%- do scans.append({'given': given, 'rows': same_filter, 'code': code}) -%}
-    {%- endfor -%}
-    {#- A scan that the metric's table has rows of reads new units only; a new or changed one reads
-        all. On 60 million rows a run with nothing to do would else take two thirds longer. -#}
-    {%- set built = [] -%}
-    {%- if over in of_tokens and execute and model.resource_type == 'model'
-        and not should_full_refresh() and load_relation(this)
-        and 'code' in adapter.get_columns_in_relation(this) | map(attribute = 'name') -%}
-        {%- set found = run_query('select distinct code from ' ~ this).columns[0].values() -%}
-        {%- set built = scans | map(attribute = 'code') | select('in', found) | list -%}
-    {%- endif -%}
-    {%- if built -%}
-    {%- set codes = "'" ~ built | join("', '") ~ "'" -%}
-with kept as (
-    select * from {{ this }}
-    where code in ({{ codes }})
-        and unit_id in (select unit_id from {{ ref('token_units') }})
+{%- endmacro %}
+
+{#- A metric of fct_tokens: sums per unit (model, document and pair of contexts). -#}
+{% macro metric_of_tokens(scans, over) -%}
+    {%- set built = definitions_built(scans) -%}
+with tokens as not materialized (
+    select * from {{ ref('fct_tokens') }}
 ),
 
-new_units as (
-    select
-        token_units.unit_id,
-        scans.code
-    from {{ ref('token_units') }} as token_units
-    cross join (select unnest([{{ codes }}]) as code) as scans
-    except
-    select
-        unit_id,
-        code
-    from kept
-)
+units as (
+    select * from {{ ref('token_units') }}
+),
 
-select * from kept
-union all
+    {%- if built %}
+{{ kept_and_new_units(built) }}
     {%- endif %}
-select
-    {%- if over in of_tokens %}
-    unit_id,
-    code,
-    {%- endif %}
-    problem,
-    '{{ model.name }}' as metric,
-    concat_ws('@', part.variant, {{ ending }}) as variant,
-    model_id,
-    doc_id,
-    part.numerator,
-    part.denominator,
-    cast(document_tokens as double) as weight,
-    part.tokens
-from (
+
+-- Variants with the same filter are computed together.
+sums as (
     {%- for scan in scans %}
     select
-        {{ keys | join(', ') }},
-        '{{ scan.code }}' as code,
+        unit_id,
+        '{{ scan.definition }}' as definition,
+        {{ sums_of_variants(scan.variants) }}
+    from tokens
+    where {{ scan.filters | join('\n        and ') }}
+    {%- if scan.definition in built %}
+        and unit_id in (
+            select new_units.unit_id from new_units where definition = '{{ scan.definition }}'
+        )
+    {%- endif %}
+    group by unit_id
+    {{- '\n    union all' if not loop.last }}
+    {%- endfor %}
+),
+
+documents as (
+    select
+        sums.unit_id,
+        sums.definition,
+        units.problem,
+        '{{ model.name }}' as metric,
+        {{ 'sums.variant' if over == 'tokens' else "concat_ws('@', sums.variant, units.pair)" }} as variant,
+        units.model_id,
+        units.doc_id,
+        sums.numerator,
+        sums.denominator,
+        cast(units.document_tokens as double) as weight,
+        sums.tokens
+    from sums
+    inner join units using (unit_id)
+    where sums.denominator != 0
+        and sums.tokens >= sums.min_document_tokens
+)
+
+select * from documents
+    {%- if built %}
+union all
+select * from kept
+    {%- endif %}
+{%- endmacro %}
+
+{#- A metric of a table with a row for each document and `suffix`, or more. -#}
+{% macro metric_of_table(scans, table, suffix) -%}
+    {%- set keys = ['problem', 'model_id', 'doc_id', 'document_tokens', suffix] -%}
+with {{ table }} as not materialized (
+    select * from {{ ref(table) }}
+),
+
+-- Variants with the same filter are computed together.
+sums as (
+    {%- for scan in scans %}
+    select
+        {{ keys | join(',\n        ') }},
+        {{ sums_of_variants(scan.variants) }}
+    from {{ table }}
+    where {{ scan.filters | join('\n        and ') }}
+    group by {{ keys | join(', ') }}
+    {{- '\n    union all' if not loop.last }}
+    {%- endfor %}
+),
+
+documents as (
+    select
+        problem,
+        '{{ model.name }}' as metric,
+        concat_ws('@', variant, {{ suffix }}) as variant,
+        model_id,
+        doc_id,
+        numerator,
+        denominator,
+        cast(document_tokens as double) as weight,
+        tokens
+    from sums
+    where denominator != 0
+        and tokens >= min_document_tokens
+)
+
+select * from documents
+{%- endmacro %}
+
+{#- One row per variant, with its sums: columns variant, numerator, denominator, tokens. -#}
+{% macro sums_of_variants(variants) -%}
         unnest([
-            {%- for row in scan.rows %}
+            {%- for row in variants %}
             {
                 'variant': '{{ row.variant }}',
                 'numerator': cast({{ row.numerator }} as double),
                 'denominator': cast({{ row.denominator }} as double),
                 'tokens': cast({{ row.tokens }} as bigint),
-                'least': {{ row.min_document_tokens }}
+                'min_document_tokens': {{ row.min_document_tokens }}
             }{{ ',' if not loop.last }}
             {%- endfor %}
-        ]) as part
-    from {{ ref(table) }}
-    where {{ filter }} and {{ scan.given }}
-    {%- if scan.code in built %}
-        and unit_id in (select new_units.unit_id from new_units where code = '{{ scan.code }}')
-    {%- endif %}
-    group by {{ keys | join(', ') }}
-    {{ 'union all' if not loop.last }}
-    {%- endfor %}
-) as parts
-{%- if over in of_tokens %}
-inner join {{ ref('token_units') }} using (unit_id)
-{%- endif %}
-where part.denominator != 0
-    and part.tokens >= part.least
+        ], recursive := true)
 {%- endmacro %}
 
 {#-
-  Put variants into dbt's manifest, which is the catalogue: the settings of each that differ from
-  `config.meta.defaults`. Returns those to compute, with all settings. A metric with SQL of its own
-  gives its file's hash as `code`: a part of the definition.
+  Variants by filter: those with the same one share a scan of the rows, which is faster than FILTER
+  clauses in one scan for all. Each scan has `filters`, `variants` and the hash of its definition.
 -#}
-{% macro declare_variants(over, variants, grid={}, aggregations={}, settings={}, code='') -%}
-    {%- set known = {
-        'numerator': none, 'denominator': 'count(*)', 'where': 'true', 'aggregation': 'micro',
-        'transform': none, 'tokens': 'count(*)', 'min_tokens': 1, 'min_document_tokens': 1,
-        'over': over, 'core': false, 'code': code,
-    } -%}
-    {%- set defaults = dict(known, **settings) -%}
-    {%- set found = {} -%}
-    {%- for core, group in [(false, grid), (true, variants)] -%}
-        {%- for name, own in group.items() -%}
-            {%- do found.update({name: dict(own, core=true) if core else own}) -%}
-            {%- for ending, aggregation in aggregations.items() if 'aggregation' not in own -%}
-                {%- do found.update({name ~ ending: dict(own, aggregation=aggregation)}) -%}
-            {%- endfor -%}
-        {%- endfor -%}
+{% macro scans(variants, token_filter=none) -%}
+    {%- set nothing = {'variant': '', 'where': 'false', 'numerator': 'null', 'denominator': 'null',
+        'tokens': '0', 'min_document_tokens': 1} -%}
+    {%- set found = [] -%}
+    {%- for _, rows in with_filters(variants or [nothing], token_filter)
+        | groupby('filters', case_sensitive=true) -%}
+        {%- do found.append({
+            'filters': rows[0].filters,
+            'variants': rows,
+            'definition': local_md5(tojson(rows, sort_keys=true)),
+        }) -%}
     {%- endfor -%}
-    {%- set in_use = [] -%}
-    {%- for name, own in found.items() -%}
-        {%- set row = dict(dict(defaults, **own), variant=name) -%}
-        {%- for wrong in row.keys() | reject('in', known) | reject('eq', 'variant') -%}
-            {{ exceptions.raise_compiler_error('variant ' ~ name ~ ' has the setting ' ~ wrong
-                ~ '; settings are ' ~ known.keys() | join(', ')) }}
-        {%- endfor -%}
-        {%- if row.aggregation not in ['micro', 'macro', 'weighted', 'median', 'q10', 'q90'] -%}
-            {{ exceptions.raise_compiler_error('variant ' ~ name ~ ' has the aggregation '
-                ~ row.aggregation ~ '; write micro, macro, weighted, median, q10 or q90') }}
-        {%- endif -%}
-        {%- if is_in_use(model.name, row.core) -%}
-            {%- do in_use.append(row) -%}
-        {%- endif -%}
-    {%- endfor -%}
-    {%- do config(meta = {'metric': model.name, 'defaults': defaults, 'variants': found}) -%}
-    {%- if execute and model.resource_type == 'model' -%}
-        {%- for key in ['family', 'direction', 'needs'] | reject('in', model.config.meta) -%}
-            {{ exceptions.raise_compiler_error(
-                'write ' ~ key ~ ' under config, meta in ' ~ model.name ~ '.yml') }}
-        {%- endfor -%}
-        {%- if model.config.meta.direction not in ['higher', 'lower'] -%}
-            {{ exceptions.raise_compiler_error(
-                'direction in ' ~ model.name ~ '.yml is neither higher nor lower') }}
-        {%- endif -%}
-        {%- set list = graph.nodes['model.tokenmart.metric_documents'] -%}
-        {%- if model.unique_id not in list.depends_on.nodes -%}
-            {{ exceptions.raise_compiler_error(
-                "add ref('" ~ model.name ~ "') to the list in metric_documents.sql") }}
-        {%- endif -%}
-    {%- endif -%}
-    {{- return(in_use) -}}
+    {{- return(found) -}}
 {%- endmacro %}
 
-{#- `yes` if a variant is computed: `--vars 'grids: true'` or `'grids: [METRIC]'` adds grids. -#}
-{% macro is_in_use(metric, core) -%}
-    {%- set grids = var('grids', false) -%}
-    {{- 'yes' if core or grids is sameas true or metric in (grids or []) -}}
+{#- Variants with the list `filters`: their rows, their filter, columns that may be null. -#}
+{% macro with_filters(variants, token_filter) -%}
+    {%- set optional = ['rank', 'short_rank', 'entropy', 'short_entropy', 'top_logprob'] -%}
+    {%- set found = [] -%}
+    {%- for row in variants -%}
+        {%- set filters = [] -%}
+        {%- if token_filter -%}
+            {%- do filters.append(token_filter) -%}
+        {%- endif -%}
+        {%- if row.where != 'true' or not token_filter -%}
+            {%- do filters.append('(' ~ row.where ~ ')') -%}
+        {%- endif -%}
+        {%- set reads = row.numerator ~ ' ' ~ row.denominator ~ ' ' ~ row.where -%}
+        {%- for column in optional
+            if token_filter and modules.re.search('\\b' ~ column ~ '\\b', reads) -%}
+            {%- do filters.append(column ~ ' is not null') -%}
+        {%- endfor -%}
+        {%- do found.append(dict(row, filters=filters)) -%}
+    {%- endfor -%}
+    {{- return(found) -}}
 {%- endmacro %}
