@@ -2,11 +2,17 @@
 
     python benchmarks/growth.py                                 # 10^7 and 10^8 rows
     python benchmarks/growth.py --rows 1000000 --output try.json   # a quick look
+    python benchmarks/growth.py --locked 16 --output locked.json   # 10^9 rows in 8 GiB
+
+`--locked` builds stores in the shape of the locked problem (17 models, 50 documents of 32k tokens),
+this many times as many models, under the largest limit only. It needs a machine with nothing else
+to do. A run that needs more disk than is free stops before it writes.
 
 Every piece is one measurement, written to the output immediately; finished ones are skipped, so a
 stopped run resumes. Pieces of each size: `write` the store, `build` (`dbt run` of all metrics)
 under each of DuckDB's memory limits, `added`: nothing new and then one new model. Peak memory is
-the largest resident size of the process that builds. A piece notes the machine's load when it
+the largest resident size of the process that builds; peak disk that of the store's folder, with
+what DuckDB writes there while it builds. A piece notes the machine's load when it
 began: with more than a few tenths it says little about time.
 """
 
@@ -20,6 +26,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
@@ -43,6 +50,8 @@ TOKENS, DOCUMENTS = 8192, 50
 OUTPUT = Path(__file__).with_name("growth.json")
 BLOCK = "growth.json"
 GIB = 2**30
+DISK_A_ROW = 80
+"""Bytes: 21 of Parquet, 33 to 38 of the database, the rest for what is sorted on disk."""
 ROWS_A_MODEL = 2.0 * DOCUMENTS * TOKENS
 """About as many: each document whole and in windows, and the answers of a retrieval probe."""
 
@@ -50,11 +59,12 @@ Figures = dict[str, float]
 
 
 class Measured(NamedTuple):
-    """What a command took: seconds, CPU seconds of all cores and peak resident bytes."""
+    """What a command took: seconds, CPU seconds of all cores, peak bytes resident and on disk."""
 
     seconds: float
     cpu: float
     peak: int
+    peak_disk: int
 
 
 def shape_of(rows: int) -> Shape:
@@ -72,6 +82,34 @@ def shape_of(rows: int) -> Shape:
         retrieval=Retrieval(excerpts=8, excerpt_tokens=64, answer_tokens=32, min_gap=512),
         vocabulary=30_000,
     )
+
+
+def locked_shape(times: float) -> Shape:
+    """The locked problem's documents and this many times its models: 6·10^7 rows for each time."""
+    models = max(1, round(17 * times))
+    return replace(shape_of(0), models=models, documents=DOCUMENTS, tokens=2**15,
+                   tokenizers=min(6, models), windows=(Window(2**12, 2**10),))  # fmt: skip
+
+
+def refuse_full_disk(folder: Path, shape: Shape) -> None:
+    """Stop before a store is written whose build would fill the disk."""
+    folder.mkdir(parents=True, exist_ok=True)
+    needed = round(2.0 * shape.models * shape.documents * shape.tokens * DISK_A_ROW)
+    free = shutil.disk_usage(folder).free + size_of(folder)
+    if free < needed:
+        raise click.ClickException(
+            f"{folder}: {free / 1e9:.1f} GB are free, and about {needed / 1e9:.1f} GB are needed; "
+            "free some or set --folder to another disk"
+        )
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files in a folder; DuckDB removes its temporary ones at any time."""
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            total += path.lstat().st_size
+    return total
 
 
 @dataclass(frozen=True)
@@ -135,11 +173,15 @@ class Store:
                 "TOKENMART_MEMORY": f"{gibibytes}GiB",
             },
         )
-        _, status, used = os.wait4(process.pid, 0)
+        peak_disk, ended = 0, 0
+        while not ended:
+            time.sleep(0.2)
+            peak_disk = max(peak_disk, size_of(self.folder))
+            ended, status, used = os.wait4(process.pid, os.WNOHANG)
         if status:
             raise click.ClickException(f"dbt failed with status {status}")
         cpu = used.ru_utime + used.ru_stime
-        return Measured(time.perf_counter() - start, cpu, used.ru_maxrss * 1024)
+        return Measured(time.perf_counter() - start, cpu, used.ru_maxrss * 1024, peak_disk)
 
     def forget(self) -> None:
         """Remove the database, and what dbt knows from parsing the project."""
@@ -156,7 +198,7 @@ class Store:
             values = connection.execute("select count(*) from metric_documents").fetchall()
         return {
             "rows": self.rows, "limit_bytes": gibibytes << 30, "seconds": run.seconds,
-            "cpu_seconds": run.cpu, "peak_bytes": run.peak,
+            "cpu_seconds": run.cpu, "peak_bytes": run.peak, "peak_disk_bytes": run.peak_disk,
             "database_bytes": self.database.stat().st_size, "document_values": values[0][0],
         }  # fmt: skip
 
@@ -233,6 +275,23 @@ def results_block(found: dict[str, Any]) -> str:
     return marked(BLOCK, [*lines, "", *table(columns, rows)])
 
 
+def measure(
+    found: dict[str, Any], output: Path, store: Store, calls: dict[str, Callable[[], Figures]]
+) -> None:
+    """Add each piece that isn't in `found` to it and to the output."""
+    for piece, call in calls.items():
+        if piece in found["pieces"]:
+            click.echo(f"{piece}: measured already")
+            continue
+        refuse_full_disk(store.folder, store.shape)
+        load = os.getloadavg()[0]
+        figures = call()
+        found["pieces"][piece] = {**figures, "load_before": round(load, 2)}
+        write_whole(output, json.dumps(found, indent=1) + "\n")
+        shown = ", ".join(f"{name} {value:,.4g}" for name, value in figures.items())
+        click.echo(f"{piece}: {shown}")
+
+
 @click.command(help=__doc__)
 @click.option(
     "--rows",
@@ -251,6 +310,12 @@ def results_block(found: dict[str, Any]) -> str:
     help="Memory limit of DuckDB in GiB; may be repeated.",
 )
 @click.option(
+    "--locked",
+    multiple=True,
+    type=float,
+    help="Build the locked problem's shape with this many times its models; may be repeated.",
+)
+@click.option(
     "--folder",
     type=click.Path(path_type=Path),
     default=Path("build/growth"),
@@ -263,27 +328,29 @@ def results_block(found: dict[str, Any]) -> str:
     default=OUTPUT,
     help="Where figures go.",
 )
-def main(rows: tuple[int, ...], limits: tuple[int, ...], folder: Path, output: Path) -> None:
+def main(
+    rows: tuple[int, ...],
+    limits: tuple[int, ...],
+    locked: tuple[float, ...],
+    folder: Path,
+    output: Path,
+) -> None:
     """Measure what is not in the output yet, smallest first."""
     found = json.loads(output.read_text("utf-8")) if output.exists() else {"pieces": {}}
     found.setdefault("machine", machine("duckdb"))
-    for count in sorted(rows):
+    for times in sorted(locked):
+        store = Store(folder.absolute() / f"locked_{times:g}", locked_shape(times))
+        measure(found, output, store, {
+            f"write locked x {times:g}": store.written,
+            f"build locked x {times:g} at {max(limits)} GiB": partial(store.built, max(limits)),
+        })  # fmt: skip
+    for count in sorted(rows) if not locked else ():
         store = Store(folder.absolute() / f"rows_{count}", shape_of(count))
-        calls: dict[str, Callable[[], Figures]] = {
+        measure(found, output, store, {
             f"write {count}": store.written,
             **{f"build {count} at {limit} GiB": partial(store.built, limit) for limit in limits},
             f"added {count}": partial(store.added, max(limits)),
-        }
-        for piece, call in calls.items():
-            if piece in found["pieces"]:
-                click.echo(f"{piece}: measured already")
-                continue
-            load = os.getloadavg()[0]
-            figures = call()
-            found["pieces"][piece] = {**figures, "load_before": round(load, 2)}
-            write_whole(output, json.dumps(found, indent=1) + "\n")
-            shown = ", ".join(f"{name} {value:,.4g}" for name, value in figures.items())
-            click.echo(f"{piece}: {shown}")
+        })  # fmt: skip
     if output.resolve() == OUTPUT:
         replace_marked(RESULTS, BLOCK, results_block(found))
 
