@@ -31,6 +31,17 @@ def test_every_family_says_what_it_measures_its_source_unit_and_traps(page, buil
         assert re.search(units, source.split("Unit: ")[1]), metric
 
 
+def test_every_column_of_a_public_table_is_described(built):
+    columns = {
+        (node["name"], column["name"]): column["description"].strip()
+        for node in built.manifest["nodes"].values()
+        if node.get("access") == "public" and "plugins" not in node["original_file_path"]
+        for column in node["columns"].values()
+    }
+    assert {"metric_values", "coverage", "metric_catalog"} <= {table for table, _ in columns}
+    assert [name for name, description in columns.items() if not description] == []
+
+
 def test_nothing_is_loaded_from_elsewhere(page, built):
     outside = r'<(?:script|link|img|iframe)[^>]*(?:src|href)\s*=\s*["\']?(?:https?:)?//'
     assert re.findall(outside, page) == []
