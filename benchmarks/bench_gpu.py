@@ -35,8 +35,11 @@ from gpu_subjects import TINY_PROBES, families, probes_of, published, tiny_subje
 from gpu_table import PARTS, Bench, Part  # noqa: E402
 from transformers.utils import logging  # noqa: E402
 
-from extract.devices import resolve_device, resolve_dtype  # noqa: E402
-from extract.planning.cost import available_memory  # noqa: E402
+from extract.devices import (  # noqa: E402
+    available_memory,
+    resolve_device,
+    resolve_dtype,
+)
 from extract.scoring.layers import exact_float32  # noqa: E402
 
 

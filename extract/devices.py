@@ -240,3 +240,16 @@ def peak_flops(name: str, dtype: str) -> float | None:
         if all(word in words for word in card.split()):
             return (single if dtype == "float32" else half) * 1e12
     return None
+
+
+def available_memory(device: str) -> int:
+    """Bytes that a model may take: free ones of the GPU (for a device map of all GPUs, and the
+    host's), or all of the host's.
+    """
+    import psutil
+
+    host = int(psutil.virtual_memory().total)
+    if not device.startswith(("cuda", "auto-map")):
+        return host
+    free = free_gpus(device)
+    return sum(free) + host if device == "auto-map" else max(free, default=0)

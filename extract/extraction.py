@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from extract.background import Background, Prefetch
 from extract.checkpoints import checkpoint_here, find_checkpoint
-from extract.devices import PeakMemory
+from extract.devices import PeakMemory, available_memory
 from extract.failures import (
     DeviceLostError,
     DoesNotFitError,
@@ -26,7 +26,7 @@ from extract.failures import (
     why_failed,
 )
 from extract.models import loading
-from extract.planning.cost import available_memory, planned_memory
+from extract.planning.cost import planned_memory
 from extract.planning.documents import PlannedDocument
 from extract.planning.plan import ModelPlan, plan_model
 from extract.planning.selection import Selection

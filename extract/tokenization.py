@@ -28,8 +28,8 @@ from warehouse.files import cached
 from warehouse.paths import Workspace
 from warehouse.probes.request import Ids
 from warehouse.problem.models import ModelSpec
+from warehouse.sources.configurations import text_config
 from warehouse.sources.tokenizer_files import read_as_published
-from warehouse.sources.weights import text_config
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from extract.devices import free_gpus
+from extract.devices import available_memory, free_gpus
 from extract.failures import DeviceLostError, print_lines
-from extract.planning.cost import (
-    available_memory,
-    planned_memory,
-    refuse_too_large,
-)
+from extract.planning.cost import planned_memory, refuse_too_large
 from extract.planning.documents import PlannedDocument
 from extract.planning.selection import Selection, document_lengths
 from extract.planning.status import count_finished

@@ -33,7 +33,8 @@ def main(
               3: the locked target is missing or changed
               4: --out can't be written, or is one of the inputs
     """
-    from analysis.submission.verifier import show_result, verify_problem
+    from analysis.submission.verifier import verify_problem
+    from analysis.submission.verifier_text import show_result
 
     workspace = workspace_of(ROOT)
     result = verify_problem(workspace, "no4k", submission, metric_key, seed, resamples)

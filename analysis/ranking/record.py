@@ -19,7 +19,8 @@ from warehouse.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from analysis.ranking.metric_table import MetricColumn
-    from analysis.ranking.results import RankedMetric, Ranking, RegisteredResult
+    from analysis.ranking.registered import RegisteredResult
+    from analysis.ranking.results import RankedMetric, Ranking
 
 
 def ranking_record(

@@ -22,13 +22,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from analysis.ranking.metric_table import MetricColumn, MetricTable
+from analysis.ranking.registered import RegisteredResult, registered_results
 from analysis.ranking.sensitivity import Carried, Joined, carried_by, joined_series
 from analysis.statistics.correlations import (
-    Floats,
     Interval,
     partial_spearman,
     spearman,
-    without_rounding,
 )
 from analysis.statistics.decisions import Decisions, Verdict, decide
 from analysis.statistics.document_noise import noise_ceiling
@@ -37,7 +36,7 @@ from analysis.statistics.resampling import ChoiceProcedure, choice_procedure
 from analysis.statistics.simultaneous import ahead_of, indistinguishable, joint_errors
 
 if TYPE_CHECKING:
-    from analysis.preregistration.entries import PreregisteredMetric
+    pass
 
 BASELINES = ("perplexity", "no_evaluation")
 """Metrics that others are compared with; the second one, where scores were made elsewhere, is what
@@ -47,12 +46,6 @@ MINIMUM_OF_PARTIAL = 8
 """Models of known size, from which a correlation given size is computed."""
 
 Answer = Literal["tracks", "none-tracks", "too-few", "constant-target"]
-Code = Literal[
-    "confirmed", "not-confirmed", "known-labels", "changed", "outdated", "models-without-target",
-    "uneven-documents", "missing-models", "constant", "constant-target", "too-few",
-]  # fmt: skip
-"""The outcome, or the reason why there is none: known-labels: written when the labels were known;
-changed: the definition did since; outdated: values of an earlier state; the others as `Verdict`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,32 +93,6 @@ class RankedMetric:
     def tracks(self) -> bool:
         """Whether it tracks the target."""
         return self.verdict == "tracks"
-
-
-@dataclass(frozen=True, kw_only=True)
-class RegisteredResult:
-    """One preregistered metric against the target, with the sign it was registered with.
-
-    decisions: on all metrics registered at its level; this one is the metric `place` of them.
-    values: `[models]`, oriented as registered, NaN where missing.
-    unscored: how many of the registered models have no target score: a part of them, a demo for
-        instance, is not what was registered.
-    fewer: full id → documents, of the models whose value rests on fewer than that of another.
-    """
-
-    prediction: PreregisteredMetric
-    code: Code
-    decisions: Decisions
-    place: int
-    values: Floats
-    unscored: int
-    fewer: dict[str, int]
-
-    @property
-    def rho(self) -> float:
-        """Spearman, positive in the registered direction; NaN without a value for every model."""
-        complete = np.isfinite(self.values).all()
-        return float(self.decisions.overall.rho[self.place]) if complete else math.nan
 
 
 @dataclass(frozen=True)
@@ -357,57 +324,3 @@ def _most_alike(
         if other.kind == "variant" and not math.isnan(rho):
             found.append((other, rho))
     return tuple(sorted(found, key=lambda pair: (-round(abs(pair[1]), 10), pair[0].name))[:most])
-
-
-def registered_results(table: MetricTable) -> tuple[RegisteredResult, ...]:
-    """Test every metric that was registered for the problem, together."""
-    built = {column.name: column for column in table.columns if column.kind == "variant"}
-    values = np.full((len(table.registered), len(table.models)), np.nan)
-    for row, prediction in zip(values, table.registered, strict=True):
-        if column := built.get(prediction.metric.name):
-            higher = prediction.metric.direction == "higher"
-            row[:] = without_rounding(column.values if higher else -column.values)
-    of_level: dict[float, Decisions] = {}
-    results = []
-    for place, prediction in enumerate(table.registered):
-        entry, column = prediction.entry, built.get(prediction.metric.name)
-        if entry.level not in of_level:
-            groups = (table.families, table.groupings)
-            of_level[entry.level] = decide(values, table.target, *groups, entry.seed, entry.level)
-        fewer = table.fewer_documents(column) if column else {}
-        unscored = sum(m.full_id in table.without_target for m in entry.models)
-        results.append(
-            RegisteredResult(
-                prediction=prediction,
-                code=_code(table, prediction, unscored, fewer, of_level[entry.level], place),
-                decisions=of_level[entry.level],
-                place=place,
-                values=values[place],
-                unscored=unscored,
-                fewer=fewer,
-            )
-        )
-    return tuple(results)
-
-
-def _code(
-    table: MetricTable,
-    prediction: PreregisteredMetric,
-    unscored: int,
-    fewer: dict[str, int],
-    decisions: Decisions,
-    place: int,
-) -> Code:
-    reasons: dict[Code, Any] = {
-        "known-labels": not prediction.entry.before_labels,
-        "changed": prediction.changed,
-        "outdated": table.outdated,
-        "models-without-target": unscored,
-        "uneven-documents": fewer,
-        "missing-models": not decisions.complete[place],
-    }
-    verdict = decisions.verdict(place)
-    if verdict == "too-few" or verdict == "constant" or verdict == "constant-target":
-        reasons[verdict] = True
-    outcome: Code = "confirmed" if verdict == "tracks" else "not-confirmed"
-    return next((code for code, there in reasons.items() if there), outcome)

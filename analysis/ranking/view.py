@@ -10,7 +10,8 @@ from itertools import compress
 import click
 
 from analysis.ranking.metric_table import MetricColumn, MetricTable
-from analysis.ranking.results import Code, RankedMetric, Ranking, RegisteredResult
+from analysis.ranking.registered import Code, RegisteredResult
+from analysis.ranking.results import RankedMetric, Ranking
 from analysis.ranking.sensitivity import Joined
 from analysis.statistics.correlations import signed, span, unsigned
 from analysis.statistics.families import MINIMUM_MODELS

@@ -42,8 +42,8 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.statistics.correlations import Flags, Floats, Indices, codes
-from analysis.statistics.decisions import comparable_parts, partitions, statistics
 from analysis.statistics.monte_carlo import MOST_DRAWS, stages, undecided
+from analysis.statistics.parts import comparable_parts, partitions, statistics
 
 LEVEL = 0.95
 SHRINKAGE = 0.85

@@ -73,7 +73,8 @@ def verify(
     \b
     tokenmart verify --submission submission.json --out result.json
     """
-    from analysis.submission.verifier import show_result, verify_problem
+    from analysis.submission.verifier import verify_problem
+    from analysis.submission.verifier_text import show_result
     from warehouse.paths import find_workspace
 
     workspace = find_workspace()
@@ -113,7 +114,7 @@ def submit(
     tokenmart submit --problem minilong --metric perplexity/bits_per_byte --out results/mine
     """
     from analysis.submission.submit import SubmissionRequest, write_submission
-    from analysis.submission.verifier import result_record, result_text
+    from analysis.submission.verifier_text import result_record, result_text
     from warehouse.paths import find_workspace
 
     request = SubmissionRequest(problem, metric, unofficial, seed, resamples)

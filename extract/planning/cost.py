@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from extract.devices import device_name, free_gpus, peak_flops, resolve_dtype
+from extract.devices import device_name, peak_flops, resolve_dtype
 from extract.planning.selection import Selection
 from extract.scoring.budgets import (
     CPU_ROWS,
@@ -24,8 +24,9 @@ from warehouse.paths import Workspace
 from warehouse.probes.planned import planned_document
 from warehouse.probes.request import Condition
 from warehouse.problem.models import ModelShape, ModelSpec, WindowIntervention
+from warehouse.sources.configurations import gguf_header, text_config
 from warehouse.sources.folders import ProblemFolders
-from warehouse.sources.weights import PICKLED, SAFETENSORS, gguf_header, text_config, weight_files
+from warehouse.sources.weights import PICKLED, SAFETENSORS, weight_files
 from warehouse.terminal import counted
 
 BYTES_PER_ROW = 10
@@ -187,19 +188,6 @@ def footprint(
     rows, tile = (CPU_ROWS, CPU_TILE) if on_cpu else (GPU_ROWS, GPU_TILE)
     logits = 3 * 4 * rows * min(tile, shape.vocabulary)
     return Footprint(weights, cache, activations, logits)
-
-
-def available_memory(device: str) -> int:
-    """Bytes that a model may take: free ones of the GPU (for a device map of all GPUs, and the
-    host's), or all of the host's.
-    """
-    import psutil
-
-    host = int(psutil.virtual_memory().total)
-    if not device.startswith(("cuda", "auto-map")):
-        return host
-    free = free_gpus(device)
-    return sum(free) + host if device == "auto-map" else max(free, default=0)
 
 
 def refuse_too_large(

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from extract.devices import resolve_dtype
+from extract.devices import available_memory, resolve_dtype
 from extract.planning.cost import (
     Cost,
     Footprint,
     Work,
     assumed_speed,
-    available_memory,
     estimate,
     model_size,
     planned_lengths,

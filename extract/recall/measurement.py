@@ -9,9 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from extract.devices import available_memory
 from extract.failures import Failure, Outcome, why_failed
 from extract.models import loading
-from extract.planning.cost import available_memory, footprint, model_size, refuse_too_large
+from extract.planning.cost import footprint, model_size, refuse_too_large
 from extract.planning.fingerprints import describe_corrections
 from extract.planning.plan import ModelPlan, plan_model
 from extract.planning.selection import Selection

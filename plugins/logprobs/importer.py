@@ -32,7 +32,7 @@ from warehouse.problem.importers import Destination, Importer
 from warehouse.problem.needed import store_needed
 from warehouse.problem.spec import Problem, load_problem
 from warehouse.problem.tables import ensure_documents
-from warehouse.sources.weights import text_config
+from warehouse.sources.configurations import text_config
 from warehouse.store.schema import TOKENS, TOP_TOKENS
 from warehouse.store.token_files import finished_units, publish, write_top_tokens, write_unit
 

@@ -21,9 +21,8 @@ from tiny_requests import requests_of
 from transformers import AutoModelForCausalLM
 
 from extract.cli import extract, status
-from extract.devices import PeakMemory
+from extract.devices import PeakMemory, available_memory
 from extract.planning.cost import (
-    available_memory,
     count_parameters,
     footprint,
     model_size,

@@ -14,8 +14,9 @@ from warehouse.errors import TokenmartError
 from warehouse.file_model import FileModel, one_of
 from warehouse.problem.problem_files import RankedModel
 from warehouse.sources import packages  # noqa: F401 - defines a kind
+from warehouse.sources.configurations import trained_context
 from warehouse.sources.folders import ProblemFolders, RequiredFile
-from warehouse.sources.weights import Located, WeightSource, trained_context
+from warehouse.sources.weights import Located, WeightSource
 
 if TYPE_CHECKING:
     Source = WeightSource

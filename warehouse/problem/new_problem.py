@@ -19,8 +19,8 @@ from warehouse.probes.lookup import RetrievalProbe, excerpt_starts
 from warehouse.probes.planned import too_short
 from warehouse.problem.problem_files import Dumper, parse_text, parse_yaml
 from warehouse.problem.spec import Problem, checked_problem
+from warehouse.sources.configurations import text_config
 from warehouse.sources.documents import BYTES_PER_TOKEN, text_size
-from warehouse.sources.weights import text_config
 from warehouse.store.schema import table_path
 from warehouse.table_file import SUFFIXES
 
