@@ -23,13 +23,7 @@ corpora as (
 
 compared as (
     select
-        ledger.problem,
-        ledger.model_id,
-        ledger.condition,
-        ledger.doc_id,
-        ledger.fingerprint,
-        ledger.status as last_status,
-        ledger.reason,
+        ledger.*,
         problem_files.problem is null or needed.condition is not null as is_needed,
         coalesce(needed.is_ranked, problem_files.problem is null) as is_ranked,
         case
@@ -63,12 +57,8 @@ compared as (
 
 stored as (
     select
-        problem,
-        model_id,
-        condition,
-        doc_id,
-        fingerprint,
-        if(outdated is null, last_status, 'outdated') as status,
+        * exclude (outdated, is_needed, is_ranked)
+        replace (if(outdated is null, status, 'outdated') as status),
         coalesce(outdated, reason) as why,
         is_needed,
         is_ranked
