@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -90,7 +91,9 @@ def model_size(
     if path is not None and path.is_dir():
         config = text_config(path)
         configured = ModelShape.of_config(config)
-        files = weight_files(path, SAFETENSORS) or weight_files(path, PICKLED)
+        files: list[Path] = []
+        with suppress(TokenmartError):  # a damaged index stops this model alone, when it is loaded
+            files = weight_files(path, SAFETENSORS) or weight_files(path, PICKLED)
         dtype = str(config.get("dtype") or config.get("torch_dtype"))
         stored = sum(file.stat().st_size for file in files if file.is_file())
         counted = stored // BYTES.get(dtype, 2) or None
