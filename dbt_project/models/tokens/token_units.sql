@@ -130,8 +130,8 @@ paired as (
         and context_id not in (select pairs.context_id from pairs)
 ),
 
--- Characters that all ranked models scored in a pair of contexts: behind the window of the tokenizer with
--- the longest tokens, up to the end of the model that read least. Null where a model has none.
+-- Characters that all ranked models scored in a pair of contexts: behind the window of the tokenizer
+-- with the longest tokens, up to the end of the model that read least. Null where a model has none.
 common_text as (
     select
         paired.problem,
@@ -162,7 +162,7 @@ sizes as (
     from models
     left join needed using (problem, model_id)
     where models.base_id is null
-        and (needed.is_ranked or models.problem not in (select needed.problem from needed))
+        and (needed.is_ranked or models.problem not in (select asked.problem from needed as asked))
     union all
     select
         problem,
