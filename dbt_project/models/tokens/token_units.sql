@@ -130,8 +130,9 @@ paired as (
         and context_id not in (select pairs.context_id from pairs)
 ),
 
--- Characters that all ranked models scored in a pair of contexts: behind the window of the tokenizer
--- with the longest tokens, up to the end of the model that read least. Null where a model has none.
+-- Characters that all ranked models scored in a pair of contexts: behind the window of the
+-- tokenizer with the longest tokens, up to the end of the model that read least. Null where a model
+-- has none.
 common_text as (
     select
         paired.problem,
