@@ -154,16 +154,19 @@ def create_ledger_view(
     """The ledger as a view, from the footers; what units have in common is stored there once."""
     types = _sql_types(UNITS)
     record = ", ".join(f'"{name}": "{kind}"' for name, kind in types.items())
+    columns = ", ".join(f'coalesce(own."{name}", common."{name}") as "{name}"' for name in types)
     footers = "(select ''::blob as key, ''::blob as value)"
     if counted:
         footers = f"parquet_kv_metadata({_files(counted)})"
+    # materialized: else what a file's units have in common is parsed again for each of them
     connection.execute(
         f"create or replace view {quoted_name(place, ledger)} as with ledgers as ("
         f"select decode(value)::json as ledger from {footers} "
-        f"where decode(key) = '{UNITS_KEY.decode()}'), records as ("
-        "select json_merge_patch(ledger -> '$.common', unnest((ledger -> '$.units')::json[])) "
-        "as record from ledgers) "
-        f"select unnest(from_json(record, '{{{record}}}'), recursive := true) from records"
+        f"where decode(key) = '{UNITS_KEY.decode()}'), parsed as materialized ("
+        f"select from_json(ledger -> '$.common', '{{{record}}}') as common, "
+        f"from_json(ledger -> '$.units', '[{{{record}}}]') as units from ledgers), "
+        "records as (select common, unnest(units) as own from parsed) "
+        f"select {columns} from records"
     )
 
 
