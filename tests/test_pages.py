@@ -216,7 +216,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     if PARSED.exists():
         (workspace.dbt_project / "target").mkdir()
         shutil.copy(PARSED, workspace.dbt_project / "target")
-    for name, tokens, window in (("minilong", 900, 512), ("demo", 460, 256)):
+    for name, tokens, window in (("minilong", 1400, 512), ("demo", 800, 256)):  # as their files ask
         models = load_problem(name, workspace).models
         shape = Shape(
             name,
@@ -224,7 +224,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             model_ids=tuple(model.model_id for model in models),
             documents=2,
             tokens=tokens,
-            windows=(Window(window, 128),),
+            windows=(Window(window, window),),
             retrieval=Retrieval(4, 16, 8, 64),
             downstream_items=12 if name == "minilong" else 0,
         )

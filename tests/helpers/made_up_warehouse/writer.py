@@ -111,7 +111,7 @@ class _Writer:
                 "condition": condition,
                 "condition_kind": rows.kind,
                 "probe": rows.probe,
-                "probe_params": json.dumps(rows.parameters),
+                "probe_params": json.dumps(rows.parameters, sort_keys=True),
                 "reads_foreign": False,
                 "compared_with": [short for long, short in self.shape.compare if long == condition],
             }
@@ -281,7 +281,7 @@ class _Writer:
             len(self.documents[doc_id][tokenizer].token_id),
             condition_kind=rows.kind,
             probe=rows.probe,
-            probe_params=json.dumps(rows.parameters),
+            probe_params=json.dumps(rows.parameters, sort_keys=True),
             doc_id=doc_id,
             fingerprint=content[:32],
             document_sha256=_sha256(self.texts[doc_id]),
