@@ -12,32 +12,24 @@ from __future__ import annotations
 
 import os
 import threading
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from warehouse.files import storage_errors
+from warehouse.files import locked, storage_errors
 from warehouse.store.claims import abandoned_owner, identity
 
 HEARTBEAT_SECONDS = 20.0
 
 
-def _take_over(path: Path, owner: str) -> bool:
-    """Remove the abandoned claim of `owner`; of several processes that try, one succeeds."""
-    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        path.rename(aside)
-    except FileNotFoundError:
-        return False
-    try:
-        if abandoned_owner(aside) == owner:
-            return True
-        # another process took it over in between: its claim goes back
-        _create(path, aside.read_text())
-        return False
-    finally:
-        aside.unlink(missing_ok=True)
+def _remove_abandoned(path: Path) -> None:
+    """Remove a claim that is still abandoned once nobody else can be doing so.
+
+    Without the lock a process that read the dead owner's claim could remove its successor's.
+    """
+    with locked(path.with_name("abandoned.lock")):
+        if abandoned_owner(path) is not None:
+            path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -51,9 +43,9 @@ def claim(path: Path) -> Iterator[bool]:
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         ours = _create(path, mine)
-        if not ours:
-            owner = abandoned_owner(path)
-            ours = owner is not None and _take_over(path, owner) and _create(path, mine)
+        if not ours and abandoned_owner(path) is not None:
+            _remove_abandoned(path)
+            ours = _create(path, mine)
     if not ours:
         yield False
         return

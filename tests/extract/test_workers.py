@@ -81,7 +81,7 @@ def test_a_worker_leaves_models_larger_than_its_gpu(
         return [80 * GIB]
 
     monkeypatch.setattr("extract.devices.resolve_device", lambda asked: device)
-    for module in ("workers", "planning.cost"):
+    for module in ("workers", "devices"):
         monkeypatch.setattr(f"extract.{module}.free_gpus", free)
     monkeypatch.setattr(
         workers, "fitting_models", lambda plan, device: tuple(m.spec for m in plan.models[1:])
