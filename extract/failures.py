@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from extract.devices import free_unused
-from warehouse.errors import StorageError, TokenmartError, first_line, visible
+from warehouse.errors import StorageError, TokenmartError, first_line, is_interrupt, visible
 from warehouse.problem.models import ModelSpec
 
 _OUT_OF_MEMORY = (
@@ -93,11 +93,14 @@ def has_no_plan(error: BaseException) -> bool:
 
 
 def raise_if_lost(error: BaseException) -> None:
-    """Stop the process's work if the error means that a GPU's context is lost.
+    """Stop the process's work if the error means that a GPU's context is lost, or Ctrl-C.
 
     Raises:
         DeviceLostError: the GPU failed.
+        KeyboardInterrupt: a query of DuckDB was interrupted.
     """
+    if is_interrupt(error):
+        raise KeyboardInterrupt from error
     if isinstance(error, DeviceLostError):
         raise error
     if is_out_of_memory(error) or has_no_plan(error):
@@ -202,6 +205,7 @@ def load_errors(spec: ModelSpec, files: Path) -> Iterator[None]:
         code, where = error.code, error.where or spec.full_id
         raise TokenmartError(f"{spec.full_id}: {reason}", code=code, where=where) from None
     except Exception as error:  # loaders raise whatever their libraries raise
+        raise_if_lost(error)
         # without its cause, whose frames would keep half a model in memory
         raise TokenmartError(
             f"{spec.full_id}: {files} can't be loaded ({explain(error)}); correct its `source`, or "

@@ -77,6 +77,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         (OSError(errno.EROFS, "Read-only file system", "/data/tokens"), 4, 1),
         (FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), 1, 1),  # of os.getcwd
         (KeyboardInterrupt(), 130, 2),
+        (RuntimeError("Query interrupted"), 130, 1),  # of DuckDB after Ctrl-C
         (TokenmartError("x: wrong"), 1, 1),
         (click.UsageError("bad"), 2, 4),
         (click.exceptions.Exit(7), 7, 0),

@@ -156,21 +156,32 @@ def run(command: click.Command, name: str) -> NoReturn:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        # finished units are stored; a second Ctrl-C must not meet the interpreter at its end
-        signal.signal(signal.SIGINT, lambda *_: os._exit(130))
-        click.echo("interrupted", err=True)
-        sys.exit(130)
+        _exit_interrupted()
     except SystemExit:
         if isinstance(sys.stdout, PacifyFlushWrapper):  # results that nobody reads are no failure
             sys.exit(0)
         raise
     except Exception as error:
+        if is_interrupt(error):
+            _exit_interrupted()
         known = _explained(error)
         if known is None:
             raise
         known.show()
         sys.exit(known.exit_code)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _exit_interrupted() -> NoReturn:
+    # finished units are stored; a second Ctrl-C must not meet the interpreter at its end
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    click.echo("interrupted", err=True)
+    sys.exit(130)
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether it is what DuckDB raises in place of `KeyboardInterrupt`."""
+    return isinstance(error, RuntimeError) and str(error) == "Query interrupted"
 
 
 def _explained(error: Exception) -> TokenmartError | None:

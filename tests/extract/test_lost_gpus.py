@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 import torch
@@ -22,6 +26,7 @@ from extract.failures import (
     has_no_plan,
     is_out_of_memory,
     raise_if_lost,
+    why_failed,
 )
 from extract.scoring.attention import FUSED, preferred_kernels, without_cudnn
 from extract.scoring.budgets import Attempts, Budgets, refuse_large_caches
@@ -72,6 +77,21 @@ def test_words_of_a_device_mean_one_thing(case):
         assert lost.__cause__ is None
         found["lost"] = True
     assert [name for name, true in found.items() if true] == ([kind] if kind != "other" else [])
+
+
+def test_an_interrupted_query_is_no_failed_model():
+    """DuckDB raises what it raised here, and not KeyboardInterrupt."""
+
+    def job() -> None:
+        with duckdb.connect() as connection:
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+            connection.execute(
+                "select count(*) from range(1000000000) a, range(1000000000) b"
+                " where a.range = -b.range"
+            )
+
+    with pytest.raises(KeyboardInterrupt):
+        why_failed("tiny/one", job)
 
 
 FLAKY = '''

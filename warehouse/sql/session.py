@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from warehouse.errors import TokenmartError
+from warehouse.errors import TokenmartError, is_interrupt
 from warehouse.paths import Workspace
 from warehouse.sql.connection import DatabaseBusyError, attach_marts, connect_to_parquet, lock
 
@@ -91,7 +91,7 @@ class Session:
                 raise self._busy from error
             raise _explained(error, self.workspace) from error
         except RuntimeError as error:
-            if "interrupted" in str(error):  # DuckDB's answer to Ctrl-C
+            if is_interrupt(error):
                 raise KeyboardInterrupt from error
             raise
 

@@ -236,7 +236,7 @@ def _run_model(
 ) -> tuple[EvalRun | None, list[Failure], list[str]]:
     """All tasks of one model; one that fails does not stop the others, nor the next model."""
     from extract.devices import free_unused
-    from extract.failures import Failure, explain
+    from extract.failures import Failure, explain, raise_if_lost
     from extract.planning.plan import plan_model
     from plugins.benchmarks.harness.evaluation import EvalRun
     from warehouse.errors import StorageError
@@ -259,6 +259,7 @@ def _run_model(
     except StorageError:
         raise
     except Exception as error:  # whatever it was, the next model is tried
+        raise_if_lost(error)
         reason = explain(error, spec.full_id)
     failures = [
         *(run.failures if run else ()),
