@@ -89,8 +89,12 @@ class DocumentActor:
         self._run: _OneModel | None = None
         self._loads = 0
 
-    def score(self, model: str, document: int) -> Report:
+    def score(self, model: str, document: int, others: bool) -> Report:
         """Score the missing conditions of one document of one model, and store the rows.
+
+        Args:
+            others: what fails here will be tried by another actor, so it isn't recorded as failed
+                if that one may be able to do it.
 
         Raises:
             StorageError: the rows can't be stored.
@@ -105,7 +109,7 @@ class DocumentActor:
             chosen = replace(self._selection, models=(spec,))
             run = _OneModel(chosen, self._documents, no_progress, self._since)
             self._run = run
-        run.wanted = document
+        run.wanted, run.as_worker = document, others
         run.plans = Prefetch(run._plan, [spec])
         run.outcome = type(run.outcome)()
         outcome = run.run()

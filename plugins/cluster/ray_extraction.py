@@ -134,6 +134,7 @@ class _Driver:
         self.running: dict[Any, tuple[int, Unit]] = {}
         self.later: list[tuple[float, int, Unit]] = []
         self.failures: list[Failure] = []
+        self.failed_on: dict[Unit, set[int]] = {}
         self.loads: dict[int, int] = {}
 
     def run(self, work: dict[str, list[int]]) -> tuple[list[Failure], list[str]]:
@@ -166,7 +167,8 @@ class _Driver:
         for number in self.actors.keys() - busy:
             following = self.queues.next_for(number)
             if following is not None:
-                task = self.actors[number].score.remote(*following)
+                others = bool(self._untried(following) - {number})
+                task = self.actors[number].score.remote(*following, others)
                 self.running[task] = (number, following)
 
     def _take_back(self) -> list[str]:
@@ -186,6 +188,11 @@ class _Driver:
                 self._lose(number, unit, error)
                 continue
             self.loads[number] = report.loads
+            if report.failures:
+                self.failed_on.setdefault(unit, set()).add(number)
+                if untried := self._untried(unit):
+                    self.queues.again(min(untried), unit)
+                    continue
             self.failures += report.failures
             if report.elsewhere:
                 self.later.append((time.monotonic() + WAIT_SECONDS, number, unit))
@@ -193,6 +200,10 @@ class _Driver:
             self.progress(f"{unit[0]}: document {unit[1]}", 1)
             settled.append(unit[0])
         return settled
+
+    def _untried(self, unit: Unit) -> set[int]:
+        """Actors on which the unit has not failed."""
+        return self.actors.keys() - self.failed_on.get(unit, set())
 
     def _lose(self, number: int, unit: Unit, error: Exception) -> None:
         del self.actors[number]

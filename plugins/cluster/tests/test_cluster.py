@@ -6,12 +6,12 @@ import shutil
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from engines import HELD, use_engine
+from engines import FIRST_WITHOUT_MEMORY, HELD, use_engine
 from published_tables import assert_same, published
 from tiny_runs import ok, run
 
@@ -27,6 +27,7 @@ from warehouse.paths import Workspace
 from warehouse.problem.spec import load_problem
 from warehouse.problem.tables import ensure_documents
 from warehouse.store.ledger import read_units
+from warehouse.store.token_files import publish_all
 
 UNITS = 48
 """Two models, six texts, four conditions."""
@@ -86,9 +87,35 @@ def test_an_actors_model_may_fill_its_gpu(workspace, tiny_problem, monkeypatch):
     selection = select(problem, workspace, device="cpu", dtype="auto")
     documents = documents_of(ensure_documents(problem, workspace), None, selection.conditions)
     actor = DocumentActor(selection, documents, "2026-01-01T00:00:00+00:00")
-    reports = [actor.score(model, n) for model in ("tiny/one", "tiny/two") for n in (0, 1)]
+    reports = [actor.score(model, n, False) for model in ("tiny/one", "tiny/two") for n in (0, 1)]
     assert [report.failures for report in reports] == [()] * 4
     assert [(report.units, report.loads) for report in reports] == [(4, 1), (4, 1), (4, 2), (4, 2)]
+
+
+def test_a_model_that_one_actor_cant_load_is_done_by_another(workspace, tiny_problem, monkeypatch):
+    """Failed is recorded only where no other is left to try."""
+    load = loading.load_engine
+
+    def too_large(chosen: Loading) -> Engine:
+        raise MemoryError
+
+    problem = load_problem(str(tiny_problem(texts=1)), workspace)
+    selection = select(problem, workspace, device="cpu", dtype="auto")
+    documents = documents_of(ensure_documents(problem, workspace), None, selection.conditions)
+
+    def score(
+        loads: Callable[[Loading], Engine], others: bool, year: int = 2026
+    ) -> tuple[int, set[str]]:
+        monkeypatch.setattr(loading, "load_engine", loads)
+        actor = DocumentActor(selection, documents, f"{year}-01-01T00:00:00+00:00")
+        report = actor.score("tiny/one", 0, others)
+        publish_all(workspace, problem.name)
+        files = workspace.tokens.glob("problem=tiny/**/*.parquet")
+        return len(report.failures), {unit.status for file in files for unit in read_units(file)}
+
+    assert score(too_large, others=True) == (1, set())
+    assert score(too_large, others=False) == (1, {"failed"})
+    assert score(load, others=True, year=9999) == (0, {"done"})  # a later run
 
 
 def units_of(workspace: Workspace) -> int:
@@ -118,6 +145,23 @@ def test_rows_through_ray_are_those_of_one_process(workspace, tiny_problem):
     assert "extracted 48 units; 0 of 48 were there already" in said
     assert_same_rows(workspace, expected)
     assert "extracted 0 units; 48 of 48" in ok(run_on_ray(path, "--workers", "2"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("when", "code", "status"), [("load", 0, "done"), ("always", 5, "failed")])
+def test_what_one_actor_has_no_memory_for_is_done_by_another(
+    when, code, status, workspace, tiny_problem, monkeypatch
+):
+    pytest.importorskip("ray", reason="the extra `ray` isn't installed")
+    engine = FIRST_WITHOUT_MEMORY.replace('WHEN = "load"', f"WHEN = {when!r}")
+    use_engine(engine.replace("+ 60", "+ 0"), workspace.root, monkeypatch)  # actors don't end
+    done = run_on_ray(tiny_problem(texts=2), "--workers", "2")
+    assert done.exit_code == code, done.output
+    files = workspace.tokens.glob("problem=tiny/**/*.parquet")
+    units = [unit for file in files for unit in read_units(file)]
+    assert len(units) == 16 and {unit.status for unit in units} == {status}
+    assert len(list(workspace.root.glob("tried-*"))) == 2
 
 
 @pytest.fixture
