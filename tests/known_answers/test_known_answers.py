@@ -171,7 +171,7 @@ def built(checkpoints, documents, tmp_path_factory) -> Warehouse:
             done = CliRunner().invoke(extract, ["--problem", str(path), "--device", "cpu"])
             assert done.exit_code == 0, done.output
     warehouse = Warehouse(folder / "data", folder / "tokenmart.duckdb")
-    warehouse.run("--vars", "{grids: true}", "--select", "+metric_values")
+    warehouse.run("--vars", "{grids: true}", "--select", "+metric_values", "position_profile")
     return warehouse
 
 
@@ -332,6 +332,39 @@ def test_metric_values_are_those_of_the_formula(name, built, expected, documents
     near = 5e-6 if own.known.kind == "gemma3" else 1e-6
     for key, value in want.items():
         assert found[key] == (value if value is None else pytest.approx(value, abs=near)), key
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_profile_counts_each_token_once_in_the_band_of_its_position(name, built, expected):
+    """Bands of 0 to 31, 32 to 63, 64 to 127; of a window, the tokens that it scored."""
+    own = expected[name]
+    want: dict[tuple[str, int], list[tuple[float, float, float, float]]] = {}
+    for doc in range(len(own.documents)):
+        full = own.full(doc)
+        sides = {"full": full} | {
+            window: own.window(doc, *size) for window, size in WINDOWS.items()
+        }
+        for condition, short in sides.items():
+            for at in short:
+                row = full[at]
+                want.setdefault((condition, 0 if at < 32 else 32 if at < 64 else 64), []).append(
+                    (-stored(row.logprob), -stored(short[at].logprob),
+                     stored(row.entropy, "entropy"), row.rank == 1)
+                )  # fmt: skip
+    found = {
+        row[:2]: row[2:]
+        for row in built.rows(
+            "select condition, position_from, tokens, documents, nll, short_nll, gain, entropy,"
+            f" accuracy from position_profile where model_id = 'known--{name}'"
+        )
+    }
+    assert found.keys() == want.keys()
+    for key, rows in want.items():
+        tokens, documents, *means = found[key]
+        nll, short, entropy, accuracy = np.mean(rows, axis=0)
+        assert (tokens, documents) == (len(rows), len(own.documents)), key
+        pair = [None, None] if key[0] == "full" else [short, short - nll]
+        assert means == pytest.approx([nll, *pair, entropy, accuracy], abs=1e-6), key
 
 
 def test_what_can_be_said_without_a_table(built):

@@ -19,7 +19,10 @@ from warehouse.store.schema import NEEDED, table_path
 
 
 def model_identity(spec: ModelSpec, revision: str) -> str:
-    """Hash of a model's weights and of what the problem file changes in them."""
+    """Hash of a model's weights and of what the problem file changes in them, as it is written.
+
+    `bos: always` is a change for a tokenizer that adds BOS anyway, too: none is loaded here.
+    """
     changes = spec.model_dump(mode="json", include={"interventions", "rope", "bos"})
     return fingerprint({"revision": revision, **changes})
 

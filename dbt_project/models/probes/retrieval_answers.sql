@@ -14,10 +14,12 @@ answers as (
         count(*) as tokens,
         -sum(cast(logprob as double)) as nll,
         count_if(rank = 1) as top_1,
-        -- how many of its first tokens were all the model's top-1
-        coalesce(
-            min(position) filter (where rank > 1), max(position) + 1
-        ) - min(position) as right_prefix,
+        -- how many of its first tokens were all the model's top-1; null without ranks
+        if(
+            count(rank) = count(*),
+            coalesce(min(position) filter (where rank > 1), max(position) + 1) - min(position),
+            null
+        ) as right_prefix,
         min(position) as first_position,
         min(char_start) as first_character
     from tokens
