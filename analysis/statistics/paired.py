@@ -23,6 +23,7 @@ from analysis.statistics.resampling import DEFAULT_RESAMPLES, LEAST_DRAWN
 MOST_EXACT = 40
 """Documents with a difference of which all patterns are counted; beyond, random ones are drawn."""
 DRAWS = 100_000
+_AT_ONCE = 1_000
 _SLACK = 1e-10
 """Of the sum of all |d|: sums of the same differences in another order are equal."""
 
@@ -89,8 +90,11 @@ def sign_flip_p(differences: Floats, generator: np.random.Generator) -> tuple[fl
     if reached <= 0:
         return 1.0, True
     if moved.size > MOST_EXACT:
-        signs = generator.integers(0, 2, size=(DRAWS, moved.size), dtype=np.int8) * 2 - 1
-        return (1 + int((np.abs(signs @ moved) >= reached).sum())) / (1 + DRAWS), False
+        count = 0
+        for _ in range(DRAWS // _AT_ONCE):
+            signs = 2.0 * generator.integers(0, 2, (_AT_ONCE, moved.size), dtype=np.int8) - 1
+            count += int((np.abs(signs @ moved) >= reached).sum())
+        return (1 + count) / (1 + DRAWS), False
     half = moved.size // 2
     one, other = _all_sums(moved[:half]), np.sort(_all_sums(moved[half:]))
     count = int((other.size - np.searchsorted(other, reached - one)).sum())
