@@ -125,7 +125,6 @@ def row_record(row: RankedMetric) -> dict[str, Any]:
         "p_beats_baseline": number(row.p_beats_baseline),
         "leads_baseline": row.leads,
         "partial_given_log_parameters": number(row.partial),
-        "new_family": row.new_family.record,
         "models_with_fewer_documents": row.fewer,
     }
 

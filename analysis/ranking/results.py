@@ -31,7 +31,7 @@ from analysis.statistics.correlations import (
 )
 from analysis.statistics.decisions import Decisions, Verdict, decide
 from analysis.statistics.document_noise import noise_ceiling
-from analysis.statistics.families import MINIMUM_MODELS, NewFamily, new_family
+from analysis.statistics.families import MINIMUM_MODELS
 from analysis.statistics.resampling import ChoiceProcedure, choice_procedure
 from analysis.statistics.simultaneous import ahead_of, indistinguishable, joint_errors
 
@@ -62,7 +62,6 @@ class RankedMetric:
         complete columns. NaN for others, and where the models are too few for any claim.
     leads: whether it tracks the target and has a significantly larger rho than the baseline.
     partial: Spearman given log parameters.
-    new_family: expected rho in another family, its interval allowing for the choice.
     alike: the columns with the most similar ranking (Spearman, with its sign); of ideas only.
     """
 
@@ -81,7 +80,6 @@ class RankedMetric:
     p_beats_baseline: float
     leads: bool
     partial: float
-    new_family: NewFamily
     alike: tuple[tuple[MetricColumn, float], ...] = ()
 
     @property
@@ -217,12 +215,6 @@ def rank_metrics(
                 p_beats_baseline=p_beats,
                 leads=ahead and verdict == "tracks" and not fewer,
                 partial=_partial(table, column),
-                new_family=new_family(
-                    *(x, y),
-                    list(compress(table.families, column.present)),
-                    list(compress(table.own_series, column.present)),
-                    decisions.overall.critical,
-                ),
                 alike=() if column.kind == "variant" else _most_alike(column, table),
             )
         )

@@ -383,13 +383,6 @@ def choice_notes(ranking: Ranking) -> list[str]:
             if choice.splits
             else "choosing on a part of the models: too few families or developers to hold out"
         )
-    if (best := ranking.best) is not None and not math.isnan(best.new_family.value):
-        found = best.new_family
-        lines.append(
-            f"{best.column.name}: expected rho in a new family {signed(found.value, 3)}, 95% CI "
-            f"{span(found.interval, 'none')}; the {len(ranking.table.models)} models are worth "
-            f"{found.worth:.1f} independent ones"
-        )
     if not math.isnan(ranking.noise_ceiling):
         lines.append(
             "noise ceiling: by its standard errors, the target lets no metric reach more than "

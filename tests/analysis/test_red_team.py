@@ -253,17 +253,3 @@ def test_output_never_replaces_a_pre_registration(library, tmp_path):
     result = run(submission.verify, *arguments, "--resamples", 100)
     assert result.exit_code == 1
     assert path.read_bytes() == before
-
-
-def test_what_is_said_of_a_new_family_allows_for_the_choice(minilong):
-    """With a third family there is an interval; it is wider than for a metric named beforehand."""
-    edit_problem(
-        minilong,
-        "{full_id: smollm2-135m-drop-last-3,",
-        "{full_id: smollm2-135m-drop-last-3, family: other,",
-    )
-    found = select()
-    new = found["rows"][0]["new_family"]
-    assert new["families"] == 3 and new["models_worth"] <= len(found["models"])
-    assert found["critical"] > 1.96
-    assert new["ci95_after_choice"]["low"] < new["spearman"] < new["ci95_after_choice"]["high"]

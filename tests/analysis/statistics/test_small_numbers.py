@@ -11,7 +11,6 @@ import scipy.stats
 
 from analysis.statistics.correlations import spearman_rows
 from analysis.statistics.decisions import LEVEL, decide
-from analysis.statistics.families import new_family
 from analysis.statistics.resampling import LEAST_DRAWN, bootstrap
 
 NAN = math.nan
@@ -88,5 +87,3 @@ def test_no_interval_below_the_least_number(count):
     x = np.arange(count, dtype=float)
     found = bootstrap(1.0, spearman_rows, x, x, 0, 100)
     assert count < LEAST_DRAWN and math.isnan(found.percentile.low) and math.isnan(found.bca.high)
-    assert math.isnan(new_family(x, x, [0] * count, range(count)).interval.low)
-    assert math.isnan(new_family(x, x, [n % 2 for n in range(count)], range(count)).interval.low)
