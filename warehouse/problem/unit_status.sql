@@ -1,6 +1,7 @@
 -- The rule that decides whether a unit is current: one row per unit of the ledger, and one per unit
 -- that a problem needs and the ledger does not have. A plan, an extraction, `status`, `data gc`,
--- `submit`, `tokenmart sql` and dbt read it; nothing else compares these columns.
+-- `submit`, `tokenmart sql` and dbt read it. What only a run decides (dtype, attention, tokens read)
+-- is in a unit's fingerprint, which a plan compares (`extract/planning/fingerprints.py`).
 --
 -- It reads three relations: `ledger` (records of units), `needed` (what the problem file asks for)
 -- and `documents`. A problem that `needed` does not have is one whose file is not here: only its

@@ -38,7 +38,7 @@ class UnitRecord:
     probe_params: Annotated[str, "JSON object: the probe's parameters"]
     doc_id: Annotated[int, pa.int32(), "document in the problem's corpus"]
     fingerprint: Annotated[str, "hash of everything the rows depend on"]
-    status: Annotated[Literal["done", "failed"], "done, failed or outdated"]
+    status: Annotated[Literal["done", "failed"], "done or failed"]
     reason: Annotated[str, "why it failed, else empty"]
     rows: Annotated[int, "rows stored for this unit"]
     tokens_processed: Annotated[int, "tokens that went through the model's layers"]
