@@ -368,7 +368,7 @@ def test_records_of_models_of_which_one_fails(tiny_problem, tiny_checkpoint, mon
     done = CliRunner().invoke(
         recall, ["--problem", str(path), "--contexts", "1", "--device", "cpu", "--json"]
     )
-    whole, short = records(done, "model model_id is_measured reason", code=5)
+    whole, short = records(done, "recall", code=5)
     assert (whole["is_measured"], whole["reason"]) == (True, "")
     assert not short["is_measured"] and "64 tokens" in short["reason"]
 

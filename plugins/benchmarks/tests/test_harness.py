@@ -104,7 +104,7 @@ def test_metrics_and_answers_are_the_harness_s_own(two_models, tasks, workspace,
     said = ok(evaluate(two_models, tasks, "--tasks", "made_*", "--too-long", "harness"))
     assert "evaluated 16 units" in said
     again = evaluate(two_models, tasks, "--tasks", "made_*", "--too-long", "harness", "--json")
-    found = records(again, "model model_id units units_there tokens reasons")
+    found = records(again, "eval")
     assert {(each["units"], each["units_there"], *each["reasons"]) for each in found} == {(0, 8)}
     (following,) = [line for line in said.splitlines() if line.startswith("next: ")]
     *command, shown = shlex.split(following)
