@@ -74,6 +74,12 @@ _MMLU = {
 }
 _MMLU_FILE = "mmlu/default/_default_template_yaml"
 
+
+def _brief(*until: str) -> dict[str, Any]:
+    """Generation as in the task's file, but of few tokens; `anagrams1` has the harness's limit."""
+    return {"generation_kwargs": {"until": [*until], "do_sample": False, "max_gen_toks": 24}}
+
+
 FORMS: dict[str, Form] = {
     "arc_easy": _form("arc/arc_easy.yaml", question="Capital of {land}?", **_labelled(4)),
     "openbookqa": _form(
@@ -203,6 +209,7 @@ FORMS: dict[str, Form] = {
     ),
     "drop": _form(
         "drop/default.yaml",
+        _brief("."),
         query_id="{n}",
         passage="{city} has {n} parks.",
         question="How many?",
@@ -215,7 +222,7 @@ FORMS: dict[str, Form] = {
             "num_fewshot": 5,
             "fewshot_split": "test",
             "training_split": None,
-            "generation_kwargs": {"until": ["Question:"], "do_sample": False, "max_gen_toks": 96},
+            **_brief("Question:"),
         },
         question="{city} has {n} parks and 2 more. How many?",
         answer=lambda n: f"It has {n} + 2.\n#### {n + 2}",
@@ -223,10 +230,16 @@ FORMS: dict[str, Form] = {
     "mmlu_5shot": _form(_MMLU_FILE, {"num_fewshot": 5, "fewshot_split": "test"}, **_MMLU),
     "triviaqa": _form(
         "triviaqa/default.yaml",
+        _brief("\n", ".", ","),
         question="Capital of {land}",
         answer={"aliases": ["{city}", "City of {city}", "the"]},
     ),
-    "nq_open": _form("nq_open/nq_open.yaml", question="capital of {land}", answer=["{city}"]),
+    "nq_open": _form(
+        "nq_open/nq_open.yaml",
+        _brief("\n", ".", ","),
+        question="capital of {land}",
+        answer=["{city}"],
+    ),
     "anagrams1": _form(
         "unscramble/anagrams1.yaml",
         context=lambda n: f"{LANDS[n][1][::-1]} =",
