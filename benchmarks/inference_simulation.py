@@ -335,8 +335,8 @@ def cells_table(cells: list[dict[str, Any]], *rates: str) -> list[str]:
 
 
 EARLIER = (
-    "Rows with * were simulated before the null law of random signs and the second test of a lead "
-    "were added; both only raise p, so that their rates are upper bounds, of power, too"
+    "Rows with * were simulated before the null law of random signs was added. It only raises p: "
+    "their rates are upper bounds, of power, too, and none is of leads, whose test is newer"
 )
 
 
@@ -396,8 +396,20 @@ def _design(cell: Cell | dict[str, Any]) -> tuple[Any, ...]:
 
 @click.command(help=__doc__)
 @click.option("--out", type=click.Path(path_type=Path), default=OUT, help="Write the cells here.")
-def main(out: Path) -> None:
+@click.option("--tables", is_flag=True, help="Only write the tables of the committed file.")
+def main(out: Path, tables: bool) -> None:
     """Simulate what is missing; of the committed file, write the tables to the pages."""
+    if not tables:
+        simulate_missing(out)
+    if out.resolve() == OUT:
+        found = json.loads(out.read_text("utf-8"))
+        replace_marked(RESULTS, BLOCK, results_block(found))
+        page = ROOT / "docs" / "explanation" / "statistics.md"
+        replace_marked(page, f"{BLOCK}, in short", summary_block(found))
+
+
+def simulate_missing(out: Path) -> None:
+    """Simulate the studies that `out` lacks, and write each cell as it is done."""
     # the product draws the same numbers for every study of n models
     drawn = simultaneous._standard_normals
     simultaneous._standard_normals = functools.cache(lambda n, draws: list(drawn(n, draws)))
@@ -422,10 +434,6 @@ def main(out: Path) -> None:
             found["cpu_seconds"] = round(found["cpu_seconds"] + time.process_time() - before, 1)
             write_whole(out, json.dumps(found, indent=1) + "\n")
             click.echo(str(kept[design]))
-    if out.resolve() == OUT:
-        replace_marked(RESULTS, BLOCK, results_block(found))
-        page = ROOT / "docs" / "explanation" / "statistics.md"
-        replace_marked(page, f"{BLOCK}, in short", summary_block(found))
 
 
 if __name__ == "__main__":

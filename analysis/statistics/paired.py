@@ -10,6 +10,7 @@ right or wrong it is McNemar's exact test: binomial over the items on which the 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -84,21 +85,37 @@ def sign_flip_p(differences: Floats, generator: np.random.Generator) -> tuple[fl
 
     Otherwise `DRAWS` random patterns and the observed one are counted, so that the level is kept.
     """
-    scale = float(np.abs(differences).sum()) or 1.0
-    moved = differences[np.abs(differences) > _SLACK * scale] / scale
+    moved = _scaled(differences)
     reached = abs(float(moved.sum())) - _SLACK
-    if reached <= 0:
-        return 1.0, True
-    if moved.size > MOST_EXACT:
-        count = 0
-        for _ in range(DRAWS // _AT_ONCE):
-            signs = 2.0 * generator.integers(0, 2, (_AT_ONCE, moved.size), dtype=np.int8) - 1
-            count += int((np.abs(signs @ moved) >= reached).sum())
-        return (1 + count) / (1 + DRAWS), False
+    if moved.size <= MOST_EXACT or reached <= 0:
+        return exact_sign_flip_p(moved), True
+    count = 0
+    for _ in range(DRAWS // _AT_ONCE):
+        signs = 2.0 * generator.integers(0, 2, (_AT_ONCE, moved.size), dtype=np.int8) - 1
+        count += int((np.abs(signs @ moved) >= reached).sum())
+    return (1 + count) / (1 + DRAWS), False
+
+
+def exact_sign_flip_p(differences: Floats) -> float:
+    """Of all patterns of signs of `[n]` differences; NaN where one is missing.
+
+    Each pattern is one of the first half and one of the second: 2^(n/2) sums are kept.
+    """
+    moved = _scaled(differences)
+    reached = abs(float(moved.sum())) - _SLACK
+    if not reached > 0:
+        return math.nan if math.isnan(reached) else 1.0
     half = moved.size // 2
     one, other = _all_sums(moved[:half]), np.sort(_all_sums(moved[half:]))
     count = int((other.size - np.searchsorted(other, reached - one)).sum())
-    return 2 * count / 2**moved.size, True
+    return math.ldexp(count, 1 - moved.size)
+
+
+def _scaled(differences: Floats) -> Floats:
+    """Those that aren't 0, in units of the sum of all sizes."""
+    scale = float(np.abs(differences).sum()) or 1.0
+    sizes = np.abs(differences)
+    return np.asarray(differences[~(sizes <= _SLACK * scale)] / scale)
 
 
 def _all_sums(differences: Floats) -> Floats:

@@ -19,13 +19,11 @@ correlations among many are too large.
   (z_k − z_j) / se(z_k − z_j) over k exceeds the 95% quantile of the same maximum of normal errors.
   The truly best metric stays in the set in at least 95% of studies.
 
-* 'Ahead of a baseline' needs two tests. In the first, (z_k − z_b) / se(z_k − z_b) exceeds the
-  largest of its normal errors over all metrics. The second makes no use of a law of the errors:
-  with e the residuals of the ranks and h = 1/n + y² the leverage of a model, the difference
-  r_k − r_b has the parts u_i = (e_ki − e_bi) y_i / √(1 − h_i), which get random signs, the same for
-  all metrics and for all models of a series; (r_k − r_b) / √Σu² must exceed the largest of these
-  sums (a wild bootstrap, Wu 1986). Models that are far out in target and metrics make the first
-  test wrong, few independent groups the second.
+* 'Ahead of a baseline' makes no use of that law, which errs where correlations are large or models
+  are far out. Each series s is left out in turn, which changes the difference d = r_k − r_b by u_s
+  (jackknife, Tukey 1958). These parts get random signs, the same for all metrics (a wild bootstrap,
+  Wu 1986), and d / √Σu², divided by the root of the design effect, must exceed the largest of the
+  sums Σ±u / √Σu². Callers claim a lead only for a metric that tracks the target.
 
 Assumptions: monotone relations whose ranks behave as those of a normal law, and groups of models
 whose likeness `families.design_effects` describes. Simulated in benchmarks/inference_simulation.py.
@@ -53,7 +51,7 @@ _DRAWS_AT_ONCE = 1000
 _SMALL = 1e-9
 
 LEAST_SERIES = 6
-"""Of which a lead needs the signs: the parts of fewer nearly cancel each other."""
+"""From which a metric can lead: fewer have too few patterns of signs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,18 +142,23 @@ def ahead_of(
         errors: of complete metrics.
         other: the baseline.
         series: `[n]` labels of models that follow each other.
-        draws: of both tests, at first.
+        draws: of the signs, at first.
         most_draws: up to which they are added while it depends on them.
 
     Returns:
-        `[K]` p, the larger of two tests (see the head of this module), and whether it is below
-        5% in more than these draws.
+        `[K]` p (see the head of this module), and whether it is below 5% in more than these draws.
     """
+    rho = np.nan_to_num(errors.rho)
+    parts = _parts_by_series(errors, other, codes(series))
+    size = np.linalg.norm(parts, axis=1)
+    known = size > _SMALL
+    if not known.any() or parts.shape[1] < LEAST_SERIES:
+        return np.ones(rho.size), np.zeros(rho.size, dtype=np.bool_)
+    scaled = parts[known] / size[known, None]
+    gap = ((rho - rho[other]) / _widening(errors, other))[known] / size[known]
     for total in stages(draws, most_draws):
-        hits = np.maximum(
-            _reaching_by_normals(errors, other, total),
-            _reaching_by_signs(errors, other, codes(series), total),
-        )
+        hits = np.full(rho.size, float(total))
+        hits[known] = _at_least(_largest_by_signs(scaled, total), gap)
         uncertain = undecided(hits, total, 1.0 - LEVEL)
         if not uncertain.any():
             break
@@ -163,41 +166,35 @@ def ahead_of(
     return p, (p < 1.0 - LEVEL) & ~uncertain
 
 
-def _reaching_by_normals(errors: JointErrors, other: int, draws: int) -> Floats:
-    """`[K]` draws of joint errors in which some metric is ahead of `other` by as much."""
-    scaled = errors.factors * errors.error[:, None]
-    statistic, spread = _paired(errors.z, scaled, np.array([other]))
-    known = spread[0] > _SMALL
-    hits = np.full(errors.z.size, float(draws))
-    if known.any():
-        difference = (scaled[known] - scaled[other]) / spread[0, known, None]
-        maxima = [part.max(axis=0) for part in _normals(difference, draws)]
-        hits[known] = _at_least(np.concatenate(maxima), statistic[0, known])
-    return hits
+def _parts_by_series(errors: JointErrors, other: int, series: Indices) -> Floats:
+    """`[K, series]` the u of the head of this module."""
+    x, y, rho = errors.x, errors.y, np.nan_to_num(errors.rho)
+    member = (series[:, None] == np.arange(series.max() + 1)).astype(np.float64)
+    kept = series.size - member.sum(axis=0)
+    sum_x, sum_y = -x @ member, -y @ member
+    square_x = 1.0 - x**2 @ member - sum_x**2 / kept
+    square_y = 1.0 - y**2 @ member - sum_y**2 / kept
+    product = rho[:, None] - (x * y) @ member - sum_x * sum_y / kept
+    change = rho[:, None] - product / np.sqrt(np.maximum(square_x * square_y, _SMALL))
+    return np.asarray(change - change[other])
 
 
-def _reaching_by_signs(errors: JointErrors, other: int, series: Indices, draws: int) -> Floats:
-    """`[K]` draws of signs of the series in which some metric is ahead of `other` by as much."""
-    x, y = errors.x, errors.y
-    rho = np.nan_to_num(errors.rho)
-    rest = x - rho[:, None] * y
-    leverage = 1.0 / x.shape[1] + y**2
-    of_models = (rest - rest[other]) * y / np.sqrt(1.0 - leverage)
-    parts = of_models @ (series[:, None] == np.arange(series.max() + 1))
-    size = np.linalg.norm(parts, axis=1)
-    known = size > _SMALL
-    hits = np.full(rho.size, float(draws))
-    if known.any() and parts.shape[1] >= LEAST_SERIES:
-        generator = np.random.default_rng(1)
-        scaled = parts[known] / size[known, None]
-        maxima = []
-        for first in range(0, draws, _DRAWS_AT_ONCE):
-            shape = (parts.shape[1], min(_DRAWS_AT_ONCE, draws - first))
-            signs = 2.0 * generator.integers(0, 2, shape) - 1.0
-            maxima.append((scaled @ signs).max(axis=0))
-        gap = (rho[known] - rho[other]) / size[known]
-        hits[known] = _at_least(np.concatenate(maxima), gap)
-    return hits
+def _widening(errors: JointErrors, other: int) -> Floats:
+    """`[K]` root of the design effect, the larger of the metric's and the other's."""
+    alone = (1.0 + np.tanh(errors.z) ** 2 / 2.0) / (errors.x.shape[1] - 3.0)
+    effect = np.nan_to_num(errors.error**2 / alone, nan=1.0)
+    return np.asarray(np.sqrt(np.maximum(effect, effect[other])))
+
+
+def _largest_by_signs(parts: Floats, draws: int) -> Floats:
+    """`[draws]` the largest sum of the parts of a metric with random signs of the series."""
+    generator = np.random.default_rng(1)
+    largest = []
+    for first in range(0, draws, _DRAWS_AT_ONCE):
+        shape = (parts.shape[1], min(_DRAWS_AT_ONCE, draws - first))
+        signs = 2.0 * generator.integers(0, 2, shape) - 1.0
+        largest.append((parts @ signs).max(axis=0))
+    return np.concatenate(largest)
 
 
 def _at_least(maxima: Floats, statistics: Floats) -> Floats:
@@ -206,13 +203,12 @@ def _at_least(maxima: Floats, statistics: Floats) -> Floats:
     return np.asarray(ordered.size - np.searchsorted(ordered, statistics - _SMALL), dtype=float)
 
 
-def _paired(z: Floats, scaled: Floats, rows: Indices | None = None) -> tuple[Floats, Floats]:
-    """(z_k − z_j) / se and se of the difference, `[rows, K]`; 0 for two with equal rankings."""
-    own = np.arange(z.size) if rows is None else rows
+def _paired(z: Floats, scaled: Floats) -> tuple[Floats, Floats]:
+    """(z_k − z_j) / se and se of the difference, `[K, K]`; 0 for two with equal rankings."""
     lengths = (scaled**2).sum(axis=1)
-    variance = lengths[None, :] + lengths[own, None] - 2.0 * scaled[own] @ scaled.T
-    spread = np.sqrt(np.where(variance > _SMALL * lengths[own, None], variance, 0.0))
-    gap = z[None, :] - z[own, None]
+    variance = lengths[None, :] + lengths[:, None] - 2.0 * scaled @ scaled.T
+    spread = np.sqrt(np.where(variance > _SMALL * lengths[:, None], variance, 0.0))
+    gap = z[None, :] - z[:, None]
     return np.where(spread > 0, gap / np.where(spread > 0, spread, 1.0), 0.0), spread
 
 

@@ -7,7 +7,7 @@ is later than what its target is predicted from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ class ModelSql:
         connection: has a table or view with the name of each source table.
         workspace: the checkout with the dbt project.
         variables: dbt variables; others keep the default in the SQL.
+        given: models that are in the database already.
     """
 
     def __init__(
@@ -41,12 +42,13 @@ class ModelSql:
         connection: duckdb.DuckDBPyConnection,
         workspace: Workspace,
         variables: Mapping[str, object] | None = None,
+        given: Iterable[str] = (),
     ) -> None:
         self._connection = connection
         plugins = [folder / "dbt" / "models" for folder in folders()]
         self._models = [workspace.dbt_project / "models", *plugins]
         self._variables = dict(variables or {})
-        self._built: set[str] = set()
+        self._built: set[str] = set(given)
         self._views: set[str] = set()
         self._environment = Environment(undefined=StrictUndefined, autoescape=False)
 

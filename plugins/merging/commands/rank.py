@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from warehouse.errors import TokenmartError, visible
-from warehouse.options import FILE, FORCE, FORCE_OTHER, JSON
+from warehouse.options import FILE, FORCE, FORCE_OTHER, JSON, SEED
 from warehouse.terminal import file_size
 
 if TYPE_CHECKING:
@@ -28,6 +28,14 @@ ROUND = click.option(
     "round_name",
     help="Show only this round, and nothing that depends on another one; `overall`: with the "
     "notes on its rounds.",
+)
+
+DRAWS = click.option(
+    "--draws",
+    default=50_000,
+    show_default=True,
+    type=click.IntRange(1000, 10_000_000),
+    help="Add draws of items, up to this number, while the verdict on a pair depends on them.",
 )
 
 
@@ -94,6 +102,8 @@ def import_(name: str, force: bool, file: Path) -> None:
     help="Instead of the ranking, show each merged entry relative to its base and to the best of "
     "its experts, by the recipes of this merge problem.",
 )
+@DRAWS
+@SEED
 @JSON
 def show(
     name: str | None,
@@ -101,6 +111,8 @@ def show(
     round_name: str | None,
     explain: bool,
     relative: str | None,
+    draws: int,
+    seed: int,
     as_json: bool,
 ) -> None:
     """Show a ranking: scores, rank intervals, and pairs that are not distinguishable.
@@ -119,7 +131,7 @@ def show(
     from warehouse.paths import find_workspace
 
     recipes = None if relative is None else load_merge_problem(relative, find_workspace())
-    found = _standings(name, results, round_name, recipes)
+    found = _standings(name, results, round_name, recipes, draws, seed)
     if as_json:
         click.echo(json.dumps({"name": found.name, **found.marts}, indent=2, allow_nan=False))
     elif relative is not None:
@@ -139,9 +151,17 @@ def show(
     show_default=True,
     help="Write the page to this file.",
 )
+@DRAWS
+@SEED
 @FORCE_OTHER
 def report(
-    name: str | None, results: Path | None, round_name: str | None, out: Path, force: bool
+    name: str | None,
+    results: Path | None,
+    round_name: str | None,
+    out: Path,
+    draws: int,
+    seed: int,
+    force: bool,
 ) -> None:
     """Write the leaderboard as an HTML page: what `tokenmart rank show --explain` prints.
 
@@ -155,7 +175,7 @@ def report(
     from warehouse.files import refuse_protected, write_whole
     from warehouse.paths import find_workspace
 
-    page = standings_page(_standings(name, results, round_name))
+    page = standings_page(_standings(name, results, round_name, None, draws, seed))
     refuse_protected(out, find_workspace(), force=force, own=OWN_PAGE)
     write_whole(out, page)
     click.echo(f"written {out} ({file_size(len(page.encode()))})")
@@ -165,15 +185,24 @@ def _standings(
     name: str | None,
     results: Path | None,
     round_name: str | None,
-    recipes: MergeProblem | None = None,
+    recipes: MergeProblem | None,
+    draws: int,
+    seed: int,
 ) -> Standings:
     from plugins.merging.competition.standings import rank_file, stored_standings
     from warehouse.paths import find_workspace
 
     if results is not None and name is None:
-        found = rank_file(results, find_workspace(), round_name=round_name, recipes=recipes)
+        found = rank_file(
+            results,
+            find_workspace(),
+            round_name=round_name,
+            recipes=recipes,
+            most_draws=draws,
+            seed=seed,
+        )
     elif name is not None and results is None:
-        found = stored_standings(name, find_workspace(), recipes)
+        found = stored_standings(name, find_workspace(), recipes, draws, seed)
     else:
         raise click.UsageError("give either --problem or --results")
     for line in found.notes:

@@ -2,20 +2,22 @@
 
 With results of items, a pair is tested by an exact sign test over clusters of items: in how many is
 the one better, in how many the other? It must have the order of the scores, and these must have the
-same order in at least 97.5% of the draws. With results of tasks only, resampling a few groups
-would report too many equal pairs as different (16% with five groups): these pairs are tested by
-exact sign flips of their differences in mean win rate per group. Both p-values are adjusted for the
-number of pairs in the round (Holm), so that the chance of any false distinguishable pair is at most
-5%.
+same order in at least 97.5% of the draws; where that depends on the draws, it is undecided. With
+results of tasks only, resampling a few groups would report too many equal pairs as different (16%
+with five groups): these pairs are tested by exact sign flips of their differences in mean win rate
+per group. Both p-values are adjusted for the number of pairs in the round (Holm), so that the
+chance of any false distinguishable pair is at most 5%.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from analysis.statistics.monte_carlo import undecided
 from plugins.merging.competition.sign_flip import (
     LEVEL,
     holm,
@@ -24,11 +26,11 @@ from plugins.merging.competition.sign_flip import (
     sign_test_p,
 )
 
-SAME_ORDER = 1 - LEVEL / 2
-"""Share of the draws from which a pair is distinguishable."""
+MOST_OTHER_ORDER = LEVEL / 2
+"""Share of the draws up to which a pair is distinguishable."""
 
 DISTINGUISHABLE, ALIKE = "distinguishable", "not-distinguishable"
-TOO_FEW = "too-few"
+TOO_FEW, UNDECIDED = "too-few", "undecided"
 
 Row = dict[str, Any]
 
@@ -36,8 +38,9 @@ Row = dict[str, Any]
 def tested_pairs(marts: dict[str, list[Row]]) -> list[Row]:
     """The rows of `ranking_pairs` with `verdict` and `p`.
 
-    `verdict` is distinguishable, not-distinguishable, or too-few (items, groups of tasks, or
-    draws). `p` is that of the exact test, adjusted; None where there is none.
+    `verdict` is distinguishable, not-distinguishable, undecided (by so many draws), or too-few
+    (items, groups of tasks, or draws). `p` is that of the exact test, adjusted; None where there is
+    none.
 
     Args:
         marts: `rankings`, `ranking_tasks` and `ranking_pairs` of one ranking.
@@ -54,29 +57,28 @@ def _of_items(rows: list[Row]) -> list[Row]:
     enough = np.array([_is_testable(row, len(rows)) for row in rows], dtype=bool)
     wins, losses = (np.array([row[name] or 0 for row in rows]) for name in ("wins", "losses"))
     p = holm(np.where(enough, sign_test_p(wins, losses), np.nan))
-    return [
-        _judged(row, each, not np.isnan(each) and _has_one_order(row))
-        for row, each in zip(rows, p, strict=True)
-    ]
+    return [_judged(row, each, _by_draws) for row, each in zip(rows, p, strict=True)]
 
 
 def _is_testable(row: Row, pairs: int) -> bool:
     return row["above_share"] is not None and row["clusters"] >= least_groups(pairs)
 
 
-def _has_one_order(row: Row) -> bool:
-    """Whether draws, scores and clusters have the same order."""
-    above, won = row["above_share"], row["wins"] > row["losses"]
-    return bool(above >= SAME_ORDER if won else 1 - above >= SAME_ORDER) and (
-        won == (row["measured_above"] > 0.5)
-    )
+def _by_draws(row: Row) -> str:
+    """The verdict on a pair with a low p: do draws and scores have the order of its clusters?"""
+    won = row["wins"] > row["losses"]
+    if won != (row["measured_above"] > 0.5):
+        return ALIKE
+    other_order = 1 - row["above_share"] if won else row["above_share"]
+    if undecided(other_order * row["draws"], row["draws"], MOST_OTHER_ORDER):
+        return UNDECIDED
+    return DISTINGUISHABLE if other_order < MOST_OTHER_ORDER else ALIKE
 
 
-def _judged(row: Row, p: float, has_one_order: bool = True) -> Row:
+def _judged(row: Row, p: float, of_low_p: Callable[[Row], str]) -> Row:
     if np.isnan(p):
         return row | {"verdict": TOO_FEW, "p": None}
-    told = p < LEVEL and has_one_order
-    verdict = DISTINGUISHABLE if told else ALIKE
+    verdict = of_low_p(row) if p < LEVEL else ALIKE
     return row | {"verdict": verdict, "p": float(f"{p:.12g}")}
 
 
@@ -98,7 +100,10 @@ def _of_groups(rows: list[Row], marts: dict[str, list[Row]]) -> list[Row]:
     for shared, differences in alike.items():
         if len(shared) >= least_groups(len(rows)):
             p[list(differences)] = sign_flip_p(np.array(list(differences.values())))
-    return [_judged(row, each) for row, each in zip(rows, holm(p), strict=True)]
+    return [
+        _judged(row, each, lambda _: DISTINGUISHABLE)
+        for row, each in zip(rows, holm(p), strict=True)
+    ]
 
 
 def with_ranks(rankings: list[Row], pairs: list[Row]) -> list[Row]:
@@ -112,7 +117,7 @@ def with_ranks(rankings: list[Row], pairs: list[Row]) -> list[Row]:
     below: dict[tuple[str, str], int] = defaultdict(int)
     tested = set()
     for row in pairs:
-        if row["verdict"] in (DISTINGUISHABLE, ALIKE):
+        if row["verdict"] != TOO_FEW:
             tested.add(row["round"])
         if row["verdict"] == DISTINGUISHABLE:
             names = [row["entry"], row["other_entry"]]

@@ -21,15 +21,13 @@ from scipy.special import erfc
 from scipy.stats import binom
 
 from analysis.statistics.correlations import Floats
+from analysis.statistics.paired import exact_sign_flip_p
 
 Integers = NDArray[np.integer[Any]]
 
 LEVEL = 0.05
 MOST_EXACT = 18
 """Groups of which all patterns are counted; beyond, the sum is taken as normally distributed."""
-
-_SLACK = 0.5e-10
-"""Tolerance for sums of the same differences in another order."""
 
 
 def sign_flip_p(differences: Floats) -> Floats:
@@ -45,7 +43,7 @@ def sign_flip_p(differences: Floats) -> Floats:
     if groups == 0:
         return np.full(pairs, np.nan)
     if groups <= MOST_EXACT:
-        return np.array([_exact(difference) for difference in differences])
+        return np.array([exact_sign_flip_p(difference) for difference in differences])
     missing = np.isnan(differences).any(axis=1)
     spread = np.sqrt(2 * (differences**2).sum(axis=1))
     sums = np.abs(differences.sum(axis=1))
@@ -63,27 +61,6 @@ def sign_test_p(wins: Integers, losses: Integers) -> Floats:
     less = np.minimum(wins, losses)
     p: Floats = np.minimum(2 * binom.cdf(less, wins + losses, 0.5), 1.0)
     return p
-
-
-def _exact(differences: Floats) -> float:
-    """Of all patterns: each is a pattern of the first half and one of the second."""
-    observed = abs(float(differences.sum())) - _SLACK
-    if math.isnan(observed):
-        return math.nan
-    if observed <= 0:
-        return 1.0
-    half = differences.size // 2
-    first, second = _sums(differences[:half]), np.sort(_sums(differences[half:]))
-    reaching = second.size - np.searchsorted(second, observed - first)
-    return float(2 * reaching.sum() / 2**differences.size)  # either sign, as patterns turn round
-
-
-def _sums(differences: Floats) -> Floats:
-    """The sums under all patterns of signs."""
-    sums = np.zeros(1)
-    for difference in differences:
-        sums = np.concatenate([sums - difference, sums + difference])
-    return sums
 
 
 def least_groups(pairs: int) -> int:

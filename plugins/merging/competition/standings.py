@@ -11,9 +11,10 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from analysis.statistics.monte_carlo import MOST_DRAWS, stages
 from plugins.benchmarks.model_sql import ModelSql, dicts
 from plugins.benchmarks.scores.mixed_scales import mixed_scales
-from plugins.merging.competition.pairs import tested_pairs, with_ranks
+from plugins.merging.competition.pairs import UNDECIDED, tested_pairs, with_ranks
 from plugins.merging.competition.ranking_table import read_ranking
 from plugins.merging.competition.relative import relative_rows
 from plugins.merging.entries import stored_entries
@@ -36,6 +37,9 @@ MARTS = {
 
 OPEN = "open"
 """The round whose items participants have and may tune on."""
+
+DRAWS = 1000
+"""At first, and at a time: a draw takes memory in proportion to all items."""
 
 BUILD = "tokenmart dbt run --select tag:benchmarks tag:rankings"
 """Builds the marts of rankings."""
@@ -104,18 +108,22 @@ class Standings:
 def rank_file(
     path: Path,
     workspace: Workspace,
-    draws: int = 1000,
+    draws: int = DRAWS,
     round_name: str | None = None,
     recipes: MergeProblem | None = None,
+    most_draws: int = MOST_DRAWS,
+    seed: int = 0,
 ) -> Standings:
     """Rank the entries of a results file with the SQL of the marts, without a stored database.
 
     Args:
         path: see `read_ranking`.
         workspace: the checkout with the SQL models.
-        draws: number of bootstrap draws of each interval.
+        draws: number of bootstrap draws of each interval, and of pairs at first.
         round_name: the only round that notes are about; None for all.
         recipes: also compare the merged entries with their experts.
+        most_draws: up to which they are added while the verdict on a pair depends on them.
+        seed: of the draws.
 
     Raises:
         TokenmartError: the file is invalid, or `recipes` lacks an entry.
@@ -134,16 +142,22 @@ def rank_file(
                 f"create table {source} as select cast(? as varchar) as problem, * from given_rows",
                 [name],
             )
-        models = ModelSql(connection, workspace, {"ranking_draws": draws})
+        variables = {"ranking_draws": draws, "ranking_seed": seed}
+        models = ModelSql(connection, workspace, variables)
         for mart in MARTS:
             models.build(mart)
-        return replace(_read(connection, name, recipes), notes=table.notes)
+        found = _read(connection, name, recipes, workspace, most_draws, seed)
+        return replace(found, notes=table.notes)
 
 
 def stored_standings(
-    name: str, workspace: Workspace, recipes: MergeProblem | None = None
+    name: str,
+    workspace: Workspace,
+    recipes: MergeProblem | None = None,
+    most_draws: int = MOST_DRAWS,
+    seed: int = 0,
 ) -> Standings:
-    """A ranking that dbt built; `recipes` as in `rank_file`.
+    """A ranking that dbt built; the others as in `rank_file`, `seed` of added draws only.
 
     Raises:
         TokenmartError: the database has no such ranking (`not-built`), or `recipes` lacks an entry.
@@ -158,7 +172,7 @@ def stored_standings(
             except duckdb.CatalogException:
                 pass
             if name in known:
-                found = _read(connection, name, recipes)
+                found = _read(connection, name, recipes, workspace, most_draws, seed)
                 notes = [f"warning: {note}" for note in _changes(name, workspace)]
                 return replace(found, notes=tuple(notes))
     raise TokenmartError(
@@ -188,7 +202,12 @@ def _changes(name: str, workspace: Workspace) -> Iterator[str]:
 
 
 def _read(
-    connection: duckdb.DuckDBPyConnection, name: str, recipes: MergeProblem | None
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    recipes: MergeProblem | None,
+    workspace: Workspace,
+    most_draws: int,
+    seed: int,
 ) -> Standings:
     marts = {
         mart: _rows(
@@ -198,7 +217,7 @@ def _read(
         )
         for mart, order in MARTS.items()
     }
-    marts["ranking_pairs"] = tested_pairs(marts)
+    marts["ranking_pairs"] = _pairs(connection, name, marts, workspace, most_draws, seed)
     marts["rankings"] = with_ranks(marts["rankings"], marts["ranking_pairs"])
     marts["task_scores"] = _rows(connection, _SCORES, name)
     marts["mixed_scales"] = _mixed_columns(marts["task_scores"])
@@ -206,6 +225,54 @@ def _read(
         rows = relative_rows(connection, name, recipes)
         marts["relative"] = [{key: _digits(value) for key, value in row.items()} for row in rows]
     return Standings(name, marts)
+
+
+def _pairs(
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    marts: dict[str, list[Row]],
+    workspace: Workspace,
+    most_draws: int,
+    seed: int,
+) -> list[Row]:
+    """`tested_pairs` with draws added, up to `most_draws`, while a verdict depends on them."""
+    pairs = tested_pairs(marts)
+    made = max((row["draws"] for row in pairs), default=0)
+    values = None
+    for total in stages(made, most_draws):
+        if not any(row["verdict"] == UNDECIDED for row in pairs):
+            break
+        if values is None:
+            query = "select * from int_ranking_values where problem = $1"
+            values = connection.sql(query, params=[name]).to_arrow_table()
+        for first in range(made + 1, total + 1, DRAWS):
+            draws = min(DRAWS, total + 1 - first)
+            pairs = _with_draws(pairs, values, workspace, first, draws, seed)
+        made = max(made, total)
+        pairs = tested_pairs(marts | {"ranking_pairs": pairs})
+    return pairs
+
+
+def _with_draws(
+    pairs: list[Row], values: pa.Table, workspace: Workspace, first: int, draws: int, seed: int
+) -> list[Row]:
+    """The pairs with the shares of these draws, too; values: `int_ranking_values`."""
+    with duckdb.connect() as connection:
+        connection.register("int_ranking_values", values)
+        numbers = {"ranking_first_draw": first, "ranking_draws": draws, "ranking_seed": seed}
+        models = ModelSql(connection, workspace, numbers, given=["int_ranking_values"])
+        columns = "round, entry, other_entry, draws, above_share"
+        rows = connection.execute(f"select {columns} from {models.build('ranking_pairs')}")
+        added = {row[:3]: row[3:] for row in rows.fetchall()}
+    found = []
+    for row in pairs:
+        count, share = added[row["round"], row["entry"], row["other_entry"]]
+        if count:
+            total = row["draws"] + count
+            share = (row["above_share"] * row["draws"] + share * count) / total
+            row = row | {"draws": total, "above_share": _digits(share)}
+        found.append(row)
+    return found
 
 
 def _mixed_columns(scores: list[Row]) -> list[Row]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from plugins.merging.competition.pairs import ALIKE, TOO_FEW
+from plugins.merging.competition.pairs import ALIKE, TOO_FEW, UNDECIDED
 from plugins.merging.competition.ranking_table import column_name
 from plugins.merging.competition.relative import ENOUGH_CLUSTERS
 from plugins.merging.competition.sign_flip import least_groups
@@ -147,6 +147,12 @@ def notes(standings: Standings, round_name: str) -> list[str]:
             f"{least_groups(len(pairs))} groups of tasks"
         )
     found += [
+        f"undecided by {row['draws']:,} draws: whether {row['entry']} and {row['other_entry']} are "
+        "distinguishable (more: --draws)"
+        for row in pairs
+        if row["verdict"] == UNDECIDED
+    ]
+    found += [
         f"{row['entry']}: {CAUSES[row['code']].format(**row)} in {column_name(row)}, round "
         f"{row['round']}"
         for row in marts["ranking_missing"]
@@ -164,7 +170,7 @@ def rivals(standings: Standings, round_name: str) -> dict[str, list[str]]:
     """Entry → names of the round's entries that are not distinguishable from it."""
     found: dict[str, list[str]] = {}
     for pair in _of(standings, "ranking_pairs", round_name):
-        if pair["verdict"] == ALIKE:
+        if pair["verdict"] in (ALIKE, UNDECIDED):
             found.setdefault(pair["entry"], []).append(pair["other_entry"])
             found.setdefault(pair["other_entry"], []).append(pair["entry"])
     return {entry: sorted(names) for entry, names in found.items()}

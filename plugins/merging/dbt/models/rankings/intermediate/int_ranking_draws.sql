@@ -43,7 +43,11 @@ picked as (
             )
         ) % numbered.things as place
     from numbered
-    cross join range(1, 1 + {{ var('ranking_draws', 1000) }}) as draws (draw)
+    cross join
+        range(
+            {{ var('ranking_first_draw', 1) }},
+            {{ var('ranking_first_draw', 1) }} + {{ var('ranking_draws', 1000) }}
+        ) as draws (draw)
 ),
 
 times_drawn as (

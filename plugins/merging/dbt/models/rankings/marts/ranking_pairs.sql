@@ -85,7 +85,8 @@ shares as (
         entry,
         other_entry,
         max(above) filter (where draw = 0) as measured_above,
-        avg(above) filter (where draw > 0) as above_share
+        avg(above) filter (where draw > 0) as above_share,
+        count(above) filter (where draw > 0) as draws
     from compared
     group by problem, round, entry, other_entry
     having count(*) filter (where draw = 0) > 0
