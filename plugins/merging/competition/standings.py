@@ -39,7 +39,9 @@ OPEN = "open"
 """The round whose items participants have and may tune on."""
 
 DRAWS = 1000
-"""At first, and at a time: a draw takes memory in proportion to all items."""
+"""At first, and at a time where there are many results: draws take memory of all items."""
+RESULTS_AT_ONCE = 5_000_000
+"""Results times draws."""
 
 BUILD = "tokenmart dbt run --select tag:benchmarks tag:rankings"
 """Builds the marts of rankings."""
@@ -245,8 +247,9 @@ def _pairs(
         if values is None:
             query = "select * from int_ranking_values where problem = $1"
             values = connection.sql(query, params=[name]).to_arrow_table()
-        for first in range(made + 1, total + 1, DRAWS):
-            draws = min(DRAWS, total + 1 - first)
+        at_once = max(DRAWS, RESULTS_AT_ONCE // values.num_rows)
+        for first in range(made + 1, total + 1, at_once):
+            draws = min(at_once, total + 1 - first)
             pairs = _with_draws(pairs, values, workspace, first, draws, seed)
         made = max(made, total)
         pairs = tested_pairs(marts | {"ranking_pairs": pairs})

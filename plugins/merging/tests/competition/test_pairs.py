@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import product
+import math
+from itertools import combinations_with_replacement as multisets
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from result_files import items, plain, write
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 
 from plugins.merging.competition import pairs as pairs_of_entries
 from plugins.merging.competition.sign_flip import (
@@ -20,7 +21,7 @@ from plugins.merging.competition.sign_flip import (
     sign_test_p,
 )
 from plugins.merging.competition.standings import Standings, rank_file
-from plugins.merging.competition.standings_view import rivals
+from plugins.merging.competition.standings_view import notes, rivals
 from warehouse.paths import find_workspace
 
 WORKSPACE = find_workspace(Path(__file__))
@@ -234,18 +235,59 @@ def test_a_rank_is_among_those_left_open_whatever_the_tests_say():
 
 
 def test_shares_of_draws_are_those_of_all_resamples(tmp_path):
-    """Six items have 6^6 equally likely resamples; ties of two entries count half."""
-    answers = {"a": [1, 1, 0, 1, 0, 1], "b": [1, 0, 1, 0, 0, 1], "c": [0, 1, 0, 0, 1, 0]}
-    draws = 4000
-    found = ranked(
-        tmp_path, {"qa": {name: [*map(float, row)] for name, row in answers.items()}}, draws
-    )
-    sums = {
-        name: np.array([sum(row[i] for i in picked) for picked in product(range(6), repeat=6)])
-        for name, row in answers.items()
+    """Two tasks of six items: all 462 multisets of each, with their probabilities.
+
+    `a` is ahead of `c` in all but 2.7%. Of these 2.3 are half of the draws in which their scores
+    are equal, each ahead in one task; a bootstrap of the mean over all items has 0.3%.
+    """
+    answers = {
+        "a": ([1, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]),
+        "b": ([0, 0, 1, 1, 0, 1], [0, 0, 0, 1, 0, 1]),
+        "c": ([1, 1, 0, 1, 1, 1], [0, 0, 1, 0, 0, 0]),
+        "d": ([0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 1, 0]),
     }
+    entries = {
+        task: {name: [*map(float, rows[place])] for name, rows in answers.items()}
+        for place, task in enumerate(("qa", "nli"))
+    }
+    draws = 4000
+    found = ranked(tmp_path, entries, draws)
+    picked = [np.bincount(each, minlength=6) for each in multisets(range(6), 6)]
+    times = np.array([math.factorial(6) / math.prod(map(math.factorial, row)) for row in picked])
+    sums = np.array([[np.array(picked) @ row for row in rows] for rows in answers.values()])
+    rates = (np.sign(sums[:, None] - sums[None]).sum(axis=1) + 3) / 6  # [entry, task, multiset]
+    scores = np.sqrt(rates[:, 0, :, None] * rates[:, 1, None, :]).round(12)
+    weights = np.outer(times, times) / 6**12
     for pair in found.marts["ranking_pairs"]:
-        gap = sums[pair["entry"]] - sums[pair["other_entry"]]
-        above = (1 + np.sign(gap)) / 2
-        error = float(above.std()) / draws**0.5
-        assert pair["above_share"] == pytest.approx(above.mean(), abs=4 * error)
+        one, other = (scores["abcd".index(pair[name])] for name in ("entry", "other_entry"))
+        above = (1 + np.sign(one - other)) / 2
+        exact = float((weights * above).sum())
+        error = math.sqrt(float((weights * above**2).sum()) - exact**2) / draws**0.5
+        assert pair["above_share"] == pytest.approx(exact, abs=4 * error)
+    a, c = scores[0], scores[2]
+    assert (weights * (1 - np.sign(a - c)) / 2).sum() == pytest.approx(0.0274, abs=1e-4)
+    assert (weights * (a == c)).sum() == pytest.approx(0.0460, abs=1e-4)
+    gaps = (sums[0] - sums[2])[0][:, None] + (sums[0] - sums[2])[1]
+    assert (weights * (1 - np.sign(gaps)) / 2).sum() == pytest.approx(0.0027, abs=1e-4)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_no_verdict_depends_on_the_seed(tmp_path, seed):
+    """39 items won, 21 lost: the exact share of draws is 0.009, too near 0.025 for 200 draws."""
+    rows = items({"a": [1.0] * 39 + [0.0] * 21, "b": [0.0] * 39 + [1.0] * 21})
+    path = write(tmp_path / "r.csv", rows)
+    few = rank_file(path, WORKSPACE, draws=200, most_draws=200, seed=seed)
+    assert one_pair(few)[0] == "undecided" and rivals(few, "results") == {"a": ["b"], "b": ["a"]}
+    assert [(r["rank_low"], r["rank_high"]) for r in few.marts["rankings"]] == [(1, 2), (1, 2)]
+    assert any(line.startswith("undecided by 200 draws") for line in notes(few, "results"))
+    added = rank_file(path, WORKSPACE, draws=200, most_draws=1000, seed=seed)
+    at_once = rank_file(path, WORKSPACE, draws=1000, most_draws=1000, seed=seed)
+    (one,), (other,) = (each.marts["ranking_pairs"] for each in (added, at_once))
+    assert one["draws"] == 1000 and one["above_share"] == pytest.approx(other["above_share"])
+    many = rank_file(path, WORKSPACE, draws=200, seed=seed)
+    (pair,) = many.marts["ranking_pairs"]
+    assert pair["verdict"] == "distinguishable" and 1000 <= pair["draws"] <= 5000
+    ways = binom(60, 39 / 60)
+    exact = 1 - ways.cdf(30) + ways.pmf(30) / 2
+    error = (exact * (1 - exact) / pair["draws"]) ** 0.5
+    assert pair["above_share"] == pytest.approx(exact, abs=4 * error)
