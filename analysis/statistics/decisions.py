@@ -16,7 +16,7 @@ No law of large n is used; ties of metrics and target stay. The laws that are dr
 
 * models in random order, as if each stood alone (up to `EXACT_MODELS`, in every order);
 * models with their own distance from the middle rank and a random sign: models that are far out in
-  target and metrics stay far out, above or below (from `EXACT_MODELS` on);
+  target and metrics stay far out, above or below (for more than `EXACT_MODELS`);
 * for every grouping, normal columns in which the groups share 50% or 90% of the variance; families
   and series together share 45% each;
 * within families also: whole series in random order, among those of as many models in their family.

@@ -35,7 +35,8 @@ DRAWS = click.option(
     default=50_000,
     show_default=True,
     type=click.IntRange(1000, 10_000_000),
-    help="Add draws of items, up to this number, while the verdict on a pair depends on them.",
+    help="Add draws of items, up to this number, while the verdict on a pair depends on them, or "
+    "whether an interval of --relative excludes 0.",
 )
 
 

@@ -7,17 +7,20 @@ Draws pick the same items for all entries, so the differences are paired. The di
 expert is the least of the K differences to single experts, and which expert is best isn't known.
 The bootstrap of a least value is biased where experts are alike; so the interval is made of those
 of the single differences: from the least 2.5% quantile to the least quantile of 1 − 2.5% / K. The
-lower end is valid because one of the experts is the best, the upper end by Bonferroni.
+lower end is valid because one of the experts is the best, the upper end by Bonferroni. Whether an
+interval excludes 0 is undecided where that depends on the draws (`monte_carlo`).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 import numpy as np
 
 from analysis.statistics.correlations import Floats
+from analysis.statistics.monte_carlo import undecided
 from plugins.merging.competition.sign_flip import LEVEL
 from plugins.merging.problem import Merge, MergeProblem
 from warehouse.errors import TokenmartError
@@ -77,27 +80,37 @@ def base_and_experts(merge: Merge, problem: MergeProblem) -> tuple[str | None, l
     return base, [name for name in merge.models() if name != base]
 
 
-def relative_rows(
-    connection: duckdb.DuckDBPyConnection, name: str, problem: MergeProblem
-) -> list[Row]:
-    """A row for each merged entry, task and metric.
+@dataclass(frozen=True, eq=False)
+class DrawnScores:
+    """Scores of the columns of a ranking, higher is better.
 
-    An expert's score is that of the entry of its name, or of the merge of this expert alone.
-    Without the score of an expert, the best one is unknown and there is no difference to it.
-
-    Args:
-        connection: has the tables `int_ranking_columns` and `int_ranking_values`.
-        name: the ranking.
-        problem: the recipes of its entries.
-
-    Returns:
-        Rows with round, task, metric, entry, items, clusters, base, over_base, best_experts (all of
-        the highest score), over_best, missing (base and experts without a score), and intervals
-        (`…_low`, `…_high`), which need draws of items and at least `ENOUGH_CLUSTERS` clusters.
-
-    Raises:
-        TokenmartError: an entry is not in the problem file (`no-recipe`).
+    rows: of each column and entry, without the scores.
+    scores: (round, task, metric) → entry → `[1 + draws]`, the measured score and those of draws.
     """
+
+    rows: list[Row]
+    scores: dict[tuple[str, str, str], dict[str, Floats]]
+
+    @property
+    def draws(self) -> int:
+        """Their largest number."""
+        sizes = [v.size - 1 for entries in self.scores.values() for v in entries.values()]
+        return max(sizes, default=0)
+
+    def extended(self, other: DrawnScores) -> DrawnScores:
+        """With the draws of the other, whose entries are the same."""
+        scores = {
+            column: {
+                entry: np.concatenate([values, other.scores[column][entry][1:]])
+                for entry, values in of_entries.items()
+            }
+            for column, of_entries in self.scores.items()
+        }
+        return DrawnScores(self.rows, scores)
+
+
+def drawn_scores(connection: duckdb.DuckDBPyConnection, name: str) -> DrawnScores:
+    """The scores of a ranking in the tables `int_ranking_columns` and `int_ranking_values`."""
     table = connection.sql(_SCORES, params=[name]).to_arrow_table()
     lists = table["scores"].combine_chunks()
     rows = table.drop_columns("scores").to_pylist()
@@ -105,9 +118,31 @@ def relative_rows(
     for place, row in enumerate(rows):
         column = scores.setdefault((row["round"], row["task"], row["metric"]), {})
         column[row["entry"]] = lists[place].values.to_numpy()
+    return DrawnScores(rows, scores)
+
+
+def relative_rows(drawn: DrawnScores, problem: MergeProblem) -> list[Row]:
+    """A row for each merged entry, task and metric.
+
+    An expert's score is that of the entry of its name, or of the merge of this expert alone.
+    Without the score of an expert, the best one is unknown and there is no difference to it.
+
+    Args:
+        drawn: the scores of a ranking.
+        problem: the recipes of its entries.
+
+    Returns:
+        Rows with round, task, metric, entry, items, clusters, base, over_base, best_experts (all of
+        the highest score), over_best, missing (base and experts without a score), and intervals
+        (`…_low`, `…_high`), which need draws of items and at least `ENOUGH_CLUSTERS` clusters, and
+        whether it depends on the draws that they exclude 0 (`…_undecided`).
+
+    Raises:
+        TokenmartError: an entry is not in the problem file (`no-recipe`).
+    """
     merges = {merge.name: merge for merge in problem.merges}
     entry_of = {expert.name: expert.name for expert in problem.experts}
-    given = {row["entry"] for row in rows}
+    given = {row["entry"] for row in drawn.rows}
     for entry in sorted(given):
         if entry not in merges and entry not in entry_of:
             raise TokenmartError(
@@ -121,8 +156,8 @@ def relative_rows(
         if expert not in given:
             entry_of[expert] = merge_name
     return [
-        _relative(row, scores[row["round"], row["task"], row["metric"]], entry_of, problem)
-        for row in rows
+        _relative(row, drawn.scores[row["round"], row["task"], row["metric"]], entry_of, problem)
+        for row in drawn.rows
         if row["entry"] in merges.keys() - alone.keys()
     ]
 
@@ -144,8 +179,9 @@ def _relative(
     over_best = [] if set(experts) & set(missing) else [over[name] for name in experts]
     for key, differences in (("over_base", over_base), ("over_best", over_best)):
         low, high = least_interval(differences) if enough else (None, None)
+        is_open = low is not None and exclusion_of_0_is_undecided(differences)
         least = min((float(each[0]) for each in differences), default=None)
-        found |= {key: least, f"{key}_low": low, f"{key}_high": high}
+        found |= {key: least, f"{key}_low": low, f"{key}_high": high, f"{key}_undecided": is_open}
     best = found["over_best"]
     found["best_experts"] = [
         name for name in experts if best is not None and over[name][0] <= best + SAME_SCORE
@@ -162,3 +198,16 @@ def least_interval(differences: list[Floats]) -> Interval:
     low = np.quantile(draws, tail, axis=1).min()
     high = np.quantile(draws, 1 - tail / len(differences), axis=1).min()
     return float(low), float(high)
+
+
+def exclusion_of_0_is_undecided(differences: list[Floats]) -> bool:
+    """Whether it depends on the draws that `least_interval` is above 0, or below."""
+    draws = np.array(differences)[:, 1:]
+    count, tail = draws.shape[1], LEVEL / 2
+    not_above, not_below = (draws <= 0).sum(axis=1), (draws >= 0).sum(axis=1)
+    open_low = undecided(not_above, count, tail)
+    open_high = undecided(not_below, count, tail / len(draws))
+    # above 0 are all differences or none is, below 0 it is enough if one is
+    surely_not_above = ((not_above > tail * count) & ~open_low).any()
+    surely_below = ((not_below < tail / len(draws) * count) & ~open_high).any()
+    return bool((open_low.any() and not surely_not_above) or (open_high.any() and not surely_below))

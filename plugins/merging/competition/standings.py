@@ -16,7 +16,7 @@ from plugins.benchmarks.model_sql import ModelSql, dicts
 from plugins.benchmarks.scores.mixed_scales import mixed_scales
 from plugins.merging.competition.pairs import UNDECIDED, tested_pairs, with_ranks
 from plugins.merging.competition.ranking_table import read_ranking
-from plugins.merging.competition.relative import relative_rows
+from plugins.merging.competition.relative import drawn_scores, relative_rows
 from plugins.merging.entries import stored_entries
 from plugins.merging.problem import OVERALL, MergeProblem, load_merge_problem
 from plugins.merging.tables import MERGE_ENTRIES, MERGE_RUNS
@@ -219,54 +219,64 @@ def _read(
         )
         for mart, order in MARTS.items()
     }
-    marts["ranking_pairs"] = _pairs(connection, name, marts, workspace, most_draws, seed)
+    query = "select * from int_ranking_values where problem = $1"
+    values = connection.sql(query, params=[name]).to_arrow_table()
+    more = MoreDraws(values, workspace, most_draws, seed)
+    marts["ranking_pairs"] = _pairs(marts, more)
     marts["rankings"] = with_ranks(marts["rankings"], marts["ranking_pairs"])
     marts["task_scores"] = _rows(connection, _SCORES, name)
     marts["mixed_scales"] = _mixed_columns(marts["task_scores"])
     if recipes is not None:
-        rows = relative_rows(connection, name, recipes)
+        rows = _relative(connection, name, recipes, more)
         marts["relative"] = [{key: _digits(value) for key, value in row.items()} for row in rows]
     return Standings(name, marts)
 
 
-def _pairs(
-    connection: duckdb.DuckDBPyConnection,
-    name: str,
-    marts: dict[str, list[Row]],
-    workspace: Workspace,
-    most_draws: int,
-    seed: int,
-) -> list[Row]:
-    """`tested_pairs` with draws added, up to `most_draws`, while a verdict depends on them."""
-    pairs = tested_pairs(marts)
-    made = max((row["draws"] for row in pairs), default=0)
-    values = None
-    for total in stages(made, most_draws):
-        if not any(row["verdict"] == UNDECIDED for row in pairs):
-            break
-        if values is None:
-            query = "select * from int_ranking_values where problem = $1"
-            values = connection.sql(query, params=[name]).to_arrow_table()
-        at_once = max(DRAWS, RESULTS_AT_ONCE // values.num_rows)
+@dataclass(frozen=True)
+class MoreDraws:
+    """Draws that are added to those of a ranking.
+
+    values: the rows of `int_ranking_values`.
+    most: number of draws up to which they are added.
+    """
+
+    values: pa.Table
+    workspace: Workspace
+    most: int
+    seed: int
+
+    def of(self, model: str, made: int, total: int) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Databases with a model of the draws from `made` + 1 to `total`, a part of them each."""
+        at_once = max(DRAWS, RESULTS_AT_ONCE // max(self.values.num_rows, 1))
         for first in range(made + 1, total + 1, at_once):
             draws = min(at_once, total + 1 - first)
-            pairs = _with_draws(pairs, values, workspace, first, draws, seed)
+            numbers = {"ranking_first_draw": first, "ranking_draws": draws}
+            with duckdb.connect() as connection:
+                connection.register("int_ranking_values", self.values)
+                given = ["int_ranking_values"]
+                variables = numbers | {"ranking_seed": self.seed}
+                ModelSql(connection, self.workspace, variables, given).build(model)
+                yield connection
+
+
+def _pairs(marts: dict[str, list[Row]], more: MoreDraws) -> list[Row]:
+    """`tested_pairs` with draws added while a verdict depends on them."""
+    pairs = tested_pairs(marts)
+    made = max((row["draws"] for row in pairs), default=0)
+    for total in stages(made, more.most):
+        if not any(row["verdict"] == UNDECIDED for row in pairs):
+            break
+        for connection in more.of("ranking_pairs", made, total):
+            pairs = _with_shares(pairs, connection)
         made = max(made, total)
         pairs = tested_pairs(marts | {"ranking_pairs": pairs})
     return pairs
 
 
-def _with_draws(
-    pairs: list[Row], values: pa.Table, workspace: Workspace, first: int, draws: int, seed: int
-) -> list[Row]:
-    """The pairs with the shares of these draws, too; values: `int_ranking_values`."""
-    with duckdb.connect() as connection:
-        connection.register("int_ranking_values", values)
-        numbers = {"ranking_first_draw": first, "ranking_draws": draws, "ranking_seed": seed}
-        models = ModelSql(connection, workspace, numbers, given=["int_ranking_values"])
-        columns = "round, entry, other_entry, draws, above_share"
-        rows = connection.execute(f"select {columns} from {models.build('ranking_pairs')}")
-        added = {row[:3]: row[3:] for row in rows.fetchall()}
+def _with_shares(pairs: list[Row], connection: duckdb.DuckDBPyConnection) -> list[Row]:
+    """The pairs with the shares of the draws of this database, too."""
+    query = "select round, entry, other_entry, draws, above_share from ranking_pairs"
+    added = {row[:3]: row[3:] for row in connection.execute(query).fetchall()}
     found = []
     for row in pairs:
         count, share = added[row["round"], row["entry"], row["other_entry"]]
@@ -276,6 +286,23 @@ def _with_draws(
             row = row | {"draws": total, "above_share": _digits(share)}
         found.append(row)
     return found
+
+
+def _relative(
+    connection: duckdb.DuckDBPyConnection, name: str, recipes: MergeProblem, more: MoreDraws
+) -> list[Row]:
+    """`relative_rows` with draws added while an interval's exclusion of 0 depends on them."""
+    drawn = drawn_scores(connection, name)
+    rows = relative_rows(drawn, recipes)
+    made = drawn.draws
+    for total in stages(made, more.most):
+        if not any(row["over_base_undecided"] or row["over_best_undecided"] for row in rows):
+            break
+        for one in more.of("int_ranking_columns", made, total):
+            drawn = drawn.extended(drawn_scores(one, name))
+        made = max(made, total)
+        rows = relative_rows(drawn, recipes)
+    return rows
 
 
 def _mixed_columns(scores: list[Row]) -> list[Row]:

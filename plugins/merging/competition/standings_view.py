@@ -54,6 +54,7 @@ DEFINITIONS = (
 RELATIVE = (
     "positive is better; an interval is of paired draws of items, and not adjusted for the number "
     f"of entries and tasks; below {ENOUGH_CLUSTERS} items or clusters there is none",
+    "?: undecided by these draws whether the interval excludes 0 (more: --draws)",
 )
 
 
@@ -108,7 +109,10 @@ def print_relative(standings: Standings) -> None:
         Column("items", [number(row["items"]) for row in rows]),
     ]
     for key, heading in (("over_base", "over\nbase"), ("over_best", "over best\nexpert")):
-        intervals = [span(row[f"{key}_low"], row[f"{key}_high"]) for row in rows]
+        intervals = [
+            span(row[f"{key}_low"], row[f"{key}_high"]) + "?" * row[f"{key}_undecided"]
+            for row in rows
+        ]
         columns.append(Column(heading, [number(row[key]) for row in rows]))
         columns.append(Column("95% CI", intervals))
     columns.append(Column("best", [", ".join(row["best_experts"]) for row in rows], text=True))

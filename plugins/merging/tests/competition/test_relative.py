@@ -15,6 +15,7 @@ from result_files import Rows, items, plain, write
 
 from plugins.merging.competition.relative import (
     base_and_experts,
+    exclusion_of_0_is_undecided,
     expert_alone,
     least_interval,
 )
@@ -99,7 +100,9 @@ def test_differences_and_intervals_equal_brute_force(tmp_path, answers):
         rows += items(given, task=task, direction=direction)
     rows = [row | {"cluster": row["item"] // 2} for row in rows]
     path = write(tmp_path / "r.csv", rows)
-    found = rank_file(path, WORKSPACE, DRAWS, recipes=problem_of(tmp_path)).marts["relative"]
+    found = rank_file(path, WORKSPACE, DRAWS, recipes=problem_of(tmp_path), most_draws=DRAWS).marts[
+        "relative"
+    ]
     by_key: dict[tuple[str, str], Row] = {(row["task"], row["entry"]): row for row in found}
     assert by_key.keys() == {(task, entry) for task in answers for entry in ("all", "pair")}
     entry_of = {"plain": "plain-alone", "one": "one-alone", "two": "two", "three": "three"}
@@ -136,6 +139,41 @@ def test_the_interval_covers_the_difference_to_the_best_of_equal_experts():
         low, high = np.quantile(means[:, 1:].min(axis=0), [0.025, 0.975])
         bootstrap += low <= 0 <= high
     assert covered / samples >= 0.94 > bootstrap / samples
+
+
+@pytest.mark.parametrize(
+    ("not_above", "not_below", "expected"),
+    [
+        ([0], [1000], False),  # surely above
+        ([24], [976], True),  # 2.4% of the draws: the lower end may be on either side of 0
+        ([500], [500], False),
+        ([1000, 1000], [12, 900], True),  # 1.2%, limit 2.5 / 2
+        ([24, 500], [976, 500], False),  # surely not above: of one it isn't
+        ([1000, 990], [0, 12], False),  # surely below: one is
+        ([1000, 24], [0, 976], False),
+    ],
+)
+def test_an_interval_is_undecided_where_more_draws_may_move_it_over_0(
+    not_above, not_below, expected
+):
+    differences = [
+        np.concatenate([[0.0], np.repeat([-1.0, 0.0, 1.0], [1000 - over, over + under - 1000,
+                                                           1000 - under])])
+        for under, over in zip(not_above, not_below, strict=True)
+    ]  # fmt: skip
+    assert exclusion_of_0_is_undecided(differences) == expected
+
+
+def test_draws_are_added_until_an_interval_is_decided(tmp_path):
+    """60 items, better in 39 and worse in 21: 1.0% of the draws are at most 0."""
+    scores = {"all": [1.0] * 39 + [0.0] * 21, "plain": [0.0] * 39 + [1.0] * 21}
+    path = write(tmp_path / "r.csv", items(scores | {"one": [2.0] * 60}))
+    problem = problem_of(tmp_path)
+    for most, is_open in ((200, True), (50_000, False)):
+        found = rank_file(path, WORKSPACE, 200, recipes=problem, most_draws=most)
+        (row,) = found.marts["relative"]
+        assert row["over_base_undecided"] == is_open and not row["over_best_undecided"]
+    assert row["over_base_low"] > 0
 
 
 def test_without_items_or_with_few_there_is_no_interval(tmp_path):
